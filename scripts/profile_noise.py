@@ -30,11 +30,13 @@ from runtime.backends.base import micro_batches
 from runtime.config.anchoring import anchored
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
-from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config, parse
+from runtime.config.rules import check_combinations
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError, print_error, refuse
-from runtime.run.checks.devices import check_devices
+from runtime.run.checks.backends import BACKENDS
+from runtime.run.checks.devices import DEVICES, check_devices
+from runtime.run.checks.facts import facts_of
 from runtime.run.checks.job import check_backend
 from runtime.run.job import prepare_data
 from runtime.run.streams import run_program
@@ -71,12 +73,13 @@ def table_of(rows: Sequence[NoiseRow]) -> str:
 
 def profile(config: Config, arguments: argparse.Namespace) -> Iterator[NoiseRow]:
     """Train, and estimate at step 0 and every so many steps."""
-    task, backend = instantiate(config.workload.task, "workload.task"), instantiate(config.backend, "backend")
-    runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
-    check_backend(task, backend, runtime, config)
+    job = facts_of(config)
+    task, backend = job.task, job.backend
+    check_combinations((*BACKENDS, *DEVICES), job)
+    check_backend(job)
     if not backend.computes:
         raise ConfigError(f"backend={config.names.backend}: computes no gradients; choose one that does")
-    check_devices(runtime, backend, task, config)
+    check_devices(job)
     num_samples = prepare_data(task, config)
     largest = max([config.workload.global_batch_samples, *arguments.batches])
     if largest > num_samples:

@@ -85,8 +85,6 @@ class Backend(Protocol):
     """Whether it computes gradients."""
     framework: ClassVar[str]
     """The framework that models are written in; empty: none."""
-    topologies: ClassVar[frozenset[str]]
-    """Topologies that its models support: ``ps``, ``allreduce``."""
     fork_safe: ClassVar[bool]
     """Whether a process that has imported the framework may be forked. If not, tasks that compute start cold."""
 

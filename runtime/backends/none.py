@@ -20,7 +20,6 @@ class NoBackend:
 
     computes: ClassVar[bool] = False
     framework: ClassVar[str] = ""
-    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = True
 
     num_parameters: int | None = None

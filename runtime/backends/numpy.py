@@ -69,7 +69,6 @@ class NumpyBackend:
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "numpy"
-    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = True
 
     device: str = "cpu"

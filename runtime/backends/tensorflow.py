@@ -263,7 +263,6 @@ class TensorflowBackend:
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "tensorflow"
-    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = False
 
     device: str = CPU

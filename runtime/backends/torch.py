@@ -253,7 +253,6 @@ class TorchBackend:
 
     computes: ClassVar[bool] = True
     framework: ClassVar[str] = "torch"
-    topologies: ClassVar[frozenset[str]] = frozenset({"ps", "allreduce"})
     fork_safe: ClassVar[bool] = True
 
     device: str = CPU

@@ -83,7 +83,7 @@ class Cluster(_Strict, frozen=True):
 class Topology(_Strict, frozen=True):
     """Where the parameters are held and how they are transferred."""
 
-    name: str
+    name: Literal["ps", "allreduce"]
     num_servers: Annotated[int, Meta(ge=0, le=MAX_TASKS)]
     """Number of servers; 0 where the workers hold the parameters themselves."""
     transport: Literal["tcp", "shm"]

@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
 def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     """The nodes of a run with these settings, as their agents see them; raises :class:`ConfigError`."""
-    from runtime.run.checks.devices import device_of
+    from runtime.run.checks.facts import device_of
     from runtime.run.checks.job import CheckedJob
     from runtime.run.preflight import preflight
     from runtime.run.prepare import prepare

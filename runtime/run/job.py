@@ -25,7 +25,7 @@ from runtime.record.picture import Picture
 from runtime.record.recorder import Fanout, Recorder
 from runtime.record.sums import write_sums
 from runtime.record.view import make_view
-from runtime.run.checks.devices import device_of
+from runtime.run.checks.facts import device_of
 from runtime.run.checks.job import CheckedJob, refuse_empty
 from runtime.run.ending import EXIT_CODES, Ending, JobFailed, ending_of
 from runtime.run.standing import Tick, standing

@@ -1,6 +1,6 @@
 """Whether one job can run: what its configuration names is built and checked before anything starts.
 
-Files in reading order: ``job`` (all of it; each subject is left to one of the others), ``devices``, ``hogs`` (other
-work on GPUs), ``topologies``, ``followers`` (replicas of the server), ``norms`` (of updates, that a strategy
-measures), ``pacing`` (iterations by which it predicts), ``resources`` (of the machine).
+Files in reading order: ``job`` (all of it; each subject is left to one of the others), ``facts`` (of a job), ``rules``
+(the combinations of settings that are refused, in their order: ``backends``, ``strategies``, ``topologies``,
+``devices``, ``hogs``, which is other work on GPUs), ``resources`` (of the machine).
 """

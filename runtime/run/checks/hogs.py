@@ -1,24 +1,34 @@
-"""Checks of disturbances of kind ``gpu``."""
+"""Rules and checks of disturbances of kind ``gpu``."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from injectors.plan import Plan
-from runtime.api import Runtime
 from runtime.backends.devices import found
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.cluster.gpu_hogs import GPU, DeviceUsers, refuse_hogs, turns_alike
-from runtime.cluster.gpus import parse_gpus
 from runtime.cluster.hosts import parse_hosts
-from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.config.rules import Rule, check_combinations
 from runtime.errors import ConfigError
-from runtime.run.checks.devices import device_of
+from runtime.run.checks.facts import Facts
+
+HOGS: tuple[Rule[Facts], ...] = (
+    Rule(
+        "a part of a GPU and agents elsewhere",
+        lambda job: job.runtime.real_time and job.elsewhere,
+        "straggler={names.straggler}: kind gpu is carried out on this machine only",
+        "leave launcher={names.launcher} out, or choose another straggler",
+    ),
+    Rule(
+        "a part of a GPU and a backend on the CPU",
+        lambda job: job.runtime.real_time and job.device == CPU,
+        "straggler={names.straggler}: kind gpu takes a part of a GPU, and backend.device=cpu computes on none",
+        "set backend.device=cuda (fake, where there is none), or choose kind cpu",
+    ),
+)
+"""Rules of jobs whose plan takes a part of a GPU."""
 
 
-def check_hogs(
-    plan: Plan, runtime: Runtime, backend: Any, config: Config, gpus: tuple[int, ...], replicas: int = 0
-) -> None:
+def check_hogs(job: Facts, plan: Plan, gpus: tuple[int, ...]) -> None:
     """Check that a part of devices can be taken as planned; raises :class:`ConfigError`.
 
     On a virtual clock a worker without a device has one of its own: its times are those of the cost model, whatever
@@ -27,24 +37,16 @@ def check_hogs(
     asked = [(one.target, one.magnitude) for one in plan.disturbances if one.kind == GPU]
     if not asked:
         return
-    if runtime.real_time and config.launcher != ON_THIS_MACHINE:
-        raise ConfigError(
-            f"straggler={config.names.straggler}: kind gpu is carried out on this machine only; leave "
-            f"launcher={config.names.launcher} out, or choose another straggler"
-        )
-    if runtime.real_time and not gpus:
-        raise ConfigError(
-            f"straggler={config.names.straggler}: kind gpu takes a part of a GPU, and backend.device={CPU} computes on "
-            "none; set backend.device=cuda (fake, where there is none), or choose kind cpu"
-        )
-    if runtime.real_time and device_of(backend) == CUDA and found.torch_cuda() is None:
+    check_combinations(HOGS, job)
+    config, real_time = job.config, job.runtime.real_time
+    if real_time and job.device == CUDA and found.torch_cuda() is None:
         raise ConfigError(
             f"straggler={config.names.straggler}: what takes a part of a GPU computes with torch, and the installed "
             "one was built without CUDA; install a build with it, or choose another straggler"
         )
-    hosts = config.cluster.hosts
-    parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, config.topology.num_servers + replicas)
+    hosts, servers = config.cluster.hosts, config.topology.num_servers + job.strategy.replicas
+    parsed = None if hosts is None else parse_hosts(hosts, config.num_workers, servers)
     where = {} if parsed is None else {task: f"host:{number}" for task, number in parsed.host_of.items()}
     users = DeviceUsers(gpus or tuple(range(config.num_workers)), config.num_workers, where.get)
-    device, mps = device_of(backend), parse_gpus(config.cluster.gpus).share == "mps"
-    refuse_hogs(asked, users, alike=turns_alike(device, mps=mps) or not runtime.real_time)
+    alike = turns_alike(job.device, mps=job.asked_gpus.share == "mps") or not real_time
+    refuse_hogs(asked, users, alike=alike)

@@ -20,40 +20,30 @@ from runtime.api import CHILDREN, Needs, RunContext, Runtime
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.config.rules import check_combinations
 from runtime.containment import is_linux
 from runtime.core.scheduling import Request, Scheduler
 from runtime.errors import ConfigError
 from runtime.run.checks.devices import check_devices, gpus_in_turn
-from runtime.run.checks.followers import check_replicas
+from runtime.run.checks.facts import Facts, facts_of
 from runtime.run.checks.hogs import check_hogs
-from runtime.run.checks.norms import check_measuring
-from runtime.run.checks.pacing import check_pacing
 from runtime.run.checks.resources import check_fits
-from runtime.run.checks.topologies import check_topology, check_transfer
+from runtime.run.checks.rules import OF_JOB
 from runtime.run.probing import reason
 from runtime.training.lr_schedules import make_schedule
 from runtime.training.optimizers import make_optimizer
 from strategies.protocol import DATA_POLICIES, Strategy
 
-LAUNCHES = "Launch"
-"""The command that asks for a node."""
 LOOPBACK = "127.0.0.1"
 NOT_ELSEWHERE = "launcher={launcher} disturbs workers, servers and links, and no hosts; name worker:0 or the like"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undisturbed:
+class Undisturbed(Facts):
     """A job that can run if nothing disturbs it, with all objects that its configuration names."""
 
     written: Config
     """The configuration as the user wrote it, for the record."""
-    config: Config
-    """The configuration with absolute paths."""
-    strategy: Strategy
-    task: Any
-    backend: Any
-    runtime: Runtime
-    scheduler: Scheduler
     gpus: tuple[int, ...]
     """GPUs that its workers use, in turn."""
 
@@ -89,49 +79,30 @@ def check_job(written: Config, start: Path | None = None) -> CheckedJob:
 
 def check_undisturbed(written: Config, start: Path | None = None) -> Undisturbed:
     """The same of everything but what disturbs the job."""
-    config = anchored(written, start or Path.cwd())
-    strategy = instantiate(config.strategy, "strategy")
-    task = instantiate(config.workload.task, "workload.task")
-    backend = instantiate(config.backend, "backend")
-    runtime: Runtime = instantiate(config.runtime, "runtime", cluster=config.cluster)
-    scheduler = instantiate(config.scheduler, "scheduler")
+    job = facts_of(anchored(written, start or Path.cwd()))
+    config, strategy, runtime = job.config, job.strategy, job.runtime
     check_system(runtime, config)
     check_strategy(strategy, config)
     check_sizes(strategy, config)
-    check_backend(task, backend, runtime, config)
-    check_validation(strategy, task, backend, config)
-    check_measuring(strategy, backend, config)
-    check_replicas(strategy, backend, config)
+    check_combinations(OF_JOB, job)
     check_rules(config)
-    check_pacing(strategy, config)
-    check_topology(strategy, backend, config)
-    check_devices(runtime, backend, task, config)
-    check_transfer(runtime, strategy, config)
-    check_record(runtime, config)
-    check_shards(strategy, task, config)
+    check_backend(job)
+    check_devices(job)
+    check_samples(strategy, job.task, config)
     if config.launcher == ON_THIS_MACHINE:
         check_port(config.runtime.get("port"))
-        check_fits(config, task, runtime, backend, strategy)
+        check_fits(config, job.task, runtime, job.backend, strategy)
     check_commands(strategy, runtime, config)
-    check_scheduler(strategy, scheduler, config)
-    return Undisturbed(
-        written=written,
-        config=config,
-        strategy=strategy,
-        task=task,
-        backend=backend,
-        runtime=runtime,
-        scheduler=scheduler,
-        gpus=gpus_in_turn(runtime, backend, config),
-    )
+    check_scheduler(strategy, job.scheduler, config)
+    return Undisturbed(written=written, gpus=gpus_in_turn(job), **vars(job))
 
 
 def disturbed(job: Undisturbed) -> CheckedJob:
     """The job with the plan of what its configuration says disturbs it; raises :class:`ConfigError`."""
-    config, strategy, runtime, backend, gpus = job.config, job.strategy, job.runtime, job.backend, job.gpus
+    config, strategy, runtime, gpus = job.config, job.strategy, job.runtime, job.gpus
     pattern = instantiate(config.straggler, "straggler")
     plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
-    check_hogs(plan, runtime, backend, config, gpus, strategy.replicas)
+    check_hogs(job, plan, gpus)
     around = RunContext(
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
@@ -157,11 +128,6 @@ def check_system(runtime: Runtime, config: Config) -> None:
             f"runtime={config.names.runtime}: real processes need Linux, and this is {sys.platform}; choose "
             "runtime=virtual (or a virtual machine with Linux)"
         )
-    if not runtime.real_time and config.launcher != ON_THIS_MACHINE:
-        raise ConfigError(
-            f"launcher={config.names.launcher}: runtime={config.names.runtime} starts no processes anywhere; leave it "
-            "out, or choose runtime=live"
-        )
 
 
 def check_strategy(strategy: object, config: Config) -> None:
@@ -181,69 +147,16 @@ def check_sizes(strategy: Strategy, config: Config) -> None:
         strategy.validate_length(config.workload.epochs)
 
 
-def is_written_in(task: object, backend: Any) -> bool:
-    """Check that the task has the network's method, for example ``torch_module``."""
-    networks = [name for name in dir(task) if name.endswith("_module")]
-    return not networks or f"{backend.framework}_module" in networks
-
-
-def check_backend(task: object, backend: Any, runtime: Runtime, config: Config) -> None:
-    """Check that the backend can train the workload; without gradients only time and estimates remain."""
-    name, workload = config.names.backend, config.workload
-    if backend.computes:
-        if name not in workload.backends or not is_written_in(task, backend):
-            cures = " or ".join(f"backend={one}" for one in workload.backends if one != name)
-            cures = cures or "runtime=virtual backend=none"
-            raise ConfigError(f"backend={name}: cannot train workload={workload.name}; choose {cures}")
-        if find_spec(backend.framework) is None:
-            raise ConfigError(
-                f"backend={name}: {backend.framework} is not installed; pip install 'stragglab[{backend.framework}]'"
-            )
-        return
-    if runtime.needs_gradients:
+def check_backend(job: Facts) -> None:
+    """Check that the framework is installed, or that estimates of the metric are of this workload."""
+    backend, workload = job.backend, job.workload
+    if backend.computes and find_spec(backend.framework) is None:
         raise ConfigError(
-            f"backend={name}: computes no gradients; runtime={config.names.runtime} needs them, choose runtime=virtual"
+            f"backend={job.names.backend}: {backend.framework} is not installed; pip install "
+            f"'stragglab[{backend.framework}]'"
         )
-    progress = backend.load_progress()
-    if progress is not None:
+    if not backend.computes and (progress := backend.load_progress()) is not None:
         progress.model.check(workload.name, workload.metric)
-    elif workload.target is not None:
-        raise ConfigError(
-            f"workload.target={workload.target:g}: backend={name} measures no {workload.metric}; estimate it with "
-            "backend.progress=NAME, or set workload.target=null"
-        )
-    check_end(backend, config)
-    if config.save_parameters:
-        raise ConfigError(f"save_parameters=true: backend={name} has no parameters")
-
-
-def check_end(backend: Any, config: Config) -> None:
-    """Refuse an end by a metric that a backend without gradients neither measures nor estimates."""
-    if backend.computes or backend.load_progress() is not None:
-        return
-    for setting, stops in (
-        ("stop_at_target", config.stop_at_target),
-        ("stop_at_convergence", config.stop_at_convergence),
-    ):
-        if stops:
-            raise ConfigError(
-                f"{setting}=true: backend={config.names.backend} measures no {config.workload.metric}; estimate it "
-                f"with backend.progress=NAME, or set {setting}=false"
-            )
-
-
-def check_validation(strategy: Strategy, task: object, backend: Any, config: Config) -> None:
-    """Check that samples held out for reference gradients leave some to train on, and that there are gradients."""
-    if not strategy.validation_samples:
-        return
-    if not backend.computes:
-        cures = " or ".join(f"backend={one}" for one in config.workload.backends) or "another workload"
-        raise ConfigError(
-            f"backend={config.names.backend}: computes no gradients, and strategy={config.names.strategy} scores them; "
-            f"choose {cures}"
-        )
-    if (num_samples := getattr(task, "num_samples", None)) is not None:
-        refuse_empty(config, num_samples, strategy.validation_samples)
 
 
 def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> int:
@@ -259,12 +172,6 @@ def refuse_empty(config: Config, num_samples: int, validation_samples: int) -> i
     return left
 
 
-def check_record(runtime: Runtime, config: Config) -> None:
-    """Refuse ``record=iterations`` with live runs: rows cannot hold failures of real processes."""
-    if config.record == "iterations" and runtime.needs_gradients:
-        raise ConfigError(f"record=iterations: runtime={config.names.runtime} records events; choose runtime=virtual")
-
-
 def check_rules(config: Config) -> None:
     """Check that optimizer and learning-rate schedule exist and accept their fields."""
     optimizer = {name: value for name, value in config.workload.optimizer.items() if name != "lr"}
@@ -274,10 +181,17 @@ def check_rules(config: Config) -> None:
         make_schedule(**config.workload.lr_schedule, epoch_samples=1)  # any number: only a run knows it
 
 
-def check_shards(strategy: Strategy, task: object, config: Config) -> None:
-    """Refuse fewer than two shards per worker, with which some would idle, if the task knows its size without data."""
+def check_samples(strategy: Strategy, task: object, config: Config) -> None:
+    """Refuse fewer than two shards per worker, with which some would idle, if the task knows its size without data.
+
+    Samples that are held out for reference gradients leave some to train on.
+    """
     num_samples = getattr(task, "num_samples", None)
-    if num_samples is None or strategy.data == "even":
+    if num_samples is None:
+        return
+    if strategy.validation_samples:
+        refuse_empty(config, num_samples, strategy.validation_samples)
+    if strategy.data == "even":
         return
     num_samples -= strategy.validation_samples
     workload, num_workers = config.workload, config.num_workers
@@ -315,12 +229,7 @@ def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None
 
 
 def check_scheduler(strategy: Strategy, scheduler: Scheduler, config: Config) -> None:
-    """Check that the scheduler grants the nodes of the start what is allocated to them, and has what it would evict."""
-    if scheduler.evicts and LAUNCHES not in {command.__name__ for command in strategy.needs}:
-        raise ConfigError(
-            f"scheduler: takes away nodes of low priority (evict_after_s), and strategy={config.names.strategy} "
-            "launches none; leave scheduler.evict_after_s=null, or choose a strategy that launches nodes"
-        )
+    """Check that the scheduler grants the nodes of the start what is allocated to them."""
     counts = {"worker": config.num_workers, "server": config.topology.num_servers}
     each = {role: strategy.start_cores.get(role, 0.0) for role in counts}
     cores = sum(counts[role] * each[role] for role in counts)

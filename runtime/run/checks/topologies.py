@@ -1,110 +1,134 @@
-"""Checks of topologies: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
+"""Rules of topologies: servers hold the parameters (``ps``), or replicas sum their gradients (``allreduce``)."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from runtime.api import Runtime, divides_again
+from runtime.api import divides_again
 from runtime.config.checking import show
-from runtime.config.parse import Config, Topology
-from runtime.errors import ConfigError
-from strategies.protocol import Strategy
+from runtime.config.rules import Rule
+from runtime.run.checks.facts import Facts
 
 PS, ALLREDUCE = "ps", "allreduce"
 EXACT_BITS = 32
-COLLECTIVES = "ring, gloo, nccl or ddp"
+EXACTLY = f"or topology.transfer_bits={EXACT_BITS}"
 
 
-def check_topology(strategy: Strategy, backend: Any, config: Config) -> None:
-    """Check servers and collective against topology, strategy and backend; raises :class:`ConfigError`."""
-    topology, names = config.topology, config.names
-    if topology.name == PS:
-        _check_servers(topology)
-        _check_shares(strategy, config)
-    elif topology.name == ALLREDUCE:
-        _check_replicas(topology)
-    else:
-        raise ConfigError(f"topology.name={topology.name}: must be one of {PS}, {ALLREDUCE}")
-    if topology.name not in strategy.topologies:
-        raise ConfigError(
-            f"topology={topology.name}: strategy={names.strategy} does not work on it; choose "
-            f"topology={' or topology='.join(sorted(strategy.topologies))}, or another strategy"
-        )
-    if topology.name not in backend.topologies:
-        raise ConfigError(
-            f"topology={topology.name}: backend={names.backend} does not work on it; choose "
-            f"topology={' or topology='.join(sorted(backend.topologies))}, or another backend"
-        )
-    if topology.collective == "ddp" and backend.framework != "torch":
-        raise ConfigError(
-            f"topology.collective=ddp: is PyTorch's, and backend={names.backend} is not; use backend=torch, or "
-            "topology.collective=ring"
-        )
-    if topology.collective == "nccl" and backend.framework != "torch":
-        raise ConfigError(
-            f"topology.collective=nccl: sums vectors of PyTorch, and backend={names.backend} has none; use "
-            "backend=torch, or topology.collective=ring"
-        )
+def _on(name: str, facts: Facts) -> bool:
+    return facts.topology.name == name
 
 
-def check_transfer(runtime: Runtime, strategy: Strategy, config: Config) -> None:
-    """Check that numbers can be sent with so many bits; raises :class:`ConfigError`."""
-    topology = config.topology
-    if topology.transfer_bits == EXACT_BITS:
-        return
-    why = ""
-    if not runtime.real_time:
-        why = f"runtime={config.names.runtime} models transfers of {EXACT_BITS} bits; use runtime=live"
-    elif topology.name != PS:
-        why = f"topology={topology.name} has no servers; use topology={PS}"
-    elif topology.transport != "tcp":
-        why = f"topology.transport={topology.transport} sends nothing; use topology.transport=tcp"
-    elif strategy.replicas:
-        why = (
-            f"strategy.num_replicas={strategy.replicas} bounds steps by norms of gradients that are not rounded; use "
-            "strategy.num_replicas=0"
-        )
-    if why:
-        raise ConfigError(
-            f"topology.transfer_bits={topology.transfer_bits}: {why}, or topology.transfer_bits={EXACT_BITS}"
-        )
+def _shares(facts: Facts) -> dict[str, object]:
+    """Empty: none are given."""
+    shares = facts.topology.server_shares
+    return {} if shares is None else {"shares": show(list(shares)), "count": len(shares)}
 
 
-def _check_servers(topology: Topology) -> None:
-    if topology.num_servers < 1:
-        raise ConfigError("topology.num_servers=0: topology=ps needs at least 1; topology=allreduce has none")
-    if topology.collective is not None:
-        raise ConfigError(
-            f"topology.collective={topology.collective}: topology=ps has servers for that; choose "
-            "topology=allreduce, or topology.collective=null"
-        )
-
-
-def _check_shares(strategy: Strategy, config: Config) -> None:
+def _do_not_fit(facts: Facts) -> dict[str, object]:
     """Shares are used wherever there are as many servers; without another number of these ever, they must fit."""
-    topology = config.topology
-    shares, servers = topology.server_shares, topology.num_servers
-    if shares is not None and len(shares) != servers and not divides_again(strategy):
-        raise ConfigError(
-            f"topology.server_shares={show(list(shares))}: has {len(shares)} shares, and strategy="
-            f"{config.names.strategy} keeps topology.num_servers={servers}; give every server one, or leave it out"
-        )
+    shares = _shares(facts)
+    fits = not shares or shares["count"] == facts.topology.num_servers or divides_again(facts.strategy)
+    return {} if fits else shares
 
 
-def _check_replicas(topology: Topology) -> None:
-    if topology.server_shares is not None:
-        raise ConfigError(
-            f"topology.server_shares={show(list(topology.server_shares))}: topology=allreduce has no servers; leave it "
-            "out, or choose topology=ps"
-        )
-    if topology.num_servers:
-        raise ConfigError(
-            f"topology.num_servers={topology.num_servers}: topology=allreduce has no servers; use "
-            "topology.num_servers=0, or topology=ps"
-        )
-    if topology.collective is None:
-        raise ConfigError(f"topology.collective=null: topology=allreduce needs one; use {COLLECTIVES}")
-    if topology.transport != "tcp":
-        raise ConfigError(
-            f"topology.transport={topology.transport}: replicas share no memory; use topology.transport=tcp"
-        )
+def _others(facts: Facts) -> dict[str, object]:
+    """The topologies on which the strategy works, if the chosen one is not among them."""
+    able = facts.strategy.topologies
+    return {} if facts.topology.name in able else {"able": " or ".join(f"topology={name}" for name in sorted(able))}
+
+
+def _rounds(facts: Facts) -> bool:
+    return facts.topology.transfer_bits != EXACT_BITS
+
+
+def _not_of_torch(facts: Facts, collective: str) -> bool:
+    return facts.topology.collective == collective and facts.backend.framework != "torch"
+
+
+TOPOLOGIES: tuple[Rule[Facts], ...] = (
+    Rule(
+        "parameter servers without a server",
+        lambda job: _on(PS, job) and job.topology.num_servers < 1,
+        "topology.num_servers=0: topology=ps needs at least 1",
+        "topology=allreduce has none",
+    ),
+    Rule(
+        "parameter servers and a collective",
+        lambda job: _on(PS, job) and job.topology.collective is not None,
+        "topology.collective={topology.collective}: topology=ps has servers for that",
+        "choose topology=allreduce, or topology.collective=null",
+    ),
+    Rule(
+        "shares for another number of servers",
+        lambda job: _on(PS, job) and _do_not_fit(job),
+        "topology.server_shares={shares}: has {count} shares, and strategy={names.strategy} keeps "
+        "topology.num_servers={topology.num_servers}",
+        "give every server one, or leave it out",
+    ),
+    Rule(
+        "replicas and shares of servers",
+        lambda job: _on(ALLREDUCE, job) and _shares(job),
+        "topology.server_shares={shares}: topology=allreduce has no servers",
+        "leave it out, or choose topology=ps",
+    ),
+    Rule(
+        "replicas and servers",
+        lambda job: _on(ALLREDUCE, job) and job.topology.num_servers > 0,
+        "topology.num_servers={topology.num_servers}: topology=allreduce has no servers",
+        "use topology.num_servers=0, or topology=ps",
+    ),
+    Rule(
+        "replicas without a collective",
+        lambda job: _on(ALLREDUCE, job) and job.topology.collective is None,
+        "topology.collective=null: topology=allreduce needs one",
+        "use ring, gloo, nccl or ddp",
+    ),
+    Rule(
+        "replicas and shared memory",
+        lambda job: _on(ALLREDUCE, job) and job.topology.transport != "tcp",
+        "topology.transport={topology.transport}: replicas share no memory",
+        "use topology.transport=tcp",
+    ),
+    Rule(
+        "strategy and topology",
+        _others,
+        "topology={topology.name}: strategy={names.strategy} does not work on it",
+        "choose {able}, or another strategy",
+    ),
+    Rule(
+        "DDP and another framework",
+        lambda job: _not_of_torch(job, "ddp"),
+        "topology.collective=ddp: is PyTorch's, and backend={names.backend} is not",
+        "use backend=torch, or topology.collective=ring",
+    ),
+    Rule(
+        "NCCL and another framework",
+        lambda job: _not_of_torch(job, "nccl"),
+        "topology.collective=nccl: sums vectors of PyTorch, and backend={names.backend} has none",
+        "use backend=torch, or topology.collective=ring",
+    ),
+    Rule(
+        "rounded transfers on the virtual clock",
+        lambda job: _rounds(job) and not job.runtime.real_time,
+        "topology.transfer_bits={topology.transfer_bits}: runtime={names.runtime} models transfers of 32 bits",
+        f"use runtime=live, {EXACTLY}",
+    ),
+    Rule(
+        "rounded transfers and replicas",
+        lambda job: _rounds(job) and not _on(PS, job),
+        "topology.transfer_bits={topology.transfer_bits}: topology={topology.name} has no servers",
+        f"use topology=ps, {EXACTLY}",
+    ),
+    Rule(
+        "rounded transfers and shared memory",
+        lambda job: _rounds(job) and job.topology.transport != "tcp",
+        "topology.transfer_bits={topology.transfer_bits}: topology.transport={topology.transport} sends nothing",
+        f"use topology.transport=tcp, {EXACTLY}",
+    ),
+    Rule(
+        "rounded transfers and replicas of the server",
+        lambda job: _rounds(job) and job.strategy.replicas,
+        "topology.transfer_bits={topology.transfer_bits}: strategy.num_replicas={strategy.replicas} bounds steps by "
+        "norms of gradients that are not rounded",
+        f"use strategy.num_replicas=0, {EXACTLY}",
+    ),
+)
+"""In the order in which they are looked at."""

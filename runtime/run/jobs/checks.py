@@ -19,14 +19,17 @@ from runtime.api import Needs
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
-from runtime.config.checking import show
 from runtime.config.foreign import refuse_foreign
 from runtime.config.instantiate import TARGET, instantiate, locate
-from runtime.config.parse import ON_THIS_MACHINE, Config, parse
+from runtime.config.parse import Config, parse
+from runtime.config.rules import check_combinations
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
-from runtime.run.checks.job import CheckedJob, check_end, check_job, explained
+from runtime.run.checks.backends import END
+from runtime.run.checks.facts import facts_of
+from runtime.run.checks.job import CheckedJob, check_job, explained
 from runtime.run.jobs.models import Model, Models
+from runtime.run.jobs.rules import SETS, SetFacts
 from runtime.run.jobs.shaping import (
     Raw,
     duration_s_of,
@@ -46,8 +49,6 @@ from strategies.protocol import JobRequest, Machine, Placement, Policy, Preventi
 
 STAYING = ("Launch", "Retire")
 """Commands for which a job would need more places than the cluster gave it, or fewer."""
-SPREAD = "spread"
-"""``cluster.hosts.placement`` where nobody sets it."""
 
 UNDISTURBED = "none"
 """Name of the pattern that disturbs nobody."""
@@ -97,20 +98,16 @@ class CheckedSet:
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
     """Check all jobs of the source that ``jobs`` names; raises :class:`ConfigError` with one line."""
     config, source = anchored(written, start), written.names.jobs
-    _refuse_elsewhere(config)
     real_time: bool = locate(config.runtime[TARGET]).real_time  # type: ignore[attr-defined]
-    if real_time:
-        _refuse_counted(config)
-    hosts = _hosts_of(config, "hosts cluster.hosts.gpus=2" if real_time else "star_servers")
-    arrivals: Arrivals = instantiate(config.jobs, "jobs")
     policy: Policy = instantiate(config.policy, "policy")
+    check_combinations(SETS, SetFacts(config=config, policy=policy, real_time=real_time))
+    hosts = _hosts_of(config)
+    arrivals: Arrivals = instantiate(config.jobs, "jobs")
     placement: Placement = instantiate(config.placement, "placement")
     prevention: Prevention = instantiate(config.prevention, "prevention")
     machines = tuple(_machine(host) for host in hosts.hosts)
     with explained(config.policy, "policy"):
         policy.validate(machines)
-    if policy.preempts and real_time:
-        _refuse_inseparable(config)
     with explained(config.jobs, "jobs"):
         submissions = arrivals.submissions(config.seed)
     if not submissions:
@@ -167,15 +164,6 @@ def _named(job: str) -> Iterator[None]:
         raise ConfigError(f"{job}: {error}") from None
 
 
-def _refuse_inseparable(config: Config) -> None:
-    """Replicas that end with the first loss cannot be ended together and continue."""
-    if config.topology.collective == "ddp":
-        raise ConfigError(
-            f"policy={config.names.policy}: preempts, and with topology.collective=ddp a job cannot continue "
-            "after its replicas have ended; choose topology.collective=ring, or a policy that does not preempt"
-        )
-
-
 def _refuse_left_behind(jobs: Sequence[SetJob], policy: Policy) -> None:
     """A cluster gives places to workers and servers, and where a preempted job resumes its aggregators are not."""
     for job in jobs if policy.preempts else ():
@@ -209,47 +197,8 @@ def _refuse_unseen(jobs: Sequence[SetJob], detail: str) -> None:
             )
 
 
-def _refuse_elsewhere(config: Config) -> None:
-    """Before anything leads to hosts, which would be refused there."""
-    if config.launcher != ON_THIS_MACHINE:
-        raise ConfigError(
-            f"jobs={config.names.jobs}: sets of jobs share the hosts of this machine; leave launcher="
-            f"{config.names.launcher} out, or start one job (jobs=none)"
-        )
-
-
-def _refuse_counted(config: Config) -> None:
-    """Real jobs compute gradients."""
-    runtime = config.names.runtime
-    if config.replay.detail != "iterations":
-        raise ConfigError(
-            f"replay.detail={config.replay.detail}: counts seconds on the virtual clock, and runtime={runtime} trains "
-            "every job; use replay.detail=iterations, or runtime=virtual"
-        )
-    if config.replay.stand_in:
-        raise ConfigError(
-            f"replay.stand_in=true: gives a job the times of another model, and runtime={runtime} takes its own; set "
-            "it to false, or choose runtime=virtual"
-        )
-    if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
-        raise ConfigError(
-            f"backend={config.names.backend}: computes no gradients, and runtime={runtime} needs them (jobs="
-            f"{config.names.jobs} chooses backend=none by default); choose backend=torch, or runtime=virtual"
-        )
-
-
-def _hosts_of(config: Config, cure: str) -> Hosts:
-    if config.cluster.hosts is None:
-        raise ConfigError(
-            f"cluster={config.names.cluster}: has no hosts that jobs could share (jobs={config.names.jobs}); choose "
-            f"cluster={cure}, or another one with cluster.hosts"
-        )
-    where = config.cluster.hosts.get("placement", SPREAD)
-    if where != SPREAD:
-        raise ConfigError(
-            f"cluster.hosts.placement={show(where)}: places the tasks of one job; those of jobs={config.names.jobs} go "
-            f"where placement={config.names.placement} says; leave it out"
-        )
+def _hosts_of(config: Config) -> Hosts:
+    assert config.cluster.hosts is not None, "a rule refuses it"
     hosts = parse_machines(config.cluster.hosts)
     if not any(host.gpus for host in hosts.hosts):
         raise ConfigError(
@@ -346,8 +295,8 @@ class _Shaper:
         stand_in, model = self._config.replay.stand_in, self._models.find(submission.model)
         composed = self._compose(submission)
         raw = sized(composed, submission, model, stand_in=stand_in)
-        config = anchored(parse(raw), self._start)
-        backend, task = instantiate(config.backend, "backend"), instantiate(config.workload.task, "workload.task")
+        job = facts_of(anchored(parse(raw), self._start))
+        config, backend, task = job.config, job.backend, job.task
         if model is not None and backend.computes and not stand_in:
             raise ConfigError(
                 f"backend={config.names.backend}: trains workload={composed['workload']['name']}, and of "
@@ -357,7 +306,7 @@ class _Shaper:
         if stand_in and (model is None or not backend.computes):
             why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
             raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
-        check_end(backend, config)  # before its rule and its target are left out, as none can be reached
+        check_combinations([END], job)  # before its rule and its target are left out, as none can be reached
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, config.workload.epochs
         default = None if samples is None or epochs is None else max(1, round(epochs * samples / batch))

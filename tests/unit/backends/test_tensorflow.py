@@ -18,6 +18,7 @@ from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend, TorchModel
 from runtime.core.vectors import aligned_vector
 from runtime.run.checks import job as checks
+from runtime.run.checks.backends import is_written_in
 from tests.support.cli import run_cli
 from tests.support.long_tests import long_after
 from tests.support.runs import ROOT
@@ -95,9 +96,9 @@ class OnlyTorch:
 
 
 def test_a_promise_that_the_task_does_not_keep_is_refused() -> None:
-    assert not checks.is_written_in(OnlyTorch(), TensorflowBackend())
-    assert checks.is_written_in(OnlyTorch(), TorchBackend())
-    assert checks.is_written_in(Digits(), TensorflowBackend())
+    assert not is_written_in(OnlyTorch(), TensorflowBackend())
+    assert is_written_in(OnlyTorch(), TorchBackend())
+    assert is_written_in(Digits(), TensorflowBackend())
 
 
 def test_a_number_of_threads_is_one_at_least() -> None:

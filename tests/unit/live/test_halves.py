@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
 from runtime.live.tasks.store import Store
 from runtime.live.transport import halves
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, POST, as_bytes, pack, unpack
 from runtime.live.transport.halves import decode, encode, half_vector
-from runtime.run.checks.topologies import check_transfer
+from runtime.run.checks.facts import Facts
+from runtime.run.checks.topologies import TOPOLOGIES
 from tests.unit.live.test_datalink import GENERATION, Line, Servers
 from tests.unit.live.test_store import TALLY, order, vector
 
@@ -172,11 +174,18 @@ def test_a_worker_receives_and_pushes_16_bits() -> None:
 def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], message: str) -> None:
     given = {"name": "ps", "transport": "tcp", "transfer_bits": 16, "real_time": True} | changes
     runtime: Any = SimpleNamespace(real_time=given.pop("real_time"))
-    strategy: Any = SimpleNamespace(replicas=given.pop("replicas", 0))
-    config: Any = SimpleNamespace(topology=SimpleNamespace(**given), names=SimpleNamespace(runtime="mine"))
+    strategy: Any = SimpleNamespace(replicas=given.pop("replicas", 0), topologies={"ps", "allreduce"})
+    topology = SimpleNamespace(
+        num_servers=int(given["name"] == "ps"),
+        collective=None if given["name"] == "ps" else "ring",
+        server_shares=None,
+        **given,
+    )
+    config: Any = SimpleNamespace(topology=topology, names=SimpleNamespace(runtime="mine"))
+    facts = Facts(config=config, strategy=strategy, task=None, backend=None, runtime=runtime, scheduler=runtime)
     if not message:
-        check_transfer(runtime, strategy, config)
+        check_combinations(TOPOLOGIES, facts)
         return
     with pytest.raises(ConfigError) as refused:
-        check_transfer(runtime, strategy, config)
+        check_combinations(TOPOLOGIES, facts)
     assert str(refused.value) == f"topology.transfer_bits=16: {message}, or topology.transfer_bits=32"

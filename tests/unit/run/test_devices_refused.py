@@ -11,9 +11,11 @@ import pytest
 from injectors.plan import Disturbance, build_plan
 from runtime.backends.devices import found
 from runtime.config.parse import ON_THIS_MACHINE
+from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
 from runtime.run.checks import devices
-from runtime.run.checks.devices import check_devices
+from runtime.run.checks.devices import DEVICES, check_devices
+from runtime.run.checks.facts import Facts
 from runtime.run.checks.hogs import check_hogs
 
 TASK = SimpleNamespace()
@@ -29,6 +31,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).touch()
     monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
     return tmp_path
+
+
+def facts(config: Any, runtime: Any, backend: Any, task: Any = TASK) -> Facts:
+    fake: Any = SimpleNamespace(replicas=0)
+    return Facts(config=config, strategy=fake, task=task, backend=backend, runtime=runtime, scheduler=fake)
 
 
 def check(
@@ -52,7 +59,9 @@ def check(
         **{"launcher": ON_THIS_MACHINE, "containment": "auto", "is_set": False, **more},
     )
     runtime: Any = SimpleNamespace(real_time=real_time)
-    check_devices(runtime, SimpleNamespace(device=device, framework=framework), task, config)
+    job = facts(config, runtime, SimpleNamespace(device=device, framework=framework), task)
+    check_combinations(DEVICES, job)
+    check_devices(job)
 
 
 def refused(*words: Any, **settings: Any) -> str:
@@ -106,8 +115,8 @@ def test_no_device_and_one_that_is_hidden(machine: Path, monkeypatch: pytest.Mon
     ("gpus", "more", "words"),
     [
         ({"devices": [0]}, {"device": "cpu"}, "no GPU is used with backend=torch on the CPU"),
-        (None, {"device": "cpu", "collective": "nccl"}, "nccl: sums vectors of GPUs; set backend.device=cuda"),
-        (None, {"device": "fake", "collective": "nccl"}, "topology.collective=nccl needs real GPUs"),
+        (None, {"device": "cpu", "collective": "nccl"}, "nccl: sums vectors of real GPUs; set backend.device=cuda"),
+        (None, {"device": "fake", "collective": "nccl"}, "nccl: sums vectors of real GPUs"),
         (None, {"collective": "nccl", "workers": 3}, "and 2 would be on device 0; use fewer workers"),
         (
             {"devices": [1, 1]},
@@ -159,7 +168,6 @@ def test_of_the_installed_torch_it_says_what_torch_itself_says(monkeypatch: pyte
 def test_tensorflow_needs_a_build_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "tensorflow_cuda", lambda: "12.5")
     check(framework="tensorflow")
-    assert "collective=nccl sums vectors of PyTorch" in refused(framework="tensorflow", collective="nccl")
     monkeypatch.setattr(found, "tensorflow_cuda", lambda: None)
     assert "the installed tensorflow was built without CUDA" in refused(framework="tensorflow")
 
@@ -167,10 +175,13 @@ def test_tensorflow_needs_a_build_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
 def test_hogs_compute_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     window = Disturbance(start_s=0.0, end_s=1.0, target="device:0", kind="gpu", magnitude=0.5)
     cluster = SimpleNamespace(gpus=None, hosts=None)
+    topology = SimpleNamespace(num_servers=2)
     names = SimpleNamespace(straggler="gpu_hog", launcher="ray")
-    config: Any = SimpleNamespace(num_workers=2, cluster=cluster, names=names, launcher=ON_THIS_MACHINE)
+    config: Any = SimpleNamespace(
+        num_workers=2, cluster=cluster, names=names, launcher=ON_THIS_MACHINE, topology=topology
+    )
     runtime: Any = SimpleNamespace(real_time=True)
-    about = build_plan("test", 0, 9.0, [window]), runtime, SimpleNamespace(device="cuda"), config
+    about = facts(config, runtime, SimpleNamespace(device="cuda")), build_plan("test", 0, 9.0, [window])
     check_hogs(*about, (0,))
     monkeypatch.setattr(found, "torch_cuda", lambda: None)
     with pytest.raises(ConfigError, match="straggler=gpu_hog: what takes a part of a GPU computes with torch"):

@@ -8,15 +8,21 @@ from typing import Any
 import pytest
 
 from runtime.config.parse import Topology
+from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
-from runtime.run.checks.topologies import check_topology
+from runtime.run.checks.facts import Facts
+from runtime.run.checks.topologies import TOPOLOGIES
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 
-BOTH = frozenset({"ps", "allreduce"})
+
+def check(strategy: Any, backend: Any, config: Any) -> None:
+    fake: Any = SimpleNamespace(real_time=True)
+    job = Facts(config=config, strategy=strategy, task=None, backend=backend, runtime=fake, scheduler=fake)
+    check_combinations(TOPOLOGIES, job)
 
 
-def config(name: str = "allreduce", **changes: Any) -> Any:
+def config(name: Any = "allreduce", **changes: Any) -> Any:
     fields: dict[str, Any] = {
         "num_servers": 0,
         "transport": "tcp",
@@ -29,27 +35,17 @@ def config(name: str = "allreduce", **changes: Any) -> Any:
     return SimpleNamespace(topology=Topology(name=name, **fields), names=names, num_workers=2)
 
 
-def backend(where: frozenset[str] = BOTH, framework: str = "torch") -> Any:
-    return SimpleNamespace(topologies=where, framework=framework)
+def backend(framework: str = "torch") -> Any:
+    return SimpleNamespace(framework=framework)
 
 
 @pytest.mark.parametrize("collective", ["ring", "gloo", "ddp"])
 def test_what_fits_is_let_through(collective: str) -> None:
-    check_topology(BSP(), backend(), config(collective=collective))
-    check_topology(ASP(data="even"), backend(), config("ps", num_servers=1, collective=None))
-
-
-def test_a_backend_that_only_knows_servers_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"topology=allreduce: backend=jax does not work on it; choose topology=ps"):
-        check_topology(BSP(), backend(frozenset({"ps"})), config())
-
-
-def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"topology\.name=star: must be one of ps, allreduce"):
-        check_topology(BSP(), backend(), config("star"))
+    check(BSP(), backend(), config(collective=collective))
+    check(ASP(data="even"), backend(), config("ps", num_servers=1, collective=None))
 
 
 def test_nccl_sums_vectors_of_pytorch_only() -> None:
     with pytest.raises(ConfigError, match=r"sums vectors of PyTorch, and backend=jax has none; use backend=torch"):
-        check_topology(BSP(), backend(framework="jax"), config(collective="nccl"))
-    check_topology(BSP(), backend(), config(collective="nccl"))
+        check(BSP(), backend("jax"), config(collective="nccl"))
+    check(BSP(), backend(), config(collective="nccl"))

@@ -1,0 +1,152 @@
+"""Rules of strategies that measure, score, predict or keep replicas, and so need more of a job than others."""
+
+from __future__ import annotations
+
+from runtime.cluster.hosts import parse_hosts
+from runtime.config.rules import Rule
+from runtime.run.checks.facts import Facts
+from runtime.training.optimizers import rule_named
+from strategies.protocol import NodeId
+
+FOLLOWED = ("sgd", "tally")
+"""Optimizers whose updates are bounded by norms of gradients."""
+PLACING = {"Launch", "Restart"}
+"""Commands by which a worker comes to a host that had none."""
+NEUTRAL = {"weight_decay": (None, 0), "nesterov": (None, False)}
+"""Values with which these fields of an optimizer keep its steps within the bound."""
+RATES = ("gamma", "start_frac", "end_frac")
+"""Fields of schedules that multiply the learning rate."""
+
+
+def _unbounded(job: Facts) -> dict[str, object]:
+    """A field of the optimizer with which norms of gradients do not bound its steps."""
+    fields = job.workload.optimizer
+    wrong = [name for name, neutral in NEUTRAL.items() if fields.get(name) not in neutral]
+    return {"field": wrong[0], "value": fields[wrong[0]]} if wrong and job.strategy.replicas else {}
+
+
+def _rising(job: Facts) -> dict[str, object]:
+    """A field of the schedule that raises the learning rate."""
+    rates = {name: job.workload.lr_schedule.get(name) for name in RATES}
+    wrong = [(name, rate) for name, rate in rates.items() if isinstance(rate, int | float) and rate > 1]
+    return dict(zip(("field", "value"), wrong[0], strict=True)) if wrong and job.strategy.replicas else {}
+
+
+def _paced(job: Facts) -> dict[str, object]:
+    """The setting of a device that paces workers by sleeping, where a strategy predicts by received resources."""
+    if not job.strategy.reads_received:
+        return {}
+    cluster = job.config.cluster
+    hosts = cluster.hosts or {}
+    paced = {
+        "cluster.device": cluster.device,
+        "cluster.devices": cluster.devices,
+        "cluster.hosts.device": hosts.get("device"),
+        **{
+            f"cluster.hosts.overrides.{number}.device": own.get("device") and _may_compute(int(number), job)
+            for number, own in (hosts.get("overrides") or {}).items()
+        },
+    }
+    found = [name for name, device in paced.items() if device]
+    return {"setting": found[0]} if found else {}
+
+
+def _may_compute(number: int, job: Facts) -> bool:
+    """Whether the host may hold a worker: from the start, where a strategy puts it, or in a set, for its GPUs."""
+    config, strategy = job.config, job.strategy
+    assert config.cluster.hosts is not None
+    if any(command.__name__ in PLACING for command in strategy.needs):
+        return True
+    hosts = parse_hosts(config.cluster.hosts, config.num_workers, config.topology.num_servers + strategy.replicas)
+    if number >= len(hosts.hosts):
+        return False
+    host = hosts.hosts[number]
+    return bool(host.gpus) or any(NodeId.parse(task).role == "worker" for task in host.tasks)
+
+
+def _steps_along_gradients(name: str) -> bool:
+    """Whether an optimizer does; one that does not exist is refused with all optimizers like it."""
+    try:
+        return rule_named(name).along_gradients
+    except ValueError:
+        return True
+
+
+STRATEGIES: tuple[Rule[Facts], ...] = (
+    Rule(
+        "scores of gradients without gradients",
+        lambda job: job.strategy.validation_samples and not job.backend.computes,
+        "backend={names.backend}: computes no gradients, and strategy={names.strategy} scores them",
+        "choose backend=torch, or another that computes gradients",
+    ),
+    Rule(
+        "the gradient noise scale without gradients",
+        lambda job: job.strategy.measures and not job.backend.computes,
+        "backend={names.backend}: computes no gradients, and strategy={names.strategy} measures the gradient noise "
+        "scale",
+        "choose a backend that does, or give the strategy a noise scale",
+    ),
+    Rule(
+        "the gradient noise scale and DDP",
+        lambda job: job.strategy.measures and job.topology.collective == "ddp",
+        "topology.collective=ddp: workers report the norm of the mean instead of their own, and "
+        "strategy={names.strategy} measures the gradient noise scale",
+        "use topology.collective=ring",
+    ),
+    Rule(
+        "the gradient noise scale and an optimizer that scales gradients",
+        lambda job: job.strategy.measures and not _steps_along_gradients(job.workload.optimizer["name"]),
+        "workload.optimizer.name={workload.optimizer[name]}: steps along gradients that are scaled on the servers, "
+        "whose norms nobody knows, and strategy={names.strategy} measures the gradient noise scale",
+        "use workload.optimizer.name=sgd, or give the strategy a noise scale",
+    ),
+    Rule(
+        "replicas of several servers",
+        lambda job: job.strategy.replicas and job.topology.num_servers != 1,
+        "topology.num_servers={topology.num_servers}: strategy.num_replicas={strategy.replicas} takes the place of one "
+        "server that holds all parameters",
+        "use topology.num_servers=1",
+    ),
+    Rule(
+        "replicas of the server without gradients",
+        lambda job: job.strategy.replicas and not job.backend.computes,
+        "backend={names.backend}: computes no gradients, whose norms bound how far replicas are",
+        "choose backend=torch, or strategy.num_replicas=0",
+    ),
+    Rule(
+        "replicas of the server and checkpoints",
+        lambda job: job.strategy.replicas and job.config.failover == "checkpoint",
+        "failover=checkpoint: all read a checkpoint after a loss, so strategy.num_replicas={strategy.replicas} would "
+        "take over nothing",
+        "use failover=shards",
+    ),
+    Rule(
+        "replicas of the server and an optimizer without a bound",
+        lambda job: job.strategy.replicas and job.workload.optimizer["name"] not in FOLLOWED,
+        "workload.optimizer.name={workload.optimizer[name]}: strategy.num_replicas={strategy.replicas} needs steps "
+        "that norms of gradients bound",
+        "use workload.optimizer.name=sgd",
+    ),
+    Rule(
+        "replicas of the server and steps without a bound",
+        _unbounded,
+        "workload.optimizer.{field}={value}: strategy.num_replicas={strategy.replicas} needs steps that norms of "
+        "gradients bound",
+        "leave it out",
+    ),
+    Rule(
+        "replicas of the server and a rising learning rate",
+        _rising,
+        "workload.lr_schedule.{field}={value}: raises the learning rate, and strategy.num_replicas={strategy.replicas} "
+        "bounds steps by the configured one",
+        "use at most 1, and a higher workload.optimizer.lr",
+    ),
+    Rule(
+        "predictions by received resources and paced devices",
+        _paced,
+        "{setting}: paces iterations by sleeping, and strategy={names.strategy} predicts by the processor time that "
+        "they received, in which no sleep shows",
+        "set {setting}=null, or predict by times (ema)",
+    ),
+)
+"""In the order in which they are looked at."""

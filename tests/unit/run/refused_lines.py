@@ -1,0 +1,83 @@
+"""For every rule of ``docs/combinations.md``, a command line that it refuses."""
+
+from __future__ import annotations
+
+VIRTUAL = "runtime=virtual workload.target=null"
+NONE = f"{VIRTUAL} backend=none"
+RING = "topology=allreduce"
+STEPS = (
+    "workload.lr_schedule.name=step +workload.lr_schedule.milestones=[2] +workload.lr_schedule.unit=epochs "
+    "+workload.lr_schedule.gamma=2.0"
+)
+NOISE = "strategy=star_h strategy.phi=null"
+AWAY = "launcher=join launcher.listen=127.0.0.1"
+RAY = "launcher=ray launcher.gpus_per_node=1 launcher.listen=127.0.0.1"
+HOG = "straggler=gpu_hog"
+GPU, FAKE = "backend.device=cuda", "backend.device=fake"
+MLFABRIC = "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1"
+
+REFUSED_LINES: dict[str, str] = {
+    # backends, runtimes and records
+    "agents elsewhere and the virtual clock": f"{AWAY} runtime=virtual",
+    "backend and workload": "workload=ledger",
+    "a live run without gradients": "backend=none",
+    "a target that nobody measures": "runtime=virtual backend=none",
+    "an end by a metric that nobody measures": f"{NONE} stop_at_convergence=true "
+    "workload.convergence={evaluations:5,max_change:0.1}",
+    "saved parameters without parameters": f"{NONE} save_parameters=true",
+    "rows of iterations in a live run": "record=iterations",
+    "evictions and a strategy that launches no node": "scheduler=quota scheduler.evict_after_s=5",
+    # strategies
+    "scores of gradients without gradients": f"{NONE} strategy=zeno_pp",
+    "the gradient noise scale without gradients": f"{NONE} {NOISE}",
+    "the gradient noise scale and DDP": f"{NOISE} {RING} strategy.topology=allreduce topology.collective=ddp",
+    "the gradient noise scale and an optimizer that scales gradients": f"{NOISE} workload.optimizer.name=adam",
+    "replicas of several servers": f"{MLFABRIC} topology.num_servers=2",
+    "replicas of the server without gradients": f"{NONE} {MLFABRIC}",
+    "replicas of the server and checkpoints": f"{MLFABRIC} failover=checkpoint",
+    "replicas of the server and an optimizer without a bound": f"{MLFABRIC} workload.optimizer.name=adagrad",
+    "replicas of the server and steps without a bound": f"{MLFABRIC} +workload.optimizer.nesterov=true",
+    "replicas of the server and a rising learning rate": f"{MLFABRIC} {STEPS}",
+    "predictions by received resources and paced devices": f"{NONE} strategy=star_h strategy.predictor=star",
+    # topologies
+    "parameter servers without a server": "topology.num_servers=0",
+    "parameter servers and a collective": "topology.collective=ring",
+    "shares for another number of servers": "topology.server_shares=[1,1,1]",
+    "replicas and shares of servers": f"{RING} topology.server_shares=[1,1]",
+    "replicas and servers": f"{RING} topology.num_servers=2",
+    "replicas without a collective": f"{RING} topology.collective=null",
+    "replicas and shared memory": f"{RING} topology.transport=shm",
+    "strategy and topology": f"{RING} strategy=zeno_pp",
+    "DDP and another framework": f"{RING} topology.collective=ddp backend=tensorflow",
+    "NCCL and another framework": f"{RING} topology.collective=nccl backend=tensorflow",
+    "rounded transfers on the virtual clock": "runtime=virtual topology.transfer_bits=16",
+    "rounded transfers and replicas": f"{RING} topology.transfer_bits=16",
+    "rounded transfers and shared memory": "topology.transport=shm topology.transfer_bits=16",
+    "rounded transfers and replicas of the server": f"{MLFABRIC} topology.transfer_bits=16",
+    # devices
+    "GPUs and a backend on the CPU": "cluster.gpus={devices:[0]}",
+    "NCCL without GPUs": f"{RING} topology.collective=nccl",
+    "dropout in layers of the device": f"workload=transformer_wikitext2 workload.task.size.dropout=0.5 {GPU}",
+    "DDP and a device": f"{RING} topology.collective=ddp {FAKE}",
+    "a device and agents elsewhere without GPUs": f"{AWAY} {GPU}",
+    "chosen GPUs and agents elsewhere": f"{RAY} {GPU} cluster.gpus={{devices:[0]}}",
+    "NCCL and agents elsewhere": f"{RAY} {GPU} {RING} topology.collective=nccl",
+    "chosen GPUs on the virtual clock": f"{VIRTUAL} {GPU} cluster.gpus={{devices:[0]}}",
+    "parts of a GPU without MPS": f"{GPU} cluster.gpus={{mps_percent:[5]}}",
+    "MPS on the virtual clock": f"{VIRTUAL} {FAKE} cluster.gpus={{share:mps}}",
+    "MPS without containment": f"{GPU} cluster.gpus={{share:mps}} containment=none",
+    "MPS and a set of jobs": f"{GPU} cluster.gpus={{share:mps}} jobs=list backend=torch",
+    # disturbances that take a part of a GPU
+    "a part of a GPU and agents elsewhere": f"{AWAY} {HOG}",
+    "a part of a GPU and a backend on the CPU": HOG,
+    # sets of jobs
+    "agents elsewhere and a set of jobs": f"{AWAY} jobs=list",
+    "live jobs that are only counted": "runtime=live jobs=list backend=torch replay.detail=gpus_only",
+    "live jobs with the times of another model": "runtime=live jobs=list backend=torch replay.stand_in=true",
+    "live jobs without gradients": "runtime=live jobs=list backend=none",
+    "a set of jobs without hosts": "runtime=virtual jobs=list cluster=local",
+    "a set of jobs and the placement of one": "runtime=virtual jobs=list cluster=star_servers "
+    "cluster.hosts.placement=pack",
+    "live jobs with DDP and preemption": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=2 "
+    f"policy=las {RING} topology.collective=ddp",
+}

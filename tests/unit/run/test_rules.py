@@ -1,0 +1,71 @@
+"""Combinations of settings that are refused: every rule has a command line, and the page shows all rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from runtime.config.parse import parse
+from runtime.config.rules import Rule
+from runtime.errors import ConfigError
+from runtime.run.checks.job import check_job
+from runtime.run.checks.rules import SECTIONS as OF_JOB
+from runtime.run.jobs.checks import check_set
+from runtime.run.jobs.rules import SETS
+from tests.support.runs import ROOT
+from tests.unit.run.refused_lines import REFUSED_LINES
+from tests.unit.strategies.whole_jobs import composer
+
+PAGE = ROOT / "docs" / "combinations.md"
+BEGIN, END = "<!-- drawn from runtime/run/checks/rules.py by pytest --rewrite -->", "<!-- end of rules -->"
+SECTIONS: dict[str, tuple[Rule[Any], ...]] = {**OF_JOB, "Sets of jobs": SETS}
+RULES: dict[str, Rule[Any]] = {rule.name: rule for rule in chain.from_iterable(SECTIONS.values())}
+
+
+def pattern(rule: Rule[Any]) -> str:
+    """A regular expression of the rule's messages."""
+    parts = Formatter().parse(f"{rule.refused}; {rule.cure}")
+    return "".join(re.escape(text) + (".+" if name else "") for text, name, _, _ in parts) + "$"
+
+
+def test_every_rule_has_a_line_and_every_line_a_rule() -> None:
+    assert list(REFUSED_LINES) == list(RULES)
+    assert len(RULES) == sum(len(rules) for rules in SECTIONS.values()), "two rules have one name"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_line_is_refused_by_this_rule_and_by_no_other(name: str) -> None:
+    raw = composer().raw(REFUSED_LINES[name].split())
+    with pytest.raises(ConfigError) as refused:
+        check_set(raw, parse(raw), ROOT, lambda words: {}) if RULES[name] in SETS else check_job(parse(raw))
+    message = str(refused.value)
+    assert [one for one, rule in RULES.items() if re.match(pattern(rule), message)] == [name], message
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def shown(template: str) -> str:
+    """The words of a rule on the page, where a name in braces is written large."""
+    parts = Formatter().parse(template)
+    return "".join(text + re.split(r"[.\[]", name or "")[-1].rstrip("]").upper() for text, name, _, _ in parts)
+
+
+def drawn() -> Iterator[str]:
+    for subject, rules in SECTIONS.items():
+        yield from ("", f"## {subject}", "", "| combination | refused | cure |", "| --- | --- | --- |")
+        yield from (f"| {rule.name} | {shown(rule.refused)} | {shown(rule.cure)} |" for rule in rules)
+    yield ""
+
+
+def test_the_page_shows_all_rules(pytestconfig: pytest.Config) -> None:
+    head, _, _ = PAGE.read_text().partition(BEGIN)
+    wanted = "\n".join([f"{head}{BEGIN}", *drawn(), f"{END}\n"])
+    if pytestconfig.getoption("--rewrite"):
+        PAGE.write_text(wanted)
+    assert PAGE.read_text() == wanted
