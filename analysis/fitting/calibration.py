@@ -313,6 +313,7 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
     fitted.missing["worker_cores"] = fitted.missing["server_cores"] = "not fitted: live tasks compute on one thread"
+    fitted.missing["wait_cores"] = "not fitted: tasks sleep while they wait"
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
     links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
     fitted.missing["link_bytes_per_s"] = links

@@ -121,8 +121,13 @@ def connect(arrays: Arrays, workers: Workers | HostWorkers, servers: Servers | H
 
 
 def keeps_of(record: RecordSink) -> Keeps:
-    """How much of an exchange with the strategy a record keeps; one that does not say gets everything."""
-    return getattr(record, "keeps", "all")
+    """How much of an exchange with the strategy a record keeps; one that does not say gets everything.
+
+    A subclass with an ``event`` of its own says it again: what its base class keeps is not known of it.
+    """
+    says = next((vars(kind) for kind in type(record).__mro__ if {"keeps", "event"} & {*vars(kind)}), {})
+    keeps: Keeps = says.get("keeps", "all")
+    return keeps
 
 
 def teller(session: VirtualSession, keeps: Keeps) -> Callable[[float, AnyEvent, Sequence[AnyCommand], int], None]:

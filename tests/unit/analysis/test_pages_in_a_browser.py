@@ -108,13 +108,13 @@ def test_columns_that_do_not_fit_are_behind_a_switch(seen: dict[View, dict[str, 
 
 def test_a_click_on_a_head_sorts(seen: dict[View, dict[str, Any]]) -> None:
     table = {one["head"]: one for one in seen[View("sweep", 1000, "dark")]["sorted"][0]}
-    times = table["job completion time (s)"]
+    times = table["JCT (s)"]
     assert times["said"] == [None, "ascending", "descending"]
     assert times["marked"] == 1, "only the last column that was sorted says so"
     values = [[float(text.split("[")[0]) for text in order] for order in times["orders"]]
     assert values[1] == sorted(values[0])
     assert values[2] == values[1][::-1] != values[1]
-    target = table["time to target (s)"]["orders"][1]
+    target = table["TTA (s)"]["orders"][1]
     assert [text[0] for text in target] == ["0", "0", "\N{EM DASH}"] or target[-1][0] == "\N{EM DASH}", "missed: last"
     names = table["strategy"]["orders"]
     assert names[1] == sorted(names[0])

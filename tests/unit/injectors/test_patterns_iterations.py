@@ -114,7 +114,7 @@ def test_a_wrong_row_is_named(row: str, said: str, tmp_path: Path) -> None:
         ({"seconds_column": "worker"}, "seconds_column=worker: worker, iteration and seconds must be three columns"),
         ({"targets": ["host:0"]}, "targets=host:0: must be worker:<id>, server:<id>"),
         ({"repeat": 1}, "repeat=1: must be true or false"),
-        ({"path": "x.txt"}, "must name a file that ends in .csv or .parquet"),
+        ({"path": "x.json"}, r"must name a file that ends in \.csv, \.tsv, \.txt .* or in \.parquet"),
     ],
 )
 def test_a_setting_of_no_use_is_refused(given: dict[str, Any], said: str) -> None:

@@ -14,9 +14,11 @@ from injectors.schedule import Schedule
 from runtime.core import inputs
 from runtime.native import EVENTS, SWITCH, native
 from runtime.record.recorder import Recorder
+from runtime.run.timing import Forgetful
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
+from runtime.virtual.event_loop.arrays import keeps_of
 from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
 from runtime.virtual.short_cuts import WITHOUT
 from runtime.virtual.tasks.model_state import NoLearner
@@ -141,3 +143,15 @@ def test_passing_ones(name: str, tmp_path: Path) -> None:
     assert present_obstacle(session, workers, 3) == "servers have joined or left"
     change(session)
     assert present_obstacle(session, workers, 2) == reason
+
+
+def test_a_subclass_with_an_event_of_its_own_gets_everything_unless_it_says_otherwise() -> None:
+    class Own(Forgetful):
+        def event(self, *about: object) -> None: ...
+
+    class Same(Forgetful): ...
+
+    class Less(Own):
+        keeps = "answers"
+
+    assert [keeps_of(kind()) for kind in (Forgetful, Same, Own, Less)] == ["nothing", "nothing", "all", "answers"]
