@@ -125,9 +125,11 @@ def keeps_of(record: RecordSink) -> Keeps:
 
     A subclass with an ``event`` of its own says it again: what its base class keeps is not known of it.
     """
-    says = next((vars(kind) for kind in type(record).__mro__ if {"keeps", "event"} & {*vars(kind)}), {})
-    keeps: Keeps = says.get("keeps", "all")
-    return keeps
+    for kind in type(record).__mro__:
+        if {"keeps", "event"} & {*vars(kind)}:
+            keeps: Keeps = vars(kind).get("keeps", "all")
+            return keeps
+    return "all"
 
 
 def teller(session: VirtualSession, keeps: Keeps) -> Callable[[float, AnyEvent, Sequence[AnyCommand], int], None]:

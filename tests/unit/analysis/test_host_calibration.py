@@ -26,9 +26,9 @@ def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path
 def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_path: Path) -> None:
     """Each of them is found within 10 %: workers and servers are interrupted in bursts, and counted on average."""
     costs = {"interrupt_per_byte_s": 2e-9, "jitter_sigma": 0.1}
-    apart = run_as_live(tmp_path / "a", strategy="asp", more=costs)
+    apart = run_as_live(tmp_path / "a", strategy="asp_even", more=costs)
     together = run_as_live(
-        tmp_path / "b", "cluster.hosts.count=1", "cluster.hosts.cpu_cores=16", strategy="asp", more=costs
+        tmp_path / "b", "cluster.hosts.count=1", "cluster.hosts.cpu_cores=16", strategy="asp_even", more=costs
     )
     both = calibrate([apart, together], [PARAMETERS] * 2)
     found = {name: estimate.value for name, estimate in both.estimates.items()}
@@ -39,7 +39,7 @@ def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_pat
     in_step = calibrate([run_as_live(tmp_path / "c", more=costs), together], [PARAMETERS] * 2)
     assert "asynchronous" in in_step.missing["interrupt_per_byte_s"], "nobody sends while workers compute"
     without = calibrate(
-        [run_as_live(tmp_path / "d", strategy="asp", more={"jitter_sigma": 0.1}), together], [PARAMETERS] * 2
+        [run_as_live(tmp_path / "d", strategy="asp_even", more={"jitter_sigma": 0.1}), together], [PARAMETERS] * 2
     )
     assert without.estimates["interrupt_per_byte_s"].value < 2e-10
 

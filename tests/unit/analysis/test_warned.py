@@ -149,7 +149,7 @@ def test_all_warnings_are_on_the_page_in_the_summary_and_on_the_terminal(
     run = story.write(tmp_path / "run")
     lines = finish(run)
     assert [line.partition(":")[0] for line in lines] == ["bsp"] * 2
-    assert "bsp *" in capsys.readouterr().out
+    assert "BSP *" in capsys.readouterr().out
     page, summary = Reader((run / "report.html").read_text()).text, json.loads((run / "summary.json").read_text())
     for line in lines:
         text = line.removeprefix("bsp: ")
