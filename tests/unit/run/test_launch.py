@@ -233,10 +233,10 @@ def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
     assert "Traceback" not in done.stderr
 
 
-def signalled(exit_code: int, number: int) -> None:
+def signalled(exit_code: int, number: int, folder: Path) -> None:
     """What Hydra's own main calls for a job of a sweep, where the job ends so; it cannot be imported (see ``cli``)."""
     task = runpy.run_path(str(ROOT / "run.py"))["main"]
-    about = SimpleNamespace(runtime=SimpleNamespace(cwd=".", output_dir="out"), mode=RunMode.MULTIRUN)
+    about = SimpleNamespace(runtime=SimpleNamespace(cwd=".", output_dir=str(folder / "out")), mode=RunMode.MULTIRUN)
     vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: about))
     vars(compose).update(to_raw=lambda composed: {})
     vars(checking).update(check=lambda *given: SimpleNamespace(config=SimpleNamespace(metric=None)))
@@ -245,9 +245,9 @@ def signalled(exit_code: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_a_signal_ends_sweeps_of_other_launchers_even_if_the_job_failed(exit_code: int) -> None:
-    assert in_a_fork(partial(signalled, exit_code, signal.SIGINT), ROOT).exit_code == 128 + signal.SIGINT
-    done = in_a_fork(partial(signalled, exit_code, 0), ROOT)
+def test_a_signal_ends_sweeps_of_other_launchers_even_if_the_job_failed(exit_code: int, tmp_path: Path) -> None:
+    assert in_a_fork(partial(signalled, exit_code, signal.SIGINT, tmp_path), ROOT).exit_code == 128 + signal.SIGINT
+    done = in_a_fork(partial(signalled, exit_code, 0, tmp_path), ROOT)
     assert (done.exit_code, done.out) == (0, f"returned {exit_code}\n")
 
 

@@ -285,7 +285,7 @@ def test_the_page_is_drawn_again_without_a_job(tmp_path: Path) -> None:
         script.parse(["--redraw", "--report", str(page)])
     rows = [(name, 0, "done", jct_s) for name, jct_s in (("bsp", 10.0), ("asp", 5.0), ("ssp", 9.0), ("first_k", 9.5))]
     jobs_of(rows).assign(workers=16).to_csv(page.with_suffix(".csv"), index=False)
-    assert script.main(["--redraw", "--report", str(page)]) == 0
+    assert script.main(["--redraw", "--report", str(page), "-o", str(tmp_path / "out")]) == 0
     assert "| asp | 0.50 |" in page.read_text()
     front = pd.read_csv(tmp_path / "images" / "grid_front.csv")
     assert dict(zip(front["strategy"], front["ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
