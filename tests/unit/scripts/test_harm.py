@@ -127,7 +127,8 @@ def test_what_is_of_no_use_is_refused(
 
 
 def reasons_file(folder: Path, text: str) -> tuple[str, str]:
-    path = folder / "reasons.yaml"
+    path = folder.with_name(f"{folder.name}_given") / "reasons.yaml"  # the folder itself is for results
+    path.parent.mkdir()
     path.write_text(text)
     return "--reasons", str(path)
 
