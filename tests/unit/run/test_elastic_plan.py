@@ -36,7 +36,9 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
     """Those that ask for no nodes, too. Only Zeno++ drops gradients, and their samples with them."""
-    data = ("strategy.data=dynamic",) if strategy in ("asp", "ssp") else ()  # they have even parts otherwise
+    data = (
+        ("strategy.data=dynamic",) if strategy == "asp_even" else ()
+    )  # even parts are those of the workers at the start
     weights = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # it weights by delay otherwise
     found = run_cli(*WORDS, *data, *weights, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
     assert found.exit_code == 0, found.err
