@@ -204,7 +204,8 @@ GOOD_LINES = [
     f"{NONE} workload=ledger",
     f"{NONE} backend.progress=digits_mlp",
     f"{NONE} backend.progress=@progress.yaml workload.target=0.8 stop_at_target=true",
-    f"{UNSCORED} cluster.num_workers=1000 workload.global_batch_samples=1000 strategy=asp_even backend.num_parameters=1000",
+    f"{UNSCORED} cluster.num_workers=1000 workload.global_batch_samples=1000 strategy=asp_even "
+    "backend.num_parameters=1000",
     f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(as*)",
     f"{VIRTUAL} {REAL} straggler=cpu_throttle topology.transport=shm",
     f"{VIRTUAL} straggler=cpu_throttle straggler.targets=[server:0]",
