@@ -47,7 +47,7 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 
-test: $(VENV)/.dev  ## all tests but the long ones (five to eight minutes on two idle cores)
+test: $(VENV)/.dev  ## all tests but the long ones (some ten minutes on two idle cores)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(ALL_OF_THEM) $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest $(LIVE) $(LIVE_PARALLEL) $(ALL_OF_THEM) -m "not alone and not slow" $(ARGS) || [ $$? = 5 ]
