@@ -88,6 +88,8 @@ def _story(record: Path, subject: str | None, start_s: float, end_s: float) -> S
             windows: list[dict[str, Any]] = load_object(record / "plan.json")["disturbances"]
             story = tell(read_lines(record / LOG), windows, about, start_s, end_s)
         cure = f"{record} never names it; without a subject the story is the whole job's"
+        if (record / ROWS).exists():
+            cure = f"{record} has iterations and updates as rows ({ROWS}); repeat it with record=events"
     else:
         raise ConfigError(f"{record}: holds no record; name the directory of a run or of a set of jobs")
     if not story.known:

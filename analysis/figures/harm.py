@@ -55,8 +55,7 @@ def draw_harm(path: Path, cells: Sequence[Cell], caption: str) -> Path:
         bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
         bar.set_label(f"JCT relative to BSP (dots: more than {TOLERATED:g}; grey: refused or failed)")
         bar.outline.set_visible(False)
-    shown = [(c.workers, c.straggler, c.strategy, c.outcome, c.ratio) for c in cells]
-    return save(page, path, pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"]))
+    return save(page, path, _table(cells))
 
 
 def front_of(cells: Sequence[Cell]) -> list[Cell]:
@@ -81,8 +80,13 @@ def draw_answer(path: Path, cells: Sequence[Cell], caption: str) -> Path:
         axes.set_xticks(range(len(columns)), [name.replace("_", "\n") for name in columns], rotation=45, fontsize=7)
         axes.xaxis.tick_top()
         axes.set_xlabel("JCT relative to BSP under the same stragglers: blue is faster, orange is slower")
+    return save(page, path, _table(cells))
+
+
+def _table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """The numbers that a picture shows, a row per cell."""
     shown = [(c.workers, c.straggler, c.strategy, c.outcome, c.ratio) for c in cells]
-    return save(page, path, pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"]))
+    return pd.DataFrame(shown, columns=["workers", "straggler", "strategy", "outcome", "ratio"])
 
 
 def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[str], *, dots: bool = True) -> None:

@@ -32,12 +32,12 @@ LEFT_OUT = "skip_incomplete=true leaves such rows out"
 
 def jobs_of(asked: JobTable, table: Table, draws: Draws) -> list[Submission]:
     """The jobs in the order of submission; raises ``ValueError`` naming the row and the column."""
-    rows = _rows_of_jobs(asked, table)
+    read = _Rows(asked, table)
+    rows = _rows_of_jobs(asked, table, read)
     if not rows:
         raise ValueError("has no jobs")
-    read = _Rows(asked, table)
-    read.refuse_unlikely(rows)
     submit_s = [read.moment_s(row, asked.submit_column) for row in rows]
+    read.refuse_unlikely(rows, submit_s)
     if asked.submit_as == NUMBER and (first_s := min(submit_s)) > YEARS_S:
         raise bad_cell(
             table.places[rows[submit_s.index(first_s)]],
@@ -57,11 +57,10 @@ def jobs_of(asked: JobTable, table: Table, draws: Draws) -> list[Submission]:
     return in_order(jobs, "; job_column=null numbers the rows instead")
 
 
-def _rows_of_jobs(asked: JobTable, table: Table) -> list[int]:
+def _rows_of_jobs(asked: JobTable, table: Table, read: _Rows) -> list[int]:
     """Rows that are neither steps of a job, nor incomplete (if those are left out), nor there before."""
     parts = set[int]().union(*(steps(table.columns[name]) for name in _names_of_jobs(asked, table)))
     rows = [row for row in range(len(table.places)) if row not in parts]
-    read = _Rows(asked, table)
     if asked.skip_incomplete:
         rows = [row for row in rows if read.lack(row) is None]
     elif lacking := next((lack for row in rows if (lack := read.lack(row))), None):
@@ -138,10 +137,10 @@ class _Rows:
             return None
         return each * self._each.seconds(asked.seconds_per_iteration_column) * self._iterations(row)
 
-    def refuse_unlikely(self, rows: Sequence[int]) -> None:
-        """Raise ``ValueError`` for columns whose numbers make no likely seconds."""
+    def refuse_unlikely(self, rows: Sequence[int], submit_s: Sequence[float]) -> None:
+        """Raise ``ValueError`` for columns whose numbers make no likely seconds; ``submit_s``: by row."""
         asked = self._asked
-        self._moments.refuse_long(asked.submit_column, [self.moment_s(row, asked.submit_column) for row in rows])
+        self._moments.refuse_long(asked.submit_column, submit_s)
         for name, unit, most_s in (
             (asked.duration_column, self._duration, LONG_JOB_S),
             (asked.seconds_per_iteration_column, self._each, LONG_ITERATION_S),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.records.log import DAMAGED, RecordError
+from analysis.records.log import DAMAGED, RecordError, raw_lines
 from analysis.records.schema import UNREADABLE
 
 Fields = dict[str, Any]
@@ -32,16 +32,10 @@ _DECODER = msgspec.json.Decoder(RawLine)
 
 def read_lines(path: Path) -> Iterator[RawLine]:
     """The lines in order; a torn last line is left out. Raises :class:`RecordError` for a missing or damaged file."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        reason = (error.strerror or "missing").lower()
-        raise RecordError(f"{path}: cannot be read ({reason}). Is {path.parent} the directory of a run?") from None
-    with file:
-        for number, text in enumerate(file, start=1):
-            try:
-                yield _DECODER.decode(text)
-            except (msgspec.DecodeError, *UNREADABLE) as error:
-                if not text.endswith(b"\n"):
-                    return
-                raise RecordError(f"{path}:{number}: {error}. {DAMAGED}") from None
+    for number, text in enumerate(raw_lines(path), start=1):
+        try:
+            yield _DECODER.decode(text)
+        except (msgspec.DecodeError, *UNREADABLE) as error:
+            if not text.endswith(b"\n"):
+                return
+            raise RecordError(f"{path}:{number}: {error}. {DAMAGED}") from None

@@ -1,6 +1,9 @@
-"""What a story can be about, as it is written on the command line."""
+"""What a story can be about, as it is written on the command line, and what in a log is about it."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from analysis.records.nodes import Node, parse_node
 
@@ -17,3 +20,15 @@ def parse_subject(text: str) -> Node:
             return node
     forms = ", ".join(f"{role}:N" for role in ROLES)
     raise ValueError(f"{text}: must be one of {forms} with a number N, or in a set of jobs the name of a job")
+
+
+def concerns(fields: Mapping[str, Any], subject: Node) -> bool:
+    """Whether an event, a command or a note names the subject, in any of the forms that the record has."""
+    if str(subject) in (fields.get("node"), fields.get("task"), fields.get("target")):
+        return True
+    if fields.get("role") == subject.role and fields.get("id") == subject.number:
+        return True
+    if fields.get(subject.role) == subject.number and not isinstance(fields.get(subject.role), bool):
+        return True
+    servers = fields.get("servers")
+    return subject.role == "server" and isinstance(servers, list) and subject.number in servers

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analysis.records.nodes import Node, worker_name
 from analysis.reports.story.iterations import Iterations
 from analysis.reports.story.lines import Fields, RawLine
+from analysis.reports.story.subjects import concerns
 from analysis.reports.story.words import (
     change_of_state,
     command_in_words,
@@ -252,7 +253,7 @@ class _Teller:
 
     def _is_of(self, fields: Fields) -> bool:
         """Whether an event, a command or a note names the subject; the whole job is named by all."""
-        names_it = self.subject is not None and _concerns(fields, self.subject)
+        names_it = self.subject is not None and concerns(fields, self.subject)
         self.known |= names_it
         return self.subject is None or names_it
 
@@ -261,21 +262,6 @@ class _Teller:
         if self.subject is None:
             return command.get("type") not in ("Send", "Score", "Replicate", "Partition")
         return self._is_of(command)
-
-
-def _concerns(fields: Fields, subject: Node) -> bool:
-    """Whether an event, a command or a note names the subject, in any of the forms that the record has."""
-    if str(subject) in (fields.get("node"), fields.get("task"), fields.get("target")):
-        return True
-    if fields.get("role") == subject.role and fields.get("id") == subject.number:
-        return True
-    if fields.get(subject.role) == subject.number and not isinstance(fields.get(subject.role), bool):
-        return True
-    return subject.role == "server" and subject.number in _listed(fields.get("servers"))
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def _brief(event: Fields) -> Fields:

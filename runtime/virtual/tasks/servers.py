@@ -158,8 +158,7 @@ class Servers(ServerGroup):
         reached, free_s = sent_s + self.costs.control_s, self.free_s
         for place, (name, busy_s) in enumerate(zip(self.names, times, strict=True)):
             delay_s, slowdown_frac = self.disturb(name, sent_s)
-            asked_s = delay_s + slowdown_frac * busy_s
-            injected_s = asked_s + self.costs.sleep_overshoot_s if asked_s > 0 else 0.0
+            injected_s = self.costs.slept_s(delay_s + slowdown_frac * busy_s)
             begun_s = free_s[place]
             free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
             self._was_busy(place, busy_s + injected_s, injected_s)

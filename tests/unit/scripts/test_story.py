@@ -173,6 +173,24 @@ def test_a_subject_that_is_not_there(
     assert len(said.err.splitlines()) == 1
 
 
+def test_a_record_by_rows_says_where_its_updates_are(
+    run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run("strategy=asp straggler=none backend=none workload.target=null record=iterations")
+    assert main([str(record), "update:5"]) == 2
+    assert (
+        "has iterations and updates as rows (iterations.parquet); repeat it with record=events"
+        in capsys.readouterr().err
+    )
+
+
+def test_replicas_wait_for_the_slowest_in_their_ring(run: Callable[[str], Path], told: Told) -> None:
+    settings = "topology=allreduce straggler=persistent straggler.targets=[worker:3] workload.epochs=20"
+    record = run(f"strategy=bsp {settings}")
+    assert "worker:3 came last" in told(record, "update:10")
+    assert re.search(r"waited 0\.\d+ s for worker:3", told(record, "worker:0"))
+
+
 def test_what_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
     (tmp_path / "events.jsonl").write_text('{"seq": 0, "t": "x"}\n')
