@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from injectors.plan import Disturbance, Kind, Plan, target_of
+from injectors.plan import Disturbance, Plan, target_of
+from reading import effects
 from runtime.core.job import Job
 from strategies.protocol import Arrived, Drop, Evaluated, Lost, NodeId, ServerLost
 
@@ -17,19 +18,6 @@ MAX_NAMED = 4
 """Number of disturbances that a line names before it says how many more there are."""
 MAX_TASKS = 8
 """Number of tasks of a machine that are named before it says how many more there are."""
-EFFECTS: dict[Kind, str] = {
-    "delay": "+{size:g} s per {work}",
-    "slowdown": "+{percent:.3g} % of its own time per {work}",
-    "cpu": "processor at {percent:.3g} %",
-    "gpu": "GPU at {percent:.3g} %",
-    "bandwidth": "rate at {percent:.3g} %",
-    "cut": "cut",
-    "pause": "paused",
-    "kill": "killed",
-    "join": "joins",
-    "leave": "leaves",
-}
-"""What a disturbance of this size does to its target."""
 LOCAL = "local"
 """The node of all tasks of a job that has one machine."""
 
@@ -159,5 +147,4 @@ class Picture:
 
 def effect(item: Disturbance) -> str:
     """What a disturbance does to its target, with the unit of its size: ``+0.1 s per iteration``."""
-    work = "update" if target_of(item.target).form == "server" else "iteration"
-    return EFFECTS[item.kind].format(size=item.magnitude, percent=100 * item.magnitude, work=work)
+    return effects.effect(item.kind, item.magnitude, on_server=target_of(item.target).form == "server")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.records.nodes import parse_node
 from analysis.reports.story.lines import Fields, RawLine
+from reading.effects import effect
 
-LEFT = ("cpu", "gpu", "link")
-"""Kinds whose magnitude is the fraction that remains."""
 TEXT_LENGTH = 400
 """Longer values are cut; the line in the log has all of it."""
 
@@ -102,14 +102,10 @@ def _sentence(sentences: Mapping[str, str], fields: Fields) -> str:
 def window_in_words(window: Fields, begins: bool) -> str:
     """A disturbance of the plan begins or ends."""
     kind, magnitude = str(window.get("kind")), window.get("magnitude")
-    size = ""
+    words = ""
     if isinstance(magnitude, int | float):
-        if kind == "delay":
-            size = f" ({magnitude:.3g} s more per iteration)"
-        elif kind == "slowdown":
-            size = f" (computing takes {1 + magnitude:.3g} times as long)"
-        elif kind in LEFT:
-            size = f" ({magnitude:.3g} of it remains)"
+        words = effect(kind, magnitude, on_server=parse_node(window.get("target")).role == "server")
+    size = f" ({words})" if any(map(str.isdigit, words)) else ""  # a kill has none
     return f"the plan's {kind}{size} {'begins' if begins else 'ends'}"
 
 

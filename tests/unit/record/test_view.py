@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from injectors.plan import RULES, Disturbance, Kind, Plan
-from runtime.record.picture import EFFECTS, Picture, effect
+from reading.effects import EFFECTS
+from runtime.record.picture import Picture, effect
 from runtime.record.screen import NoView
 from runtime.record.view import PLAIN_EVERY_S, LiveView, PlainView, make_view
 from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings

@@ -1,0 +1,26 @@
+"""A disturbance of a plan in words, for whoever shows one: live views, and stories of records."""
+
+from __future__ import annotations
+
+EFFECTS = {
+    "delay": "+{size:g} s per {work}",
+    "slowdown": "+{percent:.3g} % of its own time per {work}",
+    "cpu": "processor at {percent:.3g} %",
+    "gpu": "GPU at {percent:.3g} %",
+    "bandwidth": "rate at {percent:.3g} %",
+    "cut": "cut",
+    "pause": "paused",
+    "kill": "killed",
+    "join": "joins",
+    "leave": "leaves",
+}
+"""What a disturbance of this size does to its target, by kind."""
+
+
+def effect(kind: str, magnitude: float, *, on_server: bool) -> str:
+    """What a disturbance does to its target, with the unit of its size: ``+0.1 s per iteration``.
+
+    A kind that this version does not know is named with its size.
+    """
+    words = EFFECTS.get(kind, f"{kind} {{size:g}}")
+    return words.format(size=magnitude, percent=100 * magnitude, work="update" if on_server else "iteration")
