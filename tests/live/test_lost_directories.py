@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +19,18 @@ ENDLESS = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.01}", "w
 HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=2", "cluster.hosts.real_cores_per_core=0.2")
 
 
+def remove(path: Path) -> None:
+    """As ``rm -rf``, again while the run still writes into it."""
+    deadline = time.monotonic() + 60
+    while path.exists() and time.monotonic() < deadline:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def move(path: Path) -> None:
     path.rename(path.with_name("moved"))
 
 
-@pytest.mark.parametrize("go", [shutil.rmtree, pytest.param(move, marks=pytest.mark.long)])
+@pytest.mark.parametrize("go", [remove, pytest.param(move, marks=pytest.mark.long)])
 def test_a_job(go: Callable[[Path], None], start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_training()
@@ -35,7 +43,7 @@ def test_a_job(go: Callable[[Path], None], start: Start) -> None:
 def test_a_sweep_ends_with_its_directory(start: Start) -> None:
     sweep = start("sweep", *ENDLESS, "seed=0,1", "hydra.sweep.subdir=job${seed}", sweep=True)
     sweep.await_that((sweep.run_dir / "job0" / "events.jsonl").exists, "the first job")
-    shutil.rmtree(sweep.run_dir)
+    remove(sweep.run_dir)
     code, _, err = sweep.wait()
     assert code == 1
     assert err.count("was removed or renamed") == 1
@@ -51,6 +59,6 @@ def test_a_set_of_jobs(start: Start) -> None:
     entries = ",".join(f"{{job: {job}, submit_s: 0, gpus: 2, servers: 1, iterations: 100000}}" for job in "ab")
     run = start("run", "jobs=list", *LEDGER, *HOSTS, "replay.max_iterations=null", f"jobs.entries=[{entries}]")
     run.await_that((run.run_dir / "jobs" / "a" / "events.jsonl").exists, "the first job")
-    shutil.rmtree(run.run_dir)
+    remove(run.run_dir)
     assert f"{run.run_dir}: was removed or renamed" in run.fail()
     assert not run.run_dir.exists()

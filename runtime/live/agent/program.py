@@ -55,6 +55,8 @@ def main(argv: Sequence[str]) -> int:
 
 def _jobs(asked: Asked, token: bytes) -> int:
     """Serve one job, or (``--again``) one after another: all of a sweep, or the same one after a partition."""
+    if asked.address:
+        agents_door(asked.address).close()  # an address that this machine lacks is refused before the agent waits
     exit_code = _job(asked, token, asked.wait_s)
     while asked.again:
         until = time.monotonic() + asked.wait_s
