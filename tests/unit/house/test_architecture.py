@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 import strategies
+from runtime.config.choices import merged
 from runtime.config.instantiate import locate
 from scripts import packing
 from strategies.basic.ssp import SSP
@@ -208,7 +208,7 @@ def is_final(cls: type) -> bool:
 
 
 def registered(conf: Path) -> set[type]:
-    targets = {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+    targets = {str(merged(path.stem, [conf, ROOT / "conf" / "strategy"])["_target_"]) for path in conf.glob("*.yaml")}
     return {locate(target) for target in targets}
 
 
