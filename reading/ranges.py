@@ -81,7 +81,7 @@ NonNegativeInt = Annotated[int, Whole()]
 PositiveFloat = Annotated[float, Number(above=0.0)]
 NonNegativeFloat = Annotated[float, Number(0.0)]
 Bool = Annotated[bool, TrueOrFalse()]
-Share = Annotated[float, Number(above=0.0, most=1.0)]
+PositiveFrac = Annotated[float, Number(above=0.0, most=1.0)]
 """A part of a whole, but not nothing of it."""
 
 

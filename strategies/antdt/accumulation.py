@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_devices, is_complete
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.antdt.profiling import Drifts, Sizes, check_sizes, profile_rounds, sizes_around
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.parts.load.newcomers import samples_of_round, size_of
 from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
@@ -32,32 +32,25 @@ class AccumulationLoad:
     steady: ClassVar[bool] = False
     needs_rounds: ClassVar[bool] = True
 
-    accum_min: int = 1
+    accum_min: PositiveInt = 1
     accum_max: int = 5
     types: tuple[str, ...] | None = None
-    type_ratio: float = 1.2
+    type_ratio: Annotated[float, Number(above=1.0)] = 1.2
     devices: dict[str, DeviceSpec] | None = None
-    max_batch_samples: int | None = None
+    max_batch_samples: PositiveInt | None = None
     profile_sizes: tuple[int, ...] | None = None
-    profile_iters: int = 5
-    check_iters: int = 100
-    curve: str = "measured"
-    warmup_iters: int = 3
+    profile_iters: Annotated[int, Whole(1, MAX_ITERS)] = 5
+    check_iters: NonNegativeInt = 100
+    curve: Annotated[str, OneOf("measured", "linear")] = "measured"
+    warmup_iters: Annotated[int, Whole(most=MAX_ITERS)] = 3
 
     def __post_init__(self) -> None:
-        check_whole("accum_min", self.accum_min, 1)
+        check_settings(self)
         check_whole("accum_max", self.accum_max, self.accum_min)
         if self.accum_max > self.accum_min + 9:
             raise ValueError(f"accum_max={self.accum_max}: at most 9 above accum_min={self.accum_min}, all are tried")
-        check_number("type_ratio", self.type_ratio, above=1)
-        if self.max_batch_samples is not None:
-            check_whole("max_batch_samples", self.max_batch_samples, 1)
         if self.profile_sizes is not None:
             check_sizes("profile_sizes", self.profile_sizes)
-        check_whole("profile_iters", self.profile_iters, 1, MAX_ITERS)
-        check_whole("check_iters", self.check_iters)
-        check_choice("curve", self.curve, "measured", "linear")
-        check_whole("warmup_iters", self.warmup_iters, most=MAX_ITERS)
         check_types(self.types, self.devices)
 
     def validate(self, num_workers: int) -> None:

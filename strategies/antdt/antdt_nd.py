@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.antdt.adjust_bs import AdjustBS
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
-from strategies.parts.checks import check_choice
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate
@@ -67,7 +67,7 @@ class AntDTND(Composition):
         data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """
 
-    mode: str = "bsp"
+    mode: Annotated[str, OneOf("bsp", "asp")] = "bsp"
     slowness_ratio: float = 1.5
     short_window_s: float = 300.0
     long_window_s: float = 600.0
@@ -84,12 +84,10 @@ class AntDTND(Composition):
     judge: str = "at_equal_work"
     times: str = "iter"
     lr_rule: str = "batch_linear"
-    data: str = "shared"
+    data: Annotated[str, OneOf(*DATA_POLICIES)] = "shared"
 
     def compose(self) -> Parts:
         """BSP or ASP, with one detector for restarts and batch sizes."""
-        check_choice("mode", self.mode, "bsp", "asp")
-        check_choice("data", self.data, *DATA_POLICIES)
         detector = StragglerDetector(
             slowness_ratio=self.slowness_ratio,
             short_window_s=self.short_window_s,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from strategies.antdt.flags import CENTERS, check_ratio, slow, still_slow
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
 from strategies.antdt.pace import Base, paces
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import Number, OneOf, PositiveFloat, check_settings, check_whole
 from strategies.protocol import AnyEvent, Started
 
 JUDGES = ("at_equal_work", "published")
@@ -43,23 +43,18 @@ class StragglerDetector:
 
     watches_servers: ClassVar[bool] = True
 
-    slowness_ratio: float = 1.5
-    short_window_s: float = 300.0
-    long_window_s: float = 600.0
+    slowness_ratio: Annotated[float, Number(above=1.0)] = 1.5
+    short_window_s: PositiveFloat = 300.0
+    long_window_s: PositiveFloat = 600.0
     report_iters: int = 10
     min_records: int = 5
     warmup_iters: int = 3
-    center: str = "mean_all"
-    judge: str = "at_equal_work"
-    times: str = "iter"
+    center: Annotated[str, OneOf(*CENTERS)] = "mean_all"
+    judge: Annotated[str, OneOf(*JUDGES)] = "at_equal_work"
+    times: Annotated[str, OneOf(*TIMES)] = "iter"
 
     def __post_init__(self) -> None:
-        check_choice("center", self.center, *CENTERS)
-        check_choice("judge", self.judge, *JUDGES)
-        check_choice("times", self.times, *TIMES)
-        check_number("slowness_ratio", self.slowness_ratio, above=1.0)
-        for name in ("short_window_s", "long_window_s"):
-            check_number(name, getattr(self, name), above=0.0)
+        check_settings(self)
         for name, least in (("report_iters", 1), ("min_records", 1), ("warmup_iters", 0)):
             check_whole(name, getattr(self, name), least)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.restarts import Restarts
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, check_settings
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
@@ -32,16 +32,14 @@ class KillRestart:
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
     looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
 
-    max_pending_s: float = 600.0
-    max_restarts: int = 3
-    cooldown_s: float = 600.0
-    min_slow_s: float = 0.0
-    min_update_s: float = 0.0
+    max_pending_s: NonNegativeFloat = 600.0
+    max_restarts: NonNegativeInt = 3
+    cooldown_s: NonNegativeFloat = 600.0
+    min_slow_s: NonNegativeFloat = 0.0
+    min_update_s: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("max_pending_s", "cooldown_s", "min_slow_s", "min_update_s"):
-            check_number(name, getattr(self, name), least=0.0)
-        check_whole("max_restarts", self.max_restarts)
+        check_settings(self)
 
     def meet(self, peers: Peers) -> None:
         """Keep the detector of slow nodes."""

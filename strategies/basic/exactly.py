@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
@@ -26,10 +26,10 @@ class ExactlyGate:
     drops: ClassVar[bool] = False
     may_jump: ClassVar[bool] = True
 
-    x: int = 2
+    x: PositiveInt = 2
 
     def __post_init__(self) -> None:
-        check_whole("x", self.x, 1)
+        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` if x exceeds the number of workers."""

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, PositiveFloat, check_settings
 from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Started
 
@@ -24,12 +24,11 @@ class OwnTimes:
         warmup_iters: first iterations of a process that are ignored.
     """
 
-    window_s: float = 6.0
-    warmup_iters: int = 3
+    window_s: PositiveFloat = 6.0
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_number("window_s", self.window_s, above=0.0)
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
         self._forget()
 
     def _forget(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, PositiveInt, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.gates.groups import GroupsGate
 from strategies.parts.hooks import Peers
@@ -31,12 +31,11 @@ class Regroup:
 
     looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, ExpectsTimes)
 
-    tolerance_frac: float = 0.2
-    regroup_iters: int = 5
+    tolerance_frac: NonNegativeFloat = 0.2
+    regroup_iters: PositiveInt = 5
 
     def __post_init__(self) -> None:
-        check_number("tolerance_frac", self.tolerance_frac, 0.0)
-        check_whole("regroup_iters", self.regroup_iters, 1)
+        check_settings(self)
 
     def meet(self, peers: Peers) -> None:
         """Keep the gate to regroup, and the detector that expects times."""

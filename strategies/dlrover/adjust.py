@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from math import ceil, inf, isqrt
+from typing import Annotated
 
 import msgspec
 
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import check_number
+from strategies.parts.checks import NonNegativeFloat, Number, PositiveFloat, PositiveFrac, check_settings
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, StopWaiting
 from strategies.parts.scaling.usage import UsageHistory
 from strategies.protocol import NodeId
@@ -41,22 +42,16 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             which more are added; 0: the paper's bare rule.
     """
 
-    hot_util: float = 0.9
-    idle_util: float = 0.9
-    load_ratio: float = 1.2
-    busy_ratio: float = 1.5
-    hang_s: float = 600.0
-    mem_margin_frac: float = 0.2
-    min_gain: float = 0.2
+    hot_util: PositiveFrac = 0.9
+    idle_util: PositiveFrac = 0.9
+    load_ratio: Annotated[float, Number(above=1.0)] = 1.2
+    busy_ratio: Annotated[float, Number(above=1.0)] = 1.5
+    hang_s: PositiveFloat = 600.0
+    mem_margin_frac: NonNegativeFloat = 0.2
+    min_gain: Annotated[float, Number(0.0, most=1.0)] = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("hot_util", "idle_util"):
-            check_number(name, getattr(self, name), above=0.0, most=1.0)
-        for name in ("load_ratio", "busy_ratio"):
-            check_number(name, getattr(self, name), above=1.0)
-        check_number("hang_s", self.hang_s, above=0.0)
-        check_number("mem_margin_frac", self.mem_margin_frac, least=0.0)
-        check_number("min_gain", self.min_gain, least=0.0, most=1.0)
+        check_settings(self)
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from strategies.dlrover.adjust import Rules
 from strategies.dlrover.plan import Limits
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, PositiveFloat, PositiveInt, check_settings
 
 
 class BrainSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,19 +28,14 @@ class BrainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     limits: Limits
     rules: Rules = Rules()
-    memory_bytes: int = 8 * 2**30
-    sample_servers: int = 1
-    sample_s: float = 60.0
-    sample_steps: int = 100
-    max_samples: int = 3
-    adjust_every_s: float = 180.0
-    ps_interval_s: float = 600.0
-    min_interval_s: float = 60.0
+    memory_bytes: PositiveInt = 8 * 2**30
+    sample_servers: PositiveInt = 1
+    sample_s: PositiveFloat = 60.0
+    sample_steps: PositiveInt = 100
+    max_samples: PositiveInt = 3
+    adjust_every_s: PositiveFloat = 180.0
+    ps_interval_s: NonNegativeFloat = 600.0
+    min_interval_s: NonNegativeFloat = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("memory_bytes", "sample_servers", "sample_steps", "max_samples"):
-            check_whole(name, getattr(self, name), least=1)
-        for name in ("sample_s", "adjust_every_s"):
-            check_number(name, getattr(self, name), above=0.0)
-        for name in ("ps_interval_s", "min_interval_s"):
-            check_number(name, getattr(self, name), least=0.0)
+        check_settings(self)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.dlrover.adjust import Rules
 from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
 from strategies.dlrover.settings import BrainSettings
-from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.checks import OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -70,10 +70,10 @@ class DLRover(Composition):
     cores_total: int = 200
     cores_max: int = 32
     server_cores: int = 16
-    worker_cores: int = 16
-    first_server_cores: int = 16
+    worker_cores: PositiveInt = 16
+    first_server_cores: PositiveInt = 16
     unit_cores: float = 1.0
-    cores_as: CoresAs = "limit"
+    cores_as: Annotated[CoresAs, OneOf("limit", "request")] = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     sample_s: float = 60.0
@@ -102,9 +102,6 @@ class DLRover(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the Brain as the only action."""
-        check_choice("cores_as", self.cores_as, "limit", "request")
-        check_whole("worker_cores", self.worker_cores, least=1)
-        check_whole("first_server_cores", self.first_server_cores, least=1)
         check_history(self.history, self.history_of)
         self._refuse_totals()
         limits = Limits(

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lb_bsp.regaining import Regaining
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import PositiveInt, check_settings, check_whole
 from strategies.parts.hooks import Peers
 from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.parts.load.newcomers import samples_of_round, size_of
@@ -33,11 +33,11 @@ class SpeedLoad:
     steady: ClassVar[bool] = False
     needs_rounds: ClassVar[bool] = False
 
-    min_batch_samples: int = 1
+    min_batch_samples: PositiveInt = 1
     max_batch_samples: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        check_settings(self)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from strategies.lb_bsp.leader_straggler import Balancer
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    OneOf,
+    PositiveInt,
+    check_number,
+    check_settings,
+    check_whole,
+)
 from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
 from strategies.parts.load.newcomers import samples_of_round, size_of
 from strategies.parts.load.round_sizes import extremes
@@ -35,30 +43,25 @@ class StepsLoad:
     steady: ClassVar[bool] = False
     needs_rounds: ClassVar[bool] = True
 
-    min_batch_samples: int = 1
+    min_batch_samples: PositiveInt = 1
     max_batch_samples: int | None = None
-    delta_samples: int = 32
+    delta_samples: PositiveInt = 32
     delta_frac: float | None = None
-    window_iters: int = 8
-    dead_band_frac: float = 0.05
+    window_iters: PositiveInt = 8
+    dead_band_frac: NonNegativeFloat = 0.05
     halving: bool = True
     unanimous: bool = False
-    times: str = "computing"
-    warmup_iters: int = 3
+    times: Annotated[str, OneOf("computing", "iteration")] = "computing"
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        check_settings(self)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
-        check_whole("delta_samples", self.delta_samples, 1)
         if self.delta_frac is not None:
             check_number("delta_frac", self.delta_frac, above=0)
             if self.delta_frac > 1:
                 raise ValueError(f"delta_frac={self.delta_frac}: must be at most 1, a whole share of the batch")
-        check_choice("times", self.times, "computing", "iteration")
-        check_whole("window_iters", self.window_iters, 1)
-        check_number("dead_band_frac", self.dead_band_frac, 0)
-        check_whole("warmup_iters", self.warmup_iters)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Raise ``ValueError`` if no split keeps the bounds."""

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
@@ -35,20 +35,16 @@ class Forecast:
         warmup_iters: first iterations of a process that are ignored.
     """
 
-    predictor: str = "narx"
-    ema_alpha: float = 0.2
-    min_records: int = 5
-    confirm_iters: int = 1
-    warmup_iters: int = 3
+    predictor: Annotated[str, OneOf(*SPEED_PREDICTORS)] = "narx"
+    ema_alpha: PositiveFloat = 0.2
+    min_records: PositiveInt = 5
+    confirm_iters: PositiveInt = 1
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_choice("predictor", self.predictor, *SPEED_PREDICTORS)
-        check_number("ema_alpha", self.ema_alpha, above=0)
+        check_settings(self)
         if self.ema_alpha > 1:
             raise ValueError(f"ema_alpha={self.ema_alpha}: must be at most 1")
-        check_whole("confirm_iters", self.confirm_iters, 1)
-        check_whole("min_records", self.min_records, 1)
-        check_whole("warmup_iters", self.warmup_iters)
         self._forget()
 
     def _forget(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
-from strategies.parts.checks import check_choice
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate
@@ -49,7 +49,7 @@ class LBBSP(Composition):
         data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.
     """
 
-    kind: str = "cpu"
+    kind: Annotated[str, OneOf("cpu", "gpu")] = "cpu"
     predictor: str = "narx"
     ema_alpha: float = 0.2
     min_batch_samples: int = 1
@@ -68,7 +68,6 @@ class LBBSP(Composition):
 
     def compose(self) -> Parts:
         """A gate of rounds with batches by speed; the settings of both kinds are checked."""
-        check_choice("kind", self.kind, "cpu", "gpu")
         forecast = Forecast(self.predictor, self.ema_alpha, self.min_records, self.confirm_iters, self.warmup_iters)
         by_speed = SpeedLoad(min_batch_samples=self.min_batch_samples, max_batch_samples=self.max_batch_samples)
         by_steps = StepsLoad(

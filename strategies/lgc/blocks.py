@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.roster import Roster
@@ -31,15 +31,12 @@ class BlocksGate:
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
 
-    k_fastest: int | None = None
-    max_delay_versions: int = 1
-    blocks: int = 2
+    k_fastest: PositiveInt | None = None
+    max_delay_versions: NonNegativeInt = 1
+    blocks: PositiveInt = 2
 
     def __post_init__(self) -> None:
-        if self.k_fastest is not None:
-            check_whole("k_fastest", self.k_fastest, 1)
-        check_whole("max_delay_versions", self.max_delay_versions)
-        check_whole("blocks", self.blocks, 1)
+        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""

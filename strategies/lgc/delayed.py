@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.roster import Roster
@@ -37,14 +37,12 @@ class DelayedGate:
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
 
-    k_fastest: int | None = None
-    max_delay_versions: int = 1
+    k_fastest: PositiveInt | None = None
+    max_delay_versions: NonNegativeInt = 1
     late_begin: str = "in_time"
 
     def __post_init__(self) -> None:
-        if self.k_fastest is not None:
-            check_whole("k_fastest", self.k_fastest, 1)
-        check_whole("max_delay_versions", self.max_delay_versions)
+        check_settings(self)
         if self.late_begin not in LATE_BEGINS:
             raise ValueError(f"late_begin={self.late_begin}: must be one of {', '.join(LATE_BEGINS)}")
         self.now_s = 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
@@ -34,19 +34,14 @@ class SlowestApart:
 
     looks_at: ClassVar[tuple[type, ...]] = (RingGate,)
 
-    k_fastest: int | None = None
-    wait_s: float = 0.0
-    reselect_iters: int = 50
-    window_iters: int = 5
-    warmup_iters: int = 3
+    k_fastest: PositiveInt | None = None
+    wait_s: NonNegativeFloat = 0.0
+    reselect_iters: PositiveInt = 50
+    window_iters: PositiveInt = 5
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        if self.k_fastest is not None:
-            check_whole("k_fastest", self.k_fastest, 1)
-        check_number("wait_s", self.wait_s, 0.0)
-        check_whole("reselect_iters", self.reselect_iters, 1)
-        check_whole("window_iters", self.window_iters, 1)
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
 
     @property
     def needs(self) -> frozenset[type[Command]]:

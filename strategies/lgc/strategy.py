@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.lgc.slowest import SlowestApart
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import Gate, RingGate
@@ -57,21 +57,17 @@ class LGC(Composition):
 
     k_fastest: int | None = None
     max_delay_versions: int = 1
-    blocks: int = 1
+    blocks: PositiveInt = 1
     late_begin: str = "in_time"
     requeue: bool = True
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
-    topology: str = "ps"
-    reselect_iters: int = 50
-    wait_s: float = 0.0
+    topology: Annotated[str, OneOf("ps", "allreduce")] = "ps"
+    reselect_iters: PositiveInt = 50
+    wait_s: NonNegativeFloat = 0.0
 
     def compose(self) -> Parts:
         """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
-        check_whole("blocks", self.blocks, 1)
-        check_choice("topology", self.topology, "ps", "allreduce")
-        check_whole("reselect_iters", self.reselect_iters, 1)
-        check_number("wait_s", self.wait_s, 0.0)
         if self.topology == "allreduce":
             return self._ring()
         if self.wait_s:

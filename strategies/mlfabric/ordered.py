@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from strategies.mlfabric.order import plan
 from strategies.mlfabric.overdue import LATE_FACTOR, Expected
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, OneOf, PositiveInt, check_number, check_settings, check_whole
 from strategies.parts.gates.base import NOTHING, Verdict
 from strategies.parts.nodes.timers import is_due
 from strategies.parts.weights import worst_case_factor
@@ -80,14 +80,14 @@ class OrderedGate:
         lr_rule: by which the learning rate of an update depends on its gradient, for that bound.
     """
 
-    order: str = "deadlines"
-    tau_max: int | None = None
+    order: Annotated[str, OneOf(*ORDERS)] = "deadlines"
+    tau_max: NonNegativeInt | None = None
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     late_factor: float | None = None
-    parallel_sends: int = 1
+    parallel_sends: PositiveInt = 1
     smoothing: float = 0.3
-    num_aggregators: int = 0
+    num_aggregators: NonNegativeInt = 0
     scale: float | None = 1.0
     num_replicas: int = 0
     divergence_max: float | None = None
@@ -97,7 +97,7 @@ class OrderedGate:
     drops: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_choice("order", self.order, *ORDERS)
+        check_settings(self)
         bounds = {
             "tau_max": self.tau_max,
             "idle_tolerance_s": self.idle_tolerance_s,
@@ -108,17 +108,13 @@ class OrderedGate:
         for name in useless:
             if bounds[name] is not None:
                 raise ValueError(f"{name}={bounds[name]}: has no effect with order={self.order}; must be null there")
-        if self.tau_max is not None:
-            check_whole("tau_max", self.tau_max, least=0)
         for name, least in (("window_s", 0), ("idle_tolerance_s", 0), ("late_factor", 1)):
             if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
                 check_number(name, value, least=least)
-        check_whole("parallel_sends", self.parallel_sends, least=1)
         if self.parallel_sends > 1 and self.order == "fair":
             raise ValueError(f"parallel_sends={self.parallel_sends}: has no effect with order=fair; must be 1 there")
         if not 0 < self.smoothing <= 1:
             raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
-        check_whole("num_aggregators", self.num_aggregators, least=0)
         if self.num_aggregators and self.order == "fair":
             raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
         self._check_replicas()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.mlfabric.ordered import OrderedGate
-from strategies.parts.checks import check_choice
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.weights import LR_RULES, STALENESS_RULES
@@ -62,14 +62,13 @@ class MLfabric(Composition):
     num_aggregators: int = 0
     num_replicas: int = 0
     divergence_max: float | None = None
-    lr_rule: str = "adadelay"
+    lr_rule: Annotated[str, OneOf(*LR_RULES, WORST_CASE)] = "adadelay"
     requeue: bool = True
     data: str = "dynamic"
 
     rescales = True
 
     def compose(self) -> Parts:
-        check_choice("lr_rule", self.lr_rule, *LR_RULES, WORST_CASE)
         bounded = self.lr_rule == WORST_CASE
         if bounded and self.order != "deadlines":
             raise ValueError(f"lr_rule={WORST_CASE}: order={self.order} bounds no delay; use order=deadlines")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import ClassVar, NamedTuple, final
+from typing import Annotated, ClassVar, NamedTuple, final
 
 import msgspec
 
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import Bool, NonNegativeFloat, OneOf, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
@@ -83,30 +83,23 @@ class ModeChooser:
     looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
 
     choice: Choice = field(default_factory=Choice)
-    predict_every_iters: int = 1
-    redecide_iters: int = 10
-    cluster_frac: float = 0.2
-    decision_s: float = 0.97
-    pause: bool = True
-    max_pause_frac: float = 1.0
+    predict_every_iters: PositiveInt = 1
+    redecide_iters: PositiveInt = 10
+    cluster_frac: NonNegativeFloat = 0.2
+    decision_s: NonNegativeFloat = 0.97
+    pause: Bool = True
+    max_pause_frac: PositiveFrac = 1.0
     learning: ModeLearner | None = None
-    when_calm: str = "ssgd"
+    when_calm: Annotated[str, OneOf(*CALM)] = "ssgd"
     prevention: ModeDemands | None = None
 
     def __post_init__(self) -> None:
-        check_whole("predict_every_iters", self.predict_every_iters, 1)
-        check_whole("redecide_iters", self.redecide_iters, 1)
-        check_number("cluster_frac", self.cluster_frac, 0.0)
-        check_number("decision_s", self.decision_s, 0.0)
-        if not isinstance(self.pause, bool):
-            raise ValueError(f"pause={self.pause}: must be true or false")
-        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
+        check_settings(self)
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:
             self.learning.check_topology("ps")
             self.learning.check_costs(self.choice.costs)
-        check_choice("when_calm", self.when_calm, *CALM)
         if not isinstance(self.prevention, ModeDemands | None):
             raise ValueError(f"prevention={self.prevention}: must be a strategies.star.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import final
 
-from strategies.parts.checks import check_number
+from strategies.parts.checks import Bool, NonNegativeFloat, check_settings
 from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Ready, Restored, Started
 from strategies.star.modal import Mode
 from strategies.star.orders import order_intervals
@@ -35,17 +35,12 @@ class ModeDemands:
         check_workers: whether the job's own workers' needs are asked for, too; False is the ablation /W.
     """
 
-    cpu_growth_frac: float | None = 0.43
-    link_growth_frac: float | None = 0.18
-    check_workers: bool = True
+    cpu_growth_frac: NonNegativeFloat | None = 0.43
+    link_growth_frac: NonNegativeFloat | None = 0.18
+    check_workers: Bool = True
 
     def __post_init__(self) -> None:
-        if self.cpu_growth_frac is not None:
-            check_number("cpu_growth_frac", self.cpu_growth_frac, 0.0)
-        if self.link_growth_frac is not None:
-            check_number("link_growth_frac", self.link_growth_frac, 0.0)
-        if not isinstance(self.check_workers, bool):
-            raise ValueError(f"check_workers={self.check_workers}: must be true or false")
+        check_settings(self)
 
     def reset(self, started: Started) -> None:
         """A job begins: nothing was measured."""

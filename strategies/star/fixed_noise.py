@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.parts.checks import check_number
+from strategies.parts.checks import NonNegativeFloat, check_settings
 from strategies.protocol import AnyEvent
 
 
@@ -18,10 +18,10 @@ class FixedNoise:
         phi: the noise scale in samples: with updates of so many samples half of each is signal.
     """
 
-    phi: float = 300.0
+    phi: NonNegativeFloat = 300.0
 
     def __post_init__(self) -> None:
-        check_number("phi", self.phi, 0.0)
+        check_settings(self)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Learn nothing: the number is given."""

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import msgspec
 
 from predictors.noise_scale import OnlineNoise, noise_terms
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import PositiveFrac, PositiveInt, check_settings
 from strategies.parts.hooks import Order
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Ready, Restored, Started
 
@@ -33,13 +33,12 @@ class NoiseMeter:
         smoothing: see :class:`predictors.noise_scale.OnlineNoise`.
     """
 
-    every_updates: int = 10
-    smoothing: float = 0.999
+    every_updates: PositiveInt = 10
+    smoothing: PositiveFrac = 0.999
     measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole("every_updates", self.every_updates, 1)
-        check_number("smoothing", self.smoothing, above=0.0, most=1.0)
+        check_settings(self)
         self._reset(1.0)
 
     def _reset(self, batch_samples: float) -> None:

@@ -21,7 +21,7 @@ from predictors.stragglers import (
     deviations,
     exceeding,
 )
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Outlook
 from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
@@ -51,18 +51,15 @@ class PredictedTimes:
 
     predictor: str = "ema"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    straggler_frac: float = STRAGGLER_FRAC
-    history_iters: int = 100
-    horizon_iters: int = 30
-    warmup_iters: int = 3
+    straggler_frac: NonNegativeFloat = STRAGGLER_FRAC
+    history_iters: PositiveInt = 100
+    horizon_iters: PositiveInt = 30
+    warmup_iters: NonNegativeInt = 3
     with_links: bool = True
     with_sending: bool = True
 
     def __post_init__(self) -> None:
-        check_number("straggler_frac", self.straggler_frac, 0.0)
-        check_whole("history_iters", self.history_iters, 1)
-        check_whole("horizon_iters", self.horizon_iters, 1)
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
         if self.horizon_iters > self.history_iters:
             raise ValueError(
                 f"horizon_iters={self.horizon_iters}: must be at most history_iters={self.history_iters}; nothing is "

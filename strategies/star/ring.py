@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import Bool, NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Order, Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
@@ -69,26 +69,20 @@ class RingChooser:
     looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
 
     waits_s: Sequence[float] = WAITS_S
-    predict_every_iters: int = 1
-    redecide_iters: int = 10
+    predict_every_iters: PositiveInt = 1
+    redecide_iters: PositiveInt = 10
     min_gain_frac: float = 0.0
-    decision_s: float = 0.97
-    pause: bool = True
-    max_pause_frac: float = 1.0
-    link_s: float = 0.0
+    decision_s: NonNegativeFloat = 0.97
+    pause: Bool = True
+    max_pause_frac: PositiveFrac = 1.0
+    link_s: NonNegativeFloat = 0.0
     learning: ModeLearner | None = None
     costs: ModeTimes = field(default_factory=ModeTimes)
 
     def __post_init__(self) -> None:
+        check_settings(self)
         check_waits(self.waits_s)
-        check_whole("predict_every_iters", self.predict_every_iters, 1)
-        check_whole("redecide_iters", self.redecide_iters, 1)
         check_gain(self.min_gain_frac)
-        check_number("decision_s", self.decision_s, 0.0)
-        if not isinstance(self.pause, bool):
-            raise ValueError(f"pause={self.pause}: must be true or false")
-        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
-        check_number("link_s", self.link_s, 0.0)
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Annotated, Any, final
 
-from strategies.parts.checks import check_choice, check_number
+from strategies.parts.checks import Bool, NonNegativeFloat, OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import RingGate
@@ -98,7 +98,7 @@ class Star(Composition):
     predict_every_iters: int = 1
     redecide_iters: int = 10
     straggler_frac: float = 0.2
-    cluster_frac: float = 0.2
+    cluster_frac: NonNegativeFloat = 0.2
     modes: Sequence[str] = MODES
     mode_cost: str = "pooled"
     kappa: float | None = None
@@ -112,13 +112,13 @@ class Star(Composition):
     pause: bool = True
     max_pause_frac: float = 1.0
     learning: ModeLearner | None = None
-    when_calm: str = "cheaper"
+    when_calm: Annotated[str, OneOf(*CALM)] = "cheaper"
     warmup_iters: int = 3
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
-    topology: str = "ps"
+    topology: Annotated[str, OneOf("ps", "allreduce")] = "ps"
     waits_s: Sequence[float] = WAITS_S
-    prevent: bool = False
+    prevent: Bool = False
     check_workers: bool = True
     cpu_growth_frac: float | None = 0.43
     link_growth_frac: float | None = 0.18
@@ -137,12 +137,7 @@ class Star(Composition):
             with_links=self.topology == "ps",
             with_sending=self.tree_fanout is None,
         )
-        check_choice("topology", self.topology, "ps", "allreduce")
         check_waits(self.waits_s)
-        check_choice("when_calm", self.when_calm, *CALM)
-        check_number("cluster_frac", self.cluster_frac, 0.0)
-        if not isinstance(self.prevent, bool):
-            raise ValueError(f"prevent={self.prevent}: must be true or false")
         demands = ModeDemands(
             cpu_growth_frac=self.cpu_growth_frac,
             link_growth_frac=self.link_growth_frac,

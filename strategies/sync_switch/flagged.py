@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from predictors.fixed_duration import SlowFor
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
 from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 from strategies.sync_switch.slow_lately import SlowLately
@@ -29,16 +29,13 @@ class FlagDetector:
         warmup_iters: first iterations of a process that are ignored.
     """
 
-    duration_s: float = 5.0
-    tolerance_frac: float = 0.2
-    judge: str = "published"
-    warmup_iters: int = 3
+    duration_s: NonNegativeFloat = 5.0
+    tolerance_frac: NonNegativeFloat = 0.2
+    judge: Annotated[str, OneOf("published", "median")] = "published"
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_number("duration_s", self.duration_s, 0.0)
-        check_number("tolerance_frac", self.tolerance_frac, 0.0)
-        check_choice("judge", self.judge, "published", "median")
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
         self.restarted: AbstractSet[NodeId] = frozenset()
         self._forget()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import check_choice, check_number
+from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
 from strategies.parts.monitoring.base import FlagsStragglers
@@ -28,20 +28,16 @@ class SyncThenAsync:
 
     looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
 
-    bsp_frac: float = 0.0625
-    straggler_policy: str = "greedy"
-    probe_s: float = 10.0
-    switch: str = "hot"
-    switch_s: float = 0.0
+    bsp_frac: NonNegativeFloat = 0.0625
+    straggler_policy: Annotated[str, OneOf("greedy", "elastic", "none")] = "greedy"
+    probe_s: PositiveFloat = 10.0
+    switch: Annotated[str, OneOf("hot", "restart")] = "hot"
+    switch_s: NonNegativeFloat = 0.0
 
     def __post_init__(self) -> None:
-        check_number("bsp_frac", self.bsp_frac, 0.0)
+        check_settings(self)
         if self.bsp_frac > 1:
             raise ValueError(f"bsp_frac={self.bsp_frac}: must be at most 1, which is all of the job")
-        check_choice("straggler_policy", self.straggler_policy, "greedy", "elastic", "none")
-        check_number("probe_s", self.probe_s, above=0.0)
-        check_choice("switch", self.switch, "hot", "restart")
-        check_number("switch_s", self.switch_s, 0.0)
         if self.switch == "restart" and self.switch_s:
             raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
 

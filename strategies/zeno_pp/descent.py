@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.screens import Judged
 from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
@@ -19,28 +19,19 @@ class DescentScreen:
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
 
-    rho: float = 0.001
-    eps: float | None = 0.0
-    gamma: float | None = None
-    refresh_every: int = 10
-    validation_samples: int = 128
-    rho_on: str = "applied"
+    rho: NonNegativeFloat = 0.001
+    eps: NonNegativeFloat | None = 0.0
+    gamma: PositiveFloat | None = None
+    refresh_every: PositiveInt = 10
+    validation_samples: PositiveInt = 128
+    rho_on: Annotated[str, OneOf("applied", "raw")] = "applied"
     rescale: bool = True
     discard: bool = False
-    give_up_after: int = 20
-    warmup_updates: int = 0
+    give_up_after: PositiveInt = 20
+    warmup_updates: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_number("rho", self.rho, 0.0)
-        if self.eps is not None:
-            check_number("eps", self.eps, 0.0)
-        if self.gamma is not None:
-            check_number("gamma", self.gamma, above=0.0)
-        check_whole("refresh_every", self.refresh_every, 1)
-        check_whole("validation_samples", self.validation_samples, 1)
-        check_choice("rho_on", self.rho_on, "applied", "raw")
-        check_whole("give_up_after", self.give_up_after, 1)
-        check_whole("warmup_updates", self.warmup_updates)
+        check_settings(self)
 
     def start(self, started: Started) -> None:
         self._gamma = (started.lr or 1.0) if self.gamma is None else self.gamma

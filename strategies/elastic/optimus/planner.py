@@ -11,7 +11,7 @@ from strategies.elastic.optimus.greedy import Increments, next_step
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
 from strategies.elastic.optimus.speedometer import Speedometer
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import PositiveFloat, PositiveInt, check_settings
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Change, Decision, Resize
 from strategies.parts.scaling.usage import Given
@@ -46,13 +46,12 @@ class Growing(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     by: Increments
-    memory_bytes: int = 8 * 2**30
-    adjust_every_s: float = 180.0
+    memory_bytes: PositiveInt = 8 * 2**30
+    adjust_every_s: PositiveFloat = 180.0
     profile: tuple[Measured, ...] = ()
 
     def __post_init__(self) -> None:
-        check_whole("memory_bytes", self.memory_bytes, least=1)
-        check_number("adjust_every_s", self.adjust_every_s, above=0.0)
+        check_settings(self)
 
 
 @final

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.elastic.optimus.greedy import Increments
 from strategies.elastic.optimus.planner import Growing, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import read_profile
 from strategies.elastic.optimus.speedometer import Speedometer
-from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.checks import OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -66,10 +66,10 @@ class Optimus(Composition):
     cores_total: int = 200
     server_cores: int = 16
     worker_cores: int = 3
-    add_servers: int = 1
-    add_workers: int = 1
+    add_servers: PositiveInt = 1
+    add_workers: PositiveInt = 1
     unit_cores: float = 1.0
-    cores_as: CoresAs = "limit"
+    cores_as: Annotated[CoresAs, OneOf("limit", "request")] = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     sample_s: float = 60.0
@@ -87,9 +87,6 @@ class Optimus(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the growth as the only action."""
-        check_choice("cores_as", self.cores_as, "limit", "request")
-        check_whole("add_servers", self.add_servers, least=1)
-        check_whole("add_workers", self.add_workers, least=1)
         by = Increments(
             cores_total=self.cores_total,
             server_cores=self.server_cores,

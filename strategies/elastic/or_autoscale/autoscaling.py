@@ -9,7 +9,7 @@ import msgspec
 
 from strategies.elastic.or_autoscale.autoscale import Autoscaler
 from strategies.elastic.or_autoscale.replacing import SlowWorkers
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, PositiveFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given
@@ -41,23 +41,18 @@ class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):
         slow_below: average throughput, relative to the median worker's, below which a worker is replaced.
     """
 
-    cores_total: int = 200
-    worker_cores: int = 3
-    memory_bytes: int = 8 * 2**30
-    step_workers: int = 4
-    threshold: float = 0.3
-    min_iters: int = 10
-    adjust_every_s: float = 180.0
-    slow_weight: float = 0.1
-    slow_below: float = 0.8
+    cores_total: PositiveInt = 200
+    worker_cores: PositiveInt = 3
+    memory_bytes: PositiveInt = 8 * 2**30
+    step_workers: PositiveInt = 4
+    threshold: NonNegativeFloat = 0.3
+    min_iters: PositiveInt = 10
+    adjust_every_s: PositiveFloat = 180.0
+    slow_weight: PositiveFrac = 0.1
+    slow_below: PositiveFrac = 0.8
 
     def __post_init__(self) -> None:
-        for name in ("cores_total", "worker_cores", "memory_bytes", "step_workers", "min_iters"):
-            check_whole(name, getattr(self, name), least=1)
-        check_number("threshold", self.threshold, least=0.0)
-        check_number("adjust_every_s", self.adjust_every_s, above=0.0)
-        check_number("slow_weight", self.slow_weight, above=0.0, most=1.0)
-        check_number("slow_below", self.slow_below, above=0.0, most=1.0)
+        check_settings(self)
 
 
 @final

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
-from strategies.parts.checks import check_choice, check_whole
+from strategies.parts.checks import OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -54,10 +54,10 @@ class OrAutoscale(Composition):
     """
 
     cores_total: int = 200
-    server_cores: int = 16
+    server_cores: PositiveInt = 16
     worker_cores: int = 3
     unit_cores: float = 1.0
-    cores_as: CoresAs = "limit"
+    cores_as: Annotated[CoresAs, OneOf("limit", "request")] = "limit"
     memory_bytes: int = 8 * 2**30
     limit_memory: bool = True
     step_workers: int = 4
@@ -75,8 +75,6 @@ class OrAutoscale(Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the autoscaling as the only action."""
-        check_choice("cores_as", self.cores_as, "limit", "request")
-        check_whole("server_cores", self.server_cores, least=1)
         settings = Autoscaling(
             cores_total=self.cores_total,
             worker_cores=self.worker_cores,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
@@ -28,10 +28,10 @@ class BoundedGate:
     drops: ClassVar[bool] = False
     may_jump: ClassVar[bool] = True
 
-    bound: int = 3
+    bound: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_whole("bound", self.bound)
+        check_settings(self)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them; they are at clock 0."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.parts.gates.roster import Roster
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Grad, Wake, Woke
@@ -39,11 +39,11 @@ class RingGate:
     drops: ClassVar[bool] = True
     attaches: ClassVar[bool] = True
 
-    max_delay_versions: int = 1
+    max_delay_versions: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
         """All in the ring, and nobody to wait for; a schedule changes that."""
-        check_whole("max_delay_versions", self.max_delay_versions)
+        check_settings(self)
         self.wanted: tuple[int, ...] = ()
         self.wait_s = 0.0
         self.now_s = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, check_settings
 from strategies.parts.load.allocation import split_min_max
 from strategies.parts.load.newcomers import size_of
 from strategies.protocol import Compute, Started, split_evenly
@@ -91,10 +91,10 @@ class EnlargedLoad(SteadyLoad):
         num_backup: workers that are not waited for; fewer than the number of workers.
     """
 
-    num_backup: int = 1
+    num_backup: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
-        check_whole("num_backup", self.num_backup)
+        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` unless at least one worker is waited for."""

@@ -14,8 +14,8 @@ from reading.ranges import (
     NonNegativeFloat,
     Number,
     OneOf,
+    PositiveFrac,
     PositiveInt,
-    Share,
     Whole,
     check_settings,
 )
@@ -36,7 +36,7 @@ class Derived(Base):
     most: PositiveInt | None = None
     waits_s: Sequence[NonNegativeFloat] = (0.0,)
     sizes: tuple[PositiveInt, ...] | None = None
-    part: Share = 1.0
+    part: PositiveFrac = 1.0
     kind: Annotated[str, OneOf("a", "b", "c")] = "a"
     ratio: Annotated[float, Number(above=1.0)] = 2.0
     count: Annotated[int, Whole(2, 8)] = 4
