@@ -20,17 +20,25 @@ MOST_PROFILES = 3
 """Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
 
 
-@final
 @dataclass(kw_only=True)
-class AccumulationLoad:
-    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
+class AccumulationSettings:
+    """What is measured and planned.
 
-    Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
-    and after another profile when a worker's speed turns out to differ from its profile.
+    Attributes:
+        accum_min: least micro-batches of a worker (the paper: usually 1).
+        accum_max: most micro-batches of a worker (for example 5).
+        types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
+            speeds differ by a factor of at most ``type_ratio`` are of one type.
+        type_ratio: see ``types``; above 1.
+        devices: what is known of each type; no profile is run when every type's speed is given.
+        max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
+        profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
+        profile_iters: iterations of each of these sizes.
+        check_iters: after so many iterations with the plan, a worker whose median time differs from its profile by a
+            factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
+        curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
+        warmup_iters: first iterations of a process that are ignored.
     """
-
-    steady: ClassVar[bool] = False
-    needs_rounds: ClassVar[bool] = True
 
     accum_min: PositiveInt = 1
     accum_max: int = 5
@@ -43,6 +51,19 @@ class AccumulationLoad:
     check_iters: NonNegativeInt = 100
     curve: Annotated[str, OneOf("measured", "linear")] = "measured"
     warmup_iters: Annotated[int, Whole(most=MAX_ITERS)] = 3
+
+
+@final
+@dataclass(kw_only=True)
+class AccumulationLoad(AccumulationSettings):
+    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
+
+    Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
+    and after another profile when a worker's speed turns out to differ from its profile.
+    """
+
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_settings(self)

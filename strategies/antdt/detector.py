@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, final
 from strategies.antdt.flags import CENTERS, check_ratio, slow, still_slow
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
 from strategies.antdt.pace import Base, paces
-from strategies.parts.checks import Number, OneOf, PositiveFloat, check_settings, check_whole
+from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.protocol import AnyEvent, Started
 
 JUDGES = ("at_equal_work", "published")
@@ -20,13 +20,9 @@ Paces = Mapping[int, Sequence[float]]
 """The values by which workers are compared, by worker, oldest first."""
 
 
-@final
 @dataclass(kw_only=True)
-class StragglerDetector:
-    """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
-
-    Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
-    times the mean of all workers; servers likewise, by their time per update over the long window.
+class DetectorSettings:
+    """Who is a straggler.
 
     Attributes:
         slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
@@ -41,22 +37,30 @@ class StragglerDetector:
         times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.antdt.monitor`.
     """
 
-    watches_servers: ClassVar[bool] = True
-
     slowness_ratio: Annotated[float, Number(above=1.0)] = 1.5
     short_window_s: PositiveFloat = 300.0
     long_window_s: PositiveFloat = 600.0
-    report_iters: int = 10
-    min_records: int = 5
-    warmup_iters: int = 3
+    report_iters: PositiveInt = 10
+    min_records: PositiveInt = 5
+    warmup_iters: NonNegativeInt = 3
     center: Annotated[str, OneOf(*CENTERS)] = "mean_all"
     judge: Annotated[str, OneOf(*JUDGES)] = "at_equal_work"
     times: Annotated[str, OneOf(*TIMES)] = "iter"
 
+
+@final
+@dataclass(kw_only=True)
+class StragglerDetector(DetectorSettings):
+    """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
+
+    Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
+    times the mean of all workers; servers likewise, by their time per update over the long window.
+    """
+
+    watches_servers: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_settings(self)
-        for name, least in (("report_iters", 1), ("min_records", 1), ("warmup_iters", 0)):
-            check_whole(name, getattr(self, name), least)
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` if no worker could ever be a straggler."""

@@ -13,13 +13,9 @@ from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 
-@final
 @dataclass(kw_only=True)
-class KillRestart:
-    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
-
-    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
-    not stop the job forever.
+class RestartSettings:
+    """Who is restarted, and how often.
 
     Attributes:
         max_pending_s: longest expected pending time of a new worker.
@@ -29,14 +25,24 @@ class KillRestart:
         min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
     """
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
-    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
-
     max_pending_s: NonNegativeFloat = 600.0
     max_restarts: NonNegativeInt = 3
     cooldown_s: NonNegativeFloat = 600.0
     min_slow_s: NonNegativeFloat = 0.0
     min_update_s: NonNegativeFloat = 0.0
+
+
+@final
+@dataclass(kw_only=True)
+class KillRestart(RestartSettings):
+    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
+
+    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
+    not stop the job forever.
+    """
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
+    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
 
     def __post_init__(self) -> None:
         check_settings(self)

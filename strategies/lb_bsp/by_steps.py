@@ -22,26 +22,21 @@ from strategies.parts.monitoring.warmup import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 
-@final
 @dataclass(kw_only=True)
-class StepsLoad:
-    """Once per window of rounds a step of samples moves, a smaller one when the two swap roles.
+class StepsSettings:
+    """How samples move (``kind: gpu``), and the bounds of batches.
 
     Attributes:
         min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
         max_batch_samples: largest batch (memory); None: no bound.
-        delta_samples: size of a step.
-        delta_frac: size of a step as a part of an even share, B / N, instead of ``delta_samples``.
-        window_iters: rounds between two steps.
-        dead_band_frac: part of the fastest worker's time by which the slowest must be later.
+        delta_samples: size of a move (gpu).
+        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
+        window_iters: rounds between two moves (gpu).
+        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
         halving: whether swapped roles halve the step and double the window.
         unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR).
         times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (STAR).
-        warmup_iters: first iterations of a process that are ignored.
     """
-
-    steady: ClassVar[bool] = False
-    needs_rounds: ClassVar[bool] = True
 
     min_batch_samples: PositiveInt = 1
     max_batch_samples: int | None = None
@@ -52,6 +47,16 @@ class StepsLoad:
     halving: bool = True
     unanimous: bool = False
     times: Annotated[str, OneOf("computing", "iteration")] = "computing"
+
+
+@final
+@dataclass(kw_only=True)
+class StepsLoad(StepsSettings):
+    """Once per window of rounds a step of samples moves, a smaller one when the two swap roles."""
+
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
+
     warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:

@@ -18,20 +18,15 @@ NO_USE = (1.0, 1.0)
 """Processor and memory without telemetry."""
 
 
-@final
-@dataclass
-class Forecast:
-    """One predictor per worker.
-
-    Telemetry reports what a worker used, not what was available to it; use represents it, and the last report
-    represents the next iteration (persistence). Without telemetry both are 1, and only past speeds count.
-    A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
+@dataclass(kw_only=True)
+class ForecastSettings:
+    """How speeds are predicted (``kind: cpu``).
 
     Attributes:
-        predictor: ``narx``, ``arx``, ``ema`` or ``last``.
-        ema_alpha: weight of the newest iteration (``ema``), in (0, 1].
-        min_records: iterations of a worker before its own speed counts.
-        confirm_iters: iterations in a row that must have been slow before a worker counts as slow.
+        predictor: ``narx``, ``arx``, ``ema`` or ``last`` (cpu).
+        ema_alpha: weight of the newest iteration (cpu, ema), in (0, 1].
+        min_records: iterations of a worker before its own speed counts (cpu).
+        confirm_iters: iterations in a row that must have been slow before a worker counts as slow (cpu).
         warmup_iters: first iterations of a process that are ignored.
     """
 
@@ -40,6 +35,17 @@ class Forecast:
     min_records: PositiveInt = 5
     confirm_iters: PositiveInt = 1
     warmup_iters: NonNegativeInt = 3
+
+
+@final
+@dataclass
+class Forecast(ForecastSettings):
+    """One predictor per worker.
+
+    Telemetry reports what a worker used, not what was available to it; use represents it, and the last report
+    represents the next iteration (persistence). Without telemetry both are 1, and only past speeds count.
+    A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
+    """
 
     def __post_init__(self) -> None:
         check_settings(self)

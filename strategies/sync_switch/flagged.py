@@ -13,12 +13,9 @@ from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Start
 from strategies.sync_switch.slow_lately import SlowLately
 
 
-@final
 @dataclass(kw_only=True)
-class FlagDetector:
-    """Flags workers whose own times, link included, have been too long for ``duration_s``.
-
-    The loss of a process clears its worker's flag, unless it was restarted on purpose.
+class FlagSettings:
+    """Who is a straggler.
 
     Attributes:
         duration_s: seconds for which a worker must have been slow.
@@ -33,6 +30,15 @@ class FlagDetector:
     tolerance_frac: NonNegativeFloat = 0.2
     judge: Annotated[str, OneOf("published", "median")] = "published"
     warmup_iters: NonNegativeInt = 3
+
+
+@final
+@dataclass(kw_only=True)
+class FlagDetector(FlagSettings):
+    """Flags workers whose own times, link included, have been too long for ``duration_s``.
+
+    The loss of a process clears its worker's flag, unless it was restarted on purpose.
+    """
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -18,21 +18,34 @@ from strategies.sync_switch.relaunch import Relaunch
 from strategies.sync_switch.switching import SwitchingGate
 
 
-@final
 @dataclass(kw_only=True)
-class SyncThenAsync:
-    """Changes modes after an update, and only when the last change is over.
+class SwitchSettings:
+    """When modes change, and how.
 
-    The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
+    Attributes:
+        bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.
+        straggler_policy: ``greedy``, ``elastic`` or ``none``.
+        probe_s: seconds between two series of probes; left-out workers are probed one after another.
+        switch: ``hot`` or ``restart``.
+        switch_s: seconds that a hot switch takes.
     """
-
-    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
 
     bsp_frac: NonNegativeFloat = 0.0625
     straggler_policy: Annotated[str, OneOf("greedy", "elastic", "none")] = "greedy"
     probe_s: PositiveFloat = 10.0
     switch: Annotated[str, OneOf("hot", "restart")] = "hot"
     switch_s: NonNegativeFloat = 0.0
+
+
+@final
+@dataclass(kw_only=True)
+class SyncThenAsync(SwitchSettings):
+    """Changes modes after an update, and only when the last change is over.
+
+    The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
 
     def __post_init__(self) -> None:
         check_settings(self)

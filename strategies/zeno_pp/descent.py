@@ -12,12 +12,22 @@ from strategies.parts.screens import Judged
 from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
 
 
-@final
 @dataclass(kw_only=True)
-class DescentScreen:
-    """The rule of :class:`strategies.zeno_pp.ZenoPP`, which explains it and the fields."""
+class DescentSettings:
+    """Which gradients count.
 
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
+    Attributes:
+        rho: weight of the penalty.
+        eps: slack of the score; None: every gradient with a direction is accepted.
+        gamma: None: the job's learning rate, before any schedule.
+        refresh_every: gradients for one reference gradient.
+        validation_samples: held out of the training data, by seed.
+        rho_on: norm in the penalty, ``applied`` or ``raw``.
+        rescale: apply c g; otherwise g, and c is 1.
+        discard: samples of rejected gradients are not computed again.
+        give_up_after: rejections in a row after which their samples are given up in any case.
+        warmup_updates: first updates, which are not screened.
+    """
 
     rho: NonNegativeFloat = 0.001
     eps: NonNegativeFloat | None = 0.0
@@ -29,6 +39,14 @@ class DescentScreen:
     discard: bool = False
     give_up_after: PositiveInt = 20
     warmup_updates: NonNegativeInt = 0
+
+
+@final
+@dataclass(kw_only=True)
+class DescentScreen(DescentSettings):
+    """The rule of :class:`strategies.zeno_pp.ZenoPP`, which explains it."""
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -8,12 +8,12 @@ from typing import final
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
-from strategies.zeno_pp.descent import DescentScreen
+from strategies.zeno_pp.descent import DescentScreen, DescentSettings
 
 
 @final
 @dataclass(kw_only=True)
-class ZenoPP(Composition):
+class ZenoPP(DescentSettings, Composition):
     """ASP with a screen: the servers compare each gradient g with the gradient r of a validation set.
 
     Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code. At ``Arrived`` a score
@@ -31,45 +31,13 @@ class ZenoPP(Composition):
     job might never end otherwise. The validation samples are the same throughout.
 
     Attributes:
-        rho: weight of the penalty.
-        eps: slack of the score; None: every gradient with a direction is accepted.
-        gamma: None: the job's learning rate, before any schedule.
-        refresh_every: gradients for one reference gradient.
-        validation_samples: held out of the training data, by seed.
-        rho_on: norm in the penalty, ``applied`` or ``raw``.
-        rescale: apply c g; otherwise g, and c is 1.
-        discard: samples of rejected gradients are not computed again.
-        give_up_after: rejections in a row after which their samples are given up in any case.
-        warmup_updates: first updates, which are not screened.
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.parts.weights`.
     """
 
-    rho: float = 0.001
-    eps: float | None = 0.0
-    gamma: float | None = None
-    refresh_every: int = 10
-    validation_samples: int = 128
-    rho_on: str = "applied"
-    rescale: bool = True
-    discard: bool = False
-    give_up_after: int = 20
-    warmup_updates: int = 0
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
         """ASP's gate behind a screen: a worker waits only for the score of its own gradient."""
-        screen = DescentScreen(
-            rho=self.rho,
-            eps=self.eps,
-            gamma=self.gamma,
-            refresh_every=self.refresh_every,
-            validation_samples=self.validation_samples,
-            rho_on=self.rho_on,
-            rescale=self.rescale,
-            discard=self.discard,
-            give_up_after=self.give_up_after,
-            warmup_updates=self.warmup_updates,
-        )
-        return Parts(gate=EachGate(), screen=screen, lr_rule=self.lr_rule)
+        return self.make(Parts, gate=EachGate(), screen=self.make(DescentScreen))
