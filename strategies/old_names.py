@@ -65,7 +65,7 @@ MOVED: dict[str, str] = {
         "modes.first_updates modes.held=measuring modes.kappas=times modes.learned modes.measuring "
         "modes.orders modes.regular modes.reserving modes.ring modes.ring_features modes.ring_modes "
         "modes.ring_overhead modes.ring_question modes.ring_took modes.samples modes.server_question "
-        "modes.spacing modes.times monitoring.fixed_noise monitoring.noise monitoring.predicted "
+        "modes.spacing=deciding modes.times monitoring.fixed_noise monitoring.noise monitoring.predicted "
         "monitoring.tabled_noise"
     ),
     "sync_switch": "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately nodes.relaunch",

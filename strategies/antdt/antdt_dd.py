@@ -33,5 +33,4 @@ class AntDTDD(AccumulationSettings, Composition):
 
     def compose(self) -> Parts:
         """A gate of rounds, with batches and accumulation by device."""
-        load = self.make(AccumulationLoad)
-        return Parts(gate=AllGate(), load=load)
+        return Parts(gate=AllGate(), load=self.make(AccumulationLoad))

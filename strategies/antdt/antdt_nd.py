@@ -59,13 +59,10 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
 
     def compose(self) -> Parts:
         """BSP or ASP, with one detector for restarts and batch sizes."""
-        detector = self.make(StragglerDetector)
-        restart = self.make(KillRestart)
-        return Parts(
+        return self.make(
+            Parts,
             gate=AllGate() if self.mode == "bsp" else EachGate(),
             load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
-            detectors={"stragglers": detector},
-            actions={"kill_restart": restart},
-            decide_every_s=self.decide_every_s,
-            lr_rule=self.lr_rule,
+            detectors={"stragglers": self.make(StragglerDetector)},
+            actions={"kill_restart": self.make(KillRestart)},
         )

@@ -45,9 +45,5 @@ class DynamicX(Composition):
 
     def compose(self) -> Parts:
         """A gate of groups, and a schedule that regroups workers by their own times."""
-        return Parts(
-            gate=GroupsGate(),
-            detectors={"times": OwnTimes(self.window_s, self.warmup_iters)},
-            schedule=Regroup(tolerance_frac=self.tolerance_frac, regroup_iters=self.regroup_iters),
-            lr_rule=self.lr_rule,
-        )
+        detectors = {"times": self.make(OwnTimes)}
+        return self.make(Parts, gate=GroupsGate(), detectors=detectors, schedule=self.make(Regroup))

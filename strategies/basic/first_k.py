@@ -34,4 +34,4 @@ class FirstK(Composition):
 
     def compose(self) -> Parts:
         """The gate of backup workers with even batches."""
-        return Parts(gate=FirstFreshGate(k=self.k), lr_rule=self.lr_rule, requeue=self.requeue)
+        return self.make(Parts, gate=self.make(FirstFreshGate))

@@ -35,4 +35,4 @@ class StaticX(Composition):
 
     def compose(self) -> Parts:
         """A gate of exactly x gradients of any age."""
-        return Parts(gate=ExactlyGate(x=self.x), lr_rule=self.lr_rule)
+        return self.make(Parts, gate=self.make(ExactlyGate))

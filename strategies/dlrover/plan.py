@@ -8,6 +8,7 @@ are strict in print; Table 1 uses all 200 cores and samples with all 32 of a mac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, floor
 from typing import Annotated
 
@@ -19,12 +20,12 @@ WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job may have.
+@dataclass(kw_only=True)
+class LimitSettings:
+    """What a planned job may have.
 
     Attributes:
-        cores_total: of all workers and servers together (C_total).
-        cores_max: of one node (C_max).
+        cores_max: of one node (C_max: 32).
         server_cores: of a planned server (s); the paper's 16 balances transfers against pending time.
         max_shortfall_frac: part of ``N_w s_hat`` that the planned servers may lack. Constraint (4) allows none, which
             the paper's own plan for Wide & Deep does not keep (128 of 136.8 cores). Workers rounded up to whole cores
@@ -34,11 +35,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             servers hardly compute, K alone would let a job have hundreds of them.
     """
 
-    cores_total: PositiveInt
-    cores_max: PositiveInt
+    cores_max: PositiveInt = 32
     server_cores: PositiveInt = 16
     max_shortfall_frac: Annotated[float, Number(0.0, most=1.0)] = 0.1
     workers_max: PositiveInt | None = None
+
+
+@dataclass(kw_only=True)
+class Limits(LimitSettings):
+    """What a job may have.
+
+    Attributes:
+        cores_total: of all workers and servers together (C_total).
+    """
+
+    cores_total: PositiveInt = 200
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -18,7 +18,7 @@ NO_USE = (1.0, 1.0)
 """Processor and memory without telemetry."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class ForecastSettings:
     """How speeds are predicted (``kind: cpu``).
 

@@ -40,8 +40,7 @@ class LBBSP(StepsSettings, ForecastSettings, Composition):
 
     def compose(self) -> Parts:
         """A gate of rounds with batches by speed; the settings of both kinds are checked."""
-        forecast, by_speed = self.make(Forecast), self.make(SpeedLoad)
-        by_steps = self.make(StepsLoad)
+        forecast, by_speed, by_steps = self.make(Forecast), self.make(SpeedLoad), self.make(StepsLoad)
         if self.kind == "gpu":
             return Parts(gate=AllGate(), load=by_steps)
         return Parts(gate=AllGate(), load=by_speed, detectors={"forecast": forecast})

@@ -11,7 +11,7 @@ from strategies.lgc.slowest import SlowestApart
 from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
-from strategies.parts.gates import Gate, RingGate
+from strategies.parts.gates import RingGate
 
 
 @final
@@ -72,16 +72,11 @@ class LGC(Composition):
             return self._ring()
         if self.wait_s:
             raise ValueError(f"wait_s={self.wait_s:g}: servers have no parents that wait; use topology=allreduce, or 0")
-        needed, delay = self.k_fastest, self.max_delay_versions
-        whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)
-        in_parts = BlocksGate(k_fastest=needed, max_delay_versions=delay, blocks=self.blocks)
-        gate: Gate = whole if self.blocks == 1 else in_parts
-        return Parts(gate=gate, lr_rule=self.lr_rule, requeue=self.requeue)
+        whole, in_parts = self.make(DelayedGate), self.make(BlocksGate)
+        return self.make(Parts, gate=whole if self.blocks == 1 else in_parts)
 
     def _ring(self) -> Parts:
         """The ring of the K fastest, whose children nobody waits for."""
         if self.blocks != 1:
             raise ValueError(f"blocks={self.blocks}: a ring sums whole gradients; use blocks=1, or topology=ps")
-        ring = SlowestApart(k_fastest=self.k_fastest, wait_s=self.wait_s, reselect_iters=self.reselect_iters)
-        gate = RingGate(max_delay_versions=self.max_delay_versions)
-        return Parts(gate=gate, schedule=ring, lr_rule=self.lr_rule, requeue=self.requeue)
+        return self.make(Parts, gate=self.make(RingGate), schedule=self.make(SlowestApart))

@@ -56,7 +56,6 @@ class MLfabric(TransferSettings, Composition):
                 f"num_aggregators={self.num_aggregators}: lr_rule={self.lr_rule} weights each gradient by its delay, "
                 "and a sum has one weight; use lr_rule=batch_linear, unit or worst_case"
             )
-        gate = self.make(
-            OrderedGate, scale=None if bounded else 1.0, lr_rule="batch_linear" if bounded else self.lr_rule
-        )
-        return Parts(gate=gate, lr_rule="batch_linear" if bounded else self.lr_rule, requeue=self.requeue)
+        lr_rule = "batch_linear" if bounded else self.lr_rule
+        gate = self.make(OrderedGate, scale=None if bounded else 1.0, lr_rule=lr_rule)
+        return self.make(Parts, gate=gate, lr_rule=lr_rule)

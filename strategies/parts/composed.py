@@ -48,15 +48,4 @@ class Composed(Composition):
 
     def compose(self) -> Parts:
         """The parts as the configuration gives them."""
-        return Parts(
-            gate=self.gate,
-            load=self.load,
-            detectors=self.detectors,
-            schedule=self.schedule,
-            screen=self.screen,
-            actions=self.actions,
-            decide_every_s=self.decide_every_s,
-            lr_rule=self.lr_rule,
-            requeue=self.requeue,
-            named=True,
-        )
+        return self.make(Parts, named=True)

@@ -19,25 +19,31 @@ LEAST_SAMPLES = 4
 """... and the least, from the first gradient on: servers have nothing to do before."""
 
 
-@final
 @dataclass(kw_only=True)
-class ModeDemands:
-    """Demands of a mode, from what servers and workers were measured to use in SSGD.
-
-    A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
-    1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
-    but waits less: what it uses on average grows.
+class DemandSettings:
+    """What is expected of a mode's needs.
 
     Attributes:
         cpu_growth_frac: by which the processor time of a server grows in ASGD (STAR: 11 to 75 %; 43 % is the middle);
             None: as the gradients per second that are expected of the mode.
         link_growth_frac: by which what it sends per second does (STAR: 6 to 29 %); None: likewise.
-        check_workers: whether the job's own workers' needs are asked for, too; False is the ablation /W.
+        check_workers: see :class:`strategies.star.demands.ModeDemands`, as the next two; False is the ablation /W.
     """
 
     cpu_growth_frac: NonNegativeFloat | None = 0.43
     link_growth_frac: NonNegativeFloat | None = 0.18
     check_workers: Bool = True
+
+
+@final
+@dataclass(kw_only=True)
+class ModeDemands(DemandSettings):
+    """Demands of a mode, from what servers and workers were measured to use in SSGD.
+
+    A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
+    1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
+    but waits less: what it uses on average grows.
+    """
 
     def __post_init__(self) -> None:
         check_settings(self)

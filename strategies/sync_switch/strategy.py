@@ -49,7 +49,5 @@ class SyncSwitch(SwitchSettings, FlagSettings, Composition):
 
     def compose(self) -> Parts:
         """A switching gate, a detector of stragglers, and the schedule that switches."""
-        detector = self.make(FlagDetector)
-        schedule = self.make(SyncThenAsync)
-        gate = SwitchingGate()
-        return Parts(gate=gate, detectors={"stragglers": detector}, schedule=schedule, lr_rule=self.lr_rule)
+        detectors = {"stragglers": self.make(FlagDetector)}
+        return self.make(Parts, gate=SwitchingGate(), detectors=detectors, schedule=self.make(SyncThenAsync))

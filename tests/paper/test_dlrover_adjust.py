@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def found(
 ) -> Finding | None:
     """What is found for this job, where some nodes use other cores."""
     nodes, cores = case
-    settings = {name: about.pop(name) for name in list(about) if name in Rules.__struct_fields__}
+    settings = {name: about.pop(name) for name in {field.name for field in fields(Rules)} & about.keys()}
     uses = using(
         {**cores, **(changed or {})}, busy_frac=about.pop("busy_frac", {}), memory_bytes=about.pop("memory", {})
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import final
-
-import msgspec
 
 from strategies.elastic.or_autoscale.autoscale import Autoscaler
 from strategies.elastic.or_autoscale.replacing import SlowWorkers
@@ -26,30 +25,40 @@ from strategies.protocol import (
 )
 
 
-class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the planner, with the values of DLRover's comparison where it gives any.
+@dataclass(kw_only=True)
+class AutoscalingSettings:
+    """By how much a job grows, while it helps how much.
 
     Attributes:
-        cores_total: of all workers and servers together; no size that exceeds it is tried.
         worker_cores: of every worker.
-        memory_bytes: of every worker.
         step_workers: added at a time (4 for Wide & Deep, 1 for xDeepFM).
-        threshold: least marginal gain of a step (0.3).
-        min_iters: measured iterations that a size needs.
+        threshold: least throughput that each new worker adds, relative to each of those before.
+        min_iters: iterations, each of an update of every worker, for which a size is measured; one more is skipped.
         adjust_every_s: seconds from one decision to the next (180).
         slow_weight: of a worker's newest iteration in its moving average.
         slow_below: average throughput, relative to the median worker's, below which a worker is replaced.
     """
 
-    cores_total: PositiveInt = 200
     worker_cores: PositiveInt = 3
-    memory_bytes: PositiveInt = 8 * 2**30
     step_workers: PositiveInt = 4
     threshold: NonNegativeFloat = 0.3
     min_iters: PositiveInt = 10
     adjust_every_s: PositiveFloat = 180.0
     slow_weight: PositiveFrac = 0.1
     slow_below: PositiveFrac = 0.8
+
+
+@dataclass(kw_only=True)
+class Autoscaling(AutoscalingSettings):
+    """Settings of the planner, with the values of DLRover's comparison where it gives any.
+
+    Attributes:
+        cores_total: of all workers and servers together; no size that exceeds it is tried.
+        memory_bytes: of every worker.
+    """
+
+    cores_total: PositiveInt = 200
+    memory_bytes: PositiveInt = 8 * 2**30
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise, product
 from random import Random
 from typing import Any
@@ -31,7 +32,7 @@ def uneven(number: int) -> list[float]:
 
 
 def world(worker_cores: float, update_cores: float, **about: Any) -> World:
-    names = [name for name in BrainSettings.__struct_fields__ if name in about]
+    names = [field.name for field in fields(BrainSettings) if field.name in about]
     settings = BrainSettings(**{"limits": PAPER, **{name: about.pop(name) for name in names}})
     brain = Brain(settings, about.pop("iterations", 395_500), about.pop("initial", None))
     return World(brain, worker_cores, about.pop("load", lambda number: update_cores), **about)
