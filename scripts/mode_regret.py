@@ -35,7 +35,7 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
 from scripts.replay import build_strategy, read_record
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import Started, Strategy
 from strategies.star import Star
 from strategies.star.choice import Groups

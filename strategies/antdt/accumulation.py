@@ -10,8 +10,8 @@ from strategies.antdt.device_types import DeviceSpec, cap_of, check_types, find_
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.antdt.profiling import Drifts, Sizes, check_sizes, profile_rounds, sizes_around
 from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
-from strategies.parts.load.newcomers import samples_of_round, size_of
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.load.allocation import samples_of_round, size_of
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 MAX_ITERS = 10_000

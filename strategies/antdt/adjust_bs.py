@@ -10,8 +10,7 @@ from typing import ClassVar, final
 
 from strategies.antdt.detector import Paces, StragglerDetector
 from strategies.parts.hooks import Peers, Tick
-from strategies.parts.load.newcomers import samples_of_round, size_of
-from strategies.parts.load.round_sizes import round_sizes, slowest_s
+from strategies.parts.load.allocation import round_sizes, samples_of_round, size_of, slowest_s
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, NodeId, Restored, Started, Wake
 
 CALM_DECISIONS = 2

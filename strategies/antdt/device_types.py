@@ -10,7 +10,7 @@ import msgspec
 from strategies.antdt.micro_batches import DeviceLimits
 from strategies.antdt.profiling import Curve
 from strategies.parts.checks import check_number, check_whole
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 
 MAX_TYPES = 4
 """Every combination of accumulations is tried: 5^4 with the paper's bounds."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.dlrover.adjust import Rules, RuleSettings
+from strategies.dlrover.brain import BrainSettings, BrainTimes
 from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.dlrover.plan import Limits, LimitSettings
 from strategies.dlrover.planner import BrainPlanner
-from strategies.dlrover.settings import BrainSettings, BrainTimes
 from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts

@@ -9,7 +9,7 @@ from typing import final
 
 from strategies.gradient_coding.group import CodedGroup, Recipe
 from strategies.gradient_coding.speeds import Pace, Speeds, last_needed, side_by_side
-from strategies.parts.load.newcomers import samples_of_round
+from strategies.parts.load.allocation import samples_of_round
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from strategies.gradient_coding.decoding import check_tolerance
 from strategies.gradient_coding.group import Recipe
 from strategies.gradient_coding.rounds import Rounds
 from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
-from strategies.gradient_coding.shapes import check_tolerance
 from strategies.gradient_coding.speeds import Speeds
 from strategies.parts.checks import (
     Bool,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
-from strategies.parts.gates.base import NOTHING, Verdict, by_worker
+from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
-from strategies.parts.gates.roster import Roster
 from strategies.protocol import AnyEvent, Failed, Grad, Started
 
 LATE_BEGINS = ("in_time", "next_update")

@@ -12,7 +12,7 @@ from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveIn
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started, Wake
 
 

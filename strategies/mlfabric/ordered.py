@@ -20,14 +20,13 @@ from typing import Annotated, ClassVar, final
 import msgspec
 
 from strategies.mlfabric.aggregate import Group, group
-from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
+from strategies.mlfabric.bandwidths import LATE_FACTOR, SERVERS, Bandwidths, Expected
 from strategies.mlfabric.order import plan
-from strategies.mlfabric.overdue import LATE_FACTOR, Expected
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
 from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.parts.weights import worst_case_factor
 from strategies.protocol import (
     AnyCommand,

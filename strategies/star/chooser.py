@@ -12,9 +12,8 @@ import msgspec
 from strategies.parts.checks import NonNegativeFloat, OneOf
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers, State
-from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
-from strategies.parts.monitoring.clustering import cluster_by_ratio
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers, cluster_by_ratio
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -31,10 +30,9 @@ from strategies.protocol import (
 )
 from strategies.star.choice import Choice, Decision, Groups, costed_as
 from strategies.star.deciding import Deciding, Spacing
-from strategies.star.demands import ModeDemands
+from strategies.star.demands import ModeDemands, Reserving
 from strategies.star.measuring import Measuring
 from strategies.star.modal import SSGD, ModalGate, Mode
-from strategies.star.reserving import Reserving
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import updates_per_progress
 

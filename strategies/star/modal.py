@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import msgspec
 
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.waiting import Places
+from strategies.parts.gates.groups import Places
 from strategies.protocol import Grad
 
 

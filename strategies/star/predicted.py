@@ -22,8 +22,7 @@ from predictors.stragglers import (
     exceeding,
 )
 from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
-from strategies.parts.monitoring.base import Outlook
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.monitoring.base import Outlook, Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
 
 

@@ -11,7 +11,7 @@ from strategies.parts.checks import NonNegativeFloat
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -27,8 +27,7 @@ from strategies.protocol import (
 from strategies.star.choice import check_gain
 from strategies.star.deciding import Deciding, Spacing
 from strategies.star.measuring import Measuring
-from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
-from strategies.star.ring_overhead import RingOverhead
+from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.ring_took import RingTook
 from strategies.star.times import ModeTimes

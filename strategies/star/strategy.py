@@ -15,13 +15,11 @@ from strategies.star.choice import MODES, Choice
 from strategies.star.chooser import CALM, ModeChooser
 from strategies.star.deciding import DecisionSettings
 from strategies.star.demands import DemandSettings, ModeDemands
-from strategies.star.fixed_noise import FixedNoise
 from strategies.star.modal import ModalGate
-from strategies.star.noise import NoiseMeter
+from strategies.star.noise import FixedNoise, NoiseMeter, TabledNoise
 from strategies.star.predicted import PredictedTimes, PredictionSettings
 from strategies.star.ring import RingChooser
 from strategies.star.ring_modes import WAITS_S, check_waits
-from strategies.star.tabled_noise import TabledNoise
 from strategies.star.times import ModeTimes, kappa_for
 
 

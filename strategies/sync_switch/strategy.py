@@ -35,7 +35,7 @@ class SyncSwitch(SwitchSettings, FlagSettings, Composition):
     machine; a straggler's flag outlives it. The published code's criterion for slowness is not public: ``judge:
     published`` follows STAR's description (the latest time of each against the smallest of all, throughout
     ``duration_s``), ``median`` is our reading, which noise alone does not trigger
-    (:class:`strategies.sync_switch.slow_lately.SlowLately`). Times are the worker's own part of an iteration, with its
+    (:class:`strategies.sync_switch.flagged.SlowLately`). Times are the worker's own part of an iteration, with its
     link both ways.
 
     Attributes:

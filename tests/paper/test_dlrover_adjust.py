@@ -10,8 +10,8 @@ import pytest
 
 from strategies.dlrover import adjust as rules_of
 from strategies.dlrover.adjust import Finding, Growth, JobNow, Rules, adjust
-from strategies.dlrover.memory import after_server_oom, after_worker_oom
 from strategies.dlrover.plan import Limits
+from strategies.dlrover.used import after_server_oom, after_worker_oom
 from strategies.parts.scaling.changes import AddWorkers, Replace, Resize, StopWaiting
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import NodeId

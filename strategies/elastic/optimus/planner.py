@@ -9,8 +9,7 @@ import msgspec
 
 from strategies.elastic.optimus.greedy import Increments, next_step
 from strategies.elastic.optimus.remaining import Remaining
-from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
-from strategies.elastic.optimus.speedometer import Speedometer
+from strategies.elastic.optimus.speed import Measured, SpeedModel, Speedometer, first_sizes, fit_speed
 from strategies.parts.checks import PositiveFloat, PositiveInt, check_settings
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Change, Decision, Resize

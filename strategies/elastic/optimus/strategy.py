@@ -8,8 +8,7 @@ from typing import final
 from strategies.elastic.optimus.greedy import Increments
 from strategies.elastic.optimus.planner import Growing, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
-from strategies.elastic.optimus.speed import read_profile
-from strategies.elastic.optimus.speedometer import Speedometer
+from strategies.elastic.optimus.speed import Speedometer, read_profile
 from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts

@@ -7,8 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.roster import Roster
+from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import Grad
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.parts.checks import NonNegativeInt, check_settings
-from strategies.parts.load.allocation import split_min_max
-from strategies.parts.load.newcomers import size_of
+from strategies.parts.load.allocation import size_of, split_min_max
 from strategies.protocol import Compute, Started, split_evenly
 
 

@@ -7,7 +7,7 @@ from typing import final
 
 from strategies.parts.checks import check_number
 from strategies.parts.hooks import Deciding, Learning, Tick
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
 MIN_PERIOD_S = 0.001

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from strategies.dlrover.adjust import Rules
-from strategies.dlrover.backoff import Backoff
-from strategies.dlrover.brain import Brain
+from strategies.dlrover.brain import MEANING, TABLE, Backoff, Brain, BrainSettings, Stage, Step, after
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
-from strategies.dlrover.settings import BrainSettings
-from strategies.dlrover.stages import MEANING, TABLE, Stage, Step, after
 from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId

@@ -16,11 +16,9 @@ from strategies.antdt.adjust_bs import AdjustBS
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
 from strategies.basic.asp import ASP
-from strategies.basic.exactly import ExactlyGate
-from strategies.basic.own_times import OwnTimes
-from strategies.basic.regroup import Regroup
+from strategies.basic.dynamic_x import OwnTimes, Regroup
 from strategies.basic.ssp import SSP
-from strategies.basic.static_x import StaticX
+from strategies.basic.static_x import ExactlyGate, StaticX
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast

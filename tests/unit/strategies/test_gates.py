@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.exactly import ExactlyGate
 from strategies.basic.first_fresh import FirstFreshGate
+from strategies.basic.static_x import ExactlyGate
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict

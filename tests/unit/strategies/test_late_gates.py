@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.basic.exactly import ExactlyGate
+from strategies.basic.static_x import ExactlyGate
 from strategies.lgc.blocks import BlocksGate
 from strategies.lgc.delayed import DelayedGate
 from strategies.parts.gates import Verdict
