@@ -17,9 +17,10 @@ from typing import Any
 PACKAGE = __name__.rpartition(".")[0] + "."
 MOVED: dict[str, str] = {
     "antdt": (
-        "antdt_dd antdt_nd load.accumulation load.adjust_bs load.device_types load.drifts=profiling "
-        "load.micro_batches load.profiling monitoring.detector monitoring.flags=detector monitoring.monitor "
-        "monitoring.pace=detector monitoring.windows=monitor nodes.kill_restart nodes.restarts=kill_restart"
+        "antdt_dd antdt_nd load.accumulation=antdt_dd load.adjust_bs load.device_types=profiling "
+        "load.drifts=profiling load.micro_batches load.profiling monitoring.detector "
+        "monitoring.flags=detector monitoring.monitor monitoring.pace=detector monitoring.windows=monitor "
+        "nodes.kill_restart nodes.restarts=kill_restart"
     ),
     "basic": (
         "asp backup_workers bsp dynamic_x first_k gates.exactly=static_x gates.first_fresh "
@@ -32,8 +33,8 @@ MOVED: dict[str, str] = {
         "scaling.brain.throughput"
     ),
     "elastic.optimus": (
-        "optimus=strategy scaling.optimus.greedy scaling.optimus.loss=remaining scaling.optimus.planner "
-        "scaling.optimus.remaining scaling.optimus.speed scaling.speedometer=speed"
+        "optimus=strategy scaling.optimus.greedy=planner scaling.optimus.loss=remaining "
+        "scaling.optimus.planner scaling.optimus.remaining scaling.optimus.speed scaling.speedometer=speed"
     ),
     "elastic.or_autoscale": (
         "or_autoscale=strategy scaling.autoscale=autoscaling scaling.autoscaling scaling.replacing=autoscaling"
@@ -45,18 +46,19 @@ MOVED: dict[str, str] = {
     "lb_bsp": (
         "load.by_speed load.by_steps load.leader_straggler=by_steps load.regaining=by_speed monitoring.forecast"
     ),
-    "lgc": "gates.blocks gates.delayed modes.slowest",
+    "lgc": "gates.blocks=delayed gates.delayed modes.slowest",
     "mlfabric": (
-        "sending.bandwidths sending.expected=bandwidths sending.ordered sending.replicas transfers.aggregate "
-        "transfers.fluid transfers.order transfers.replicate=replicas transfers.updates"
+        "sending.bandwidths sending.expected=bandwidths sending.ordered sending.replicas "
+        "transfers.aggregate=order transfers.fluid transfers.order transfers.replicate=replicas "
+        "transfers.updates"
     ),
     "parts": "checks composed hooks screens.base=screens weights",
-    "parts.composition": "composition.composition composition.fitting composition.parts",
+    "parts.composition": "composition.composition composition.fitting=parts composition.parts",
     "parts.gates": (
         "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=groups "
         "gates.quorum gates.ring gates.roster=base gates.timed_quorum=quorum"
     ),
-    "parts.load": "load.allocation load.base load.newcomers=allocation load.round_sizes=allocation load.shares",
+    "parts.load": "load.allocation load.base=shares load.newcomers=allocation load.round_sizes=allocation load.shares",
     "parts.monitoring": "monitoring.base monitoring.clustering=base monitoring.warmup=base",
     "parts.nodes": "nodes.controller nodes.pause nodes.timers=pause",
     "parts.scaling": (
@@ -78,7 +80,7 @@ MOVED: dict[str, str] = {
         "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately=flagged "
         "nodes.relaunch=sync_then_async"
     ),
-    "zeno_pp": "screens.descent",
+    "zeno_pp": "screens.descent=strategy",
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
 SCATTERED: dict[str, tuple[str, ...]] = {
@@ -86,7 +88,7 @@ SCATTERED: dict[str, tuple[str, ...]] = {
         "parts.gates",
         "basic.static_x",
         "basic.first_fresh",
-        "lgc.blocks",
+        "lgc.delayed",
         "lgc.delayed",
         "star.modal",
         "sync_switch.switching",

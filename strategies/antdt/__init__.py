@@ -6,6 +6,6 @@ Configurations: ``antdt_nd``, ``antdt_nd_asp`` (shared clusters), ``antdt_dd`` (
 
 Files in reading order: ``antdt_nd`` (the first solution), ``monitor`` (recent speed of every node), ``detector`` (who
 is slow, at equal work), ``kill_restart`` (who gets another machine), ``adjust_bs`` (who gets a smaller batch);
-``antdt_dd`` (the second), ``profiling`` and ``device_types`` (every device's time by samples, and whether that still
-holds), ``micro_batches`` (Eq. 4), ``accumulation`` (one plan of batches and micro-batches).
+``antdt_dd`` (the second: one plan of batches and micro-batches), ``profiling`` (every device's time by samples, and
+whether that still holds), ``micro_batches`` (Eq. 4).
 """

@@ -44,11 +44,9 @@ class AdjustBS:
     needs_rounds: ClassVar[bool] = False
 
     def meet(self, peers: Peers) -> None:
-        """Keep the detector, which gives stragglers and speeds."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Begin with even sizes."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._speeds: dict[int, float] = {}

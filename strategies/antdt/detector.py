@@ -175,11 +175,9 @@ class StragglerDetector(DetectorSettings):
         check_settings(self)
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if no worker could ever be a straggler."""
         check_ratio("slowness_ratio", self.slowness_ratio, num_workers, self.center)
 
     def validate_period(self, decide_every_s: float) -> None:
-        """Raise ``ValueError`` if the windows cannot hold what a decision needs."""
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:
@@ -190,7 +188,6 @@ class StragglerDetector(DetectorSettings):
         self._warning = NEVER_MATURE
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Pass every event to the Monitor."""
         self.monitor.observe_event(event)
 
     @property
@@ -248,5 +245,4 @@ class StragglerDetector(DetectorSettings):
         return [node for node in found if node not in few or node in all_slow]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """A warning as long as no decision was possible."""
         return {"warning": self._warning} if self._warning else {}

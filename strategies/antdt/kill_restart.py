@@ -94,11 +94,9 @@ class KillRestart(RestartSettings):
         check_settings(self)
 
     def meet(self, peers: Peers) -> None:
-        """Keep the detector of slow nodes."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Reset: no node has been restarted."""
         self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
@@ -117,5 +115,4 @@ class KillRestart(RestartSettings):
         return [Restart(node=str(picked))]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of restarts so far."""
         return {"restarts": self._restarts.total}

@@ -46,7 +46,6 @@ class OwnTimes:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect times, and forget workers whose process is lost."""
         if isinstance(event, Arrived):
             self.arrived(event)
         elif isinstance(event, Lost):
@@ -94,12 +93,10 @@ class Regroup:
         check_settings(self)
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate to regroup, and the detector that expects times."""
         self._gate = peers.one(GroupsGate)
         self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
 
     def start(self, started: Started) -> None:
-        """Reset: no time is known."""
         self._times_s: dict[int, float] = {}
         self._since = 0
 

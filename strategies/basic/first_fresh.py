@@ -35,7 +35,6 @@ class FirstFreshGate(QuorumGate):
             raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if there are fewer workers than gradients waited for."""
         check_most("k", self.k, num_workers)
         if self.num_backup is not None and self.num_backup >= num_workers:
             raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")

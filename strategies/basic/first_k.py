@@ -33,5 +33,4 @@ class FirstK(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """The gate of backup workers with even batches."""
         return self.make(Parts, gate=self.make(FirstFreshGate))

@@ -34,7 +34,6 @@ class ExactlyGate:
         check_settings(self)
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if x exceeds the number of workers."""
         if self.x > num_workers:
             raise ValueError(f"x={self.x}: must be at most the number of workers ({num_workers}), which is BSP")
 
@@ -80,7 +79,6 @@ class ExactlyGate:
         return Verdict(apply=update, go=tuple(sorted(go)))
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of gradients that wait for the update."""
         return {"arrived": len(self.buffer)}
 
 
@@ -108,5 +106,4 @@ class StaticX(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """A gate of exactly x gradients of any age."""
         return self.make(Parts, gate=self.make(ExactlyGate))

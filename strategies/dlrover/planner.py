@@ -88,7 +88,6 @@ class BrainPlanner:
             self.brain.observe(given, at_requests(given, uses) if self.requests else uses, self._steps, idle_s)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """A step of asynchronous training."""
         self._steps += 1
 
     @property
@@ -107,5 +106,4 @@ class BrainPlanner:
             self.brain.settled(t, granted)
 
     def log_state(self) -> State:
-        """The stage that the Brain is in."""
         return {"stage": str(self.brain.stage)}

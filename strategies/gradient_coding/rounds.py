@@ -40,7 +40,6 @@ class Rounds:
         return self._open(workers)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The rows that have arrived, the residual of the last update, and the properties of the code."""
         return {
             "arrived": len(self._rows),
             "residual": self._residual,

@@ -94,14 +94,12 @@ class SpeedLoad:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Raise ``ValueError`` if no split keeps the bounds."""
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def meet(self, peers: Peers) -> None:
         self._forecast = peers.one(Forecast)
 
     def start(self, started: Started) -> None:
-        """Split evenly: no speed is known yet."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._regaining = Regaining()
@@ -137,5 +135,4 @@ class SpeedLoad:
         return sizes
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The smallest and the largest size."""
         return {**self._extremes}

@@ -229,11 +229,9 @@ class StepsLoad(StepsSettings):
                 raise ValueError(f"delta_frac={self.delta_frac}: must be at most 1, a whole share of the batch")
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Raise ``ValueError`` if no split keeps the bounds."""
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def start(self, started: Started) -> None:
-        """Split evenly: no time is known yet."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._warmup = Warmup(self.warmup_iters)
@@ -244,7 +242,6 @@ class StepsLoad(StepsSettings):
         self._seat(started.workers)
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect the times of this round."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             timings = event.timings
             self._times[event.grad.worker] = timings.bpt_s if self.times == "computing" else timings.own_s
@@ -282,5 +279,4 @@ class StepsLoad(StepsSettings):
             self._sizes[move.straggler] -= move.samples
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The smallest and the largest size, and the step."""
         return {**self._extremes, "delta_samples": self._balancer.delta}

@@ -63,7 +63,6 @@ class Forecast(ForecastSettings):
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect iterations and telemetry."""
         if isinstance(event, Arrived):
             if self._warmup.tells(event):
                 self.arrived(event)

@@ -49,11 +49,9 @@ class SlowestApart:
         return frozenset({Wake}) if self.wait_s else frozenset()
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate whose ring is chosen."""
         self._gate = peers.one(RingGate)
 
     def start(self, started: Started) -> None:
@@ -74,7 +72,6 @@ class SlowestApart:
                 self._times_s.pop(worker, None)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Count updates since the last choice."""
         if self._since is not None:
             self._since += 1
 
@@ -95,5 +92,4 @@ class SlowestApart:
         self._chosen += 1
 
     def log_state(self) -> State:
-        """The workers that are to be children, and the number of choices."""
         return {"children": " ".join(map(str, sorted(self._gate.wanted))), "chosen": self._chosen}

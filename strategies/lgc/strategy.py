@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, final
 
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import final
 
-from strategies.mlfabric.aggregate import Aggregator
+from strategies.mlfabric.order import Aggregator
 from strategies.protocol import NodeId, Started
 
 LATE_FACTOR = 4.0

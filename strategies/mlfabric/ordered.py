@@ -19,9 +19,8 @@ from typing import Annotated, ClassVar, final
 
 import msgspec
 
-from strategies.mlfabric.aggregate import Group, group
 from strategies.mlfabric.bandwidths import LATE_FACTOR, SERVERS, Bandwidths, Expected
-from strategies.mlfabric.order import plan
+from strategies.mlfabric.order import Group, group, plan
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
 from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
@@ -164,7 +163,6 @@ class OrderedGate(TransferSettings):
             )
 
     def start(self, started: Started) -> None:
-        """Reset for a job with these links and workers."""
         self._links = Bandwidths(started, self.smoothing)
         tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
         self._bound = tau_max if self.order == "deadlines" else math.inf

@@ -114,7 +114,6 @@ class Replicas:
         self._lr_rule, self._factor = lr_rule, factor
 
     def start(self, started: Started) -> None:
-        """Reset for a job: all replicas equal the servers."""
         self._lr, self._step, self._momentum = started.lr or 0.0, started.step, started.momentum
         self._global_batch = sum(started.batch_samples)
         self._at_first = started.replicas
@@ -162,7 +161,6 @@ class Replicas:
             follower.waiting.discard(grad.id)
 
     def applied(self, grad: Grad) -> None:
-        """The servers have, as the next update."""
         norm, rate = self._norm(grad, self.version), self._rate(grad)
         del self._sqr_norms[grad.id]
         self._applied.append(grad.id)
@@ -313,6 +311,5 @@ class Replicas:
         return min((one.expected.next_s for one in self.followers.values() if not one.copying), default=math.inf)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The bound, updates that a replica lacks at most, replicas that follow, and copies so far."""
         behind = max((self.version - one.version for one in self.followers.values()), default=0)
         return {"divergence": self.bound, "behind": behind, "replicas": len(self.followers), "copies": self._copies}

@@ -94,7 +94,6 @@ class ModeChooser(Deciding):
         return self.prevention is not None
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate, the predictions and the noise scale."""
         self._gate = peers.one(ModalGate)
         self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
@@ -102,7 +101,6 @@ class ModeChooser(Deciding):
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """Reset: SSGD, and nothing is decided."""
         self._gate.mode = SSGD
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
         self._begin_pause()

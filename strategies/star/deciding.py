@@ -73,7 +73,6 @@ class Deciding(DecisionSettings, ABC):
         return self.pause and takes_s > 0
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` for more workers than a model has room for."""
         if self.learning is not None:
             try:
                 self.learning.validate(num_workers)

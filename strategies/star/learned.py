@@ -161,7 +161,6 @@ class ModeLearner:
         return load_network(self.weights, name, names_of(self.max_workers))
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` for more workers than the model has room for."""
         if num_workers > self.max_workers:
             raise ValueError(
                 f"max_workers={self.max_workers}: the model has room for so many workers, and there are {num_workers}; "

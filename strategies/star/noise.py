@@ -182,7 +182,6 @@ class NoiseMeter:
         return self.noise.phi_of(batch_samples)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The noise scale, its two averages, its age, and how many updates could not be used."""
         terms, phi = self.noise.terms, self.noise.phi_of(0.0)
         if terms is None or phi is None:
             return {}

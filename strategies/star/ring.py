@@ -74,7 +74,6 @@ class RingChooser(Deciding):
         return frozenset({Wake}) if any(self.waits_s) or self._pauses else frozenset()
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate, the predictions and the noise scale."""
         self._gate = peers.one(RingGate)
         self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
@@ -82,7 +81,6 @@ class RingChooser(Deciding):
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """Reset: all in the ring, and nothing is decided."""
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
         self._begin_pause()
         self._spacing = Spacing(self.max_pause_frac)

@@ -116,7 +116,6 @@ class FlagDetector(FlagSettings):
         self.left_out: AbstractSet[int] = self._left_out
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect times, and forget workers whose process is lost."""
         match event:
             case Arrived(grad=grad) if self._warmup.tells(event):
                 self._slow.observe_duration(event.t, grad.worker, event.timings.own_s)
@@ -131,5 +130,4 @@ class FlagDetector(FlagSettings):
             self._left_out.update(self._slow.not_worth_waiting_for())
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of slow workers."""
         return {"flagged": len(self.flagged)}

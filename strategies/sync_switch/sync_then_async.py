@@ -58,7 +58,6 @@ class Relaunch:
         return not event.restarting and NodeId.worker(event.worker) in self.ordered
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Track present workers and completed restarts."""
         match event:
             case Lost(worker=worker):
                 self.here.discard(worker)
@@ -142,7 +141,6 @@ class SyncThenAsync(SwitchSettings):
         return frozenset({Wake, Restart}) if self.switch == "restart" else frozenset({Wake})
 
     def validate_length(self, epochs: int | None) -> None:
-        """Raise ``ValueError`` if ``bsp_frac`` is a part of a job without a number of epochs."""
         if 0 < self.bsp_frac < 1 and epochs is None:
             raise ValueError(
                 f"bsp_frac={self.bsp_frac}: is part of a job without a number of epochs; set workload.epochs, or "
@@ -150,7 +148,6 @@ class SyncThenAsync(SwitchSettings):
             )
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate to switch, and the detector that flags stragglers."""
         self._gate = peers.one(SwitchingGate)
         self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
 
@@ -237,5 +234,4 @@ class SyncThenAsync(SwitchSettings):
             self._relaunch.begin()
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of switches so far."""
         return {"switches": self._switches}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.optimus.greedy import Increments, Step, growth, next_step
+from strategies.elastic.optimus.planner import Increments, Step, growth, next_step
 from strategies.elastic.optimus.remaining import LossCurve, fit_loss
 from strategies.elastic.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
 from tests.support.runs import ROOT

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.elastic.optimus.greedy import Increments
-from strategies.elastic.optimus.planner import Growing, OptimusPlanner
+from strategies.elastic.optimus.planner import Growing, Increments, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Speedometer, read_profile
 from strategies.parts.checks import PositiveInt

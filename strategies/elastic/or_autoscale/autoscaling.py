@@ -205,7 +205,6 @@ class AutoscalingPlanner:
         self.settings = settings
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
-        """Reset: nothing is measured."""
         settings = self.settings
         workers = len(started.workers)
         room = settings.cores_total - sum(given[node].cores for node in given if node.role == "server")
@@ -315,7 +314,6 @@ class AutoscalingPlanner:
         return Decision(t=t, stage="autoscale", rule=rule, changes=changes, numbers=numbers | rates)
 
     def log_state(self) -> State:
-        """Whether the number of workers is final."""
         return {"stays": int(self.autoscaler.stays)}
 
 

@@ -12,8 +12,7 @@ from inspect import signature
 from typing import Any, TypeVar, final
 
 from strategies.parts.checks import check_settings
-from strategies.parts.composition.fitting import check_fit
-from strategies.parts.composition.parts import Parts
+from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import Bounded, Dividing, Waiting
 from strategies.parts.hooks import (

@@ -76,5 +76,4 @@ class AllGate:
         return Verdict(apply=update, go=self.roster.all(), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Number of gradients of the round that have arrived."""
         return {"arrived": len(self.buffer)}

@@ -105,5 +105,4 @@ class BoundedGate:
         return Verdict(apply=update, go=go)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The slowest clock and the number of workers that wait for it."""
         return {"slowest_clock": self.low, "blocked": sum(map(len, self.blocked.values()))}

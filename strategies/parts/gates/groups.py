@@ -169,7 +169,6 @@ class GroupsGate:
         return [sorted(group) for group in self.groups if group]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The sizes of the groups, and the number of waiting gradients."""
         return {"groups": self._sizes, "arrived": len(self.at.buffer)}
 
 

@@ -92,7 +92,6 @@ class QuorumGate(ABC):
         return Verdict(apply=update, go=tuple(sorted(go & self.roster.members)), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of gradients that wait for the update."""
         return {self.logged_as: len(self.buffer)}
 
 

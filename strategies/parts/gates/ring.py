@@ -48,7 +48,6 @@ class RingGate:
         self.now_s = 0.0
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Keep the time of the event."""
         self.now_s = event.t
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -167,5 +166,4 @@ class RingGate:
         self.parents = after
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Sizes of the ring and of what waits, and the parents' patience."""
         return {"ring": len(self.ring), "arrived": len(self.buffer), "wait_s": self.wait_s}

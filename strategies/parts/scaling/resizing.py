@@ -53,7 +53,6 @@ class Resizing:
         self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
 
     def start(self, started: Started) -> None:
-        """Nothing is under way."""
         self.workers = WorkerChanges(self.fleet)
         self.servers = ServerChanges(
             self.fleet,

@@ -139,7 +139,6 @@ class Scaler:
         self.planner.observe_event(event, now if now is before else {**before, **now})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Pass the update on to the planner."""
         self.planner.applied(grads)
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:

@@ -118,7 +118,6 @@ class TreeGate:
             )
 
     def start(self, started: Started) -> None:
-        """Reset for a job with these places."""
         self._begin_job(started.places)
 
     def _begin_job(self, places: Mapping[str, str]) -> None:

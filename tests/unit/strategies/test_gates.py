@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from strategies.basic.first_fresh import FirstFreshGate
 from strategies.basic.static_x import ExactlyGate
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.parts.gates.base import NOTHING, by_worker
 from strategies.protocol import Grad, Started

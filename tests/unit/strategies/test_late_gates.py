@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from strategies.basic.static_x import ExactlyGate
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Failed
