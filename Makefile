@@ -34,7 +34,7 @@ help:  ## what can be made
 
 $(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/_*.c runtime/*/*/_*.c runtime/*/*/*.h)
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
-	@index=$$($(PY) scripts/torch_index.py "$(TORCH_INDEX)") || exit 2; test -z "$$index" || $(PIP) --extra-index-url "$$index" torch
+	@index=$$($(PY) -m scripts.packaging.torch_index "$(TORCH_INDEX)") || exit 2; test -z "$$index" || $(PIP) --extra-index-url "$$index" torch
 	$(PIP) --editable .
 	@touch $@
 
@@ -69,27 +69,27 @@ bench: $(VENV)/.dev  ## speed against peers, as ratios (takes minutes; keep the 
 	$(PY) -m pytest tests/bench -m bench $(ARGS)
 
 fidelity: $(VENV)/.run  ## live against virtual: every strategy, into docs/fidelity*.md (some 35 minutes; keep the machine idle)
-	$(PY) scripts/fidelity.py --report docs/fidelity.md $(ARGS)
-	$(PY) scripts/fidelity.py --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
+	$(PY) run.py fidelity --report docs/fidelity.md $(ARGS)
+	$(PY) run.py fidelity --grid allreduce --report docs/fidelity_allreduce.md $(ARGS)
 
 harm: $(VENV)/.run  ## every strategy relative to BSP under every straggler on the virtual clock, into docs/harm.md (half an hour)
-	$(PY) scripts/harm_and_gain.py --report docs/harm.md $(ARGS)
+	$(PY) run.py harm --report docs/harm.md $(ARGS)
 
 injectors: $(VENV)/.run  ## requested against achieved for every injector, into docs/injectors.md (a quarter of an hour; keep the machine idle)
-	$(PY) scripts/calibrate_injectors.py --report docs/injectors.md $(ARGS)
+	$(PY) run.py injectors --report docs/injectors.md $(ARGS)
 
 figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or EXPERIMENT=antdt_table3: run what is missing of it, draw, judge
-	$(PY) $(if $(EXPERIMENT),scripts/experiment.py $(EXPERIMENT) $(ARGS),scripts/figures.py $(or $(RUNS),runs))
+	$(PY) $(if $(EXPERIMENT),run.py experiment $(EXPERIMENT) $(ARGS),run.py figures $(or $(RUNS),runs))
 
 paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual: an hour on 2 cores; --live: 100 minutes, keep the machine idle)
-	$(PY) scripts/experiment.py '*' --fresh $(ARGS)
+	$(PY) run.py experiment '*' --fresh $(ARGS)
 
 # Not installed first: it uses whatever build of torch with CUDA there is, in .venv or else that of PYTHON.
 # With DEVICE=fake all of it runs without a GPU, but what only hardware shows. The same command continues; MINUTES=14 ends in time.
 gpu:  ## all that needs a GPU: exactness, restarts, sharing, and speed against plain DDP (skips without one; or DEVICE=fake)
 	$(if $(ARGS),\
 	STRAGGLAB_GPU_DEVICE=$(or $(DEVICE),cuda) STRAGGLAB_BENCH_ROUNDS=$(or $(STRAGGLAB_BENCH_ROUNDS),2) $(GPU_PY) -m pytest tests/live/test_gpu.py tests/bench/test_bench_gpu.py -m gpu $(ARGS),\
-	$(GPU_PY) scripts/gpu_session.py --device $(or $(DEVICE),cuda) $(if $(MINUTES),--minutes $(MINUTES)))
+	$(GPU_PY) -m scripts.gpu.gpu_session --device $(or $(DEVICE),cuda) $(if $(MINUTES),--minutes $(MINUTES)))
 
 predictors: $(VENV)/.run  ## score predictors of stragglers on the records below RUNS
 	$(PY) run.py predictors $(or $(RUNS),runs) $(ARGS)

@@ -13,8 +13,8 @@ import yaml
 from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
-from scripts import calibrate_injectors as script
-from scripts.jobs.injectors import (
+from stragglab.commands import injectors as script
+from stragglab.grids.injectors import (
     ACTUATORS,
     HOSTS,
     TRANSFER_S,

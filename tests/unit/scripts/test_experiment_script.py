@@ -18,7 +18,7 @@ from analysis.experiments.results import Results
 from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
-from scripts import experiment as script
+from stragglab.commands import experiment as script
 from strategies.star.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from runtime.virtual.costs import load_costs
-from scripts import fidelity as script
+from stragglab.commands import fidelity as script
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import PNG, story

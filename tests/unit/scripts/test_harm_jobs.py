@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts import harm_and_gain
-from scripts.common.grid import JobFailed
-from scripts.jobs import harm
-from scripts.jobs.harm import HOSTS, Task, Timed, code_sha256, epochs_of, run, stored, tasks_of, time_job, timed
+from stragglab.commands import harm as harm_and_gain
+from stragglab.grids import harm
+from stragglab.grids.grid import JobFailed
+from stragglab.grids.harm import HOSTS, Task, Timed, code_sha256, epochs_of, run, stored, tasks_of, time_job, timed
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
