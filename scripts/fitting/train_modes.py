@@ -46,6 +46,7 @@ from predictors.network import Network
 from predictors.network_file import network_bytes
 from predictors.stragglers import deviations, exceeding
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import module_name
 from runtime.run.streams import run_program
 from scripts.fitting.ring_lessons import (
     PHI,
@@ -225,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         network = Network(len(names), asked.hidden, rate=RATE, batch_rows=BATCH_ROWS)
         rows = learning_rows(taught.learnt)
         network.fit(*rows, epochs=asked.epochs)
-        command = shlex.join(["python", "-m", "scripts.fitting.train_modes", *words])
+        command = shlex.join(["python", "-m", module_name("scripts.fitting.train_modes"), *words])
         write_file(asked.out, network_bytes(network, names, f"{asked.mode_cost} literal", command))
     except (RecordError, ConfigError, OSError) as error:
         return print_error("train_modes.py", error)

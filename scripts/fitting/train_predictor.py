@@ -33,6 +33,7 @@ from predictors.lstm import FORMAT, LAYERS, SERIES, relative
 from predictors.lstm_ratio import Deviations
 from predictors.stragglers import Observation
 from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import module_name
 from runtime.run.streams import run_program
 
 Floats = NDArray[np.float64]
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         series = [each for run in runs for each in series_of(run, arguments.series)]
         learnt, held_out = split(series, arguments.history)
         arrays, rmse = fit(learnt, held_out, arguments.epochs, arguments.seed)
-        command = shlex.join(["python", "-m", "scripts.fitting.train_predictor", *words])
+        command = shlex.join(["python", "-m", module_name("scripts.fitting.train_predictor"), *words])
         told = {"format": FORMAT, "series": arguments.series, "command": command}
         content = io.BytesIO()
         np.savez_compressed(content, **{**told, **arrays})

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runtime.house import module_name
+
 BENCH, TESTS = "tests/bench/test_bench_gpu.py", "tests/live/test_gpu.py"
 OURS = ("records", "unfinished", "steps", "hogs", "data", "costs.yaml", "measured.md")
 """All that a session writes, with the measurements that are its steps."""
@@ -75,7 +77,7 @@ def _tests(name: str, shows: str, file: str, selected: str, most_s: float) -> St
 
 
 def _measured(part: str, shows: str, device: str, out: Path) -> Step:
-    words = ("-m", "scripts.gpu.measure_gpu", "--device", device, "--part", part, "-o", str(out))
+    words = ("-m", module_name("scripts.gpu.measure_gpu"), "--device", device, "--part", part, "-o", str(out))
     return Step(part, shows, words, 180)
 
 

@@ -31,6 +31,7 @@ from analysis.markup import markdown_lines
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
 from runtime.errors import refuse
+from runtime.house import module_name
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.live.machines.mps import PROGRAM
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child, look: Lo
     def work(asked: argparse.Namespace) -> int:
         if lacks_gpu(asked.device, look, console):
             return 0
-        command = shlex.join(["python", "-m", "scripts.gpu.measure_gpu", *words])
+        command = shlex.join(["python", "-m", module_name("scripts.gpu.measure_gpu"), *words])
         failed: list[JobFailed] = []
         for part in asked.parts:
             if part == HOGS:

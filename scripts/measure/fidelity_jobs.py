@@ -28,6 +28,7 @@ from analysis.records.load import RecordError
 from analysis.records.provenance import caption
 from analysis.reports.cluster_fidelity import page
 from runtime.errors import ConfigError, refuse
+from runtime.house import module_name
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
@@ -152,12 +153,8 @@ def report(
     console: Console,
 ) -> None:
     """Print and write the page and the numbers."""
-    text = page(
-        met,
-        paced,
-        f"Made on {day} by\n\n```\n{shlex.join(['python', '-m', 'scripts.measure.fidelity_jobs', *words])}\n```",
-        source,
-    )
+    command = shlex.join(["python", "-m", module_name("scripts.measure.fidelity_jobs"), *words])
+    text = page(met, paced, f"Made on {day} by\n\n```\n{command}\n```", source)
     console.print(text, soft_wrap=True)
     for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):
         console.print(str(write_file(path, text)), soft_wrap=True)

@@ -67,7 +67,7 @@ def start(jobs: Jobs) -> int:
 
 
 def run_job(job: Checked, run_dir: Path) -> Result:
-    """From the checked job to the figures. It raises nothing: other jobs of a sweep go on."""
+    """From the checked job to the figures. It raises nothing: other jobs of a sweep continue."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -97,7 +97,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         # what is missing of a sweep, its report tells by these directories
         if not sweep:
             forget(run_dir)
-    except Exception as error:  # noqa: BLE001 (the other jobs of a sweep go on)
+    except Exception as error:  # noqa: BLE001 (the other jobs of a sweep continue)
         exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
     return Result(exit_code, " ".join(reason.split()), interrupted_by)
 

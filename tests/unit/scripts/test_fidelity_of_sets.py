@@ -41,7 +41,7 @@ class JobsRunner(FakeRunner):
 
 
 class Bench(ScriptBench):
-    name = "fidelity_jobs"
+    name = "fidelity_jobs.py"
 
     def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
         return self.said(script.main(["-o", str(self.out), *words], runner or JobsRunner()))

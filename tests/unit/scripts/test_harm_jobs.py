@@ -81,7 +81,7 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
         run(list(tasks_of(asked)), argparse.Namespace(**{**vars(asked), "jobs": 1}), Console())
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
     assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
-    assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
+    assert capsys.readouterr().err == "harm: ssp under transient, 4 workers: exit code 137\n"
 
 
 @pytest.mark.parametrize(
