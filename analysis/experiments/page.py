@@ -13,7 +13,6 @@ from analysis.claims.judge import (
     CALIBRATED,
     CONSTRUCTION,
     DECIDED,
-    INCONCLUSIVE,
     JUDGED,
     LARGER,
     MET,
@@ -175,15 +174,13 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 
 
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
-    """Number of claims by question and verdict; those that are not met, or not judged, are named."""
+    """Number of claims by question and verdict; those that are missed, or never acted, are named."""
     given = verdicts_of(verdicts, ledger)
     lines = markdown_lines(COUNT_HEADS, [row for question in QUESTIONS for row in counts(question, ledger, given)])
-    for question, words in (("side", WORTH_NAMING), ("size", (MISSED, LARGER, INCONCLUSIVE))):
-        for word in words:
-            found = [f"`{short(claim.id)}`" for claim in ledger if getattr(given[claim.id], question) == word]
-            if found:
-                about = word if word in NOT_JUDGED else f"{question} {word}"
-                lines += ["", f"{about.capitalize()}: {', '.join(found)}."]
+    for question, word in (("side", MISSED), ("size", MISSED), ("side", UNEXERCISED)):
+        found = [f"`{short(claim.id)}`" for claim in ledger if getattr(given[claim.id], question) == word]
+        if found:
+            lines += ["", f"{question.capitalize()} {word}: {', '.join(found)}."]
     unanswered = [claim for claim in ledger if claim.experiment is None]
     if unanswered:
         lines += ["", "Not answered by any experiment here: " + "; ".join(_why(claim) for claim in unanswered) + "."]
@@ -191,7 +188,6 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
 
 
 QUESTIONS = ("side", "size")
-WORTH_NAMING = (MISSED, INCONCLUSIVE, UNEXERCISED, CONSTRUCTION, CALIBRATED)
 COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
 
 

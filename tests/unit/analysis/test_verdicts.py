@@ -275,8 +275,7 @@ def test_totals_are_by_question_and_an_observation_counts_once() -> None:
     assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
     assert "| size, each observation once | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
-    for line in ("Size inconclusive: `a`.", "Size missed: `b`."):
-        assert line in text
+    assert "Size missed: `b`." in text
     assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
 
 
