@@ -193,7 +193,7 @@ def _notes(
     if quantity == "tta":
         yield (
             "TTA (time to accuracy): until the evaluation from which on the target is held (target_evals); training "
-            "may have reached it earlier, by at most the TTA error, and times that differ by less are not distinguished."
+            "may have reached it earlier, by at most the TTA error; times that differ by less are not distinguished."
         )
     if "score" in there:
         yield (
