@@ -20,6 +20,10 @@ def program() -> int:
     try:
         given = adopt(sys.argv[1:])
         word = given[0] if given else ""
+        if word in COMMANDS and sys.stderr.isatty():
+            from stragglab.terminal.announcing import announcement
+
+            print(announcement(word), file=sys.stderr)
         if word in COMMANDS or word in FLAGS:
             with importing():
                 command = import_module(module_name(FLAGS.get(word, f"stragglab.commands.{word}")))

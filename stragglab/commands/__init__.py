@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 COMMANDS: dict[str, tuple[str, str | int, str]] = {
-    "compare": ("compares runs, with intervals", "a second for ten runs", "the terminal; -o DIR: tables and figures"),
-    "figures": ("draws figures of records again", "seconds per run", "figures/ of each run; -o DIR: DIR"),
+    "compare": ("compares runs, with intervals", "seconds", "the terminal; -o DIR: tables, figures and a page there"),
+    "figures": ("draws the figures of records again", "seconds per run", "figures/ of each run"),
     "verify": (
         "checks whether records are what they say",
         "seconds per run; --again: as long as it ran",
         "the terminal",
     ),
-    "replay": ("gives recorded events to a fresh strategy", "seconds", "the terminal"),
-    "story": ("tells what happened to a task, an update or a job", "seconds", "the terminal"),
-    "export": ("writes records for tools of others", "seconds per run", "the run's directory"),
+    "replay": ("gives the recorded events to a fresh strategy", "seconds", "the terminal"),
+    "story": ("tells what happened to a task, an update, a gradient or a job", "seconds", "the terminal"),
+    "export": ("writes records for other tools", "seconds per run", "the folder that the command names at its end"),
     "advise": (
-        "measures what stragglers cost a job, and runs what would help on the virtual clock",
-        "a minute for a log of 10,000 iterations; more for more ranks",
-        "out/advice/NAME/advice.html; -o DIR: DIR",
+        "measures what stragglers cost a job, and tries what would help on the virtual clock",
+        "about a minute, or three for a thousand ranks",
+        "the terminal, and out/advice/NAME/advice.html",
     ),
-    "calibrate": ("fits the virtual clock's costs to live runs", "seconds per run", "runtime/fitted/costs/NAME.yaml"),
+    "calibrate": (
+        "fits the virtual clock's costs to live runs",
+        "seconds per run",
+        "the file that it names at its end",
+    ),
     "predictors": (
         "scores predictors of stragglers on records",
-        "a minute for ten runs",
-        "the terminal; -o DIR: tables",
+        "seconds to minutes per run",
+        "prediction/ of the run, or out/prediction",
     ),
     "experiment": (
-        "makes the runs of an experiment that are missing, and judges claims",
-        "seconds to an hour: --list says how many runs there are",
-        "out/experiments/NAME, and its page in docs/paper",
+        "makes the missing runs of experiments, draws them and judges claims",
+        "seconds to an hour; it counts its runs",
+        "out/experiments/NAME, and the paper's page in docs/paper",
     ),
     "harm": (
         "times every strategy under every straggler on the virtual clock",
         30,
-        "out/harm; --report PAGE: the page",
+        "out/harm, and the page of --report",
     ),
     "fidelity": (
-        "runs the same jobs live and on the virtual clock, and compares them",
-        "20 minutes a grid; --from DIR: seconds",
-        "out/fidelity; --report PAGE: the page",
+        "makes the same runs live and on the virtual clock, and compares them",
+        "some 35 minutes for all strategies; keep the machine idle",
+        "out/fidelity, and the page of --report",
     ),
     "injectors": (
-        "measures what every injector achieves of what is requested",
-        "ten minutes; --quick: two",
-        "out/injectors; --report PAGE: the page",
+        "measures what every injector of this machine achieves of what is requested",
+        "ten minutes, two with --quick; keep the machine idle",
+        "out/injectors, and the page of --report",
     ),
-    "new": ("makes a project of your own", "a second", "the folder that is named"),
-    "check": ("checks the strategies of a project by the contract suite", "a minute per strategy", "the terminal"),
-    "data": ("converts a data set", "seconds to minutes", "data/NAME"),
-    "doctor": ("looks what this machine can do for live runs", "seconds", "the terminal"),
+    "new": ("makes a project of your own", "a second", "the folder that you name"),
+    "check": ("checks the strategies of a project", "10 to 35 s of processor time each", "the terminal"),
+    "data": ("checks files of a data set and converts them", "seconds to minutes", "the folder of --data-dir"),
+    "doctor": ("looks at what this machine can do for live runs", "seconds", "the terminal"),
     "cleanup": ("lists what killed programs have left; --reap removes it", "a second", "the terminal"),
 }
-"""By word: what it does; how long that takes (a number: minutes on two processors,
-and less on more); where the result is."""
+"""By word: what it does; how long that takes (a number: minutes on two processors, in proportion less on more); where
+the result is."""
 FLAGS = {"--version": "runtime.version"}
 """Programs of flags: what Hydra would say only when all of it is imported."""
