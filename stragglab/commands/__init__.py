@@ -6,13 +6,13 @@ COMMANDS: dict[str, tuple[str, str | int, str]] = {
     "compare": ("compares runs, with intervals", "seconds", "the terminal; -o DIR: tables, figures and a page there"),
     "figures": ("draws the figures of records again", "seconds per run", "figures/ of each run"),
     "verify": (
-        "checks whether records are what they say",
-        "seconds per run; --again: as long as it ran",
+        "checks that records are what they say",
+        "seconds per run; --again: more",
         "the terminal",
     ),
     "replay": ("gives the recorded events to a fresh strategy", "seconds", "the terminal"),
     "story": ("tells what happened to a task, an update, a gradient or a job", "seconds", "the terminal"),
-    "export": ("writes records for other tools", "seconds per run", "the folder that the command names at its end"),
+    "export": ("writes records for other tools", "seconds per run", "the places that it prints"),
     "advise": (
         "measures what stragglers cost a job, and tries what would help on the virtual clock",
         "about a minute, or three for a thousand ranks",
@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str | int, str]] = {
     "calibrate": (
         "fits the virtual clock's costs to live runs",
         "seconds per run",
-        "the file that it names at its end",
+        "the file that it prints",
     ),
     "predictors": (
         "scores predictors of stragglers on records",
