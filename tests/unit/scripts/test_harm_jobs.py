@@ -49,15 +49,12 @@ def test_the_plan_of_a_case_is_made_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_job_that_more_can_disturb_has_a_plan_of_its_own(tmp_path: Path) -> None:
-    """Replicas are servers to a pattern."""
-    words = ["--strategies", "mlfabric", "--stragglers", "persistent_server", "--workers", "4"]
-    words += ["strategy.num_replicas=1", "strategy.divergence_max=1", "-o", str(tmp_path)]
-    of_bsp, replicated = tasks_of(harm_and_gain.parse(words))
+    words = ["--strategies", "bsp", "--stragglers", "persistent", "--workers", "4,5", "-o", str(tmp_path)]
+    four, five = tasks_of(harm_and_gain.parse(words))
     shared = Shared()
-    shared.prepare(of_bsp)
-    assert shared.checked(parse(of_bsp.raw))[0].plan is shared.checked(parse(of_bsp.raw))[0].plan
-    other = shared.checked(parse(replicated.raw))[0].plan
-    assert other == check_job(parse(replicated.raw)).plan
+    shared.prepare(four)
+    assert shared.checked(parse(five.raw))[0].plan == check_job(parse(five.raw)).plan
+    assert shared.checked(parse(five.raw))[0].plan != check_job(parse(four.raw)).plan
 
 
 def test_a_strategy_knows_the_workload_of_each_pattern(tmp_path: Path) -> None:
