@@ -37,29 +37,29 @@ class Attachments:
     def __init__(self, ledger: GradientLedger, members: Membership, *, replicas: bool) -> None:
         self.ledger, self.members, self.replicas = ledger, members, replicas
         self.parents: dict[int, int] = {}
-        self._kept: dict[int, int] = {}
+        self.kept: dict[int, int] = {}
         """By gradient of a child: its parent then, which keeps it."""
 
     def ordered(self, grad_id: int, worker: int) -> int | None:
         """A worker begins to compute a gradient: its parent, which gives it the parameters; None: it has them."""
         parent = self.parents.get(worker)
         if parent is not None:
-            self._kept[grad_id] = parent
+            self.kept[grad_id] = parent
         return parent
 
     def keeper(self, grad_id: int, worker: int) -> int:
         """Who keeps this gradient of ``worker``, or will when it is computed."""
-        return self._kept.get(grad_id, worker)
+        return self.kept.get(grad_id, worker)
 
     def forget(self, grads: Iterable[int]) -> None:
         """These gradients are used, dropped or will never be computed."""
         for grad_id in grads:
-            self._kept.pop(grad_id, None)
+            self.kept.pop(grad_id, None)
 
     def void(self) -> None:
         """All replicas take over one version: nobody is a child, and no gradient is left."""
         self.parents = {}
-        self._kept.clear()
+        self.kept.clear()
 
     def reform(self, command: Apply, used: Sequence[Grad]) -> Reformed:
         """Carry out ``command.children``; ``used`` are the gradients of the update, which the ledger has given out.

@@ -382,6 +382,8 @@ class Coordinator:
         for worker, member in self.members.members.items():
             if member.state in ("left", "pending"):
                 self.shards.leave(worker)
+            else:
+                self.shards.back(worker)
         servers = tuple(server.number for server in self.executor.layout.holders)
         self._look_who_is_missing()
         self.preemption.restored(self.course.t, self.job.max_time_s, self._places())
