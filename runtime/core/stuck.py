@@ -69,7 +69,7 @@ def awaits(job: Watched) -> bool:
     return (
         members.anyone_launching()
         or members.anyone_pending()
-        or bool(job.elastic.awaited)
+        or bool(members.awaited)
         or (job.evaluations.under_way and job.promised.scored != job.version)
     )
 

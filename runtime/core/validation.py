@@ -25,7 +25,7 @@ class Validation:
 
     def __init__(self, job: Coordinator, recovery: Recovery) -> None:
         self.job, self.recovery, self.state = job, recovery, recovery.state
-        self.members, self.layout = job.members, job.executor.layout
+        self.members = job.members
         self.trains = self.state.phase == Phase.RUNNING and not job.course.halted
 
     def violations(self) -> list[str]:
@@ -46,7 +46,7 @@ class Validation:
 
     def _nodes(self) -> Iterator[str]:
         """Both know the same nodes; one that was launched may still be without a task, and its denial on its way."""
-        known, awaited = set(self.layout.nodes), self.job.elastic.awaited
+        known, awaited = set(self.members.layout.nodes), self.members.awaited
         there = {key for key, life in self.recovery.tasks.items() if _is_node(life) and life.state != TaskState.LEFT}
         if there - known or known - there - awaited:
             yield f"the coordinator has {_shown(known - there)} besides, the recovery {_shown(there - known)}"
@@ -62,7 +62,7 @@ class Validation:
 
     def _workers(self) -> Iterator[str]:
         """The strategy was told what the processes do."""
-        present = {node.number for node in self.layout.workers}
+        present = {node.number for node in self.members.layout.workers}
         for worker, member in self.members.members.items():
             if (member.state != "left") != (worker in present):
                 yield f"worker {worker} is {member.state}, and {'a' if worker in present else 'no'} member"
@@ -83,10 +83,8 @@ class Validation:
             yield f"workers {sorted(present - self.members.members.keys())} have no state"
 
     def _holders(self) -> Iterator[str]:
-        """Somebody holds the parameters; both agree on who, unless all are about to return to one version."""
-        holders = self.state.layout.holders
-        if not self.job.course.halted and self.layout.shares != self.state.layout.shares:
-            yield f"the coordinator divides {self.layout.shares}, the recovery {self.state.layout.shares}"
+        """Somebody holds the parameters."""
+        holders = self.members.layout.holders
         if bool(holders) != bool(self.job.job.num_servers):
             yield f"{len(holders)} servers hold the parameters of a job with {self.job.job.num_servers}"
         for key in holders:
@@ -96,7 +94,7 @@ class Validation:
 
     def _ring(self) -> Iterator[str]:
         """All replicas that may compute sum an update, and else only newcomers, who copy the parameters first."""
-        ring, tasks = self.recovery.policy.ring, self.recovery.tasks
+        ring, tasks = self.members.ring, self.recovery.tasks
         if len(set(ring)) < len(ring) or any(key not in tasks or tasks[key].state == TaskState.LEFT for key in ring):
             yield f"{_shown(ring)} are not one replica each"
         if self.job.job.num_servers:
@@ -114,7 +112,7 @@ class Validation:
 
     def _children(self) -> Iterator[str]:
         """A child and its parent are there; a parent is in the ring."""
-        parents, ledger = self.job.executor.attachments.parents, self.job.ledger
+        parents, ledger = self.members.parents, self.job.ledger
         for child, parent in parents.items():
             if not (self.members.is_here(child) and self.members.is_here(parent)) or parent in parents:
                 yield f"worker {child} is a child of worker {parent}"

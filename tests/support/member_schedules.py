@@ -131,7 +131,7 @@ def on_heap(drawn: Schedule) -> Counter[str]:
 
 def operated(run: HeapRun, change: str, draw: float, t: float) -> None:
     """An operator lets a worker join, or one of those that there are leave."""
-    workers = run.core.executor.layout.workers
+    workers = run.core.members.layout.workers
     run.core.receive(t, inputs.Operated(change, str(workers[int(draw * len(workers))])))  # type: ignore[arg-type]
 
 

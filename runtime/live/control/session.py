@@ -284,7 +284,7 @@ class LiveSession:
                     self.on_resumed()
                 if self.port.followers is not None:
                     self.port.followers.restored()
-                self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
+                self.receive(inputs.Restored(news.version, state or self.initial_state))
             case _:
                 self.receive(news)
 
@@ -332,7 +332,7 @@ class LiveSession:
     @property
     def layout(self) -> Layout:
         """The workers and servers of the job, and who holds which part of the parameters."""
-        return self.coordinator.executor.layout
+        return self.coordinator.members.layout
 
     def moved(self, node: NodeId) -> Place | None:
         """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""

@@ -82,5 +82,5 @@ class Nodes:
 
     def _deny(self, t: float, node: NodeId, reason: str) -> None:
         """No host takes it; its request may have been taken back meanwhile."""
-        if node in self.coordinator.elastic.awaited:
+        if node in self.coordinator.members.awaited:
             self.coordinator.receive(t, did_not_start(node, reason))

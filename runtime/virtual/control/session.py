@@ -14,6 +14,7 @@ from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder
+from runtime.core.membership import Membership
 from runtime.core.replication import step_of
 from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
@@ -41,7 +42,6 @@ from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from runtime.virtual.tasks.models import TaskModels
-from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
@@ -85,7 +85,8 @@ class VirtualSession:
         costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
         self.spec, self.schedule, self.learner, self.costs = spec, schedule, learner, costs
         self.record = spec.record
-        self._links = _links_of(costs, hosts, [str(node) for node in spec.job.start_layout.nodes])
+        self.members = Membership(spec.job.start_layout)
+        self._links = _links_of(costs, hosts, [str(node) for node in self.members.layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (``jumping.py``)."""
@@ -115,8 +116,6 @@ class VirtualSession:
         self.port = self._make_port()
         self.coordinator = self._make_coordinator(tenancy)
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
-        if isinstance(self.servers, ReplicaGroup):
-            self.servers.here = self.coordinator.members.here
         self.supervisor = self._make_supervisor(lease_s)
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
@@ -151,6 +150,7 @@ class VirtualSession:
         modelled = assemble(
             self.work,
             spec,
+            self.members,
             self.schedule,
             costs,
             self.sent_parameters,
@@ -216,6 +216,7 @@ class VirtualSession:
             self.spec.strategy,
             self.port,
             self.record,
+            members=self.members,
             disturb=self.schedule.delay_for,
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=self.spec.scheduler,
@@ -243,7 +244,7 @@ class VirtualSession:
     @property
     def hosts(self) -> set[str]:
         """The names of the hosts that it is on; empty if each task has its own machine."""
-        found = [self.places.host_of(str(node)) for node in self.coordinator.executor.layout.nodes]
+        found = [self.places.host_of(str(node)) for node in self.members.layout.nodes]
         return {host for host in found if host is not None}
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
@@ -467,8 +468,7 @@ class VirtualSession:
 
     def _living(self) -> list[str]:
         """Tasks that have a process, or will have one again soon."""
-        layout, awaited = self.coordinator.executor.layout, self.coordinator.elastic.awaited
-        return [str(node) for node in layout.nodes if node not in awaited]
+        return [str(node) for node in self.members.layout.nodes if node not in self.members.awaited]
 
 
 def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:

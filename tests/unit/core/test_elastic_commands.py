@@ -41,7 +41,7 @@ def desk_of(scheduler: Any = None, **changes: Any) -> Desk:
 
 
 def nodes(desk: Desk) -> list[str]:
-    return [str(node) for node in desk.core.executor.layout.nodes]
+    return [str(node) for node in desk.core.members.layout.nodes]
 
 
 def server_joins(desk: Desk, number: int) -> None:
@@ -386,7 +386,7 @@ def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     shares = ((NodeId.server(2), 3.0), (NodeId.server(0), 1.0))
     desk.restore(shares=shares)
     assert [event.servers for event in desk.received(Restored)] == [(2, 0)]
-    assert desk.core.executor.layout.shares == shares
+    assert desk.core.members.layout.shares == shares
     desk.say(*compute(0, 1, 2))
     assert {order.worker for order in desk.orders.values()} == {0, 1, 2}
 
@@ -402,13 +402,14 @@ def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile()
 
 
 def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
-    """The runtime says that it holds nothing any more before the coordinator knows who does."""
+    """Others hold it from when the recovery says so, before all go on."""
     desk = desk_of()
     desk.say(Repartition(servers=(1,)))
+    desk.core.members.divide(((NodeId.server(1), 1.0),))
     server_dies(desk, 0)
     assert [event.holding for event in desk.received(ServerLost)] == [False]
-    desk.restore(shares=((NodeId.server(1), 1.0),))
-    assert "server:0" not in nodes(desk)
+    desk.restore()
+    assert nodes(desk)[:1] == ["server:1"]
 
 
 def test_who_holds_nothing_is_not_restarted() -> None:

@@ -93,7 +93,8 @@ def adds_work_for_nobody(run: HeapRun) -> None:
 
 
 def adds_a_node_that_the_recovery_lacks(run: HeapRun) -> None:
-    run.core.executor.admit(run.t, NodeId.worker(4))
+    run.core.members.admit(NodeId.worker(4))
+    run.core.members.awaited.clear()
 
 
 def lets_the_ring_keep_who_is_gone(run: HeapRun) -> None:
@@ -117,7 +118,7 @@ PLANTED: dict[str, list[Callable[[HeapRun], object]]] = {
         lambda run: run.core.members.members.pop(3),
     ],
     "holders": [lambda run: setattr(run.recovery.tasks[NodeId.server(0)], "state", TaskState.LAUNCHING)],
-    "children": [lambda run: run.core.executor.attachments.parents.update({2: 3})],
+    "children": [lambda run: run.core.members.parents.update({2: 3})],
     "copies": [lambda run: run.core.executor.replication.followed.update({5: 0})],
     "processes": [
         lambda run: worker(run, 0).holders.add("plan"),

@@ -228,5 +228,5 @@ def test_a_job_begins_with_equal_replicas() -> None:
     at = Desk(Sender(), make_job(**size)).start()
     started = at.lines[0].event
     assert (started.num_servers, started.replicas) == (1, (1, 2))
-    assert [str(node) for node in at.core.executor.layout.servers] == ["server:0", "server:1", "server:2"]
-    assert at.core.executor.layout.holders == (NodeId.server(0),)
+    assert [str(node) for node in at.core.members.layout.servers] == ["server:0", "server:1", "server:2"]
+    assert at.core.members.layout.holders == (NodeId.server(0),)
