@@ -30,7 +30,7 @@ from runtime.core.missing import Missing
 from runtime.core.preemption import Preemption
 from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
-from runtime.core.stuck import Promised, awaits, declare
+from runtime.core.stuck import Promised, Watch
 from strategies.protocol import (
     AGGREGATOR,
     AnyEvent,
@@ -89,6 +89,7 @@ class Coordinator:
         self.cut = self.executor.cut
         self.evaluations = Evaluations(job, port, self.course)
         self.promised = Promised()
+        self.watch = Watch(strategy, self.executor, self.course, record, self.evaluations, self.promised)
         self.commands = Commands(
             job,
             port,
@@ -462,8 +463,8 @@ class Coordinator:
             self._tell(Woke(t=t, tag=name))
         elif self.preemption.holds_back(t, name, self.job.max_time_s):
             return
-        elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
-            declare(self, t)
+        elif name == "limit" and self.job.stuck_after_s is not None and not self.watch.awaits():
+            self.watch.declare(t)
         elif name == "limit":
             self._time_is_up(t)
         elif name.startswith("evict:"):

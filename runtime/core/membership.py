@@ -1,8 +1,8 @@
 """Who is a member of a job: in which state, and of which ring or group (pure).
 
-Coordinator and recovery of a job share one object, and both runtimes read it. The coordinator changes nodes, what the
-strategy was told of them, and children of the ring; the recovery processes, who holds parameters, and the ring. What
-holds between all of that is written down in :mod:`runtime.core.validation`.
+Coordinator and recovery of a job share one object, and both runtimes read it. The coordinator changes nodes, what
+the strategy knows of them, and children of the ring; the recovery processes, who holds parameters, and the ring. What
+must hold between them is validated after every event of random schedules (``tests/unit/core/test_members.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Member(msgspec.Struct):
 class Membership:
     """All members, and the groups that they form.
 
-    ``layout``: nodes, and the servers that hold parameters; ``members``: workers, as the strategy was told of them;
+    ``layout``: nodes, and the servers that hold parameters; ``members``: workers, as the strategy knows them;
     ``tasks``: processes, by node or auxiliary task.
     """
 

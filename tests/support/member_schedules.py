@@ -70,7 +70,7 @@ def schedule(number: int) -> Schedule:
 
 
 def strategy_of(drawn: Schedule) -> Strategy:
-    """A fresh one."""
+    """A fresh strategy, which has something to decide within seconds."""
     if drawn.name == WANDERER:
         return Wanderer(drawn.number, often=0.3)
     if drawn.topology == "followed":

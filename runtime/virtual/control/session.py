@@ -16,7 +16,6 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder
 from runtime.core.membership import Membership
 from runtime.core.replication import step_of
-from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
@@ -44,7 +43,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Restart, Send, Timings
 
 
 class VirtualSession:
@@ -387,12 +386,13 @@ class VirtualSession:
         """Carry out its orders, which leave at ``sent_s``; end the job if it waits for nothing that can come."""
         self.port.flush(sent_s)
         if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
-            declare(self.coordinator, now)
+            self.coordinator.watch.declare(now)
 
     def _to_come(self) -> bool:
         """Whether the strategy will receive an unknown event even if it gives no command."""
-        job = self.coordinator
-        return awaits(job) or bool(self.turns.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+        job, now = self.coordinator, self.clock.now
+        quoted = Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(now))
+        return quoted or job.watch.awaits() or bool(self.turns.inbox) or self.windows.to_come
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result

@@ -10,7 +10,6 @@ from runtime.core import inputs
 from runtime.core.node_orders import LaunchOrder
 from runtime.core.quota import Quota
 from runtime.core.scheduling import ConstantPending
-from runtime.core.stuck import awaits
 from strategies.protocol import (
     Allocate,
     Denied,
@@ -165,11 +164,11 @@ def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
 
 def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
     desk = desk_of()
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.say(Launch(node="server:2"))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     server_joins(desk, 2)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
@@ -199,7 +198,7 @@ def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
     assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "did not join: crash")]
     assert not desk.received(Lost, ServerLost)
     assert node not in nodes(desk)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 # ---- nodes that leave -----------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) 
     assert desk.retired == [(2.0, node)]
     assert not desk.received(Lost, ServerLost, Denied)
     assert node not in nodes(desk)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_who_is_needed_stays() -> None:
@@ -402,7 +401,7 @@ def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile()
 
 
 def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
-    """Others hold it from when the recovery says so, before all go on."""
+    """Others hold it from when the recovery says so, before all continue."""
     desk = desk_of()
     desk.say(Repartition(servers=(1,)))
     desk.core.members.divide(((NodeId.server(1), 1.0),))

@@ -18,13 +18,13 @@ from runtime.core.executor import Executor
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.recovery.states import Phase, TaskState
-from runtime.core.validation import Validation
 from strategies.protocol import Compute, NodeId
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.long_tests import long_after
 from tests.support.member_schedules import play, schedule, strategy_of
 from tests.support.validating import Inconsistent, validated
+from tests.support.validation import Validation
 
 BLOCK = 40
 BLOCKS = range(50)

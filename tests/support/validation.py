@@ -1,7 +1,7 @@
 """What holds between the structures of a job whenever nothing is under way: who is a member, and of what (pure).
 
-Nothing calls this in production. Tests do after every event (``tests/support/validating.py``), where the orders that
-follow from the event have been carried out.
+Tests call it after every event (:mod:`tests.support.validating`), when the orders that follow have been carried out;
+production never does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strategies.protocol import NodeId
 
 STARTING = frozenset({TaskState.PENDING, TaskState.LAUNCHING, TaskState.READY, TaskState.HELD})
 PROCESS = {"here": REACHABLE, "launching": STARTING, "pending": STARTING, "left": frozenset({TaskState.LEFT})}
-"""What the strategy was told of a worker: the states of its process that this allows."""
+"""The state of a worker that the strategy knows: the states of its process that this allows."""
 
 
 class Validation:
@@ -61,7 +61,7 @@ class Validation:
             yield f"lists of tasks differ from what there is: {_shown(gone)}"
 
     def _workers(self) -> Iterator[str]:
-        """The strategy was told what the processes do."""
+        """The strategy knows what the processes do."""
         present = {node.number for node in self.members.layout.workers}
         for worker, member in self.members.members.items():
             if (member.state != "left") != (worker in present):
@@ -99,7 +99,7 @@ class Validation:
             yield f"{_shown(ring)} are not one replica each"
         if self.job.job.num_servers:
             if ring:
-                yield f"{_shown(ring)} are a ring beside servers"
+                yield f"{_shown(ring)} are a ring in a job with servers"
             return
         if not self.trains:
             return
@@ -152,7 +152,7 @@ class Validation:
         state, halted = self.state, self.job.course.halted
         ends = (state.leaving, state.moving, state.suspending)
         if state.phase != Phase.RUNNING and not halted:
-            yield f"the coordinator goes on in {state.phase}"
+            yield f"the coordinator continues in {state.phase}"
         if state.phase == Phase.RUNNING and halted and all(one is None for one in ends):
             yield "all are halted for nothing"
 
