@@ -38,7 +38,7 @@ from rich.console import Console
 
 from analysis.claims.ledger import Claim, LedgerError, chosen, load_ledger
 from analysis.claims.pages import load_pages
-from analysis.experiments.page import HEADS, compose, front, row, section, sections
+from analysis.experiments.page import HEADS, QUESTIONS, compose, front, row, section, sections
 from analysis.experiments.results import Results, measure_clusters, measure_runs, verdict_frame, warnings_of_live
 from analysis.experiments.spec import Cell, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
 from analysis.figures.names import id_of, named, shown_name
@@ -362,7 +362,8 @@ def show(results: Results, console: Console) -> None:
     """Print the claims as lines, since a terminal is too narrow for the table, and warnings."""
     for claim, ours, verdict in results.answers:
         name, paper, found, *_ = row(claim, ours, verdict)
-        console.print(f"  {verdict:8} {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
+        words = ", ".join(f"{each} {word}" for each, word in zip(QUESTIONS, verdict, strict=True) if word)
+        console.print(f"  {words}: {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
     for line in results.warnings:
         console.print(f"  warning: {line}", soft_wrap=True)
 
@@ -396,7 +397,7 @@ def page_of(folder: Path, paper: str) -> Path:
 def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
     """The latest verdicts of all experiments of a paper; of a claim that has moved, that of its present one."""
     found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
-    none = pd.DataFrame(columns=["id", "verdict", "experiment"])
+    none = pd.DataFrame(columns=["id", "side", "size", "runtime", "experiment"])
     every = pd.concat([frame for frame in found if len(frame)] or [none], ignore_index=True)
     answering = {name: claim.experiment for name, claim in load_ledger(paper).items()}
     return every[every["id"].map(answering) == every["experiment"]]

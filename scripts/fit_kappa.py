@@ -91,7 +91,13 @@ def _jobs(case: Case, arguments: argparse.Namespace) -> Iterator[tuple[str, list
                 f"{case.name}_{arguments.workers}_x{x}_seed{seed}",
                 [
                     *("runtime=virtual", "straggler=none", *case.words, f"cluster.num_workers={arguments.workers}"),
-                    *("strategy=static_x", f"strategy.x={x}", "stop_at_target=true", "workload.epochs=null"),
+                    *(
+                        "strategy=static_x",
+                        f"strategy.x={x}",
+                        "stop_at_target=true",
+                        "target_evals=1",
+                        "workload.epochs=null",
+                    ),
                     *(
                         f"max_time_s={arguments.limit_s}",
                         f"eval_every_s={arguments.every_s}",
