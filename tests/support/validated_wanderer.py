@@ -39,7 +39,7 @@ class ValidatedReplicas(ValidatedWanderer):
 
 
 def keeps_the_number(original: Any) -> Any:
-    """What a dead incarnation is ordered goes on counting."""
+    """What a dead incarnation is ordered still counts."""
 
     def lost(self: Membership, worker: int, restarting: bool) -> int:
         gone: int = original(self, worker, restarting)
