@@ -14,8 +14,8 @@ from analysis.records.load import LOG, Run
 from analysis.records.log import Log
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
-from analysis.records.schema import (
-    ROWS,
+from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Preempted, RollingBack
+from strategies.protocol import (
     Apply,
     Arrived,
     Compute,
@@ -23,15 +23,10 @@ from analysis.records.schema import (
     Failed,
     Grad,
     Joined,
-    Jumped,
-    LayoutChanged,
-    Line,
     Lost,
     Measured,
-    Preempted,
     Ready,
     Restored,
-    RollingBack,
     Score,
     Scored,
     Send,
