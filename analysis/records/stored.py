@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from analysis.files import below, write_file
-from analysis.records.integrity import Integrity
-from analysis.records.load import FOLDER, LOG, Contents, Run, gather_contents
+from analysis.records.contents import gather_contents
 from analysis.records.log import read_whole
+from analysis.records.run import FOLDER, LOG, Contents, Integrity, Run
 from analysis.records.schema import ROWS, Finished
 from analysis.records.sums import code_of
 from strategies.protocol import AnyCommand, AnyEvent, Grad, NodeUse, Timings
