@@ -111,7 +111,7 @@ release: check  ## before a release: everything that runs without a GPU (hours)
 	$(MAKE) slow chaos ray
 
 docs: $(VENV)/.docs  ## the site of docs/, into out/site: open out/site/index.html, no network needed
-	$(VENV)/bin/mkdocs build --strict $(ARGS)
+	$(VENV)/bin/python -m mkdocs build --strict $(ARGS)
 
 $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --editable '.[docs]'
