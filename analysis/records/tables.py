@@ -21,23 +21,15 @@ from analysis.records.schema import (
     DURATIONS,
     OF_TASKS,
     PARTS,
-    Evaluated,
-    Failed,
     Injected,
-    Joined,
     Line,
-    Lost,
-    NodeUse,
-    Observed,
     Other,
     Preempted,
     Repartitioning,
-    Restored,
     RollingBack,
-    ServerJoined,
-    ServerLost,
     type_of,
 )
+from strategies.protocol import Evaluated, Failed, Joined, Lost, NodeUse, Observed, Restored, ServerJoined, ServerLost
 
 
 @dataclass(frozen=True)
