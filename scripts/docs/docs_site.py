@@ -60,7 +60,7 @@ def method_tables(cards: dict[str, Card]) -> Iterator[str]:
 
 
 def with_methods(nav: list[Any], cards: dict[str, Card]) -> list[Any]:
-    """The navigation with all cards in its section ``Methods``."""
+    """The navigation with all cards in its section about methods."""
     more = [{card.title: f"methods/{file}"} for file, card in sorted(cards.items())]
     return [{"Methods": [*entry["Methods"], *more]} if "Methods" in entry else entry for entry in nav]
 
