@@ -10,8 +10,8 @@ Symbols: N workers, w_t the parameters after t updates, G_i(w) the gradient sum 
 4. Workers whose gradients are in the update compute on w_{t+1}; the others continue with what they compute.
 5. A gradient that is later than ``max_delay_versions`` is dropped.
 
-Partial gradients (``delayed``, too): a batch comes in ``blocks`` parts, each of which is added as in 3; only workers with all
-parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K fastest are a ring, the
+Partial gradients (``delayed``): a batch comes in ``blocks`` parts, each of which is added as in 3; only workers with
+all parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K fastest are a ring, the
 others children that leave their gradients at a member.
 """
 
