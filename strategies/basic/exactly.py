@@ -24,7 +24,6 @@ class ExactlyGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
 
     x: int = 2
 

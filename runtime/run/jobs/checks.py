@@ -42,9 +42,7 @@ from runtime.run.jobs.shaping import (
     with_length,
 )
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
-from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.costs import CostModel, load_costs
-from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
 STAYING = ("Launch", "Retire")
@@ -326,18 +324,8 @@ class _Shaper:
 
     def _check(self, raw: Raw, alike: _Alike) -> CheckedJob:
         """Check one job, whose seed and length are in ``raw``; raises :class:`ConfigError`."""
-        config, checked = alike.config, check_job(parse(raw), self._start)
+        checked = check_job(parse(raw), self._start)
         _refuse_other_places(checked)
-        if self._config.replay.detail == "measured":
-            runtime = checked.runtime
-            assert isinstance(runtime, VirtualRuntime)
-            refuse_jumps(
-                checked.strategy,
-                checked.plan.disturbances,
-                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
-                computes=alike.computes,
-                telemetry=runtime.telemetry_s(checked.strategy) is not None,
-            )
         return checked
 
     def _compose(self, submission: Submission) -> Mapping[str, Any]:

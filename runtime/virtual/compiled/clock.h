@@ -6,7 +6,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *timeline;
     double offset_s, now;
-    char ended, moves;
+    char ended;
 } Clock;
 
 typedef struct {
@@ -144,32 +144,6 @@ static int act_at(Clock *clock, double when_s, int priority, PyObject *action, P
 static int is_next(Timeline *self, int priority) {
     Entry now = {self->lab_s, self->rest_s, 0.0, INT64_MAX, priority, NULL, NULL, NULL};
     return !self->count || is_before(&now, &self->heap[0]); /* what is scheduled now would be the last of its kind */
-}
-
-/* Time of the next action that no jump takes along. */
-static double next_fixed(const Timeline *self) {
-    double first_s = INFINITY;
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        const Entry *one = &self->heap[i];
-        if (!one->clock->moves && !one->clock->ended && one->lab_s < first_s)
-            first_s = one->lab_s;
-    }
-    return first_s;
-}
-
-/* The moment is later, and every action where its clock says. */
-static void move_on(Timeline *self, double span_s) {
-    double rest_s;
-    exact_sum(self->lab_s, span_s, &self->lab_s, &rest_s);
-    self->rest_s = rest_s + self->rest_s;
-    Py_ssize_t count = self->count;
-    self->count = 0;
-    for (Py_ssize_t i = 0; i < count; i++) { /* what is pushed takes the place of one that has been read */
-        Entry entry = self->heap[i];
-        exact_sum(entry.clock->offset_s, entry.when_s, &entry.lab_s, &entry.rest_s);
-        not_before_now(self, &entry);
-        push_entry(self, entry);
-    }
 }
 
 static int take_step(Timeline *self) {

@@ -124,30 +124,6 @@ static PyObject *timeline_next_s(Timeline *self, void *unused) {
     return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
 }
 
-static PyObject *timeline_next_fixed_s(Timeline *self, void *unused) { return PyFloat_FromDouble(next_fixed(self)); }
-
-static PyObject *timeline_jump(Timeline *self, PyObject *args) {
-    double span_s;
-    PyObject *clocks;
-    if (!PyArg_ParseTuple(args, "dO", &span_s, &clocks))
-        return NULL;
-    PyObject *each = PySequence_Fast(clocks, "clocks must be iterable");
-    if (!each)
-        return NULL;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
-        PyObject *clock = PySequence_Fast_GET_ITEM(each, i);
-        if (!Py_IS_TYPE(clock, &ClockKind.type)) {
-            PyErr_SetString(PyExc_TypeError, "a compiled timeline moves compiled clocks");
-            Py_DECREF(each);
-            return NULL;
-        }
-        ((Clock *)clock)->offset_s += span_s;
-    }
-    Py_DECREF(each);
-    move_on(self, span_s);
-    Py_RETURN_NONE;
-}
-
 static PyObject *timeline_moment(Timeline *self, void *unused) {
     return Py_BuildValue("(dd)", self->lab_s, self->rest_s);
 }
@@ -159,14 +135,12 @@ static PyMethodDef timeline_methods[] = {
     {"lay", (PyCFunction)timeline_lay, METH_VARARGS, "Schedule actions of a clock as they were before."},
     {"peek", (PyCFunction)timeline_peek, METH_NOARGS, "The next action; None: there is none."},
     {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
-    {"jump", (PyCFunction)timeline_jump, METH_VARARGS, "Advance at once, with all that these clocks have scheduled."},
     {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
     {"drop_ended", (PyCFunction)timeline_drop_ended, METH_NOARGS, "Forget what ended jobs had scheduled."},
     {NULL}};
 
 static PyGetSetDef timeline_getset[] = {
     {"next_s", (getter)timeline_next_s, NULL, "Time of the next action."},
-    {"next_fixed_s", (getter)timeline_next_fixed_s, NULL, "Time of the next action that no jump takes along."},
     {"moment", (getter)timeline_moment, NULL, "Time of the current action."},
     {NULL}};
 
@@ -251,7 +225,6 @@ static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, tim
                                       {"offset_s", T_DOUBLE, offsetof(Clock, offset_s), 0, "The lab's at its start."},
                                       {"now", T_DOUBLE, offsetof(Clock, now), 0, "Seconds since the job's start."},
                                       {"ended", T_BOOL, offsetof(Clock, ended), 0, "Whether the job is over."},
-                                      {"moves", T_BOOL, offsetof(Clock, moves), 0, "Whether jumps take it along."},
                                       {NULL}};
 
 static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};

@@ -15,7 +15,6 @@ from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.priced import Call, PricedRecovery
 from runtime.virtual.control.standstill import Standstill
@@ -60,7 +59,7 @@ class VirtualSupervisor:
     """Like the live one it is a part of the coordinator, so events of a machine wait while the coordinator decides.
 
     Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``lease_s``:
-    after so many seconds a paused task counts as lost. ``behind``: by how much the tasks' time is behind.
+    after so many seconds a paused task counts as lost.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class VirtualSupervisor:
         owner: SupervisorOwner,
         *,
         lease_s: float,
-        behind: Behind,
     ) -> None:
         self.clock, self.coordinator, self.places, self.owner = clock, coordinator, places, owner
         self.servers, self.workers, self._followers = models.servers, models.workers, models.followers
@@ -88,10 +86,9 @@ class VirtualSupervisor:
         )
         self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
         priced = PricedRecovery(self.recovery, clock, costs, self.tell, owner.drive)
-        self._behind = behind
-        self._standstill = Standstill(priced, places.machines, lease_s, behind)
-        self.versions = Versions(priced, coordinator, models, self._standstill, behind, owner.note)
-        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved, behind)
+        self._standstill = Standstill(priced, places.machines, lease_s)
+        self.versions = Versions(priced, coordinator, models, self._standstill, owner.note)
+        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved)
         self.tell(0.0, inputs.Begin())
 
     # ---- events of tasks ---------------------------------------------------------------------------------------------
@@ -237,5 +234,5 @@ class VirtualSupervisor:
         if self._followers is not None:
             self._followers.begin_again()
         for worker in self.coordinator.members.members:
-            self.workers.ready(worker, t - self._behind.s)
+            self.workers.ready(worker, t)
         self.coordinator.receive(t, effects.Restored(news.version, state, news.shares))

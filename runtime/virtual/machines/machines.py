@@ -61,8 +61,6 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._requested: dict[str, float] = {}
         """Cores that tasks can always have."""
-        self._skipped: dict[str, float] = {}
-        """What was not carried out of an account, but counts."""
         self._processors: Sharing = kernel().Sharing(
             clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf)
         )
@@ -125,7 +123,6 @@ class ModelledMachines:
             del self.sites[task], self._uses[task]
             self._allotted.pop(task, None)
             self._requested.pop(task, None)
-            self._skipped.pop(task, None)
             self.paused_since_s.pop(task, None)
         gates = [f"gate of {task}" for task in tasks]
         self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
@@ -197,25 +194,11 @@ class ModelledMachines:
 
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
-        return self._processors.done(task) + self._skipped.get(task, 0.0)
+        return self._processors.done(task)
 
     def bytes_of(self, site: str) -> tuple[float, float]:
         """Payload bytes that have left a machine and that have reached it so far."""
-        out, into = f"out {site}", f"in {site}"
-        skipped = self._skipped
-        return self._links.done(out) + skipped.get(out, 0.0), self._links.done(into) + skipped.get(into, 0.0)
-
-    def accounts(self) -> dict[str, float]:
-        """What all tasks have worked, and the bytes that have left and reached all machines."""
-        found = {task: self.core_seconds(task) for task in self.sites}
-        for name in self._named:
-            found[f"out {name}"], found[f"in {name}"] = self.bytes_of(name)
-        return found
-
-    def skip(self, done: Mapping[str, float]) -> None:
-        """Count something on these accounts that was not carried out."""
-        for account, amount in done.items():
-            self._skipped[account] = self._skipped.get(account, 0.0) + amount
+        return self._links.done(f"out {site}"), self._links.done(f"in {site}")
 
     # ---- disturbances ------------------------------------------------------------------------------------
 

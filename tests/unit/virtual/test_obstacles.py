@@ -12,6 +12,7 @@ import pytest
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.core import inputs
+from runtime.errors import ConfigError
 from runtime.native import EVENTS, SWITCH, native
 from runtime.record.recorder import Recorder
 from runtime.run.timing import Forgetful
@@ -19,8 +20,7 @@ from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.event_loop.arrays import keeps_of
-from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
-from runtime.virtual.short_cuts import WITHOUT
+from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
 from runtime.virtual.tasks.model_state import NoLearner
 from tests.contract.catalogue import hurried
 from tests.support.harness import make_job, make_run_spec
@@ -75,6 +75,10 @@ def test_those_of_other_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session = session_of(tmp_path / "run")
     monkeypatch.setenv(WITHOUT, "event_loop")
     assert lasting_obstacle(session) == f"{WITHOUT} switches it off"
+    refuse_misspelt()
+    monkeypatch.setenv(WITHOUT, "event_lop")
+    with pytest.raises(ConfigError, match=f"^{WITHOUT}=event_lop: must be event_loop, or not set$"):
+        refuse_misspelt()
     monkeypatch.delenv(WITHOUT)
     monkeypatch.setenv(SWITCH, "0")
     assert lasting_obstacle(session) == "the loop is not compiled here"
