@@ -111,22 +111,17 @@ static int begin_compute(Loop *l, PyObject *command) {
     }
     if (l->epochs_opened > opened && note_epoch(l))
         return -1;
-    if (l->t >= l->look_s) {
-        PyObject *found = PyObject_CallFunction(l->look_up, "d", l->t);
-        if (!found)
-            return -1;
-        Py_DECREF(found);
-    }
     Work *work = &l->works[place];
-    work->id = l->next_grad++;
+    if (look_up(l->disturb, PyList_GET_ITEM(l->names, worker), l->t, &work->delay_s, &work->slowdown_frac))
+        return -1;
+    PyObject *iteration = PyDict_GetItemWithError(l->iterations, l->numbers[worker]);
+    work->id = l->next_grad_id++;
     work->worker = worker;
-    work->iteration = l->iterations[worker];
+    work->iteration = iteration ? PyLong_AsLongLong(iteration) : 0;
     work->version = l->version;
     work->samples = samples;
     work->assigned_samples = assigned;
     work->accum = accum < samples ? accum : samples;
-    work->delay_s = l->delay_s[worker];
-    work->slowdown_frac = l->slowdown_frac[worker];
     l->busy[worker] = place;
     l->num_busy++;
     l->begun = 1;
@@ -223,7 +218,7 @@ static int apply(Loop *l, PyObject *command, const int64_t *places) {
     }
     long long opened = l->epochs_opened;
     l->version++;
-    if (l->learns) {
+    if (l->learn != Py_None) {
         PyObject *learnt = PyObject_CallFunction(l->learn, "LOL", (long long)samples, field(command, apply_scale),
                                                  l->samples_applied);
         if (!learnt)
@@ -327,10 +322,12 @@ static int receive_gradient(Loop *l, int64_t place) {
     work->t = l->t;
     l->busy[worker] = -1;
     l->num_busy--;
-    l->iterations[worker]++;
     PyObject *grad = make_grad(l, work), *id = PyLong_FromLongLong(work->id);
-    int failed = !grad || !id || PyDict_SetItem(l->grads, id, grad);
+    PyObject *iterations = PyLong_FromLongLong(work->iteration + 1);
+    int failed = !grad || !id || PyDict_SetItem(l->grads, id, grad) || !iterations ||
+                 PyDict_SetItem(l->iterations, l->numbers[worker], iterations);
     Py_XDECREF(id);
+    Py_XDECREF(iterations);
     PyObject *values[] = {PyFloat_FromDouble(l->t), grad, make_timings(l, work)};
     work->event = make(Arrived_, values, ARRIVED_NAMES);
     if (failed || !work->event)

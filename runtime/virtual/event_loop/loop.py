@@ -6,14 +6,8 @@ from typing import Any, final
 
 from runtime.native import EVENTS, native
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.event_loop.arrays import Arrays, connect, keeps_of
-from runtime.virtual.event_loop.crossing import Crossing
+from runtime.virtual.event_loop.crossing import Crossing, keeps_of
 from runtime.virtual.event_loop.obstacles import lasting_obstacle
-from runtime.virtual.tasks.host_servers import HostServers
-from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.replicas import Replicas
-from runtime.virtual.tasks.servers import Servers
-from runtime.virtual.tasks.workers import Workers
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
@@ -31,14 +25,9 @@ class EventLoop:
     """One job, which is alone in its lab as long as :meth:`advance` is called."""
 
     def __init__(self, session: VirtualSession, module: Any) -> None:
-        workers, servers = session.workers, session.servers
-        assert isinstance(workers, Workers | HostWorkers)
-        assert isinstance(servers, Servers | HostServers | Replicas)
         self.session, self.module = session, module
-        arrays = Arrays(session, module)
-        connect(arrays, workers, servers)
-        self.loop = arrays.loop
-        self.crossing = Crossing(arrays, module, workers, servers)
+        self.crossing = Crossing(session, module)
+        self.loop = self.crossing.loop
         self._inside = False
         self._wait, self._patience = 0, PATIENCE[0]
         self._decided = 0
@@ -62,9 +51,8 @@ class EventLoop:
             self._decided += loop.events
             session.clock.now, session.clock.timeline.sequence = loop.now, loop.sequence
             if why == module.FOREIGN and self._is_report():
-                self.crossing.show()
+                session.coordinator.executor.version = loop.version
                 session.clock.timeline.step()
-                self.crossing.share_reports()
                 self._see()
             else:
                 break

@@ -105,7 +105,7 @@ static PyObject *seconds(double s) { return s == 0.0 ? Py_NewRef(ZERO) : PyFloat
 static PyObject *make_grad(const Loop *l, const Work *work) {
     PyObject *values[] = {PyLong_FromLongLong(work->id),
                           Py_NewRef(l->numbers[work->worker]),
-                          PyLong_FromLongLong(l->incarnations[work->worker]),
+                          Py_NewRef(PyList_GET_ITEM(l->incarnations, work->worker)),
                           PyLong_FromLongLong(work->iteration),
                           PyLong_FromLongLong(work->version),
                           PyLong_FromLongLong(work->samples),

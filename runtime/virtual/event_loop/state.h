@@ -5,8 +5,6 @@ enum { PUSHED, ARRIVED, SERVE, WOKE };         /* what happens: a gradient is at
 enum { UNUSED_ID = -1 };
 
 #define ROOM 4096 /* rows that are collected */
-#define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
-#define PACES 1024
 #define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/data/permutation.py */
 
 /* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */
@@ -31,7 +29,7 @@ typedef struct {
     PyObject *given; /* the TimerFired of WOKE, else NULL */
 } Entry;
 
-/* Numbers of a work, by the names that Python has for them: the only list of these fields. */
+/* Numbers of a work, by the names that Python has for them: the only list of these fields (work_fields shows them). */
 #define WORK_INTEGERS(X) X(id) X(worker) X(iteration) X(version) X(samples) X(assigned_samples) X(accum)
 /* Those of Timings, in the order in which machines tell them (joint.h). cpu_s: where processors are modelled. */
 #define WORK_TIMES(X) \
@@ -63,7 +61,7 @@ typedef struct {
 enum { NUM_ROW_INTEGERS = 7, NUM_ROW_FLOATS = NUM_TIMES + 2 }; /* t and applied_t, too */
 
 typedef struct {
-    int64_t profile, samples, accum;
+    int64_t samples, accum;
     double data_s, real_s, paced_s; /* paced_s < 0: not paced */
 } Pace;
 
@@ -73,31 +71,27 @@ typedef struct {
     PyObject *given;
 } Waiting; /* for the coordinator */
 
-/* Arrays that Python sees as bytearrays: element type, name, length. By worker, by server, by row. */
-#define ARRAYS(X)                        \
-    X(double, idle_since_s, workers)     \
-    X(double, delay_s, workers)          \
-    X(double, slowdown_frac, workers)    \
-    X(double, factors, workers * FEW)    \
-    X(int64_t, drawn, workers)           \
-    X(int64_t, iterations, workers)      \
-    X(int64_t, incarnations, workers)    \
-    X(int64_t, profiles, workers)        \
-    X(double, server_free_s, servers)    \
-    X(double, server_bytes, servers)     \
-    X(int64_t, server_updates, servers)  \
-    X(double, server_busy_s, servers)    \
-    X(double, server_injected_s, servers) \
-    X(double, server_delay_s, servers)   \
-    X(double, server_slowdown, servers)  \
-    X(int64_t, shuffled, SHUFFLED)       \
-    X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) \
-    X(double, row_floats, NUM_ROW_FLOATS * ROOM)
+/* Arrays that Python sees as bytearrays: element type, name, length. */
+#define ARRAYS(X) X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) X(double, row_floats, NUM_ROW_FLOATS * ROOM)
 
-/* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
-#define NEEDED(X)                                                                                                \
-    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(draw) X(look_up)      \
-    X(look_up_servers) X(pace) X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn)
+/* Numbers that Python sees, by the names that it has for them: the only list of these fields. */
+#define SECONDS(X)                                                                                            \
+    X(now) X(t) X(busy_until_s) X(idle_s) X(summed_s) X(decision_s) X(control_s) X(sleep_overshoot_s)         \
+    X(transfer_s) X(update_base_s) X(update_per_byte_s) X(foreign_s) X(ring_s) X(step_s)
+#define NUMBERS(X)                                                                                            \
+    X(version) X(next_grad_id) X(sequence) X(foreign_priority) X(foreign_sequence) X(rows) X(timers)          \
+    X(events) X(policy) X(epochs) X(epochs_opened) X(epochs_done) X(samples_applied) X(shards_done)           \
+    X(num_shards) X(shard_samples) X(num_samples)
+#define FLAGS(X)                                                                                              \
+    X(keeps_rows) X(keeps_lines) X(are_replicas) X(overlap) X(shares_memory) X(declares_stuck) X(serving)     \
+    X(over) X(serves) X(begun)
+
+/* Python objects, set before the first event: functions, types, and the books that Python sees, too. By worker, where
+ * a list or dict is one: when it was idle, its iterations, incarnation, name, and what draws its jitter. */
+#define NEEDED(X)                                                                                             \
+    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(disturb) X(pace)          \
+    X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn) X(idle_since_s) X(iterations)             \
+    X(incarnations) X(names) X(factors) X(server_names) X(num_bytes) X(reported) X(free_s)
 /* The event and the answer that Python goes on with. */
 #define OBJECTS(X) NEEDED(X) X(event) X(answer)
 
@@ -109,12 +103,22 @@ typedef struct {
 #define FIELD(name) PyObject *name;
     OBJECTS(FIELD)
 #undef FIELD
+#define FIELD(name) double name;
+    SECONDS(FIELD)
+#undef FIELD
+#define FIELD(name) int64_t name;
+    NUMBERS(FIELD)
+#undef FIELD
+#define FIELD(name) char name;
+    FLAGS(FIELD)
+#undef FIELD
     PyObject *hosts_held; /* the capsule of the machines; NULL: there are none */
     Hosts *hosts;
     Decisions decisions;
     int64_t *counter; /* of what was ever scheduled */
     PyObject **numbers, **held; /* of workers: as Python integers; Computes that wait for data */
     int64_t *busy, *unused, *worker_mark;
+    Pace *paces; /* of the last batch of every worker */
     Entry *heap;
     Py_ssize_t count, room;
     Work *works;
@@ -123,20 +127,12 @@ typedef struct {
     int64_t inbox_room, inbox_first, inbox_count;
     int64_t *named; /* the gradients of an answer, in order */
     int64_t named_room, num_named;
-    Pace paces[PACES];
     Queue *local, requeued;
     Epoch *open;
     int num_open, open_room;
-    long long policy, epochs, epochs_opened, epochs_done, samples_applied, shards_done, num_shards, shard_samples;
-    long long num_samples, shuffled_epoch, shuffled_block;
-    double now, t, busy_until_s, idle_s, look_s, look_servers_s;
-    double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
-    double foreign_s, ring_s, step_s, summed_s; /* of replicas: a sum, an update by it, when the last sum was there */
-    int64_t sequence;
-    long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
-    long long num_busy, num_held, events, stop, stamp;
-    char keeps_rows, keeps_lines; /* what the record wants to know of every exchange */
-    char overlap, shares_memory, are_replicas, jitters, learns, declares_stuck, serving, over, serves, begun;
+    PyObject *shuffled; /* the order of a block of an epoch's shards */
+    int64_t shuffled_epoch, shuffled_block;
+    int64_t workers, servers, num_busy, num_held, stop, stamp;
 } Loop;
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */

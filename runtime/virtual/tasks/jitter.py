@@ -44,15 +44,6 @@ class Jitter:
         self._next += 1
         return self._few[self._next - 1]
 
-    @property
-    def rest(self) -> tuple[list[float], int]:
-        """Factors drawn for :meth:`factor`, and how many of them are used."""
-        return self._few, self._next
-
-    @rest.setter
-    def rest(self, rest: tuple[list[float], int]) -> None:
-        self._few, self._next = rest
-
     def block(self, count: int = BLOCK) -> NDArray[np.float64]:
         """The next ``count`` factors, float64 [count]; not to be mixed with :meth:`factor`."""
         levels, level = self._inputs(count)

@@ -19,7 +19,7 @@ from runtime.run.timing import Forgetful
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.event_loop.arrays import keeps_of
+from runtime.virtual.event_loop.crossing import keeps_of
 from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
 from runtime.virtual.tasks.model_state import NoLearner
 from tests.contract.catalogue import hurried
