@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from runtime.errors import ConfigError
 from runtime.run.checks.backends import END
 from runtime.run.checks.facts import facts_of
 from runtime.run.checks.job import CheckedJob, check_job, explained
+from runtime.run.jobs.checked import CheckedSet, SetJob
 from runtime.run.jobs.models import Model, Models
 from runtime.run.jobs.rules import SETS, SetFacts
 from runtime.run.jobs.shaping import (
@@ -53,44 +53,6 @@ UNDISTURBED = "none"
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
-
-
-class SetJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a set."""
-
-    submission: Submission
-    request: JobRequest
-    iterations: int
-    """Of every worker."""
-    checked: CheckedJob
-    """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedSet:
-    """A set of jobs that can run, with the objects that its configuration names. It runs once."""
-
-    written: Config
-    """The configuration as the user wrote it."""
-    config: Config
-    jobs: tuple[SetJob, ...]
-    """In the order of submission."""
-    hosts: Hosts
-    """The machines, without tasks."""
-    machines: tuple[Machine, ...]
-    policy: Policy
-    placement: Placement
-    prevention: Prevention | None
-    """None: no job asks for anything."""
-    needs: Needs
-    """Requirements of all jobs together, to prepare before they start."""
-    real_time: bool
-    """Whether its time is that of this machine."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether its record becomes tables, figures and a report at the end."""
-        return self.config.draw
 
 
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:

@@ -8,7 +8,7 @@ from typing import final
 from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.record.cluster import ClusterRecorder
-from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from runtime.virtual.clock import Clock
 from runtime.virtual.cluster.cluster import VirtualCluster
