@@ -17,7 +17,9 @@ PATIENCE = 2, 4096
 
 def loop_of(session: VirtualSession) -> EventLoop | None:
     """The compiled loop for this job; None if there is none, or nearly every decision would be Python's."""
-    return None if lasting_obstacle(session) else EventLoop(session, native(EVENTS))
+    obstacle = lasting_obstacle(session)
+    session.spec.engine = "event_loop" if obstacle is None else f"python: {obstacle}"
+    return EventLoop(session, native(EVENTS)) if obstacle is None else None
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from runtime.virtual.event_loop.crossing import keeps_of
 from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
 from runtime.virtual.tasks.model_state import NoLearner
 from tests.contract.catalogue import hurried
+from tests.support.cli import run_cli
 from tests.support.harness import make_job, make_run_spec
 
 pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
@@ -159,3 +161,16 @@ def test_a_subclass_with_an_event_of_its_own_gets_everything_unless_it_says_othe
         keeps = "answers"
 
     assert [keeps_of(kind()) for kind in (Forgetful, Same, Own, Less)] == ["nothing", "nothing", "all", "answers"]
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (("backend=none",), "event_loop"),
+        (("backend=none", "runtime.telemetry_every_s=1"), "python: what nodes use is sampled"),
+    ],
+)
+def test_the_record_says_what_drives_a_job(words: tuple[str, ...], engine: str, tmp_path: Path) -> None:
+    about = ("runtime=virtual", "workload=ledger", "straggler=none", "draw=false", "view=none")
+    assert run_cli(*about, *words, f"hydra.run.dir={tmp_path}/run").exit_code == 0
+    assert json.loads((tmp_path / "run" / "meta.json").read_text())["engine"] == engine
