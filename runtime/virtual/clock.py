@@ -70,10 +70,6 @@ class Timeline:
         _, _, priority, number, _, when_s, action, args = self._heap[0]
         return when_s, priority, number, action, args
 
-    def is_next(self, priority: int) -> bool:
-        """Whether nothing else is to happen at this moment before an action of this priority."""
-        return not self._heap or self._heap[0][:3] > (*self.moment, priority)
-
     @property
     def next_s(self) -> float:
         """Time of the next action, in the lab's time; infinity if there is none."""
@@ -118,10 +114,6 @@ class Clock:
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         """Call ``action(*args)`` at ``when_s``, or now if that has passed."""
         self.timeline.add(self, max(when_s, self.now), priority, action, args)
-
-    def is_next(self, priority: int) -> bool:
-        """Whether an action of this priority, scheduled for now by an action of this clock, would be the next."""
-        return self.timeline.is_next(priority)
 
     @property
     def next_s(self) -> float:

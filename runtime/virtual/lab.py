@@ -252,7 +252,8 @@ class VirtualLab:
         tenant.clock.ended = True
         if self.sharing is not None and not session.away:
             self.sharing.leave(tenant.name)
-        session.leave()
+        if tenant.tenancy is not None:
+            tenant.tenancy.leave()
         self._running.remove(tenant)
         self.timeline.drop_ended()
 

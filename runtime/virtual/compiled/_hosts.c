@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "heap.h"
 #include "joint.h"
 #include "types.h"
 #include "fair_rates.h"

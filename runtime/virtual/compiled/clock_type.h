@@ -27,21 +27,6 @@ static void timeline_release(PyObject *self) {
     PyMem_Free(((Timeline *)self)->heap);
 }
 
-static PyObject *timeline_add(Timeline *self, PyObject *args) {
-    PyObject *action, *about;
-    Clock *clock;
-    double when_s;
-    int priority;
-    if (!PyArg_ParseTuple(args, "O!diOO!", &ClockKind.type, &clock, &when_s, &priority, &action, &PyTuple_Type, &about))
-        return NULL;
-    return none_unless(add_entry(self, clock, when_s, priority, action, about));
-}
-
-static PyObject *timeline_is_next(Timeline *self, PyObject *priority) {
-    int number = PyLong_AsLong(priority);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(is_next(self, number));
-}
-
 static PyObject *timeline_step(Timeline *self, PyObject *unused) { return none_unless(take_step(self)); }
 
 static PyObject *timeline_advance(Timeline *self, PyObject *unused) {
@@ -129,8 +114,6 @@ static PyObject *timeline_moment(Timeline *self, void *unused) {
 }
 
 static PyMethodDef timeline_methods[] = {
-    {"add", (PyCFunction)timeline_add, METH_VARARGS, "Call an action at a time of a clock."},
-    {"is_next", (PyCFunction)timeline_is_next, METH_O, "Whether nothing else comes before a priority at this moment."},
     {"lift", (PyCFunction)timeline_lift, METH_NOARGS, "Take out all scheduled actions."},
     {"lay", (PyCFunction)timeline_lay, METH_VARARGS, "Schedule actions of a clock as they were before."},
     {"peek", (PyCFunction)timeline_peek, METH_NOARGS, "The next action; None: there is none."},
@@ -200,10 +183,6 @@ static PyObject *clock_at(Clock *self, PyObject *const *args, Py_ssize_t count) 
     return none_unless(failed);
 }
 
-static PyObject *clock_is_next(Clock *self, PyObject *priority) {
-    return timeline_is_next((Timeline *)self->timeline, priority);
-}
-
 static PyObject *clock_step(Clock *self, PyObject *unused) {
     return none_unless(take_step((Timeline *)self->timeline));
 }
@@ -216,7 +195,6 @@ static PyObject *clock_catch_up(Clock *self, PyObject *unused) { return none_unl
 
 static PyMethodDef clock_methods[] = {
     {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},
-    {"is_next", (PyCFunction)clock_is_next, METH_O, "Whether an action of this priority for now would be the next."},
     {"step", (PyCFunction)clock_step, METH_NOARGS, "Carry out the next action."},
     {"catch_up", (PyCFunction)clock_catch_up, METH_NOARGS, "Advance to the lab's time."},
     {NULL}};

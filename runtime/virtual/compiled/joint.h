@@ -5,10 +5,32 @@
 #define DECISIONS_CAPSULE "runtime.virtual.decisions"
 #define HOSTS_CAPSULE "runtime.virtual.hosts"
 
+/* Times of an iteration, as in Timings: the only list of them in C. cpu_s: where processors are modelled. */
+#define WORK_TIMES(X) \
+    X(wait_s) X(data_s) X(pull_s) X(compute_s) X(send_s) X(injected_s) X(overrun_s) X(recv_s) X(cpu_s)
+#define NAME(name) #name,
+#define ONE(name) +1
+enum { NUM_TIMES = 0 WORK_TIMES(ONE) };
+
+static PyObject *names_of(const char *const *names, Py_ssize_t count) {
+    PyObject *found = PyTuple_New(count);
+    for (Py_ssize_t i = 0; found && i < count; i++) {
+        PyObject *name = PyUnicode_InternFromString(names[i]);
+        if (!name)
+            Py_CLEAR(found);
+        else
+            PyTuple_SET_ITEM(found, i, name);
+    }
+    return found;
+}
+
+#define NAMES(...) names_of((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
 enum { NOTHING_BEFORE, PYTHON_BEFORE, TOLD }; /* why machines stop; negative: an exception */
 
-/* Seconds that a sleep takes, which ends late; none for none. */
-static inline double slept_s(double asked_s, double overshoot_s) { return asked_s > 0 ? asked_s + overshoot_s : 0.0; }
+/* Seconds that a sleep takes, which ends late; slept_s: or none, if none is asked for. */
+static inline double late_s(double asked_s, double overshoot_s) { return asked_s + overshoot_s; }
+static inline double slept_s(double asked_s, double late) { return asked_s > 0 ? late_s(asked_s, late) : 0.0; }
 
 /* What a plan injects into what a task begins at `t`: seconds, and a fraction of its own. None disturbs nobody. */
 static int look_up(PyObject *disturb, PyObject *task, double t, double *delay_s, double *slowdown_frac) {

@@ -179,7 +179,7 @@ static int run_updated(Step *step) {
     Task *task = needed_task_of(self);
     PyObject *end = task ? (PyObject *)make_step(run_end_update, self, NULL, NULL, 0.0, 0) : NULL;
     int failed = !end || change_side(self->clock, self->work->clock) ||
-                 sleep_task(self->work, task, slept_s(asked_s, self->prices.sleep_overshoot_s), end);
+                 sleep_task(self->work, task, late_s(asked_s, self->prices.sleep_overshoot_s), end);
     Py_XDECREF(end);
     return failed ? -1 : 0;
 }

@@ -54,14 +54,6 @@ static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static PyObject *queue_put(Queue *self, PyObject *order) { return none_unless(put_order(self, order)); }
 
-static PyObject *queue_update(Queue *self, PyObject *args) {
-    double at_s, delay_s, slowdown_frac;
-    Py_ssize_t num_grads;
-    if (!PyArg_ParseTuple(args, "dn(dd)", &at_s, &num_grads, &delay_s, &slowdown_frac))
-        return NULL;
-    return none_unless(order_update(self, at_s, num_grads, delay_s, slowdown_frac));
-}
-
 /* order_updates(queues, at_s, num_grads, disturb, sent_s): an update on every server, with what is injected into it. */
 static PyObject *order_updates(PyObject *module, PyObject *args) {
     PyObject *queues, *disturb;
@@ -74,7 +66,6 @@ static PyObject *order_updates(PyObject *module, PyObject *args) {
 
 static PyMethodDef queue_methods[] = {
     {"put", (PyCFunction)queue_put, METH_O, "An order has reached the server: a callable, called with what ends it."},
-    {"update", (PyCFunction)queue_update, METH_VARARGS, "Order an update that reaches the server at a time."},
     {NULL}};
 
 static PyMemberDef queue_members[] = {{"task", T_OBJECT, offsetof(Queue, task), READONLY, "Its name in the job."},

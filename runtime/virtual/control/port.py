@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from runtime.core import inputs
 from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
@@ -14,29 +14,9 @@ from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 
-
-class Nodes(Protocol):
-    """Who supervises the nodes; ``t`` is when an order leaves the coordinator."""
-
-    def carry_out(self, t: float, order: NodeOrder) -> None:
-        """Carry out an order about nodes."""
-        ...
-
-    def book(self, order: AllocateOrder) -> str | None:
-        """Reserve what a node is about to be given; returns why that is impossible."""
-        ...
-
-
-class Keeper(Protocol):
-    """Who keeps the versions that all may come back to."""
-
-    def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
-        """Have the servers write a checkpoint of this version, which was ordered then."""
-        ...
-
-    def remember(self, version: int) -> None:
-        """The update after this version is ordered."""
-        ...
+if TYPE_CHECKING:
+    from runtime.virtual.control.nodes import Nodes
+    from runtime.virtual.control.versions import Versions
 
 
 class VirtualPort:
@@ -46,7 +26,7 @@ class VirtualPort:
     """
 
     nodes: Nodes
-    keeper: Keeper
+    keeper: Versions
 
     def __init__(
         self,
@@ -60,7 +40,7 @@ class VirtualPort:
         self._clock, self._tell, self._scorer, self._evaluation_s = clock, tell, scorer, evaluation_s
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
-    def connect(self, nodes: Nodes, keeper: Keeper) -> None:
+    def connect(self, nodes: Nodes, keeper: Versions) -> None:
         """Attach who carries out the orders about nodes and versions: they need a coordinator, which needs a port."""
         self.nodes, self.keeper = nodes, keeper
 

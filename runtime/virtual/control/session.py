@@ -110,7 +110,9 @@ class VirtualSession:
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
         if isinstance(self.servers, ReplicaGroup):
             self.servers.here = self.coordinator.members.here
-        self.supervisor = self._make_supervisor(lease_s)
+        self.supervisor = VirtualSupervisor(
+            self.clock, self.costs, self.coordinator, self._models, self.places, self, lease_s=lease_s
+        )
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
@@ -204,17 +206,6 @@ class VirtualSession:
             reservations=None if tenancy is None else tenancy.reservations,
         )
 
-    def _make_supervisor(self, lease_s: float) -> VirtualSupervisor:
-        return VirtualSupervisor(
-            self.clock,
-            self.costs,
-            self.coordinator,
-            self._models,
-            self.places,
-            self,
-            lease_s=lease_s,
-        )
-
     @property
     def over(self) -> bool:
         """Whether the job is over."""
@@ -234,15 +225,10 @@ class VirtualSession:
         self.windows.begin()
         self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
-        self.tell(
-            inputs.JobStarted(
-                model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._step()
-            ),
-        )
+        step = {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
+        aggregators: dict[str, str | None] = {**self._aggregators}
+        self.tell(inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators=aggregators, **step))
         self.reports.begin(self.telemetry_every_s)
-
-    def _step(self) -> dict[str, Any]:
-        return {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -281,11 +267,6 @@ class VirtualSession:
     def out_of_space(self, error: OSError) -> Outcome:
         """End the job: the disk is full, so its record cannot continue."""
         return self._end_as(no_space(error, self.spec.run_dir), failed="disk_full")
-
-    @property
-    def observes(self) -> bool:
-        """Whether it samples what tasks use."""
-        return self.telemetry_every_s is not None
 
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
@@ -329,11 +310,6 @@ class VirtualSession:
         if self.rehoused is not None:
             self.rehoused()
             self.clock.catch_up()
-
-    def leave(self) -> None:
-        """Release the shared machines."""
-        if isinstance(self.machines, Tenancy):
-            self.machines.leave()
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from runtime.core.recovery import inputs
 from runtime.core.recovery.task import REACHABLE
 from runtime.virtual.clock import MESSAGE, TIMER
 from runtime.virtual.control.priced import PricedRecovery
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.tenancy import Machines
 from strategies.protocol import NodeId
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never, final
+from typing import TYPE_CHECKING, assert_never, final
 
 from runtime.core.coordinator import Coordinator
 from runtime.core.disturbing import BY_PLAN
@@ -16,7 +16,7 @@ from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.places import Places
-from runtime.virtual.control.priced import Call, PricedRecovery
+from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.starts import Starts
 from runtime.virtual.control.versions import Versions
@@ -25,33 +25,8 @@ from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from strategies.protocol import NodeId
 
-
-class SupervisorOwner(Protocol):
-    """The supervisor's calls to the session."""
-
-    def drive(self, call: Call) -> None:
-        """Let the coordinator react to something now, or when it is free."""
-        ...
-
-    def discard(self) -> None:
-        """Discard orders that were not sent."""
-        ...
-
-    def note(self, kind: str, /, **fields: object) -> None:
-        """Write to the record."""
-        ...
-
-    def fail(self, reason: str) -> None:
-        """The run cannot continue."""
-        ...
-
-    def moved(self, task: str) -> None:
-        """A task that the strategy restarts starts elsewhere."""
-        ...
-
-    def left(self) -> None:
-        """The cluster has all places of a preempted job back."""
-        ...
+if TYPE_CHECKING:
+    from runtime.virtual.control.session import VirtualSession
 
 
 @final
@@ -69,7 +44,7 @@ class VirtualSupervisor:
         coordinator: Coordinator,
         models: TaskModels,
         places: Places,
-        owner: SupervisorOwner,
+        owner: VirtualSession,
         *,
         lease_s: float,
     ) -> None:

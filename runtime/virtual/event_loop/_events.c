@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../compiled/heap.h"
 #include "../compiled/joint.h"
 #include "state.h"
 #include "machines.h"
@@ -39,15 +40,15 @@ static int add_names(PyObject *module) {
 }
 
 PyMODINIT_FUNC PyInit__events(void) {
+#define NUMBERED(name) {#name, name}
+    static const struct { const char *name; int number; } numbers[] = {
+        NUMBERED(PAUSE), NUMBERED(FOREIGN), NUMBERED(OVER),  NUMBERED(ANSWERED), NUMBERED(HELD),
+        NUMBERED(IDLE),  NUMBERED(PUSHED),  NUMBERED(ARRIVED), NUMBERED(SERVE),  NUMBERED(WOKE)};
     PyObject *module = PyModule_Create(&definition);
-    if (!module || learn_vocabulary() || add_names(module) || PyModule_AddType(module, &LoopType) || PyModule_AddIntMacro(module, PAUSE) ||
-        PyModule_AddIntMacro(module, FOREIGN) || PyModule_AddIntMacro(module, OVER) ||
-        PyModule_AddIntMacro(module, ANSWERED) || PyModule_AddIntMacro(module, HELD) ||
-        PyModule_AddIntMacro(module, IDLE) || PyModule_AddIntMacro(module, PUSHED) ||
-        PyModule_AddIntMacro(module, ARRIVED) || PyModule_AddIntMacro(module, SERVE) ||
-        PyModule_AddIntMacro(module, WOKE)) {
-        Py_XDECREF(module);
-        return NULL;
-    }
+    int failed = !module || learn_vocabulary() || add_names(module) || PyModule_AddType(module, &LoopType);
+    for (size_t i = 0; !failed && i < sizeof numbers / sizeof *numbers; i++)
+        failed = PyModule_AddIntConstant(module, numbers[i].name, numbers[i].number);
+    if (failed)
+        Py_CLEAR(module);
     return module;
 }

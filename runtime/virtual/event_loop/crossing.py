@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, final
 
 import numpy as np
+from msgspec.structs import astuple
 
 from runtime.core import inputs
 from runtime.core.data.permutation import BLOCK, permute
@@ -21,7 +22,7 @@ from runtime.core.ledger import Order
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.clock import MACHINE, MESSAGE, Entry
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.event_loop.obstacles import OURS, UNDISTURBED, is_known, present_obstacle
+from runtime.virtual.event_loop.obstacles import OURS, UNDISTURBED, is_known
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
@@ -45,8 +46,8 @@ class Crossing:
         assert isinstance(workers, Workers | HostWorkers)
         assert isinstance(servers, Servers | HostServers | Replicas)
         self.session, self.module, self.workers, self.servers = session, module, workers, servers
-        self._size = job = session.spec.job.num_workers, session.spec.job.num_servers
-        self.loop: Any = module.Loop(*job)
+        self.size = session.spec.job.num_workers, session.spec.job.num_servers
+        self.loop: Any = module.Loop(*self.size)
         self.rows = session.record if isinstance(session.record, ColumnRecorder) else None
         """Where gradients become rows; None: nowhere."""
         core = session.coordinator
@@ -82,18 +83,17 @@ class Crossing:
         loop.factors = [jitter.factor for jitter in workers.jitter.values()] if costs.jitter_sigma else None
         loop.are_replicas = isinstance(servers, Replicas)
         if isinstance(servers, Replicas):
-            loop.ring_s, loop.step_s = servers.update_takes_s(self._size[0])
+            loop.ring_s, loop.step_s = servers.update_takes_s(self.size[0])
         loop.names = [f"worker:{worker}" for worker in workers.profiles]
-        loop.declares_stuck = session.spec.job.stuck_after_s is not None
         loop.handle, loop.grads = core.strategy.handle, core.ledger.grads
-        loop.remember, loop.histories = core.ledger.remember, core.ledger.histories(self._size[0])
+        loop.remember, loop.histories = core.ledger.remember, core.ledger.histories(self.size[0])
         loop.iterations, loop.finish = core.executor.iterations, core.executor.done
         keeps = keeps_of(record)
         loop.keeps_rows, loop.keeps_lines = keeps == "rows", keeps in ("all", "answers")
         loop.write_rows, loop.write_line = self._write_rows, teller(session, keeps)
         loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
         loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
-        loop.learn = learner(session)
+        loop.declares_stuck, loop.learn = session.spec.job.stuck_after_s is not None, learner(session)
         _copy(cut, loop, "num_samples", "num_shards")
         loop.shard_samples = -1 if cut.shard_samples is None else cut.shard_samples
         loop.policy, loop.overlap = POLICIES.index(shards.policy), shards.overlap
@@ -107,10 +107,6 @@ class Crossing:
         loop.shuffle = shuffle
 
     # ---- into the loop -----------------------------------------------------------------------------------------------
-
-    def obstacle(self) -> str | None:
-        """Why the loop cannot take the next step; None if it can."""
-        return present_obstacle(self.session, *self._size)
 
     def enter(self) -> None:
         """Move the state of the job into the loop."""
@@ -169,21 +165,21 @@ class Crossing:
                 if name not in numbers and (value := getattr(one, name, None)) is not None:
                     numbers[name] = value
         ranges = self.session.coordinator.shards.out[grad_id][1]
-        place: int = self.loop.add_work(numbers, event, [(*_ends(work), -1) for work in ranges])
+        place: int = self.loop.add_work(numbers, event, [(*astuple(work), -1) for work in ranges])
         return place
 
     def _enter_data(self) -> None:
         shards, loop = self.session.coordinator.shards, self.loop
         for worker, queue in shards.local.items():
-            loop.add_samples(worker, [(*_ends(work), -1) for work in queue])
-        loop.add_samples(-1, [(*_ends(work), worker) for work, worker in shards.requeued])
+            loop.add_samples(worker, [(*astuple(work), -1) for work in queue])
+        loop.add_samples(-1, [(*astuple(work), worker) for work, worker in shards.requeued])
         for number, epoch in shards.open.items():
             loop.add_epoch(number, books_of(epoch))
 
     def _write_rows(self) -> None:
         """Write the rows that the loop has collected; it collects none if nobody keeps any."""
-        loop, module, rows, columns = self.loop, self.module, self.loop.rows, {}
-        loop.rows = 0
+        loop, module, columns = self.loop, self.module, dict[str, Any]()
+        rows, loop.rows = loop.rows, 0
         if not rows or self.rows is None:
             return
         for names, found, kind in (
@@ -277,10 +273,6 @@ class Crossing:
 def _copy(source: Any, target: Any, *names: str) -> None:
     for name in names:
         setattr(target, name, getattr(source, name))
-
-
-def _ends(work: Range) -> tuple[int, int, int, int]:
-    return work.epoch, work.shard, work.start, work.stop
 
 
 def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray, int, int]:

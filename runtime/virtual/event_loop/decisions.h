@@ -351,14 +351,12 @@ static int receive(Loop *l, int kind, int64_t about, PyObject *tag) {
 
 /* VirtualSession._serve, but for what follows a decision that Python ends. */
 static int serve_on(Loop *l) {
-    l->serving = l->inbox_count > 0;
+    l->serving = l->inbox.count > 0;
     return l->serving ? happen_at(l, l->busy_until_s, MESSAGE, SERVE, 0, NULL) : 0;
 }
 
 static int serve(Loop *l) {
-    Waiting first = l->inbox[l->inbox_first];
-    l->inbox_first = (l->inbox_first + 1) % l->inbox_room;
-    l->inbox_count--;
+    Entry first = pop_waiting(&l->inbox);
     int why = receive(l, first.kind, first.about, first.given);
     if (why == GO_ON)
         return serve_on(l) ? BROKEN : GO_ON;
@@ -368,7 +366,7 @@ static int serve(Loop *l) {
 
 /* VirtualSession._drive. */
 static int drive(Loop *l, const Entry *entry) {
-    if (!l->inbox_count && l->now >= l->busy_until_s)
+    if (!l->inbox.count && l->now >= l->busy_until_s)
         return receive(l, entry->kind, entry->about, entry->given);
     if (wait_for_coordinator(l, entry->kind, entry->about, entry->given))
         return BROKEN;
@@ -394,8 +392,11 @@ static int advance(Loop *l) {
                 return found < 0 ? BROKEN : FOREIGN;
             }
             l->hosts->act(l->hosts->chain, first->when_s);
-        } else if (!l->count || is_before(l->foreign_s, l->foreign_priority, l->foreign_sequence, first))
-            return FOREIGN;
+        } else {
+            Entry foreign = {.when_s = l->foreign_s, .priority = l->foreign_priority, .sequence = l->foreign_sequence};
+            if (!l->count || is_before(&foreign, first))
+                return FOREIGN;
+        }
         Entry entry = pop_entry(l);
         l->now = entry.when_s;
         if (entry.kind == PUSHED)

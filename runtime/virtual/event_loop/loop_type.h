@@ -17,19 +17,12 @@ static void forget_data(Loop *l) {
 
 /* ---- samples ------------------------------------------------------------------------------------------------------ */
 
-static int read_range(PyObject *from, Range *range) {
-    long long epoch, shard, start, stop, worker;
-    if (!PyArg_ParseTuple(from, "LLLLL", &epoch, &shard, &start, &stop, &worker))
-        return -1;
-    *range = (Range){epoch, shard, start, stop, worker};
-    return 0;
-}
-
 /* Ranges are tuples, see Range; appended to a queue. */
 static int read_ranges(PyObject *list, Queue *queue) {
-    Range range;
+    long long epoch, shard, start, stop, worker;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
-        if (read_range(PyList_GET_ITEM(list, i), &range) || push_back(queue, range))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "LLLLL", &epoch, &shard, &start, &stop, &worker) ||
+            push_back(queue, (Range){epoch, shard, start, stop, worker}))
             return -1;
     return 0;
 }
@@ -156,7 +149,7 @@ static PyObject *loop_add_entry(Loop *l, PyObject *args) {
         !is_place(l, kind, about))
         return NULL;
     Entry entry = {when_s, sequence, about, priority, kind, given == Py_None ? NULL : given};
-    if (put_entry(l, entry))
+    if (push_entry(l, entry))
         return NULL;
     Py_XINCREF(entry.given);
     Py_RETURN_NONE;
@@ -226,9 +219,8 @@ static void forget(Loop *l) {
     for (Py_ssize_t i = 0; i < l->count; i++)
         Py_XDECREF(l->heap[i].given);
     l->count = 0;
-    for (int64_t i = 0; i < l->inbox_count; i++)
-        Py_XDECREF(l->inbox[(l->inbox_first + i) % l->inbox_room].given);
-    l->inbox_count = l->inbox_first = 0;
+    while (l->inbox.count)
+        Py_XDECREF(pop_waiting(&l->inbox).given);
     for (int64_t place = 0; place < l->num_works; place++)
         if (l->works[place].id >= 0)
             free_work(l, place);
@@ -256,10 +248,10 @@ static PyObject *loop_leave(Loop *l, PyObject *unused) {
         failed = append(entries, Py_BuildValue("diLiLO", e->when_s, e->priority, (long long)e->sequence, e->kind,
                                                (long long)e->about, e->given ? e->given : Py_None));
     }
-    for (int64_t i = 0; !failed && i < l->inbox_count; i++) {
-        Waiting *one = &l->inbox[(l->inbox_first + i) % l->inbox_room];
-        failed = append(waiting, Py_BuildValue("iLO", one->kind, (long long)one->about,
-                                               one->given ? one->given : Py_None));
+    while (!failed && l->inbox.count) {
+        Entry one = pop_waiting(&l->inbox);
+        failed = append(waiting, Py_BuildValue("iLO", one.kind, (long long)one.about, one.given ? one.given : Py_None));
+        Py_XDECREF(one.given);
     }
     for (int64_t worker = 0; !failed && worker < l->workers; worker++)
         if (l->held[worker])
@@ -358,7 +350,7 @@ static void loop_dealloc(Loop *l) {
 #undef RELEASE
     for (long long worker = 0; l->numbers && worker < l->workers; worker++)
         Py_XDECREF(l->numbers[worker]);
-    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox, l->named,
+    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox.heap, l->named,
                       l->local, l->open, l->paces};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         PyMem_Free(arrays[i]);

@@ -60,7 +60,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
         yield "the strategy makes workers children of others"
     if session.stopwatch is not None:
         yield "decisions are charged by their measured time"
-    if session.observes:
+    if session.telemetry_every_s is not None:
         yield "what nodes use is sampled"
     if session.clock.offset_s:
         yield "the job begins later than its lab"

@@ -35,20 +35,6 @@ static int has_fields(PyObject *type, Py_ssize_t count) {
     return found == count;
 }
 
-static PyObject *names_of(const char *const *names, Py_ssize_t count) {
-    PyObject *found = PyTuple_New(count);
-    for (Py_ssize_t i = 0; found && i < count; i++) {
-        PyObject *name = PyUnicode_InternFromString(names[i]);
-        if (!name)
-            Py_CLEAR(found);
-        else
-            PyTuple_SET_ITEM(found, i, name);
-    }
-    return found;
-}
-
-#define NAMES(...) names_of((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
-
 #ifndef HOUSE
 #define HOUSE "" /* where our modules are; the build of the package says "stragglab." */
 #endif

@@ -31,14 +31,8 @@ typedef struct {
 
 /* Numbers of a work, by the names that Python has for them: the only list of these fields (work_fields shows them). */
 #define WORK_INTEGERS(X) X(id) X(worker) X(iteration) X(version) X(samples) X(assigned_samples) X(accum)
-/* Those of Timings, in the order in which machines tell them (joint.h). cpu_s: where processors are modelled. */
-#define WORK_TIMES(X) \
-    X(wait_s) X(data_s) X(pull_s) X(compute_s) X(send_s) X(injected_s) X(overrun_s) X(recv_s) X(cpu_s)
 /* t: when the coordinator received it. */
 #define WORK_SECONDS(X) X(delay_s) X(slowdown_frac) WORK_TIMES(X) X(loaded_s) X(since_s) X(t)
-#define NAME(name) #name,
-#define ONE(name) +1
-enum { NUM_TIMES = 0 WORK_TIMES(ONE) };
 
 /* A Compute in progress, then its gradient until it is used. */
 typedef struct {
@@ -66,10 +60,10 @@ typedef struct {
 } Pace;
 
 typedef struct {
-    int kind;
-    int64_t about;
-    PyObject *given;
-} Waiting; /* for the coordinator */
+    Entry *heap;
+    Py_ssize_t count, room;
+    int64_t sequence;
+} Inbox; /* what waits for the coordinator, in the order in which it came */
 
 /* Arrays that Python sees as bytearrays: element type, name, length. */
 #define ARRAYS(X) X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) X(double, row_floats, NUM_ROW_FLOATS * ROOM)
@@ -123,8 +117,7 @@ typedef struct {
     Py_ssize_t count, room;
     Work *works;
     int64_t num_works, free_work;
-    Waiting *inbox; /* a ring */
-    int64_t inbox_room, inbox_first, inbox_count;
+    Inbox inbox;
     int64_t *named; /* the gradients of an answer, in order */
     int64_t named_room, num_named;
     Queue *local, requeued;
@@ -137,13 +130,16 @@ typedef struct {
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */
 
-static inline int is_before(double s, long long priority, int64_t sequence, const Entry *other) {
-    if (s != other->when_s)
-        return s < other->when_s;
-    if (priority != other->priority)
-        return priority < other->priority;
-    return sequence < other->sequence;
+static inline int is_before(const Entry *one, const Entry *other) {
+    if (one->when_s != other->when_s)
+        return one->when_s < other->when_s;
+    if (one->priority != other->priority)
+        return one->priority < other->priority;
+    return one->sequence < other->sequence;
 }
+
+HEAP(Loop, Entry, is_before, push_entry, pop_entry)
+HEAP(Inbox, Entry, is_before, push_waiting, pop_waiting)
 
 static void *wider(void *array, int64_t count, size_t size) {
     void *found = PyMem_Realloc(array, (size_t)count * size);
@@ -152,43 +148,10 @@ static void *wider(void *array, int64_t count, size_t size) {
     return found;
 }
 
-static int put_entry(Loop *l, Entry entry) {
-    if (l->count == l->room) {
-        Entry *heap = wider(l->heap, 2 * l->room + 64, sizeof *heap);
-        if (!heap)
-            return -1;
-        l->heap = heap;
-        l->room = 2 * l->room + 64;
-    }
-    Py_ssize_t at = l->count++;
-    for (; at && is_before(entry.when_s, entry.priority, entry.sequence, &l->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        l->heap[at] = l->heap[(at - 1) / 2];
-    l->heap[at] = entry;
-    return 0;
-}
-
-static Entry pop_entry(Loop *l) {
-    Entry first = l->heap[0], last = l->heap[--l->count];
-    Py_ssize_t at = 0;
-    for (Py_ssize_t child; (child = 2 * at + 1) < l->count; at = child) {
-        Entry *one = &l->heap[child];
-        if (child + 1 < l->count && is_before(one[1].when_s, one[1].priority, one[1].sequence, one)) {
-            one++;
-            child++;
-        }
-        if (!is_before(one->when_s, one->priority, one->sequence, &last))
-            break;
-        l->heap[at] = *one;
-    }
-    if (l->count)
-        l->heap[at] = last;
-    return first;
-}
-
 /* As Clock.at: now if that has passed; takes over the reference to `given`. */
 static int happen_at(Loop *l, double when_s, int priority, int kind, int64_t about, PyObject *given) {
     Entry entry = {when_s > l->now ? when_s : l->now, ++*l->counter, about, priority, kind, given};
-    return put_entry(l, entry);
+    return push_entry(l, entry);
 }
 
 /* ---- work in progress -------------------------------------------------------------------------------------------- */
@@ -245,18 +208,5 @@ static void take_unused(Loop *l, int64_t place) {
 }
 
 static int wait_for_coordinator(Loop *l, int kind, int64_t about, PyObject *given) {
-    if (l->inbox_count == l->inbox_room) {
-        int64_t room = 2 * l->inbox_room + 16;
-        Waiting *ring = wider(NULL, room, sizeof *ring);
-        if (!ring)
-            return -1;
-        for (int64_t i = 0; i < l->inbox_count; i++)
-            ring[i] = l->inbox[(l->inbox_first + i) % l->inbox_room];
-        PyMem_Free(l->inbox);
-        l->inbox = ring;
-        l->inbox_room = room;
-        l->inbox_first = 0;
-    }
-    l->inbox[(l->inbox_first + l->inbox_count++) % l->inbox_room] = (Waiting){kind, about, given};
-    return 0;
+    return push_waiting(&l->inbox, (Entry){0.0, ++l->inbox.sequence, about, 0, kind, given});
 }

@@ -141,14 +141,14 @@ def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int 
     with ExitStack() as changed:
         changed.enter_context(patch.object(loop_module, "CHUNK", chunk))
         changed.enter_context(patch.object(loop_module, "PATIENCE", (patience, 4096)))
-        leave = EventLoop._leave
+        leave = EventLoop.leave
 
         def counted(self: EventLoop, **how: Any) -> None:
             nonlocal decided
+            decided += self._decided * self._inside
             leave(self, **how)
-            decided += self._decided
 
-        changed.enter_context(patch.object(EventLoop, "_leave", counted))
+        changed.enter_context(patch.object(EventLoop, "leave", counted))
         compiled = play(place / "compiled", job, make(), about)
     with patch.object(lab_module, "loop_of", lambda session: None):
         python = play(place / "python", job, make(), about)
