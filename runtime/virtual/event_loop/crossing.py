@@ -255,16 +255,9 @@ class Crossing:
         return inputs.GradientArrived(work.id, work.worker, timings, *NOTHING)
 
     def _iteration(self, work: SimpleNamespace) -> Iteration:
-        order = ComputeOrder(
-            grad_id=work.id,
-            worker=work.worker,
-            incarnation=self.loop.incarnations[work.worker],
-            version=work.version,
-            ranges=work.ranges,
-            accum=work.accum,
-            delay_s=work.delay_s,
-            slowdown_frac=work.slowdown_frac,
-        )
+        ordered = {name: getattr(work, name) for name in ("worker", "version", "accum", "delay_s", "slowdown_frac")}
+        incarnation = self.loop.incarnations[work.worker]
+        order = ComputeOrder(grad_id=work.id, incarnation=incarnation, ranges=work.ranges, **ordered)
         times = {name: getattr(work, name) for name in self.module.NUMBERS if name in OF_ITERATION}
         self.workers.under_way[work.worker] = iteration = Iteration(order, NOTHING, **times)
         return iteration

@@ -34,16 +34,18 @@ typedef struct {
 /* t: when the coordinator received it. */
 #define WORK_SECONDS(X) X(delay_s) X(slowdown_frac) WORK_TIMES(X) X(loaded_s) X(since_s) X(t)
 
+#define OBJECT_FIELD(name) PyObject *name;
+#define SECOND_FIELD(name) double name;
+#define NUMBER_FIELD(name) int64_t name;
+#define FLAG_FIELD(name) char name;
+#define ARRAY_FIELD(type, name, length) PyObject *name##_bytes; type *name;
+
 /* A Compute in progress, then its gradient until it is used. */
 typedef struct {
-#define FIELD(name) int64_t name;
-    WORK_INTEGERS(FIELD)
-#undef FIELD
+    WORK_INTEGERS(NUMBER_FIELD)
     int64_t next; /* of the same worker that is unused, or the next free place; -1: none */
     int64_t mark; /* the last answer in which it was named */
-#define FIELD(name) double name;
-    WORK_SECONDS(FIELD)
-#undef FIELD
+    WORK_SECONDS(SECOND_FIELD)
     Queue ranges;    /* its samples */
     PyObject *event; /* Arrived, as soon as it was */
 } Work;
@@ -91,21 +93,11 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-#define FIELD(type, name, length) PyObject *name##_bytes; type *name;
-    ARRAYS(FIELD)
-#undef FIELD
-#define FIELD(name) PyObject *name;
-    OBJECTS(FIELD)
-#undef FIELD
-#define FIELD(name) double name;
-    SECONDS(FIELD)
-#undef FIELD
-#define FIELD(name) int64_t name;
-    NUMBERS(FIELD)
-#undef FIELD
-#define FIELD(name) char name;
-    FLAGS(FIELD)
-#undef FIELD
+    ARRAYS(ARRAY_FIELD)
+    OBJECTS(OBJECT_FIELD)
+    SECONDS(SECOND_FIELD)
+    NUMBERS(NUMBER_FIELD)
+    FLAGS(FLAG_FIELD)
     PyObject *hosts_held; /* the capsule of the machines; NULL: there are none */
     Hosts *hosts;
     Decisions decisions;

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts.docs.docs_site import method_cards, method_tables
+from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
 METHODS = ROOT / "docs" / "methods" / "README.md"
-COMMANDS = ROOT / "docs" / "commands.md"
+BEGIN, END = "<!-- drawn from strategies/*/about.toml by pytest --rewrite -->", "<!-- end of methods -->"
+CARDS = method_cards()
+PAGE = ROOT / "docs" / "commands.md"
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
@@ -29,14 +33,6 @@ def missing(names: set[str], text: str) -> set[str]:
     return names.difference(code)
 
 
-def words_of_run() -> set[str]:
-    """The words that ``run.py`` takes for something else than a job: the keys of its table."""
-    for node in ast.parse((ROOT / "run.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
-            return set(ast.literal_eval(node.value))
-    raise AssertionError("run.py has no table COMMANDS any more")
-
-
 def targets() -> set[str]:
     """What ``make`` can be asked for, but for what only others need."""
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -44,24 +40,24 @@ def targets() -> set[str]:
     return set(phony[1].split()) - {"help", "setup"}
 
 
-def test_every_strategy_is_in_the_list_of_methods() -> None:
+def test_the_list_of_methods_shows_what_they_say(pytestconfig: pytest.Config) -> None:
+    head, _, _ = METHODS.read_text().partition(BEGIN)
+    wanted = "\n".join([f"{head}{BEGIN}", *method_tables(CARDS), "", f"{END}\n"])
+    if pytestconfig.getoption("--rewrite"):
+        METHODS.write_text(wanted)
+    assert METHODS.read_text() == wanted
+
+
+def test_every_strategy_and_every_card_is_in_a_table() -> None:
     names = {path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")}
-    assert missing(names, METHODS.read_text()) == set()
-
-
-def test_every_card_is_in_the_list_of_methods() -> None:
-    cards = {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
-    assert cards - set(re.findall(r"\]\(([^)]*)\)", METHODS.read_text())) == set()
+    assert {name for card in CARDS.values() for name in card.names} == names
+    assert set(CARDS) == {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
+    assert [file for file, card in CARDS.items() if not (card.family and card.does)] == []
 
 
 def cards() -> dict[str, Path]:
-    """The card of every strategy, by the rows of the list of methods."""
-    found = {}
-    for row in METHODS.read_text().splitlines():
-        if (link := re.search(r"\]\((\w+\.md)\) \|$", row)) is not None:
-            names = re.findall(r"`(\w+)`", row.split(" | ")[0])
-            found |= dict.fromkeys(names, METHODS.parent / link[1])
-    return found
+    """The card of every strategy."""
+    return {name: METHODS.parent / file for file, card in CARDS.items() for name in card.names}
 
 
 def unnamed(parameters: set[str], text: str) -> set[str]:
@@ -114,16 +110,12 @@ def test_a_path_that_is_not_there_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "names"), [(r"python run\.py", words_of_run()), ("make", targets())], ids=["run.py", "make"]
+    ("program", "names"), [(r"python run\.py", set(COMMANDS)), ("make", targets())], ids=["run.py", "make"]
 )
 def test_every_command_is_in_the_list_of_commands(program: str, names: set[str]) -> None:
     """In a row of its own, and of its own program: ``check`` is a command of both."""
-    first = "\n".join(row.partition(" | ")[0] for row in COMMANDS.read_text().splitlines())
+    first = "\n".join(row.partition(" | ")[0] for row in PAGE.read_text().splitlines())
     assert names - set(re.findall(rf"`{program} (\w+)", first)) == set()
-
-
-def test_a_name_that_no_code_has_is_missing() -> None:
-    assert missing({"bsp", "ssp", "run"}, "ssp: `bsp`, `python rerun`") == {"ssp", "run"}
 
 
 def listed_wrongly(text: str, files: set[str]) -> set[str]:

@@ -23,6 +23,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.event_loop.crossing import keeps_of
 from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
 from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import NodeId
 from tests.contract.catalogue import hurried
 from tests.support.cli import run_cli
 from tests.support.harness import make_job, make_run_spec
@@ -98,7 +99,7 @@ def lost(session: VirtualSession) -> None:
 
 
 def admitted(session: VirtualSession) -> None:
-    session.coordinator.members.admit(9)
+    session.coordinator.members.admit(NodeId.worker(9))
 
 
 def reserved(session: VirtualSession) -> None:
@@ -106,7 +107,7 @@ def reserved(session: VirtualSession) -> None:
 
 
 def attached(session: VirtualSession) -> None:
-    session.coordinator.executor.attachments.parents[1] = 0
+    session.coordinator.members.parents[1] = 0
 
 
 def given_cores(session: VirtualSession) -> None:
