@@ -13,10 +13,22 @@ from rich.console import Console
 from injectors.patterns import PowerLaw
 from runtime.config.parse import parse
 from runtime.run.checks.job import check_job
-from scripts import harm_and_gain
-from scripts.common.grid import JobFailed
-from scripts.jobs import harm
-from scripts.jobs.harm import HOSTS, Shared, Task, Timed, code_sha256, epochs_of, run, stored, tasks_of, time_job, timed
+from stragglab.commands import harm as harm_and_gain
+from stragglab.grids import harm
+from stragglab.grids.grid import JobFailed
+from stragglab.grids.harm import (
+    HOSTS,
+    Shared,
+    Task,
+    Timed,
+    code_sha256,
+    epochs_of,
+    run,
+    stored,
+    tasks_of,
+    time_job,
+    timed,
+)
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
@@ -107,7 +119,7 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
         run(list(tasks_of(asked)), argparse.Namespace(**{**vars(asked), "jobs": 1}), Console())
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
     assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
-    assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
+    assert capsys.readouterr().err == "harm: ssp under transient, 4 workers: exit code 137\n"
 
 
 @pytest.mark.parametrize(
