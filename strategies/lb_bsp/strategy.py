@@ -9,11 +9,11 @@ Processors (``kind: cpu``), before every round:
 2. The next v_i is predicted by NARX, from the last ones and from what the worker has of processor and memory
    (``forecast``, ``predictors``); ``predictor`` has simpler ones.
 3. x_i in proportion to v_i, in whole samples: min max_i x_i / v_i with sum_i x_i = B (``by_speed``), and one more for a
-   worker that rounding would keep early (``regaining``).
+   worker that rounding would keep early.
 
 Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong:
 
-1. The median time T_i of every worker over ``window_iters`` rounds (``by_steps``, ``leader_straggler``).
+1. The median time T_i of every worker over ``window_iters`` rounds (``by_steps``).
 2. Leader l: the fastest below ``max_batch_samples``; straggler s: the slowest above ``min_batch_samples``.
 3. If T_s - T_l > ``dead_band_frac`` T_l: Delta samples move from s to l.
 4. If they are the last pair with swapped roles: Delta is halved and the window doubled before.

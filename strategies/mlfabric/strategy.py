@@ -13,7 +13,7 @@ is made; slot i = 0, 1, ... is applied at version v + i. Numbers are those of sl
 5. Neighbours in the order are summed at an aggregator if all are there before all earlier ones are at the server (15;
    ``aggregate``); a sum is one update.
 6. A replica gets the same updates in the same order, early enough that the bound on its distance from the server stays
-   below Div_max ``divergence_max`` (16, 17; ``replicate``, ``replicas``).
+   below Div_max ``divergence_max`` (16, 17; ``replicas``).
 7. The next is sent when the one before it has arrived; updates are applied in slot order (``ordered``), at a rate that
    falls with the delay (``lr_rule``). The worker continues with the newest parameters.
 """
