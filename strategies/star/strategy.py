@@ -15,8 +15,8 @@ update of x gradients to the next.
        static x-order, x = 1 (ASGD) .. N (SSGD):  T_x = (1 + phi / (x b)) p t_x                        (Eq. 1)
        dynamic x-order, groups c of n_c workers:  T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)      (Eq. 2)
 
-   t_x by simulating workers of these T_i (``orders``), t_c the largest T_i of group c. p is the price of staleness: 1 in
-   the paper, here 1 + kappa lag^2 (``mode_cost: pooled``).
+   t_x by simulating workers of these T_i (``orders``), t_c the largest T_i of group c. p is the price of staleness: 1
+   in the paper, here 1 + kappa lag^2 (``mode_cost: pooled``).
 6. The least is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays unless another is
    better by more than ``min_gain_frac`` (the paper: 0).
 7. Prevention (IV-D1; ``demands``): a mode whose servers need more of their hosts is asked for; if the other jobs there
@@ -88,7 +88,7 @@ class Star(Composition):
         kappa_lr: its learning rate; None: unknown.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
-        phi_table: a file of scripts/profile_noise.py; empty: none.
+        phi_table: a file of scripts/fitting/profile_noise.py; empty: none.
         phi_model: which of its models: the workload's name.
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs_site import LINK, PAGES, method_cards, relinked, with_methods
+from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_methods
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"

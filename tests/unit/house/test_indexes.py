@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs_site import method_cards, method_tables
+from scripts.docs.docs_site import method_cards, method_tables
+from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
 METHODS = ROOT / "docs" / "methods" / "README.md"
 BEGIN, END = "<!-- drawn from strategies/*/about.toml by pytest --rewrite -->", "<!-- end of methods -->"
 CARDS = method_cards()
-COMMANDS = ROOT / "docs" / "commands.md"
+PAGE = ROOT / "docs" / "commands.md"
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
@@ -24,14 +25,6 @@ ORDERED = [
     for path in sorted((ROOT / folder).rglob("__init__.py"))
     if "Files in reading order:" in path.read_text()
 ]
-
-
-def words_of_run() -> set[str]:
-    """The words that ``run.py`` takes for something else than a job: the keys of its table."""
-    for node in ast.parse((ROOT / "run.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
-            return set(ast.literal_eval(node.value))
-    raise AssertionError("run.py has no table COMMANDS any more")
 
 
 def targets() -> set[str]:
@@ -111,11 +104,11 @@ def test_a_path_that_is_not_there_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "names"), [(r"python run\.py", words_of_run()), ("make", targets())], ids=["run.py", "make"]
+    ("program", "names"), [(r"python run\.py", set(COMMANDS)), ("make", targets())], ids=["run.py", "make"]
 )
 def test_every_command_is_in_the_list_of_commands(program: str, names: set[str]) -> None:
     """In a row of its own, and of its own program: ``check`` is a command of both."""
-    first = "\n".join(row.partition(" | ")[0] for row in COMMANDS.read_text().splitlines())
+    first = "\n".join(row.partition(" | ")[0] for row in PAGE.read_text().splitlines())
     assert names - set(re.findall(rf"`{program} (\w+)", first)) == set()
 
 
