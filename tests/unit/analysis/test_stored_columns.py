@@ -99,7 +99,7 @@ def test_notable_lines_are_all_but_arrivals_and_reports_of_servers(record: Path)
     run = load_run(record)
     plain = [line for line in run.lines if line not in run.notable_lines]
     kinds = {type(line.event or line.note).__name__ for line in plain}
-    assert kinds == {"Arrived", "Updated"}
+    assert kinds == {"Arrived", "Reported"}
     assert {"Finished", "Restored", "Evaluated"} <= {
         type(line.event or line.note).__name__ for line in run.notable_lines
     }
