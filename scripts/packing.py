@@ -24,7 +24,16 @@ SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests
 """What a user's strategy is checked by; of the tests only these are shipped, with the modules that they import."""
 PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
 """Of pytest, for these."""
-OF_THE_REPOSITORY = ("docs_site", "mutant_lists", "mutant_runs", "mutants", "packing", "snapshot", "torch_index")
+OF_THE_REPOSITORY = (
+    "docs_site",
+    "mutant_operators",
+    "mutant_runs",
+    "mutant_tests",
+    "mutants",
+    "packing",
+    "snapshot",
+    "torch_index",
+)
 """Scripts that need it."""
 DATA = [
     f"**/{name}"
