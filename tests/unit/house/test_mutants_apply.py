@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from scripts.compiling import SUFFIXES
-from scripts.mutant_operators import tree_of, planted, read_lists, said, written
+from scripts.mutation.operators import planted, read_lists, said, tree_of, written
 from tests.support.runs import ROOT
 
 mutants = cache(read_lists)

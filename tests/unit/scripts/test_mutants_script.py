@@ -1,4 +1,4 @@
-"""``scripts/mutants.py`` on projects of one function: what is drawn, by what it is tested, what is not asked again."""
+"""``scripts/mutation`` on projects of one function: what is drawn, by what it is tested, what is not asked again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.compiling import is_c
-from scripts.mutant_operators import Mutant, Operators, draw, planted, said, written
-from scripts.mutant_tests import Coverage, statement
+from scripts.mutation.coverage_of_tests import Coverage, statement
+from scripts.mutation.operators import Mutant, Operators, draw, planted, said, written
 from tests.support.runs import ROOT
 
 SOURCE = '''"""Signs + numbers."""
@@ -50,8 +50,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def mutants(project: Path, *words: str) -> tuple[int, str]:
-    program = [sys.executable, str(ROOT / "scripts/mutants.py"), "--root", str(project), "--no-preload", "--jobs", "1"]
-    done = subprocess.run([*program, *words], capture_output=True, text=True, check=False, timeout=100)
+    program = [sys.executable, "-m", "scripts.mutation.mutants", "--root", str(project), "--no-preload", "--jobs", "1"]
+    done = subprocess.run([*program, *words], capture_output=True, text=True, check=False, timeout=100, cwd=ROOT)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
 
