@@ -35,7 +35,7 @@ from runtime.house import NAME
 from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
-from stragglab.commands.fidelity import read_records
+from stragglab.grids.fidelity_runs import read_records
 from stragglab.grids.grid import GRID, Runner, fill, quoted, run_child
 from stragglab.grids.grid import stored as stored_by_name
 from stragglab.grids.injectors import HOSTS, WARM_S, Cell, device_grid, grid, plan_text, probe, probe_device
