@@ -9,8 +9,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 from runtime.containment.process import die_with
@@ -28,11 +29,12 @@ def processors() -> int:
 
 
 def in_forks(
-    names: Sequence[str], work: Callable[[str], int], jobs: int, meanwhile: Callable[[], None] = lambda: None
+    names: Iterable[str], work: Callable[[str], int], jobs: int, meanwhile: Callable[[], None] = lambda: None
 ) -> Generator[tuple[str, int]]:
     """``work(name)`` for every name, each in a fork, ``jobs`` at a time; yields (name, exit code) as they end.
 
-    ``meanwhile`` is called again and again while this process waits for them.
+    A name is taken when its fork is about to begin, which inherits what that has made. ``meanwhile`` is called again
+    and again while this process waits for them.
 
     Forks are sessions of their own: a Ctrl-C in the terminal reaches only this process, which then interrupts them.
     They die with this process in any case. A fork that was killed has the exit code 128 + signal.
@@ -40,12 +42,13 @@ def in_forks(
     for module in NEEDED:
         with contextlib.suppress(ImportError):  # a run that needs it will report that
             import_module(module_name(module))
-    waiting, running = list(reversed(names)), dict[int, str]()
+    waiting, running = iter(names), dict[int, str]()
     try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                name = waiting.pop()
+        while True:
+            for name in islice(waiting, jobs - len(running)):
                 running[_fork(work, name)] = name
+            if not running:
+                return
             pid, status = _next_of(running, meanwhile)
             code = os.waitstatus_to_exitcode(status)
             yield running.pop(pid), code if code >= 0 else 128 - code

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,12 +16,15 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from analysis.measures.harm import REFERENCE
+from injectors.plan import ClusterShape, Plan
+from injectors.schedule import Schedule
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
-from runtime.config.parse import parse
+from runtime.config.parse import Config, parse
 from runtime.errors import ConfigError
 from runtime.house import ROOT
-from runtime.run.checks.job import check_job
+from runtime.importing import importing
+from runtime.run.checks.job import CheckedJob, Undisturbed, check_job, check_undisturbed, disturbed, shape_of
 from runtime.virtual.costs import load_costs
 from stragglab.grids.forks import in_forks
 from stragglab.grids.grid import JobFailed, progress
@@ -229,27 +233,68 @@ def stored(path: Path) -> dict[str, Timed]:
 def timed(tasks: Sequence[Task], jobs: int) -> Iterator[Timed]:
     """Results as they end: the longest jobs first, to avoid a straggler at the end. Raises :class:`JobFailed`."""
     by_key = {task.key: task for task in sorted(tasks, key=lambda task: -task.workers)}
+    shared = Shared()
+
+    def prepared() -> Iterator[str]:
+        for key, task in by_key.items():
+            shared.prepare(task)
+            yield key
+
     with TemporaryDirectory() as folder:
 
         def work(key: str) -> int:
-            Path(folder, key).write_text(json.dumps(time_job(by_key[key])))
+            Path(folder, key).write_text(json.dumps(time_job(by_key[key], shared)))
             return 0
 
-        for key, code in in_forks(list(by_key), work, jobs):
+        for key, code in in_forks(prepared(), work, jobs):
             if code != 0:
                 told = by_key[key]
                 raise JobFailed(f"{told.strategy} under {told.straggler}, {told.workers} workers: exit code {code}")
             yield Timed(*json.loads(Path(folder, key).read_text()))
 
 
-def time_job(task: Task) -> Timed:
-    """Run it on the virtual clock, in this process."""
+class Shared:
+    """The plan of a case, made once for all of its jobs: ``power_law`` has a million windows.
+
+    Forks inherit it with all that was imported to make it.
+    """
+
+    def __init__(self) -> None:
+        self._case: tuple[int, str, int] | None = None
+        self._made: tuple[ClusterShape, Plan, Schedule] | None = None
+
+    def prepare(self, task: Task) -> None:
+        """Make the plan of this task's case, unless it is the one that is there."""
+        if task.case == self._case:
+            return
+        self._case, self._made = task.case, None
+        with suppress(ConfigError), importing():  # the task itself says why it is refused
+            job = check_job(parse(task.raw))
+            self._made = _shape_of(job), job.plan, Schedule(job.plan)
+
+    def checked(self, config: Config) -> tuple[CheckedJob, Schedule]:
+        """A job of this case, which uses up the schedule; raises :class:`ConfigError`."""
+        job = check_undisturbed(config)
+        if self._made is None or self._made[0] != _shape_of(job):  # a replica can be disturbed, too
+            whole = disturbed(job)
+            return whole, Schedule(whole.plan)
+        _, plan, schedule = self._made
+        return disturbed(job, plan), schedule
+
+
+def _shape_of(job: Undisturbed) -> ClusterShape:
+    return shape_of(job.config, job.runtime, job.strategy.replicas, job.gpus)
+
+
+def time_job(task: Task, shared: Shared) -> Timed:
+    """Run it on the virtual clock, in this process, which can run no other job with the same ``shared`` afterwards."""
     from runtime.run.timing import outcome_of_job
 
     about = task.key, task.workers, task.straggler, task.strategy, task.seed
     try:
         config = parse(task.raw)
-        outcome = outcome_of_job(check_job(config))
+        job, schedule = shared.checked(config)
+        outcome = outcome_of_job(job, schedule=schedule)
     except ConfigError as error:
         return Timed(*about, "refused", None, None, str(error))
     if outcome.status == "interrupted":
