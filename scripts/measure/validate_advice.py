@@ -33,10 +33,10 @@ from runtime.run.streams import run_program
 from stragglab.commands import advise
 from stragglab.grids.advice import jct_of
 from stragglab.grids.advising import prepared, understood
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
 from stragglab.grids.marked import put_between
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of, numbers_of
 
 PRESENT = "bsp"

@@ -49,6 +49,7 @@ from runtime.errors import ConfigError, refuse
 from runtime.house import INSTALLED, NAME, ROOT, module_name
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.commands.compare import TEXTS
+from stragglab.grids.answering import answer
 from stragglab.grids.experiments import (
     collect,
     commit_of,
@@ -63,7 +64,6 @@ from stragglab.grids.experiments import (
 from stragglab.grids.grid import GRID, JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import FILE, write_compared
 from stragglab.tables.predictor_rates import rates_of
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import number_of, numbers_of
 from stragglab.terminal.paper_figures import add_paper, form_of
 from stragglab.terminal.sheets import print_sheet

@@ -38,11 +38,11 @@ from analysis.reports.fidelity_summary import verdict
 from runtime.errors import refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.fidelity import GRIDS
 from stragglab.grids.fidelity_runs import by_side, make_records, read_records
 from stragglab.grids.grid import GRID, Runner
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of, number_of, numbers_of
 from stragglab.terminal.sheets import print_titled
 
