@@ -239,7 +239,9 @@ class VirtualLab:
 
     def _loop(self) -> int:
         """Many decisions of a job that is alone, where it has a compiled loop; 0: none."""
-        alone = len(self._running) == 1 and not self._waiting and self.keeper is None
+        if self.machines is not None or self.keeper is not None:  # no job has one
+            return 0
+        alone = len(self._running) == 1 and not self._waiting
         for tenant in self._running:
             if tenant.loop is not None and alone:
                 self.timeline.clock = tenant.clock

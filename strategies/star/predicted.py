@@ -86,6 +86,9 @@ class PredictedTimes:
         self._predicted_s: dict[int, float] = {}
         self._model_bytes = nan
         self._of = self._predictor()
+        # to ask each time what it can do takes as long as to predict
+        self._ahead = self._of if isinstance(self._of, PredictsAhead) else None
+        self._next = self._of if isinstance(self._of, PredictsTimes) else None
 
     def _predictor(self) -> StragglerPredictor:
         settings = dict(self.settings)
@@ -178,7 +181,7 @@ class PredictedTimes:
             for index in range(length)
             for worker in exceeding(deviations({one: own[index] for one, own in ahead_s.items()}), self.straggler_frac)
         }
-        if not isinstance(self._of, PredictsAhead | PredictsTimes):
+        if self._ahead is None and self._next is None:
             slow = (slow - set(known)) | (self._of.tags(t) & set(known))
         times_s = {worker: fmean(seconds) for worker, seconds in ahead_s.items()}
         self._predicted_s = times_s
@@ -187,10 +190,10 @@ class PredictedTimes:
 
     def _later_s(self, lead_s: float) -> Mapping[int, Sequence[float]]:
         """Seconds of the iterations of the horizon, which begins ``lead_s`` later; one where all are the same."""
-        if isinstance(self._of, PredictsAhead):
+        if self._ahead is not None:
             first = 1 + ceil(lead_s / median(self._last_s.values()))
-            return self._of.seconds_ahead(first, first + self.horizon_iters - 1)
-        next_s = self._of.seconds() if isinstance(self._of, PredictsTimes) else self._last_s
+            return self._ahead.seconds_ahead(first, first + self.horizon_iters - 1)
+        next_s = self._last_s if self._next is None else self._next.seconds()
         return {worker: (time_s,) for worker, time_s in next_s.items()}
 
     def _held(self, worker: int, seconds: Sequence[float]) -> list[float]:
