@@ -60,13 +60,13 @@ def method_tables(cards: dict[str, Card]) -> Iterator[str]:
 
 
 def with_methods(nav: list[Any], cards: dict[str, Card]) -> list[Any]:
-    """The navigation with all cards in its section of methods."""
+    """The navigation with all cards in its section about methods."""
     more = [{card.title: f"methods/{file}"} for file, card in sorted(cards.items())]
     return [{"Methods": [*entry["Methods"], *more]} if "Methods" in entry else entry for entry in nav]
 
 
 def on_config(config: Any) -> Any:
-    """Add the cards of methods to the navigation."""
+    """Complete the navigation."""
     config["nav"] = with_methods(config["nav"], method_cards())
     return config
 

@@ -23,12 +23,12 @@ balances the load.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.antdt.adjust_bs import AdjustBS
-from strategies.antdt.detector import StragglerDetector
-from strategies.antdt.kill_restart import KillRestart
-from strategies.parts.checks import check_choice
+from strategies.antdt.detector import DetectorSettings, StragglerDetector
+from strategies.antdt.kill_restart import KillRestart, RestartSettings
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate
@@ -38,7 +38,7 @@ from strategies.protocol import DATA_POLICIES
 
 @final
 @dataclass(kw_only=True)
-class AntDTND(Composition):
+class AntDTND(RestartSettings, DetectorSettings, Composition):
     """Transient stragglers get smaller batches (ADJUST_BS), persistent ones a new machine (KILL_RESTART).
 
     Source: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes", ICDE 2024, section
@@ -57,72 +57,22 @@ class AntDTND(Composition):
 
     Attributes:
         mode: ``bsp`` or ``asp``.
-        slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
-        short_window_s: seconds; the paper's L_trans.
-        long_window_s: seconds; the paper's L_per.
-        report_iters: iterations of a worker that make one record of the Monitor.
-        min_records: records that a window needs before a decision uses it.
-        warmup_iters: first iterations of a process that the Monitor leaves out.
         decide_every_s: seconds between two decisions.
-        max_pending_s: longest expected pending time of a new worker.
-        max_restarts: of one node.
-        cooldown_s: seconds between two restarts of one node.
-        min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
-        min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
-        center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
-        judge: ``at_equal_work`` compares seconds over (samples + the fixed cost as samples); ``published``, plain
-            times.
-        times: ``iter`` (loading, computing and sending) or ``bpt`` (without sending, the paper's).
         lr_rule: of ``asp``, see :mod:`strategies.parts.weights`.
         data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """
 
-    mode: str = "bsp"
-    slowness_ratio: float = 1.5
-    short_window_s: float = 300.0
-    long_window_s: float = 600.0
-    report_iters: int = 10
-    min_records: int = 5
-    warmup_iters: int = 3
+    mode: Annotated[str, OneOf("bsp", "asp")] = "bsp"
     decide_every_s: float = 300.0
-    max_pending_s: float = 600.0
-    max_restarts: int = 3
-    cooldown_s: float = 600.0
-    min_slow_s: float = 0.0
-    min_update_s: float = 0.0
-    center: str = "mean_all"
-    judge: str = "at_equal_work"
-    times: str = "iter"
     lr_rule: str = "batch_linear"
-    data: str = "shared"
+    data: Annotated[str, OneOf(*DATA_POLICIES)] = "shared"
 
     def compose(self) -> Parts:
         """BSP or ASP, with one detector for restarts and batch sizes."""
-        check_choice("mode", self.mode, "bsp", "asp")
-        check_choice("data", self.data, *DATA_POLICIES)
-        detector = StragglerDetector(
-            slowness_ratio=self.slowness_ratio,
-            short_window_s=self.short_window_s,
-            long_window_s=self.long_window_s,
-            report_iters=self.report_iters,
-            min_records=self.min_records,
-            warmup_iters=self.warmup_iters,
-            center=self.center,
-            judge=self.judge,
-            times=self.times,
-        )
-        restart = KillRestart(
-            max_pending_s=self.max_pending_s,
-            max_restarts=self.max_restarts,
-            cooldown_s=self.cooldown_s,
-            min_slow_s=self.min_slow_s,
-            min_update_s=self.min_update_s,
-        )
-        return Parts(
+        return self.make(
+            Parts,
             gate=AllGate() if self.mode == "bsp" else EachGate(),
             load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
-            detectors={"stragglers": detector},
-            actions={"kill_restart": restart},
-            decide_every_s=self.decide_every_s,
-            lr_rule=self.lr_rule,
+            detectors={"stragglers": self.make(StragglerDetector)},
+            actions={"kill_restart": self.make(KillRestart)},
         )
