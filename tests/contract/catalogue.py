@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from omegaconf import OmegaConf
 
+from runtime.config.choices import merged
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.house import ROOT
@@ -23,7 +24,7 @@ from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
 
 USERS = os.environ.get("STRAGGLAB_CONTRACT_STRATEGIES", "")
-"""Folder with the strategies of a user's project, which alone are then checked (``scripts/check_project.py``)."""
+"""Folder with the strategies of a user's project, which alone are then checked (``python run.py check``)."""
 CONF = Path(USERS or ROOT / "conf" / "strategy")
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NUM_WORKERS = (1, 2, 4, 64)
@@ -89,7 +90,7 @@ HURRIES: dict[str, dict[str, Any]] = {
 @cache
 def text_of(name: str) -> Any:
     """A YAML, read once: most of the time of collecting went into that."""
-    return OmegaConf.load(CONF / f"{name}.yaml")
+    return merged(name, [CONF, ROOT / "conf" / "strategy"])
 
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:

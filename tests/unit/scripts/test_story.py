@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.story import main
+from stragglab.commands.story import main
 from tests.support.cli import run_cli
 
 COUNTS_ONLY = "runtime=virtual workload=ledger backend=numpy workload.epochs=8 draw=false"

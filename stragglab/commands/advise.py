@@ -1,0 +1,244 @@
+"""From the step times that a job logs to a ranked list of what could be done about its stragglers.
+
+python run.py advise steps.csv                         # columns rank, step, seconds
+python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
+python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
+python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
+python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
+
+It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
+disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
+the whole log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present
+strategy is not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be
+ranked, or 2 for invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from math import ceil, inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.files import write_file
+from analysis.markup import to_csv, to_markdown
+from runtime.errors import FAILED, ConfigError, print_error, refuse
+from runtime.house import NAME
+from runtime.run.probing import refuse_unwritable_folder
+from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, not_ranked, refuse_unknown, understood
+from stragglab.grids.forks import processors
+
+if TYPE_CHECKING:
+    from analysis.logs.step_log import StepLog
+    from analysis.reports.advice import Advice
+
+KEPT = "the log is as it was; the same command starts again"
+"""What a signal leaves."""
+
+SAID_BYTES = 1 << 22
+"""Reading a larger file takes so long that it is said."""
+FEWEST_STEPS = 20
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*")
+"""All that it writes."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Advise on what is named; returns the exit code (see the module)."""
+    try:
+        asked = parse(argv)
+    except ConfigError as error:
+        return print_error("advise", error)
+    return answer(asked)
+
+
+def answer(asked: argparse.Namespace) -> int:
+    """Advise on what is asked; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+    from analysis.reports.advice import whole_steps
+    from analysis.reports.few_steps import compared_ranks
+
+    for path in asked.logs:
+        if path.is_file() and path.stat().st_size > SAID_BYTES:
+            print(f"reading {path} ...", file=sys.stderr, flush=True)
+    try:
+        log, *others = [read(path, asked) for path in asked.logs]
+        console = Console(highlight=False)
+        if not log.per_rank:
+            return not_ranked(console, [*log.remarks, *_left_out(log, asked), *whole_steps(log), NO_RANKS])
+        if len(log.steps) < FEWEST_STEPS:
+            return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _needed(asked))])
+        advice = advise(understood(log, others, asked), asked, console)
+        _write(advice, asked.out, asked.limit)
+    except (ConfigError, LogError) as error:
+        return print_error("advise", error)
+    for remark in (*log.remarks, *advice.remarks):
+        print(remark, file=sys.stderr)
+    print(asked.out / "advice.html", file=sys.stderr)
+    return 0 if advice.ranking else FAILED
+
+
+def read(path: Path, asked: argparse.Namespace) -> StepLog:
+    """The log, without the steps that are left out; raises :class:`analysis.logs.step_log.LogError`."""
+    from analysis.logs.reading import Reading, read_log
+    from analysis.logs.step_log import LogError, without_first
+    from analysis.logs.table import Columns
+
+    columns = Columns(
+        rank=asked.rank,
+        step=asked.step,
+        seconds=asked.seconds,
+        compute=asked.compute,
+        comm=asked.comm,
+        data=asked.data,
+        start=asked.start,
+        host=asked.host,
+        samples=asked.samples,
+    )
+    log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
+    if left < 1 or (left < FEWEST_STEPS and not few):
+        cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
+        raise LogError(f"{path}: has {len(log.steps)} steps; {_needed(asked)}{cure}")
+    return without_first(log, asked.skip)
+
+
+def _needed(asked: argparse.Namespace) -> str:
+    return f"{FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
+
+
+def _left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
+    return [f"{len(log.steps) + asked.skip} steps without the first {asked.skip} (--skip):"] if asked.skip else []
+
+
+def _write(advice: Advice, out: Path, limit: float) -> None:
+    from analysis.figures.step_times import draw_step_times
+    from analysis.records.provenance import version_text
+    from analysis.reports.advice import page, ranking_sheet, ranks_sheet
+    from runtime.record.meta import describe_versions
+
+    figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
+    for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
+        if sheet.rows:
+            write_file(out / f"{name}.csv", to_csv(*sheet))
+            write_file(out / f"{name}.md", to_markdown(*sheet))
+    write_file(out / "advice.html", page(advice, limit, figure, version_text(describe_versions())))
+
+
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
+    asked = _parser().parse_args(words)
+    bounds = {
+        "unit": (asked.unit, 0.0, inf),
+        "limit": (asked.limit, 0.0, inf),
+        "slow-frac": (asked.slow_frac, 0.0, inf),
+        "tokens": (asked.tokens, 0.0, inf),
+        "batch": (asked.batch, 0, inf),
+        "servers": (asked.servers, 0, inf),
+        "epochs": (asked.epochs, 0, inf),
+        "ranks-per-host": (asked.ranks_per_host, 0, inf),
+        "jobs": (asked.jobs, 0, inf),
+        "skip": (asked.skip, -1, inf),
+        "seed": (asked.seed, -1, inf),
+        "base-frac": (asked.base_frac, -1e-12, 1.0),
+        "round-s": (asked.round_s, -1e-12, inf),
+        "restart-s": (asked.restart_s, -1e-12, inf),
+    }
+    for name, (value, above, below) in bounds.items():
+        if value is not None and not above < value < below:
+            limit = f"more than {ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
+            raise ConfigError(f"--{name} {value:g}: must be {limit}")
+    for name in asked.strategies.split(",") if asked.strategies else []:
+        refuse_unknown("strategies", name)
+    asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
+    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml"))
+    return asked
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} advise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "logs",
+        metavar="LOG",
+        type=Path,
+        nargs="+",
+        help="the job's log; then logs of the same job under other strategies",
+    )
+    add("-o", "--out", metavar="DIR", type=Path, help="folder of the page and the tables (default: out/advice/NAME)")
+    add("--strategy", metavar="NAME", help="what the job does now (default: the record's, or bsp)")
+    add(
+        "--topology", choices=["ps", "allreduce"], help="where its parameters are (default: the record's, or allreduce)"
+    )
+    add("--strategies", metavar="A,B", help="strategies to try (default: all that can be)")
+    add("--servers", metavar="N", type=int, help="parameter servers (default: the record's, or 1)")
+    add("--batch", metavar="N", type=int, help=f"samples per rank and step (default: the log's, or {BATCH})")
+    add("--epochs", metavar="N", type=int, default=1, help="passes over the data within the log (default: 1)")
+    add(
+        "--base-frac",
+        metavar="F",
+        type=float,
+        help="part of a step that no smaller batch saves (default: the record's, or 0)",
+    )
+    add(
+        "--kind",
+        choices=["slowdown", "delay"],
+        default="slowdown",
+        help="a slow step's additional time grows with its batch (slowdown, the default), or does not (delay)",
+    )
+    add("--round-s", metavar="S", type=float, help="seconds of a round after its slowest rank (default: the log's)")
+    add(
+        "--restart-s", metavar="S", type=float, help=f"seconds until a restarted node computes (default: {RESTART_S:g})"
+    )
+    add(
+        "--slow-frac",
+        metavar="F",
+        type=float,
+        default=0.1,
+        help="a slow step takes so much longer, at least (default: 0.1)",
+    )
+    add("--skip", metavar="N", type=int, default=1, help="first steps to leave out (default: 1)")
+    add(
+        "--limit",
+        metavar="F",
+        type=float,
+        default=0.1,
+        help="error of the repeated present strategy that is allowed (0.1)",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="of the jitter of repeated jobs (default: 0)")
+    add("--ranks-per-host", metavar="N", type=int, help="ranks of every host, of a log that does not name hosts")
+    add(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=processors(),
+        help="virtual jobs at a time (default: one per processor)",
+    )
+    table = parser.add_argument_group("tables: names of columns")
+    for name, default, words in (
+        ("rank", "rank", "the rank, a number or a name"),
+        ("step", "step", "the step's number"),
+        ("seconds", "seconds", "the time of that step at that rank"),
+        ("compute", None, "the part of it that the rank worked itself"),
+        ("comm", None, "the part that it communicated or waited"),
+        ("data", None, "the part in which it loaded data"),
+        ("start", None, "when the step began"),
+        ("host", None, "the rank's machine"),
+        ("samples", None, "samples of that step at that rank"),
+    ):
+        table.add_argument(f"--{name}", metavar="COLUMN", default=default, help=words)
+    table.add_argument(
+        "--unit", metavar="S", type=float, help="seconds per unit of times (default: by the names of columns, time_ms)"
+    )
+    lines = parser.add_argument_group("printed logs")
+    lines.add_argument(
+        "--timer", metavar="NAME", help="Megatron-LM: timer of a rank's own work (default: forward-backward)"
+    )
+    lines.add_argument("--tokens", metavar="N", type=float, help="torchtitan: tokens of a rank's step")
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser

@@ -1,0 +1,1 @@
+"""What ``verify`` and ``replay`` ask of a record."""
