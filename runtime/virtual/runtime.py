@@ -226,7 +226,7 @@ class VirtualRuntime:
             telemetry_every_s=self.telemetry_s(spec.strategy),
             sent_parameters=None if self._stand_in is None else self._stand_in.parameters,
         )
-        for node in session.coordinator.executor.layout.nodes:
+        for node in session.members.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
                 session.places.allocate(str(node), cores)
         return session

@@ -1,4 +1,21 @@
-"""AntDT-DD: batch sizes and gradient accumulation for a dedicated cluster of unequal devices."""
+"""AntDT-DD: batch sizes and gradient accumulation for a dedicated cluster of unequal devices (section VI-B).
+
+Symbols: of type k there are n_k workers; F_k(b) is the time of a micro-batch of b samples, v_k the speed; B_k its
+micro-batch with B_k^min (saturation) <= B_k <= B_k^max (memory); C_k its number of micro-batches, from C^min
+``accum_min`` to C^max ``accum_max``; B the global batch.
+
+1. Profile (``profiling``): rounds that sum to B, in which every worker computes ``profile_iters`` batches of each of
+   ``profile_sizes``. No profile if ``devices`` has all speeds.
+2. Types (``device_types``): given, or workers whose speeds differ by a factor of at most ``type_ratio``. F_k is the
+   curve through the medians (``curve: linear``: b / v_k); B_k^min the largest size that takes at most 10 % longer than
+   the smallest; B_k^max is given.
+3. Eq. 4, once (``micro_batches``): min max_k C_k F_k(B_k) with sum_k n_k C_k B_k = B and the bounds. For every
+   combination of C_k the exact split of B among the workers; least time, then fewest micro-batches.
+4. From the next round on worker i of type k computes its X_i samples in C_k micro-batches of near-equal size
+   (``accumulation``); a round of all workers is one update.
+5. Members change: step 3 again. A worker's median time over ``check_iters`` differs from its profile by a factor of
+   ``type_ratio``: step 1 again, twice as long; at most three profiles.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +34,7 @@ from strategies.parts.gates import AllGate
 class AntDTDD(Composition):
     """One update per round of all workers; after a profile, fast devices accumulate micro-batches for the slow ones.
 
-    Source: AntDT section VI-B, Eq. 4. Profile: every worker computes batches of ``profile_sizes``, and from the times
-    come each type's curve F, its saturation point (least micro-batch) and which workers share a type. The equation is
-    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches. It is solved again when
-    workers leave or join, and after another profile when a worker's speed turns out to differ from its profile.
+    Source: AntDT section VI-B, Eq. 4; the algorithm is above.
 
     Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
     rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated

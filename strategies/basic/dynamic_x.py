@@ -17,10 +17,12 @@ from strategies.parts.gates import GroupsGate
 class DynamicX(Composition):
     """Workers are clustered by their predicted iteration times; every cluster updates the parameters by itself.
 
-    Source: STAR, section IV-B (dynamic-x-order: agglomerative clustering). Decided at ``Arrived``: the last gradient of
-    a cluster makes an update of the whole cluster, with the learning rate scaled by its share of the global batch;
-    after every ``regroup_iters`` iterations of all workers on average, the clusters are formed again. Waiting gradients
-    move with their workers, and a cluster that a move makes complete updates at once.
+    Source: STAR, section IV-B (dynamic-x-order: agglomerative clustering; here with complete linkage: beginning with
+    single workers, the two neighbours with the smallest ratio of slowest to fastest are joined while that is at most 1
+    + ``tolerance_frac``). Decided at ``Arrived``: the last gradient of a cluster makes an update of the whole cluster,
+    with the learning rate scaled by its share of the global batch; after every ``regroup_iters`` iterations of all
+    workers on average, the clusters are formed again. Waiting gradients move with their workers, and a cluster that a
+    move makes complete updates at once.
 
     Where the paper is silent: the times of a cluster differ by at most ``tolerance_frac``, STAR's own bound of a
     straggler (its code cuts at 50 ms, whatever the scale). The prediction is the mean over the last ``window_s`` of the

@@ -1,4 +1,20 @@
-"""Gradient coding: every update is the full gradient, whichever s workers are late or dead."""
+"""Gradient coding: every update is the full gradient, whichever s workers are late or dead.
+
+Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) says who computes what, a decodes; g_j is the
+gradient sum of part j.
+
+1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), at consecutive
+   places, so that every part is at s + 1 workers; without throughputs s + 1 for each.
+2. B (``matrices``, ``groups``, ``schemes``): ``naive`` the identity; ``fractional_repetition`` blocks of ones;
+   ``cyclic`` (Tandon et al., Algorithm 2) from a random H; ``heter_aware`` (Wang et al., Algorithm 1) from a random C,
+   so that C B = 1; ``group_based`` (Algorithms 2 and 3) ones for groups whose supports are disjoint and cover all
+   parts, the others by Algorithm 1 for the stragglers that are left.
+3. A round (``rounds``): worker i sends sum_j B[i, j] g_j in one gradient.
+4. As soon as a group is complete, or all but s workers have sent: a with a B = 1, zero for those that are missing
+   (``decoding``), and the update is sum_i a_i (row i) = sum_j g_j.
+5. The next round begins for those that are idle. Rows of the last one that come later are dropped, and their workers
+   continue with the present round.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +57,8 @@ class GradientCoding(Strategy):
 
     Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
     "Heterogeneity-aware gradient coding for straggler tolerance", ICDCS 2019 (``heter_aware``, ``group_based``;
-    ``naive`` is their baseline). The package says the mathematics. An update is made as soon as enough workers have
-    delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped on arrival,
-    and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own samples.
+    ``naive`` is their baseline). The algorithm is above. A late worker is not interrupted. With s = 0 nothing is coded:
+    BSP, each worker with its own samples.
 
     Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
     code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again

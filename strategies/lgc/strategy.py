@@ -1,4 +1,19 @@
-"""LGC: live gradient compensation, synchronous training whose late gradients still count."""
+"""LGC: live gradient compensation, synchronous training whose late gradients still count.
+
+Symbols: N workers, w_t the parameters after t updates, G_i(w) the gradient sum of worker i, B the global batch, K
+``k_fastest``.
+
+1. Worker i computes G_i on w_t; all begin together at first.
+2. The server waits for the K fastest gradients on w_t (``delayed``).
+3. It adds those of slower workers that are one update late, j with G_j on w_{t-1}, and divides by all of the batch:
+   w_{t+1} = w_t - lr / B (sum of the K G_i(w_t) + sum of the late G_j(w_{t-1})).
+4. Workers whose gradients are in the update compute on w_{t+1}; the others continue with what they compute.
+5. A gradient that is later than ``max_delay_versions`` is dropped.
+
+Partial gradients (``blocks``): a batch comes in ``blocks`` parts, each of which is added as in 3; only workers with all
+parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K fastest are a ring, the
+others children that leave their gradients at a member.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +35,8 @@ class LGC(Composition):
     """An update waits for the ``k_fastest`` fresh gradients and includes those that are one update late.
 
     Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
-    abstract and STAR's description (section V-A). Decided at ``Arrived``: the K-th gradient on the current parameters
-    makes the update, w <- w - lr / B (sum of the fresh G_i + sum of the late G_j). Divided by the whole global batch
-    B: so with ``batch_linear`` the step is smaller when fewer contribute.
+    abstract and STAR's description (section V-A); the algorithm is above. Decided at ``Arrived``. With ``batch_linear``
+    the step is smaller when fewer contribute, since it is divided by the whole global batch.
 
     Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
     expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a

@@ -1,4 +1,22 @@
-"""MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early."""
+"""MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early.
+
+Symbols: g an update, v(g) the version that it was computed on, tau_max the bound on delays, v the version when a plan
+is made; slot i = 0, 1, ... is applied at version v + i. Numbers are those of slides.
+
+1. A worker that has computed says so (``Ready``) and holds g. A plan is made for all that wait, unless an earlier one
+   is still in progress (``ordered``, ``window_s``).
+2. When a transfer ends follows from what links carry and what is reserved (``fluid``, ``bandwidths``).
+3. Slot i goes to the transfer that ends first (11); but to one whose deadline v(g) + tau_max - v is i, if there is one
+   (12, 13; ``order``).
+4. If that one would end ``idle_tolerance_s`` later than the shortest, it is dropped (14), and the slot goes to the
+   next; one that no slot can hold any more is dropped, too.
+5. Neighbours in the order are summed at an aggregator if all are there before all earlier ones are at the server (15;
+   ``aggregate``); a sum is one update.
+6. A replica gets the same updates in the same order, early enough that the bound on its distance from the server stays
+   below Div_max ``divergence_max`` (16, 17; ``replicate``, ``replicas``).
+7. The next is sent when the one before it has arrived; updates are applied in slot order (``ordered``), at a rate that
+   falls with the delay (``lr_rule``). The worker continues with the newest parameters.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +40,8 @@ class MLfabric(Composition):
     Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
     settings", SoCC 2020, from slides of a talk about it (no code is public).
 
-    On ``Ready`` a plan is made for all gradients that wait, unless an earlier plan is still in progress (``window_s``):
-    the shortest transfer first, but the one whose deadline is due before all others (slides 11 to 13); one that would
-    keep the server idle for too long is dropped (slide 14), and so is one that no slot can hold any more. On
-    ``Arrived`` the next is sent. Updates are applied in the planned order, so none has a delay above ``tau_max``.
-
-    A transfer that takes ``late_factor`` times as long as planned leaves the order: later ones are sent and applied,
-    and it is applied when it arrives, unless that is too late for ``tau_max``.
+    The algorithm is above. A transfer that takes ``late_factor`` times as long as planned leaves the order: later ones
+    are sent and applied, and it is applied when it arrives, unless that is too late for ``tau_max``.
 
     Departures: the planner's rates are measured by the transfers themselves; a transfer begins when the one before it
     has arrived, a control message each way later; dropped samples are computed again (``requeue``), the slides lose

@@ -1,4 +1,36 @@
-"""STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again."""
+"""STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again.
+
+Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, b = B / N a
+batch, phi the gradient noise scale in samples, x (or y) the gradients of an update, t_x the mean seconds from one
+update of x gradients to the next.
+
+1. Predict (IV-A; ``predicted``): after every ``predict_every_iters`` iterations of all workers on average, the T_i over
+   the next ``horizon_iters``. Worker i is tagged if d_i > ``straggler_frac``.
+2. Nobody is tagged: SSGD (``when_calm: cheaper``: the present mode, if SSGD would cost more).
+3. Somebody is (``chooser``): workers are clustered, agglomeratively, with T_i within 1 + ``cluster_frac`` of each
+   other. It is decided when tags, clusters or times have changed, else after ``redecide_iters`` iterations.
+4. phi (``noise``; or a number, or a table): from norms of single gradients and of their mean.
+5. A unit of progress takes 1 + phi / M updates of M samples; so the modes cost (``times``)::
+
+       static x-order, x = 1 (ASGD) .. N (SSGD):  T_x = (1 + phi / (x b)) p t_x                        (Eq. 1)
+       dynamic x-order, groups c of n_c workers:  T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)      (Eq. 2)
+
+   t_x by simulating workers of these T_i (``orders``), t_c the largest T_i of group c. p is the price of staleness: 1
+   in the paper, here 1 + kappa lag^2 (``mode_cost: pooled``).
+6. The least is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays unless another is
+   better by more than ``min_gain_frac`` (the paper: 0).
+7. Prevention (IV-D1; ``demands``, ``reserving``): a mode whose servers need more of their hosts is asked for; if the
+   other jobs there would lose more than this one wins, the next best is.
+8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``); workers do not begin to compute
+   before (``pause``). What waits is kept, and the rate becomes (x / N) r_SSGD (``lr_rule``). STAR- does not pause: it
+   decides by predictions that much further ahead.
+9. STAR-ML (IV-C2; ``learned``): a model learns from these decisions what modes cost, and takes step 5 over.
+10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, they are summed
+    on their way.
+
+Without servers (``ring``): x tagged workers, the slowest, leave the ring and become children, whose parents wait t_w of
+``waits_s``; Eq. 3: T_a = (1 + phi / ((N - x + q) b)) (t_ring + t_w), q children delivering by t_ring + t_w.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +62,9 @@ from strategies.star.times import ModeTimes, kappa_for
 class Star(Composition):
     """SSGD without stragglers; with some, the best of SSGD, ASGD, static and dynamic x-order.
 
-    Source: STAR, sections IV-A to IV-C (STAR-H, STAR-ML and STAR-), for one job with parameter servers. Decided at
-    ``Arrived``: after every ``predict_every_iters`` iterations of all workers on average their next times are
-    predicted, and who exceeds the fastest by ``straggler_frac`` is tagged. When tags, clusters or times change, and
-    every ``redecide_iters`` while somebody is tagged, the time per unit of progress of every mode is computed
-    (:mod:`strategies.star.times`); the best is taken with the next update. What waits is kept. Batches stay B / N, the
-    rate follows the share of the global batch. Nobody begins to compute while a decision is made (``pause``); without,
-    it is made that much ahead (STAR-). With ``learning`` a model costs the modes once it has learnt enough from these
-    decisions (STAR-ML, :mod:`strategies.star.learned`).
-
-    With ``prevent`` a mode whose servers need more of their hosts is asked for first, and gives way to the next best
-    if the other jobs there would lose more than this one wins (section IV-D1); the cluster's policy decides that.
-
-    With ``tree_fanout`` gradients are summed on their way up a tree (section IV-D2) where it is known whose make an
-    update: in SSGD, and in every group of dynamic x-order (:mod:`strategies.parts.sending.tree`). Decided at ``Ready``.
+    Source: STAR, sections IV-A to IV-D (STAR-H, STAR-ML and STAR-), for one job; the algorithm is above. Decided at
+    ``Arrived``. Batches stay B / N. Trees (``tree_fanout``) are there in SSGD and in every group of dynamic x-order,
+    decided at ``Ready``; what other jobs would lose (``prevent``) the cluster's policy decides.
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. Placement is the cluster's. Trees have two

@@ -1,4 +1,18 @@
-"""Sync-Switch: BSP at first and while all workers are equally fast, ASP for the rest."""
+"""Sync-Switch: BSP at first and while all workers are equally fast, ASP for the rest.
+
+Symbols: n workers, B the global batch, eta the learning rate of one worker's batch.
+
+1. Configuration: BSP has batch B and rate n eta, ASP B / n and eta (``lr_rule``); momentum is kept.
+2. Timing (``sync_then_async``): BSP for the first ``bsp_frac`` of the job's samples, ASP for all others.
+3. Detection (``flagged``, ``slow_lately``): a worker is flagged when its time has exceeded the fastest one's by
+   ``tolerance_frac`` throughout ``duration_s``, and no longer after one time that does not (``judge: median`` compares
+   medians).
+4. Stragglers, as long as 2 says BSP (``sync_then_async``): ``greedy``: ASP while anybody is flagged, then BSP again;
+   ``elastic``: BSP without those that are, each of whom computes a probe every ``probe_s`` whose gradient is dropped;
+   ``none``: nothing.
+5. A switch follows the next update (``switching``): ``hot``, the new mode takes over what has arrived; or by
+   ``restart`` of all nodes from a checkpoint (``relaunch``), as in the published code.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +32,9 @@ class SyncSwitch(Composition):
     """Synchronous for the first ``bsp_frac`` of the samples, then asynchronous, with a policy for stragglers.
 
     Source: Li et al., "Sync-Switch: hybrid parameter synchronization for distributed deep learning", ICDCS 2021, with
-    the straggler rule as STAR describes it (section V-A): a worker is a straggler when it has been slow for
-    ``duration_s``. Until ``bsp_frac`` is trained, ``greedy`` is ASP while there is a straggler and BSP otherwise;
-    ``elastic`` remains BSP without the stragglers (with ``median``: without those that cost more waiting than they
-    contribute), and gives each a Compute every ``probe_s`` whose gradient is dropped, because a recovery would
-    otherwise never be seen. Modes change after an update; a new straggler is left out as soon as its gradient has
-    arrived. Batches stay B / N; the learning rate is scaled by the share of the global batch, so BSP has N times that
-    of ASP. Momentum is kept.
+    the straggler rule as STAR describes it (section V-A); the algorithm is above. ``elastic`` leaves a new straggler
+    out as soon as its gradient has arrived (with ``median``: one that costs more waiting than it contributes), and
+    probes because a recovery would otherwise never be seen.
 
     A switch is ``hot``: the parameters stay on the servers and Computes in progress continue; gradients computed under
     ASP count in the first round of BSP, however stale. No worker begins to compute for ``switch_s``. Or it is a

@@ -1,4 +1,14 @@
-"""Zeno++: asynchronous training that accepts a gradient only if held-out samples say that it is a descent."""
+"""Zeno++: asynchronous training that accepts a gradient only if held-out samples say that it is a descent.
+
+Symbols (per-sample means): g a worker's gradient, r that of ``validation_samples`` (the paper's v), gamma the learning
+rate, rho and eps weight and slack.
+
+1. The server holds samples out and computes r on them, again for every ``refresh_every``-th gradient that arrives.
+2. g arrives: the servers report <r, g>, |g| and |r| (``descent``); its worker waits.
+3. g is scaled to the length of r: c = |r| / |g|.
+4. score = gamma c <r, g> - rho |c g|^2 + gamma eps; at 0 or more w <- w - gamma c g, else g is dropped (``descent``).
+5. The worker continues on the newest parameters.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +26,9 @@ from strategies.zeno_pp.descent import DescentScreen
 class ZenoPP(Composition):
     """ASP with a screen: the servers compare each gradient g with the gradient r of a validation set.
 
-    Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code. At ``Arrived`` a score
-    is requested, with a new r for every ``refresh_every``-th gradient, accepted or not. At ``Scored``::
-
-        c = |r| / |g|,   score = gamma c <r, g> - rho |c g|^2 + gamma eps
-
-    of per-sample means; c g is applied if the score is 0 or more, otherwise the gradient is dropped. Then its worker
-    continues, on the newest parameters. A gradient of norm 0 is rejected, and so are all while |r| is 0. The first
-    ``warmup_updates`` are plain ASP.
+    Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code; the algorithm is
+    above. Decided at ``Arrived`` and ``Scored``. Rejected gradients count towards ``refresh_every``. A gradient of norm
+    0 is rejected, and so are all while |r| is 0. The first ``warmup_updates`` are plain ASP.
 
     Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
     applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed

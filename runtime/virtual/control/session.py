@@ -14,8 +14,8 @@ from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder
+from runtime.core.membership import Membership
 from runtime.core.replication import step_of
-from runtime.core.stuck import awaits, declare, expects_quote
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
@@ -41,10 +41,9 @@ from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from runtime.virtual.tasks.models import TaskModels
-from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Evaluated, NodeId, ProtocolError, Send, Timings
+from strategies.protocol import Evaluated, NodeId, ProtocolError, Restart, Send, Timings
 
 
 class VirtualSession:
@@ -85,7 +84,8 @@ class VirtualSession:
         costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
         self.spec, self.schedule, self.learner, self.costs = spec, schedule, learner, costs
         self.record = spec.record
-        self._links = _links_of(costs, hosts, [str(node) for node in spec.job.start_layout.nodes])
+        self.members = Membership(spec.job.start_layout)
+        self._links = _links_of(costs, hosts, [str(node) for node in self.members.layout.nodes])
         self.clock = clock or new_clock()
         self.work = self.clock if tenancy is None else tenancy.clock
         """The clock of all that is in progress; the job's own unless the lab jumps (``jumping.py``)."""
@@ -115,8 +115,6 @@ class VirtualSession:
         self.port = self._make_port()
         self.coordinator = self._make_coordinator(tenancy)
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
-        if isinstance(self.servers, ReplicaGroup):
-            self.servers.here = self.coordinator.members.here
         self.supervisor = self._make_supervisor(lease_s)
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
@@ -151,6 +149,7 @@ class VirtualSession:
         modelled = assemble(
             self.work,
             spec,
+            self.members,
             self.schedule,
             costs,
             self.sent_parameters,
@@ -216,6 +215,7 @@ class VirtualSession:
             self.spec.strategy,
             self.port,
             self.record,
+            members=self.members,
             disturb=self.schedule.delay_for,
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=self.spec.scheduler,
@@ -243,7 +243,7 @@ class VirtualSession:
     @property
     def hosts(self) -> set[str]:
         """The names of the hosts that it is on; empty if each task has its own machine."""
-        found = [self.places.host_of(str(node)) for node in self.coordinator.executor.layout.nodes]
+        found = [self.places.host_of(str(node)) for node in self.members.layout.nodes]
         return {host for host in found if host is not None}
 
     # ---- from beginning to end ---------------------------------------------------------------------------------------
@@ -386,12 +386,13 @@ class VirtualSession:
         """Carry out its orders, which leave at ``sent_s``; end the job if it waits for nothing that can come."""
         self.port.flush(sent_s)
         if not self._ledger.progresses and self._declares_stuck and not self.over and not self._to_come():
-            declare(self.coordinator, now)
+            self.coordinator.watch.declare(now)
 
     def _to_come(self) -> bool:
         """Whether the strategy will receive an unknown event even if it gives no command."""
-        job = self.coordinator
-        return awaits(job) or bool(self.turns.inbox) or self.windows.to_come or expects_quote(job, self.clock.now)
+        job, now = self.coordinator, self.clock.now
+        quoted = Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(now))
+        return quoted or job.watch.awaits() or bool(self.turns.inbox) or self.windows.to_come
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result
@@ -467,8 +468,7 @@ class VirtualSession:
 
     def _living(self) -> list[str]:
         """Tasks that have a process, or will have one again soon."""
-        layout, awaited = self.coordinator.executor.layout, self.coordinator.elastic.awaited
-        return [str(node) for node in layout.nodes if node not in awaited]
+        return [str(node) for node in self.members.layout.nodes if node not in self.members.awaited]
 
 
 def _links_of(costs: Costs, hosts: Hosts | None, nodes: list[str]) -> dict[str, float]:

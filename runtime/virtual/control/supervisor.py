@@ -86,7 +86,7 @@ class VirtualSupervisor:
             plan_ends_wait=True,
             regroups=True,
         )
-        self.recovery = Recovery(rules, job.num_workers, job.num_servers, shares=job.shares_of(job.num_servers))
+        self.recovery = Recovery(rules, coordinator.members)
         priced = PricedRecovery(self.recovery, clock, costs, self.tell, owner.drive)
         self._behind = behind
         self._standstill = Standstill(priced, places.machines, lease_s, behind)
@@ -176,7 +176,7 @@ class VirtualSupervisor:
             self.workers.lose(number)
             if isinstance(self.servers, ReplicaGroup):
                 self.servers.lost(number)
-        elif effect.key in self.recovery.state.layout.holders:
+        elif effect.key in self.coordinator.members.layout.holders:
             self._standstill.away.add(number)
         if self.recovery.tasks[effect.key].state == TaskState.LEFT:
             self.places.leave(effect.key)
@@ -238,4 +238,4 @@ class VirtualSupervisor:
             self._followers.begin_again()
         for worker in self.coordinator.members.members:
             self.workers.ready(worker, t - self._behind.s)
-        self.coordinator.receive(t, effects.Restored(news.version, state, news.shares))
+        self.coordinator.receive(t, effects.Restored(news.version, state))

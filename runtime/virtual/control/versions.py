@@ -99,7 +99,7 @@ class Versions:
                 leave = inputs.Leave(effect.key, effect.incarnation)
                 self.drive(lambda t: self.tell(t, leave))
             case effects.Load():
-                self.servers.divide(self.recovery.state.layout)
+                self.servers.divide(self.coordinator.members.layout)
                 number = self._newest(effect.number)
                 told_s = t + self.costs.control_s if number == effects.FOLLOWED else self._read_by(t)
                 self.clock.at(told_s, MESSAGE, self._read, number, effect.generation)
@@ -125,7 +125,7 @@ class Versions:
             return number
         assert self.followers is not None
         state = self.recovery.state
-        stored, heir = self._files.read(state.checkpoints.complete), state.layout.holders[0].number
+        stored, heir = self._files.read(state.checkpoints.complete), self.coordinator.members.layout.holders[0].number
         return number if self.followers.replicas[heir].version >= stored.version else state.checkpoints.complete
 
     def _read_by(self, t: float) -> float:
@@ -154,10 +154,10 @@ class Versions:
         self.standstill.away.clear()
         if number == effects.FOLLOWED:
             assert self.followers is not None
-            self._held = File(*self.followers.take_over(state.layout.holders[0].number))
+            self._held = File(*self.followers.take_over(self.coordinator.members.layout.holders[0].number))
         else:
             self._held = self._files.read(number)
-        for server in state.layout.holders:
+        for server in self.coordinator.members.layout.holders:
             self.tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
 
     # ---- replicas that agree: only copying takes time ----------------------------------------------------------------
@@ -200,7 +200,7 @@ class Versions:
 
     def _formed(self, t: float, forming: tuple[int, float]) -> None:
         if forming == self._forming:
-            for key in self.recovery.policy.ring:
+            for key in self.coordinator.members.ring:
                 self.tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
 
     # ---- all come back -----------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def _of_members(session: VirtualSession, num_workers: int, num_servers: int) -> 
         yield "servers have joined or left"
     if any(member.state != "here" for member in members.values()) or core.executor.reserved:
         yield "a worker is away"
-    if core.elastic.awaited:
+    if core.members.awaited:
         yield "nodes are awaited"
     if session.workers.cores or servers.cores:
         yield "nodes have been given cores"
@@ -101,7 +101,7 @@ def _in_progress(session: VirtualSession) -> Iterator[str]:
     core, executor, servers = session.coordinator, session.coordinator.executor, session.servers
     if session.over or core.course.halted:
         yield "the job is over, or goes back to a checkpoint"
-    if executor.parts.used or executor.scoring.asked or executor.attachments.parents:
+    if executor.parts.used or executor.scoring.asked or core.members.parents:
         yield "gradients are parts, are being scored, or are children's"
     if not session.port.idle:
         yield "orders wait to be sent"

@@ -1,4 +1,14 @@
-"""Or et al.'s autoscaling: asynchronous training that gets more workers while the last ones have helped enough."""
+"""Or et al.'s autoscaling: asynchronous training that gets more workers while the last ones have helped enough.
+
+Symbols: N workers, R(N) their throughput, s_k the marginal gain of step k.
+
+1. R(N) is measured for ``min_iters`` iterations, without the first after a change (``autoscale``).
+2. A worker whose moving average of throughput over the median worker's is below ``slow_below`` is replaced by one on
+   another machine (``replacing``); steps 3 and 4 wait.
+3. Only one size is known, or s_k = ((R(N) - R(N')) / (N - N')) / (R(N') / N') > ``threshold`` with N' the size before:
+   ``step_workers`` more, as far as ``cores_total`` allows (``autoscaling``).
+4. Otherwise the job returns to N' and stays there.
+"""
 
 from __future__ import annotations
 

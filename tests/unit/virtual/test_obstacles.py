@@ -22,6 +22,7 @@ from runtime.virtual.event_loop.arrays import keeps_of
 from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
 from runtime.virtual.short_cuts import WITHOUT
 from runtime.virtual.tasks.model_state import NoLearner
+from strategies.protocol import NodeId
 from tests.contract.catalogue import hurried
 from tests.support.harness import make_job, make_run_spec
 
@@ -92,7 +93,7 @@ def lost(session: VirtualSession) -> None:
 
 
 def admitted(session: VirtualSession) -> None:
-    session.coordinator.members.admit(9)
+    session.coordinator.members.admit(NodeId.worker(9))
 
 
 def reserved(session: VirtualSession) -> None:
@@ -100,7 +101,7 @@ def reserved(session: VirtualSession) -> None:
 
 
 def attached(session: VirtualSession) -> None:
-    session.coordinator.executor.attachments.parents[1] = 0
+    session.coordinator.members.parents[1] = 0
 
 
 def given_cores(session: VirtualSession) -> None:
