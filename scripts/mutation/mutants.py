@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from runtime.record.progress import counted
 from scripts.mutation.coverage_of_tests import Coverage
-from scripts.mutation.operators import ROOT, Mutant, draw, read_lists, said
+from scripts.mutation.operators import ROOT, Mutant, draw, planted, read_lists, said
 from scripts.mutation.runs import FAILING, GOOD, NOT_COMPILED, SAME_CODE, Task, in_forks, run_tests
 
 RECORDED, VERDICTS = Path("out/mutants/coverage.jsonl"), Path("out/mutants/verdicts.csv")
@@ -197,9 +197,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.written:
         wanted = [mutant for mutant in written if not mutant.equivalent]
     else:
-        same = {(one.file, said(one.old), said(one.new)): one for one in written}
+        same = {(one.file, planted((root / one.file).read_text(), one)): one for one in written}
         drawn = draw(root, options.rooms, options.count, options.seed)
-        wanted = [same.get((one.file, said(one.old), said(one.new)), one) for one in drawn]
+        wanted = [same.get((one.file, planted((root / one.file).read_text(), one)), one) for one in drawn]
     hunt = Hunt(root, coverage, root / VERDICTS, options.jobs)
     found = []
     for mutant, row in counted(hunt.verdicts(wanted), len(wanted), "planting bugs"):
