@@ -134,7 +134,7 @@ release: check  ## before a release: everything that runs without a GPU | hours 
 
 docs: $(VENV)/.docs  ## the site of docs/, to be read without a network | a minute | out/site/index.html
 	$(SAY)
-	$(VENV)/bin/mkdocs build --strict $(ARGS)
+	$(VENV)/bin/python -m mkdocs build --strict $(ARGS)
 
 $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --editable '.[docs]'

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from injectors.plan import OF_MEMBERS, Disturbance, Kind, target_of
+from injectors.plan import target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.cluster.requests import OTHERWISE, SETTING
@@ -12,51 +10,9 @@ from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines import kernel
 from runtime.virtual.machines.machines import SHARED
-from strategies.protocol import Strategy
 
 LOADING_FRAC = 0.02
 """Part of a device's time per sample: with at least this loading time, a throttled processor shows."""
-
-
-LOSING: frozenset[Kind] = frozenset({"kill", "pause"})
-"""Kinds of disturbances by which a process may be lost. Where that takes all back to a checkpoint nobody knows how far,
-since jumps take checkpoints along."""
-IN_DETAIL = "or replay.detail=iterations, which carries out every one of them"
-
-
-def refuse_jumps(
-    strategy: Strategy, plan: Iterable[Disturbance], *, halts_on_loss: bool, computes: bool, telemetry: bool
-) -> None:
-    """Raise :class:`ConfigError` for a job whose iterations cannot be skipped.
-
-    ``plan``: its disturbances; ``halts_on_loss``: whether the others stop when a worker is lost; ``computes``: whether
-    gradients are computed; ``telemetry``: whether the use of nodes is sampled.
-    """
-    if computes:
-        raise ConfigError(
-            f"replay.detail=measured: skipped iterations have no gradients; set backend=none, {IN_DETAIL}"
-        )
-    if not strategy.may_jump:
-        name = type(strategy).__name__
-        raise ConfigError(
-            f"replay.detail=measured: {name} decides by what it sees of every iteration (Strategy.may_jump); choose a "
-            f"strategy that does not, {IN_DETAIL}"
-        )
-    if telemetry:
-        raise ConfigError(
-            f"replay.detail=measured: runtime.telemetry_every_s would end every jump; set it to null, {IN_DETAIL}"
-        )
-    for one in plan:
-        if one.kind in OF_MEMBERS:
-            raise ConfigError(
-                f"replay.detail=measured: a plan with {one.kind} changes who computes; choose a straggler that only "
-                f"slows down, {IN_DETAIL}"
-            )
-        if one.kind in LOSING and (halts_on_loss or target_of(one.target).form != "worker"):
-            raise ConfigError(
-                f"replay.detail=measured: a {one.kind} of {one.target} may take all back to a checkpoint; disturb "
-                f"workers of a job with servers and failover=shards, {IN_DETAIL}"
-            )
 
 
 def refuse_without_kernel(hosts: Hosts | None, costs: Costs, around: RunContext) -> None:

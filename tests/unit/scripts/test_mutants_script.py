@@ -12,7 +12,7 @@ import pytest
 
 from scripts.compiling import is_c
 from scripts.mutation.coverage_of_tests import Coverage, declared, statement
-from scripts.mutation.operators import Mutant, Operators, draw, planted, said, written
+from scripts.mutation.operators import Mutant, Operators, draw, planted, read_lists, repair, said, written
 from tests.support.runs import ROOT
 
 SOURCE = '''"""Signs + numbers."""
@@ -102,6 +102,19 @@ def test_what_is_written_takes_whole_lines() -> None:
     mutant = written("a.py", SOURCE, "0:\n        return -1", "0:\n        return 5", breaks="Signs.")
     assert (mutant.line, mutant.old) == (6, "    if number < 0:\n        return -1\n")
     assert planted(SOURCE, mutant) == SOURCE.replace("-1", "5")
+
+
+def test_what_is_written_goes_with_its_text_to_another_file(project: Path) -> None:
+    path = project / "tests/mutants/all.yaml"
+    path.write_text("# A comment.\n" + LISTED % "breaks" + "  - {find: gone, put: '', breaks: Nothing.}\n")
+    (project / "runtime/sign.py").rename(project / "runtime/signs.py")
+    assert list(repair(project)) == [
+        "runtime/sign.py: 'number < 0' goes to runtime/signs.py",
+        "runtime/sign.py: 'gone' is dropped",
+    ]
+    assert path.read_text().startswith("# A comment.\nruntime/signs.py:\n- find: number < 0\n")
+    assert [mutant.line for mutant in read_lists(project)] == [6]
+    assert list(repair(project)) == []
 
 
 # ---- which tests ----------------------------------------------------------------------------------------------------
