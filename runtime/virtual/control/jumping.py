@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Collection
 from typing import final
 
+from runtime.config.rules import check_combinations
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ApplyOrder
 from runtime.core.jumping.jumps import Measured, Outlook, span_s
 from runtime.core.jumping.pace import Pace
 from runtime.core.jumping.skipping import Skipped, Skipping, slots_of
 from runtime.virtual.clock import Clock, Timeline
-from runtime.virtual.control.refusals import refuse_jumps
+from runtime.virtual.control.refusals import JUMPS, Jumping
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -179,13 +180,14 @@ class LabJumps:
     def started(self, session: VirtualSession) -> None:
         """A job is about to start; raises ``ConfigError`` for one that cannot jump."""
         spec = session.spec
-        refuse_jumps(
-            spec.strategy,
-            session.schedule.disturbances,
+        job = Jumping(
+            strategy=spec.strategy,
+            disturbances=session.schedule.disturbances,
             halts_on_loss=spec.job.halts_on_loss,
             computes=not isinstance(session.learner, NoLearner),
             telemetry=session.telemetry_every_s is not None,
         )
+        check_combinations(JUMPS, job)
         jumps = JobJumps(session, self.measured, changed=self.changed, settled=self._wake)
         self._jobs[session] = session.jumps = jumps
         self.changed(session)
