@@ -22,12 +22,12 @@ from analysis.records.schema import (
     Jumped,
     Line,
     Lost,
-    Parked,
     Preempted,
     Ready,
     Restored,
-    RollingBack,
+    Rollback,
     ServerLost,
+    Starved,
 )
 
 FATES = ("open", "empty", "applied", "dropped", "void")
@@ -109,9 +109,9 @@ class History:
 
     def _noted(self, t: float, note: object) -> None:
         match note:
-            case Parked(worker=worker):
+            case Starved(worker=worker):
                 self._held.add((worker, t))
-            case RollingBack():
+            case Rollback():
                 self._going_back = True
             case Preempted():
                 self._halt()

@@ -31,7 +31,7 @@ from analysis.records.schema import (
     Preempted,
     Ready,
     Restored,
-    RollingBack,
+    Rollback,
     Score,
     Scored,
     Send,
@@ -183,7 +183,7 @@ class _Lives:
 
     def take(self, line: Line) -> Iterator[str]:
         """What the next line breaks."""
-        self.going_back |= isinstance(line.note, RollingBack)
+        self.going_back |= isinstance(line.note, Rollback)
         if isinstance(line.note, Preempted):
             self._halt()
         self.version += line.note.updates if isinstance(line.note, Jumped) else 0

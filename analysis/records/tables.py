@@ -33,7 +33,7 @@ from analysis.records.schema import (
     Preempted,
     Repartitioning,
     Restored,
-    RollingBack,
+    Rollback,
     ServerJoined,
     ServerLost,
     type_of,
@@ -206,7 +206,7 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
 
 def _takes_back(line: Line) -> bool:
     """Whether all return to the last checkpoint instead."""
-    return isinstance(line.note, RollingBack) or (isinstance(line.event, ServerLost) and line.event.holding)
+    return isinstance(line.note, Rollback) or (isinstance(line.event, ServerLost) and line.event.holding)
 
 
 def _restart(line: Line, moves: bool) -> tuple[str, str, int, str, int] | None:

@@ -229,7 +229,7 @@ class Commands:
     def halt(self, t: float, reason: str) -> None:
         """Void all work until the runtime has brought all tasks to one version (``Restored``)."""
         if not self.course.halted and not self.course.status:
-            self.record.note(self.course.advance(t), "GoingBack", reason=reason)
+            self.record.note(self.course.advance(t), "Rollback", reason=reason)
             self.void()
 
     def store_and_halt(self) -> None:

@@ -28,7 +28,7 @@ from analysis.reports.story.words import (
     window_in_words,
 )
 
-OF_JOB = ("GoingBack", "Preempted", "Resumed", "Repartitioning", "Finished", "NodeLost", "NodeJoined")
+OF_JOB = ("Rollback", "Preempted", "Resumed", "Repartitioning", "Finished", "NodeLost", "NodeJoined")
 """Notes about the whole job; every task's story has them, too."""
 EVENTS_OF_JOB = ("Started", "Lost", "Joined", "ServerLost", "ServerJoined", "Restored", "Denied", "Reserved")
 OF_NODE = ("Restarting", "Requested", "Evicting", "Deferred", "Moved", "Stuck")
@@ -134,7 +134,7 @@ class _Teller:
 
     def _of_note(self, line: RawLine) -> Iterator[Entry]:
         note = line.note or {}
-        if note.get("type") == "GoingBack":
+        if note.get("type") == "Rollback":
             self.reason_back = str(note.get("reason", ""))
         if note.get("type") == "Deferred":
             self.causes.deferred(line)

@@ -54,13 +54,13 @@ EVENTS = {
 }
 """An event as a clause; others appear with their types and fields."""
 NOTES = {
-    "Held": "waits for data: no samples are free now",
+    "Starved": "waits for data: no samples are free now",
     "Launched": "the process starts (incarnation {incarnation})",
     "Exited": "the process has ended (incarnation {incarnation}): {reason}",
     "Fenced": "messages of incarnation {incarnation} are ignored from here on: {reason}",
     "Restarting": "the restart waits {pending_s:g} s for a machine",
     "Requested": "the requested node waits {pending_s:g} s for a machine",
-    "GoingBack": "all tasks go back to the last checkpoint: {reason}",
+    "Rollback": "all tasks go back to the last checkpoint: {reason}",
     "Deferred": "the order to {order} waits until all tasks continue",
     "Jumped": "{seconds:g} s were skipped, with iterations like the measured ones",
     "Repartitioning": "the parameters move to other servers, or in other shares",

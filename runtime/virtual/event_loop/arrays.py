@@ -105,7 +105,7 @@ def connect(arrays: Arrays, workers: Workers | HostWorkers, servers: Servers | H
     loop.are_replicas = isinstance(servers, Replicas)
     if isinstance(servers, Replicas):
         loop.ring_s, loop.step_s = servers.update_takes_s(job.num_workers)
-    loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
+    loop.note_held = lambda t, worker: record.note(t, "Starved", worker=worker)
     loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
     loop.finish = executor.done
     loop.shuffle = shuffler(arrays)

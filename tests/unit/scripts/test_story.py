@@ -6,10 +6,14 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
 from analysis.records.nodes import Node
+from analysis.records.schema import OLD_NOTES
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.telling import tell
 from scripts.story import main
@@ -175,6 +179,23 @@ def test_an_order_that_waited_and_a_restart_that_was_overtaken() -> None:
     told = {entry.what: entry.why for entry in tell(lines, (), None).entries}
     assert void not in told
     assert told["server:0 was lost (restarted)"] == "the strategy orders Restart at 1.000 s"
+
+
+def test_notes_of_older_records_are_told_alike(run: Callable[[str], Path], told: Told, tmp_path: Path) -> None:
+    record = run("strategy=bsp failover=checkpoint straggler=kill straggler.mean_s=0.5 workload.epochs=20")
+    old = tmp_path / "old"
+    copytree(record, old)
+    text = (old / "events.jsonl").read_text()
+    assert '{"type":"Rollback"' in text
+    for name, now in OLD_NOTES.items():
+        text = text.replace(f'{{"type":"{now}"', f'{{"type":"{name}"')
+    (old / "events.jsonl").write_text(text)
+    for subject in ((), ("worker:0",)):
+        assert told(old, *subject) == told(record, *subject)
+    new, before = load_run(record), load_run(old)
+    assert before.tables.restarts.equals(new.tables.restarts)
+    assert "GoingBack" in set(before.tables.notes["type"])
+    assert integrity(before).ok
 
 
 def test_when_was_a_worker_slowed(run: Callable[[str], Path], told: Told) -> None:
