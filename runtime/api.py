@@ -18,7 +18,6 @@ from runtime.core.scheduling import ConstantPending, Scheduler
 from strategies.protocol import (
     AggregatorsAt,
     CoresAs,
-    Repartition,
     Strategy,
 )
 
@@ -255,11 +254,6 @@ class Launcher(Protocol):
     def kill_all(self) -> None:
         """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
         ...
-
-
-def divides_again(strategy: Strategy) -> bool:
-    """Whether the number of servers that hold the parameters may change."""
-    return Repartition in strategy.needs
 
 
 UNSCORED = "the final parameters were not evaluated"

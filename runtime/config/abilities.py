@@ -12,7 +12,7 @@ from typing import get_args
 from runtime.config.instantiate import TARGET, locate
 from runtime.config.parse import Config
 from runtime.config.rules import Rule
-from strategies.protocol import Allocate, AnyCommand, Command, Launch, Repartition, Retire
+from strategies.protocol import Allocate, AnyCommand, Command, Launch, Repartition, Retire, Strategy
 
 COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
@@ -206,3 +206,8 @@ def _missing(config: Config) -> Iterator[tuple[str, str]]:
     for rule in UNABLE:
         if (message := rule.message(config)) is not None:
             yield from ((ability, message) for ability in rule.abilities)
+
+
+def divides_again(strategy: Strategy) -> bool:
+    """Whether the number of servers that hold the parameters may change."""
+    return Repartition in strategy.needs

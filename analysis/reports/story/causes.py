@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
+from analysis.records.nodes import Node, parse_node
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.words import command_in_words, event_in_words
 
@@ -36,7 +37,7 @@ class Causes:
                 heappush(self.timers.setdefault(str(command.get("tag")), []), (due_s, line.t, text))
             elif kind in TO_NODES:
                 self.orders[node] = f"{command_in_words(command)} at {line.t:.3f} s"
-                if kind == "Restart" and node.startswith("server:"):
+                if kind == "Restart" and parse_node(node).role == "server":
                     self.restarts[node] = line.t
 
     def of_timer(self, event: Fields) -> str:
@@ -52,7 +53,7 @@ class Causes:
     def of_event(self, event: Fields) -> str:
         """The order of which a loss, a join or a denial is the effect."""
         role = "server" if "server" in event else "worker"
-        node = str(event.get("node") or f"{role}:{event.get(role)}")
+        node = str(event.get("node") or Node(role, (int(event.get(role, 0)),)))
         match event.get("type"):
             case "Lost" | "ServerLost":
                 self.restarts.pop(node, None)

@@ -2,7 +2,7 @@
 
 A line of the log holds an event and the commands that answer it. So the event is the cause of the commands, and the
 fields of the strategy's state that the line changes are its reason. Other causes are on an earlier line: of a timer
-where it was set, of a node's loss or start the order to it, of an order that waited its ``Deferred``. A worker waits
+where it was set, of a node's loss or start the order to it, of an order that waited the note about it. A worker waits
 from its gradient to its next ``Compute``; the event of the line with that order ended the wait. An update counts as
 applied until a ``Restored`` of an earlier version.
 """

@@ -41,7 +41,7 @@ class Jumping:
 
     @property
     def called(self) -> str:
-        """The strategy's class."""
+        """The name of its strategy's class, which the message names."""
         return type(self.strategy).__name__
 
 
