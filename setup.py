@@ -1,9 +1,9 @@
 """What ``pyproject.toml`` cannot say of the package: its parts by folders, and what is compiled, which is optional.
 
 An editable installation takes the folders as they are; a wheel has all of them below one name, ``stragglab``
-(``scripts/packing.py``). Each ``_NAME.c`` below ``runtime/`` becomes a module beside it. Without a compiler or Python's
-headers nothing fails here: jobs that need the kernel of shared machines are refused when they start, and the Python
-twins of the other modules do the same as these, slower (``runtime/native.py``).
+(``scripts/packaging/packing.py``). Each ``_NAME.c`` below ``runtime/`` becomes a module beside it. Without a compiler
+or Python's headers nothing fails here: jobs that need the kernel of shared machines are refused when they start, and
+the Python twins of the other modules do the same as these, slower (``runtime/native.py``).
 """
 
 import shutil
@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 sys.path.insert(0, str(Path(__file__).parent))  # pip does not
 
 from scripts.compiling import FLAGS
-from scripts.packing import NAME, as_package, for_hydra, for_package, in_place, is_shipped, named, suite
+from scripts.packaging.packing import NAME, as_package, for_hydra, for_package, in_place, is_shipped, named, suite
 
 ROOT = Path(__file__).parent
 EDITABLE = bool({"editable_wheel", "develop", "--inplace", "-i"} & {*sys.argv})

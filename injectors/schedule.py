@@ -88,7 +88,7 @@ def _least(windows: list[Disturbance], neutral: float) -> Iterable[tuple[float, 
         yield time, held[0][0] if held else neutral
 
 
-class _Delays:
+class DelaySteps:
     """Both kinds of delay of one target in one step function, found by one search (:meth:`Schedule.delay_for`)."""
 
     def __init__(self, delay: _Steps | None, slowdown: _Steps | None) -> None:
@@ -103,6 +103,11 @@ class _Delays:
 
     def at(self, t: float) -> tuple[float, float]:
         return self.values[bisect_right(self.times, t)]
+
+    def from_on(self, t: float) -> tuple[tuple[float, float], float]:
+        """(seconds, fraction) at ``t``, and when the next window opens or closes; infinity if none does."""
+        place = bisect_right(self.times, t)
+        return self.values[place], self.times[place] if place < len(self.times) else math.inf
 
 
 @final
@@ -137,7 +142,7 @@ class Schedule:
         steps = {key: _Steps(key[1], own) for key, own in windows.items()}
         delayed = {target for target, kind in steps if kind in ("delay", "slowdown")}
         self._steps = steps
-        self._delays = {one: _Delays(steps.get((one, "delay")), steps.get((one, "slowdown"))) for one in delayed}
+        self._delays = {one: DelaySteps(steps.get((one, "delay")), steps.get((one, "slowdown"))) for one in delayed}
         self._opening, self._closing = sorted(opening), sorted(closing)
         self._times = sorted({time for time, _ in (*opening, *closing)})
         self._now = -math.inf
@@ -167,6 +172,10 @@ class Schedule:
         """(seconds, fraction of its own computing time) added to work that ``target`` begins at ``t``."""
         delays = self._delays.get(target)
         return _NOTHING if delays is None else delays.at(t)
+
+    def delays_of(self, target: str) -> DelaySteps | None:
+        """All that is added to the work of ``target``, unless it moves; None if nothing ever is."""
+        return self._delays.get(target)
 
     def level(self, target: str, kind: Kind, t: float) -> float:
         """Strength of ``kind`` on ``target`` at ``t``, with all open windows composed (:data:`injectors.plan.RULES`).

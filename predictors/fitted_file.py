@@ -48,5 +48,5 @@ def read_fitted(place: Path, kind: FittedKind, cure: str) -> FittedFile:
             raise ValueError(f"weights={place}: no such file; {cure}") from None
         raise ValueError(f"weights={place}: is not a file of {kind.what} (it {error}); {cure}") from None
     if str(found.get("format", "")) != kind.mark:
-        raise ValueError(f"weights={place}: was not made by scripts/{kind.script}; {cure}")
+        raise ValueError(f"weights={place}: was not made by scripts/fitting/{kind.script}; {cure}")
     return FittedFile(found, known_as(place, data))

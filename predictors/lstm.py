@@ -1,7 +1,7 @@
 """Inference of a fitted LSTM in numpy, for all workers at once, and the file that holds one.
 
-Training is a script (``scripts/train_predictor.py``, torch); the file has the weights, the z-scores of the training
-data and the command that made it.
+Training is a script (``scripts/fitting/train_predictor.py``, torch); the file has the weights, the z-scores of the
+training data and the command that made it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def load_lstm(path: str, series: str) -> Lstm:
         ValueError: there is no such file, or it holds something else; in one line that starts with ``weights=``.
     """
     place = Path(path) if path else FITTED / f"{series}.npz"
-    cure = f"fit one with scripts/train_predictor.py --series {series}"
+    cure = f"fit one with scripts/fitting/train_predictor.py --series {series}"
     found, known_as = read_fitted(place, FittedKind("weights", FORMAT, "train_predictor.py"), cure)
     if str(found.get("series", "")) != series:
         raise ValueError(f"weights={place}: predicts {found.get('series')}, not {series}; {cure}")

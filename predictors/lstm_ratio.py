@@ -38,7 +38,7 @@ class LstmRatio:
     Source: STAR, section V-B, which compares with it and says no more than this.
 
     Attributes:
-        weights: a file of scripts/train_predictor.py --series deviation; empty: the one that comes along.
+        weights: a file of scripts/fitting/train_predictor.py --series deviation; empty: the one that comes along.
         history_iters: deviations to predict from.
         min_records: iterations of a worker before it is predicted; until then the last deviation counts.
         tolerance_frac: STAR's 0.2.

@@ -14,7 +14,7 @@ from predictors.fitted_file import FITTED, FittedKind, read_fitted
 from predictors.network import Network
 
 FORMAT = "stragglab-network-1"
-CURE = "fit one with scripts/train_modes.py"
+CURE = "fit one with scripts/fitting/train_modes.py"
 
 
 class FittedNetwork(NamedTuple):

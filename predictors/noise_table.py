@@ -17,7 +17,7 @@ from reading.plain import MAX_WHOLE
 from reading.tables import check_cells, csv_rows
 
 COLUMNS = ("model", "batch_samples", "step", "sqr", "var")
-"""Of the CSV that scripts/profile_noise.py writes."""
+"""Of the CSV that scripts/fitting/profile_noise.py writes."""
 
 
 class NoiseRow(NamedTuple):
@@ -47,12 +47,12 @@ def rows_of(records: Iterable[Mapping[str, str]]) -> list[NoiseRow]:
 
 
 def _other(line: int) -> ValueError:
-    return ValueError(f"line {line} is not {', '.join(COLUMNS)}; see scripts/profile_noise.py")
+    return ValueError(f"line {line} is not {', '.join(COLUMNS)}; see scripts/fitting/profile_noise.py")
 
 
 def read_table(path: str) -> list[NoiseRow]:
     """The rows of a CSV file; raises ``ValueError``, in one line, for a missing file and for one of something else."""
-    cure = "make one with scripts/profile_noise.py"
+    cure = "make one with scripts/fitting/profile_noise.py"
     try:
         found = csv_rows(Path(path))
         header = next(found, (0, []))[1]

@@ -1,8 +1,8 @@
 """Where our own modules are: folders of the repository, or parts of the package ``stragglab`` where that is installed.
 
-The build (``scripts/packing.py``) moves the folders into the package and rewrites their imports. Names in settings and
-records are those of the repository everywhere, so that both can be exchanged: ``strategies.basic.bsp.BSP`` is imported
-from ``stragglab.strategies.basic.bsp`` where the package is installed.
+The build (``scripts/packaging/packing.py``) moves the folders into the package and rewrites their imports. Names in
+settings and records are those of the repository everywhere, so that both can be exchanged:
+``strategies.basic.bsp.BSP`` is imported from ``stragglab.strategies.basic.bsp`` where the package is installed.
 """
 
 from __future__ import annotations

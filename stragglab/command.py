@@ -1,15 +1,15 @@
-"""The command ``stragglab``: ``run.py``, wherever it is."""
+"""The command ``stragglab``, and ``python run.py``."""
 
 from __future__ import annotations
 
-import runpy
-import sys
-
-from runtime.house import INSTALLED, ROOT
+from runtime.quitting import quit_with_a_line
 
 
 def main() -> None:
     """Run the program; it ends the process with its exit code."""
-    if not INSTALLED:  # as ``python run.py`` does
-        sys.path.insert(0, str(ROOT))
-    runpy.run_path(str(ROOT / "run.py"), run_name="__main__")
+    quit_with_a_line()  # importing the rest takes long enough for a Ctrl-C
+    from runtime.house import NAME
+    from runtime.run.streams import run_program
+    from stragglab.program import program
+
+    run_program(NAME, program)

@@ -9,12 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from runtime.house import FOLDERS, INSTALLED, PACKAGE
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # which nothing else needs of what starts with every program
+    Loader = MetaPathFinder = object
 
 
 class _Same(Loader):
@@ -36,7 +40,7 @@ class _Folders(MetaPathFinder):
         own = fullname.removeprefix(PACKAGE)
         if own == fullname or own.partition(".")[0] not in FOLDERS:
             return None
-        return spec_from_loader(fullname, _Same())
+        return ModuleSpec(fullname, _Same())
 
 
 def reach_folders() -> None:

@@ -1,76 +1,178 @@
-"""The rules by which our results are compared with the paper's; pure."""
+"""The rules by which our results are compared with the papers'; pure. All papers are judged by the same rules.
+
+A claim has two questions. **Side**: is the effect there, in the claimed direction? **Size**: is it as large as the
+paper's? A shape has a side only, a plain number a size only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import inf, isnan
+from typing import NamedTuple
 
-from analysis.claims.answers import Answer
+from analysis.claims.answers import NOTHING, Answer
 from analysis.claims.ledger import Bounds, Claim
 
 TOLERANCE_FRAC = 0.15
 """Relative tolerance of a number."""
-TOLERANCE_POINTS = 15.0
-"""Tolerance of a percentage, in percentage points; a factor counts as the percentage above or below 1 ..."""
 TOLERANCE_OF_EFFECT = 1 / 3
-"""... and at most this part of the paper's percentage: 10 % does not match 24 %, though only 14 points less."""
+"""Part of the paper's effect by which ours may differ: 10 % does not match 24 %, nor does 40 %."""
 FEWEST_SEEDS = 5
 """Minimum number of seeds for a shape: fewer agree too often by chance (four: one time in sixteen)."""
 SHARE = 0.95
 """Part of the resampled seeds with which a shape must hold, or must not hold."""
 
-MET, MISSED, INCONCLUSIVE = "met", "missed", "inconclusive"
+MET, LARGER, MISSED, INCONCLUSIVE = "met", "larger", "missed", "inconclusive"
+UNEXERCISED, CONSTRUCTION = "not exercised", "by construction"
 CALIBRATED, ARITHMETIC, CONTEXT, OPEN = "calibrated", "by arithmetic", "context", "not run"
-VERDICTS = (MET, MISSED, INCONCLUSIVE, CALIBRATED, ARITHMETIC, CONTEXT, OPEN)
-RISING = (MISSED, INCONCLUSIVE, MET)
+JUDGED = (MET, LARGER, MISSED, INCONCLUSIVE)
+DECIDED = (MET, LARGER, MISSED)
+NOT_JUDGED = (UNEXERCISED, CONSTRUCTION, CALIBRATED, ARITHMETIC, CONTEXT, OPEN)
+RISING = (MISSED, INCONCLUSIVE, LARGER, MET)
 """From the worst to the best."""
 
 
-def judge(claim: Claim, answer: Answer | None) -> str:
-    """One of ``VERDICTS``: by the range that the claim accepts, else by the tolerance of its rule."""
-    if claim.check == "context":
-        return CONTEXT
-    if answer is None:
-        return OPEN
-    return _capped(claim, decided(claim, answer, claim.accept or ((0.0, None) if claim.how == "order" else None)))
+class Verdict(NamedTuple):
+    """One of ``JUDGED`` or ``NOT_JUDGED`` for each question; empty where the claim does not ask it."""
+
+    side: str = ""
+    size: str = ""
 
 
-def judge_magnitude(claim: Claim, answer: Answer | None) -> str:
-    """For a claim that accepts everything on one side of a bound: whether our effect is also as large as the paper's.
+def judge(claim: Claim, answer: Answer | None) -> Verdict:
+    """Both verdicts about a claim.
 
-    One of ``VERDICTS``, or empty if there is nothing to judge: the claim has two ends or none, or the paper reports no
-    more than the bound.
+    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. What was fitted,
+    or what no system here can miss, can be missed, but not met.
     """
-    if claim.check == "context" or claim.accept is None or None not in claim.accept:
-        return ""
-    if claim.magnitude is None and (claim.value is None or claim.value in claim.accept):
-        return ""
-    return OPEN if answer is None else _capped(claim, decided(claim, answer, claim.magnitude))
+    asks_size = size_asked(claim)
+    if claim.check == "context" or answer is None:
+        why = CONTEXT if claim.check == "context" else OPEN
+        return Verdict("" if claim.check == "number" else why, why if asks_size else "")
+    if unexercised(claim, answer):
+        return Verdict("" if claim.check == "number" else UNEXERCISED, UNEXERCISED if asks_size else "")
+    return Verdict(
+        "" if claim.check == "number" else _capped(claim, side(claim, answer)),
+        _capped(claim, size(claim, answer)) if asks_size else "",
+    )
+
+
+def side(claim: Claim, answer: Answer) -> str:
+    """Whether the effect is there: a ratio beyond no effect, else what the claim accepts."""
+    accept = side_of(claim)
+    return decided(claim, answer, lambda case: _one(claim, case, accept))
+
+
+def unexercised(claim: Claim, answer: Answer) -> bool:
+    """Whether the compared systems gave identical results with all seeds, in all cases: a part that never acted."""
+    if claim.how in ("value", "order") or claim.shape is not None or is_equivalence(claim):
+        return False
+    none = no_effect(claim)
+    return all(
+        case.seeds > 1 and abs(case.low - none) < NOTHING and abs(case.high - none) < NOTHING
+        for case in answer.cases or (answer,)
+    )
+
+
+def no_effect(claim: Claim) -> float:
+    """What a comparison gives for two equal systems, in the claim's unit."""
+    return 1.0 if claim.how == "times" else 0.0
+
+
+def is_equivalence(claim: Claim) -> bool:
+    """Whether the claim is that two systems do not differ."""
+    low, high = claim.accept or (None, None)
+    return claim.how != "value" and low is not None and high is not None and low <= no_effect(claim) <= high
+
+
+def side_of(claim: Claim) -> Bounds | None:
+    """The range of the claimed side: of a ratio everything beyond no effect, else what the claim accepts."""
+    if claim.check == "ratio" and claim.how != "value" and not is_equivalence(claim):
+        return (no_effect(claim), None)
+    return claim.accept or ((0.0, None) if claim.how == "order" else None)
+
+
+def size_asked(claim: Claim) -> bool:
+    """Whether the paper reports a size beyond the side."""
+    if claim.check == "context" or claim.shape is not None or claim.how == "order" or is_equivalence(claim):
+        return claim.check == "number"
+    if claim.check == "number" or claim.magnitude is not None:
+        return True
+    return claim.value is not None and (claim.check == "ratio" or claim.value not in (claim.accept or ()))
+
+
+def size(claim: Claim, answer: Answer) -> str:
+    """Whether our number is the paper's, or our effect as large as the paper's."""
+    if claim.check == "number" or (claim.magnitude is None and _is_stated(claim)):
+        return decided(claim, answer, lambda case: _one(claim, case, claim.accept))
+    least, most = claim.magnitude or (claim.value, claim.value)
+    ends = (
+        _part_of_effect(claim, least, 1 - TOLERANCE_OF_EFFECT),
+        _part_of_effect(claim, most, 1 + TOLERANCE_OF_EFFECT),
+    )
+    return decided(claim, answer, lambda case: _sized(claim, case, *ends))
+
+
+def _is_stated(claim: Claim) -> bool:
+    """Whether the accepted range is what the paper says ("more than 2 times"), and not merely the side."""
+    low, high = claim.accept or (None, None)
+    return claim.accept is not None and (claim.value in claim.accept or None not in (low, high))
+
+
+def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | None:
+    """A value with this part of the paper's effect; of a factor the effect is what it is above 1."""
+    base = 1.0 if claim.unit == "x" else 0.0
+    return None if end is None else base + part * (end - base)
 
 
 def _capped(claim: Claim, verdict: str) -> str:
-    """The verdict of a fitted quantity: it can miss its number, but not confirm it."""
+    """The verdict of a fitted quantity, or of a claim that nobody can miss: it can miss, but confirms nothing."""
     if verdict == MISSED:
         return verdict
-    return CALIBRATED if claim.calibrated else ARITHMETIC if claim.arithmetic else verdict
+    if claim.calibrated or claim.construction:
+        return CALIBRATED if claim.calibrated else CONSTRUCTION
+    return ARITHMETIC if claim.arithmetic else verdict
 
 
-def decided(claim: Claim, answer: Answer, accept: Bounds | None) -> str:
+def decided(claim: Claim, answer: Answer, one: Callable[[Answer], str]) -> str:
     """The worst verdict of all cases, or with ``best`` the best."""
-    verdicts = [_one(claim, case, accept) for case in answer.cases or (answer,)]
+    verdicts = [
+        decided(claim, case, one) if case.cases and case.cases != (case,) else one(case)
+        for case in answer.cases or (answer,)
+    ]
     return (max if claim.best else min)(verdicts, key=RISING.index)
 
 
-def _one(claim: Claim, ours: Answer, accept: Bounds | None) -> str:
-    if ours.cases and ours.cases != (ours,):
-        return decided(claim, ours, accept)
-    given = bool(claim.arithmetic or claim.calibrated)
-    if ours.holds is not None:
-        return (MET if ours.holds else MISSED) if given else shape(ours)
-    low, high = (ours.value, ours.value) if given and isnan(ours.low) else (ours.low, ours.high)
-    if isnan(ours.value):
+def _interval(claim: Claim, ours: Answer) -> Bounds:
+    """The interval of a case; of what is fitted or computed without one, the value itself."""
+    given = bool(claim.arithmetic or claim.calibrated) and isnan(ours.low)
+    return (ours.value, ours.value) if given else (ours.low, ours.high)
+
+
+def _sized(claim: Claim, ours: Answer, least: float | None, most: float | None) -> str:
+    low, high = _interval(claim, ours)
+    verdict = _unusable(ours.value, low, high)
+    if verdict or low is None or high is None:
+        return verdict
+    if least is None or low > least:
+        return MET if most is None or high < most else LARGER
+    return MISSED if high <= least else INCONCLUSIVE
+
+
+def _unusable(value: float, low: float | None, high: float | None) -> str:
+    """The verdict of a value that does not exist, or whose spread over seeds is unknown; else empty."""
+    if isnan(value):
         return MISSED
-    if isnan(low) or isnan(high):  # one seed: the spread over seeds is unknown
-        return INCONCLUSIVE
+    return INCONCLUSIVE if low is None or high is None or isnan(low) or isnan(high) else ""
+
+
+def _one(claim: Claim, ours: Answer, accept: Bounds | None) -> str:
+    if ours.holds is not None:
+        return (MET if ours.holds else MISSED) if claim.arithmetic or claim.calibrated else shape(ours)
+    low, high = _interval(claim, ours)
+    verdict = _unusable(ours.value, low, high)
+    if verdict or low is None or high is None:
+        return verdict
     return within(low, high, *accept) if accept is not None else near(claim, ours.value, low, high)
 
 
@@ -94,21 +196,17 @@ def within(low: float, high: float, least: float | None, most: float | None) -> 
 
 
 def near(claim: Claim, ours: float, low: float, high: float) -> str:
-    """Whether our value is within the tolerance of the paper's, and its interval no wider than that."""
-    paper = claim.value
-    if paper is None:
+    """Whether our number is within 15 % of the paper's, and its interval no wider than that."""
+    if claim.value is None:
         return MISSED
-    allowed = tolerance(claim)
-    if abs(ours - paper) < allowed and high - low <= allowed:
+    allowed = TOLERANCE_FRAC * abs(claim.value)
+    if abs(ours - claim.value) < allowed and high - low <= allowed:
         return MET
-    return MISSED if high <= paper - allowed or low >= paper + allowed else INCONCLUSIVE
+    return MISSED if high <= claim.value - allowed or low >= claim.value + allowed else INCONCLUSIVE
 
 
-def tolerance(claim: Claim) -> float:
-    """The tolerance in the claim's unit, to either side of its value."""
-    paper = claim.value or 0.0
-    if claim.check != "ratio":
-        return TOLERANCE_FRAC * abs(paper)
-    points = 100.0 * (paper - 1.0) if claim.unit == "x" else paper
-    allowed = min(TOLERANCE_POINTS, TOLERANCE_OF_EFFECT * abs(points))
-    return allowed / 100.0 if claim.unit == "x" else allowed
+def of_group(verdicts: Iterable[str]) -> str:
+    """The verdict about claims that are one observation: the worst of those that are judged, else the first."""
+    given = [verdict for verdict in verdicts if verdict]
+    judged = [verdict for verdict in given if verdict in JUDGED]
+    return min(judged, key=RISING.index) if judged else given[0] if given else ""

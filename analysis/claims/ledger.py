@@ -36,8 +36,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     says: str = ""
     """The claim in words, where subject and value do not express it."""
     check: Check
-    """``number``: within 15 %; ``ratio``: within 15 points and a third of the paper's effect; ``shape``: as described;
-    ``context``: not judged. :mod:`analysis.claims.judge` has the exact rules."""
+    """``number``: within 15 %; ``ratio``: beyond no effect, and within a third of the paper's effect; ``shape``: as
+    described; ``context``: not judged. :mod:`analysis.claims.judge` has the exact rules."""
     scale: Scale = "virtual"
     """``virtual``: the paper's size on the virtual clock; ``emulated``: real processes; ``analysis``: no strategy."""
     value: float | None = None
@@ -50,11 +50,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """``s``, ``min``, ``%``, ``x`` (a ratio) or empty (a plain number)."""
     accept: Bounds | None = None
     """Range, in ``unit``, that counts as reproduced, instead of the tolerance of ``check``; null: open. The ends are
-    excluded, unless they are equal."""
+    excluded, unless they are equal. Of a ratio it is the size if ``value`` is one of its ends ("more than 2 times")."""
     magnitude: Bounds | None = None
     """The range that the paper reports, if ``accept`` is open at one end; null: the paper reports ``value``."""
     calibrated: str = ""
     """What was fitted to, or chosen by, this very claim. Such an answer confirms nothing."""
+    construction: str = ""
+    """Why no system here could miss this claim. It is not judged."""
+    group: str = ""
+    """Claims of one group are one observation: they repeat a number, or follow from one fitted degree of freedom."""
     arithmetic: bool = False
     """Whether the answer only evaluates a definition and measures nothing."""
     experiment: str | None = None
@@ -118,8 +122,8 @@ def _problem(claim: Claim) -> str | None:
             return f"{name}={list(ends)}: the lower end comes first"
     if claim.magnitude is not None and (claim.accept is None or None not in claim.accept):
         return "magnitude: belongs to accept with an open end"
-    if claim.calibrated and claim.arithmetic:
-        return "calibrated, arithmetic: only one of the two may be set"
+    if sum(map(bool, (claim.calibrated, claim.arithmetic, claim.construction))) > 1:
+        return "calibrated, arithmetic, construction: only one of them may be set"
     return None
 
 

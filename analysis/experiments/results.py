@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
-from analysis.claims.judge import judge, judge_magnitude
+from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
@@ -49,8 +49,8 @@ class Results:
     """What its live runs are known not to have done as asked."""
 
     @property
-    def answers(self) -> list[tuple[Claim, Answer | None, str]]:
-        """Every claim with our answer and the verdict."""
+    def answers(self) -> list[tuple[Claim, Answer | None, Verdict]]:
+        """Every claim with our answer and the verdicts."""
         found = [(claim, answer(claim, self.runs)) for claim in self.claims]
         return [(claim, ours, judge(claim, ours)) for claim, ours in found]
 
@@ -164,7 +164,7 @@ def paper_values(results: Results) -> pd.DataFrame:
 
 
 def verdict_frame(results: Results) -> pd.DataFrame:
-    """One row per claim, for the CSV: the paper's value, ours with its interval, the verdict and its source."""
+    """One row per claim, for the CSV: the paper's value, ours with its interval, the verdicts and their source."""
     rows = []
     for claim, ours, verdict in results.answers:
         found = ours or Answer()
@@ -180,8 +180,8 @@ def verdict_frame(results: Results) -> pd.DataFrame:
                 "high": found.high,
                 "ratio": found.value / claim.value if claim.value else None,
                 "seen": found.text,
-                "verdict": verdict,
-                "magnitude": judge_magnitude(claim, ours),
+                "side": verdict.side,
+                "size": verdict.size,
                 "seeds": found.seeds,
                 "runtime": ", ".join(dict.fromkeys(results.runs["runtime"])) if ours else "",
                 "calibration": ", ".join(filter(None, dict.fromkeys(results.runs["calibration"]))) if ours else "",

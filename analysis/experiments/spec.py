@@ -119,7 +119,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Combinations of levels that are left out."""
     seeds: tuple[int, ...] = (0,)
     table: Literal["coding", "transfers", "delays", "groups", "replicas", "delayed_sgd"] | None = None
-    """No runs: the rows are computed by a function of ``scripts/experiment.py``'s ``TABLES``."""
+    """No runs: the rows are computed by a function of ``python run.py experiment``'s ``TABLES``."""
     repeats: str | None = None
     """An axis whose levels are repetitions, like seeds, and are not compared."""
     measures: tuple[str, ...] = ("jct_s",)

@@ -51,8 +51,9 @@ def _convergence(run: Run, folder: Path, about: str) -> Path | None:
     if not len(scored):
         return None
     target = job.get("target")
-    tta = targets.tta_s(scored, target, job["higher_is_better"]) if target is not None else nan
-    step = targets.tta_step_s(scored, target, job["higher_is_better"]) if target is not None else nan
+    rule = (job["higher_is_better"], job.get("target_evals") or 1)
+    tta = targets.tta_s(scored, target, *rule) if target is not None else nan
+    step = targets.tta_step_s(scored, target, *rule) if target is not None else nan
     mark = {"strategy": label, "tta_s": tta, "tta_step_s": step, "missed": int(tta == float("inf")), "runs": 1}
     marks = pd.DataFrame([mark])
     curve = curves([scored], [label])

@@ -26,27 +26,30 @@ def scores(evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
     return frame.dropna().reset_index(drop=True)
 
 
-def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
-    """Time to accuracy: ``asked_s`` of the first evaluation that reaches the target, infinite if none does."""
-    hit = _reached(scored, target, higher_is_better)
+def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True, evals: int = 1) -> float:
+    """Time to accuracy: ``asked_s`` of the first of ``evals`` evaluations in a row that reach the target.
+
+    Infinite if there is none. Where fewer follow, all of them must reach it.
+    """
+    hit = _held(scored, target, higher_is_better, evals)
     return float(scored["asked_s"][hit].iloc[0]) if hit.any() else inf
 
 
-def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True, evals: int = 1) -> float:
     """How long before that evaluation the target may have been reached: since the one before, or the job's start.
 
     NaN if none reaches it.
     """
-    hit = _reached(scored, target, higher_is_better).to_numpy()
+    hit = _held(scored, target, higher_is_better, evals).to_numpy()
     if not hit.any():
         return nan
     first, asked_s = int(hit.argmax()), scored["asked_s"].to_numpy()
     return float(asked_s[first] - (asked_s[first - 1] if first else 0.0))
 
 
-def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True) -> float:
+def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True, evals: int = 1) -> float:
     """The same, interpolated linearly between that evaluation and the one before it."""
-    hit = _reached(scored, target, higher_is_better)
+    hit = _held(scored, target, higher_is_better, evals)
     if not hit.any():
         return inf
     after = int(hit.to_numpy().argmax())
@@ -92,8 +95,10 @@ def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
     return float(scored["value"].max() if higher_is_better else scored["value"].min())
 
 
-def _reached(scored: pd.DataFrame, target: float, higher_is_better: bool) -> pd.Series:
-    return scored["value"] >= target if higher_is_better else scored["value"] <= target
+def _held(scored: pd.DataFrame, target: float, higher_is_better: bool, evals: int) -> pd.Series:
+    """Whether an evaluation and the ``evals`` - 1 after it (or all, if there are fewer) reach the target."""
+    reached = scored["value"] >= target if higher_is_better else scored["value"] <= target
+    return reached[::-1].rolling(evals, min_periods=1).min()[::-1].astype(bool)
 
 
 def step_text(step_s: float) -> str:

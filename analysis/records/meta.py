@@ -55,6 +55,7 @@ class AboutJob(msgspec.Struct, kw_only=True):
     checkpoint_every_s: float | None = None
     target: float | None = None
     stop_at_target: bool | None = None
+    target_evals: Tasks | None = None
     lr: float | None = None
 
 

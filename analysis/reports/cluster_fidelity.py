@@ -1,4 +1,4 @@
-"""The page of a comparison of a set of jobs live and on the virtual clock (``scripts/fidelity_jobs.py``)."""
+"""The page of a comparison of a set of jobs live and on the virtual clock (``scripts/measure/fidelity_jobs.py``)."""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ def _notes(
     others = [row for row in rows if row.strategy != baseline]
     if quantity == "tta":
         yield (
-            "TTA (time to accuracy): until the first evaluation that reaches the target; training may have reached it "
-            "earlier, by at most the TTA error, and times that differ by less are not distinguished."
+            "TTA (time to accuracy): until the evaluation from which on the target is held (target_evals); training "
+            "may have reached it earlier, by at most the TTA error; times that differ by less are not distinguished."
         )
     if "score" in there:
         yield (

@@ -24,10 +24,10 @@ NAMES = ("strategy", "run")
 
 
 WORDS = (
-    "JCT: job completion time. TTA: time to accuracy, until the first evaluation that reaches the target; training may "
-    "have reached it earlier, by at most the TTA error. Staleness: how many updates others made between reading the "
-    "parameters and applying the gradient. Waiting: share of all workers' time. BPT: batch processing time, a worker's "
-    "data and computing without waiting; a median over all iterations hides a rare straggler."
+    "JCT: job completion time. TTA: time to accuracy, until the evaluation from which on the target is held; training "
+    "may have reached it earlier, by at most the TTA error. Staleness: how many updates others made between reading "
+    "the parameters and applying the gradient. Waiting: share of all workers' time. BPT: batch processing time, a "
+    "worker's data and computing without waiting; a median over all iterations hides a rare straggler."
 )
 """What the heads of a table mean."""
 ONE_SEED = "One seed decides nothing: a difference may be chance. Repeat the sweep with several, such as seed=0,1,2."

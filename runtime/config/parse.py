@@ -156,6 +156,7 @@ class Config(_Strict, frozen=True):
     scheduler: Spec
     failover: Literal["shards", "checkpoint"]
     max_losses: Annotated[int, Meta(ge=0)] | None
+    target_evals: Annotated[int, Meta(ge=1)]
     stop_at_target: bool
     stop_at_convergence: bool
     save_parameters: bool

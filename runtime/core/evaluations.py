@@ -12,6 +12,7 @@ class Evaluations:
     def __init__(self, job: Job, port: Port, course: Course) -> None:
         self.job, self.port, self.course = job, port, course
         self.under_way = False
+        self._hits = 0
         self._values: list[float] = []
         self._history: list[tuple[float, float]] = []
 
@@ -30,7 +31,8 @@ class Evaluations:
                 self.course.finish(t, "failed", f"workload.metric={job.metric}: is not measured; {measured} are")
             return
         self._history.append((t, value))
-        if job.stop_at_target and job.reached(value):
+        self._hits = self._hits + 1 if job.reached(value) else 0
+        if job.stop_at_target and self._hits >= job.target_evals:
             self.course.finish(t, "done", f"target {job.metric} reached")
         if job.stop_at_convergence and job.convergence is not None:
             self._values.append(value)

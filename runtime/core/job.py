@@ -41,6 +41,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     higher_is_better: bool
     target: float | None
     stop_at_target: bool
+    target_evals: int = 1
+    """Evaluations in a row that must reach the target."""
     failover: Literal["shards", "checkpoint"] = "shards"
     """The cost of a lost worker: its own samples are computed again, or all roll back to the last checkpoint."""
     max_losses: int | None = None

@@ -132,6 +132,7 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
         metric=workload.metric,
         higher_is_better=workload.higher_is_better,
         target=workload.target,
+        target_evals=config.target_evals,
         stop_at_target=config.stop_at_target,
         convergence=workload.convergence,
         stop_at_convergence=config.stop_at_convergence,
@@ -205,6 +206,7 @@ def described(config: Config) -> dict[str, Any]:
         "metric": workload.metric,
         "higher_is_better": workload.higher_is_better,
         "target": workload.target,
+        "target_evals": config.target_evals,
         "stop_at_target": config.stop_at_target,
         "lr": workload.optimizer["lr"],
     }

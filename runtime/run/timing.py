@@ -26,11 +26,15 @@ class Forgetful:
 
 
 def outcome_of_job(
-    checked: CheckedJob, record: RecordSink | None = None, tick: Callable[[float], None] = lambda _: None
+    checked: CheckedJob,
+    record: RecordSink | None = None,
+    tick: Callable[[float], None] = lambda _: None,
+    schedule: Schedule | None = None,
 ) -> Outcome:
     """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record.
 
-    ``record`` may observe; ``tick`` receives the job's time in seconds, a few times per second.
+    ``record`` may observe; ``tick`` receives the job's time in seconds, a few times per second. ``schedule`` is that of
+    the job's plan, not used before, if there is one already.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.job.run_job` does.
@@ -46,4 +50,4 @@ def outcome_of_job(
         save_parameters_to=None,
         tick=tick,
     )
-    return checked.runtime.run(spec, Schedule(checked.plan))
+    return checked.runtime.run(spec, schedule or Schedule(checked.plan))

@@ -18,7 +18,8 @@ Not modelled:
 * Noise. The metric is that of the average run, and stays at the curve's last value after its end.
 * Other optimizers, models and data than those of the fitted runs: each needs a fit of its own.
 
-Models are small YAML files in ``runtime/fitted/progress/`` (or anywhere); ``scripts/fit_progress.py`` writes them.
+Models are small YAML files in ``runtime/fitted/progress/`` (or anywhere); ``scripts/fitting/fit_progress.py`` writes
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from runtime.fitted import ROOT, Kind
 
 SCHEMA = 1
 DIRECTORY = ROOT / "progress"
-KIND = Kind("progress model", "backend.progress", "scripts/fit_progress.py", "points", DIRECTORY)
+KIND = Kind("progress model", "backend.progress", "scripts/fitting/fit_progress.py", "points", DIRECTORY)
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]

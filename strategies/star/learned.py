@@ -109,7 +109,7 @@ class ModeLearner:
         topology: the strategy's: ``ps``, or ``allreduce``, whose modes are others and have a model of their own.
         regressor: ``mlp`` (a network of 64 and 32 rectified units) or ``ridge``.
         use_ml_from_start: whether the model of ``weights`` decides from the start; otherwise the job learns its own.
-        weights: a file of scripts/train_modes.py; empty: the one that comes along.
+        weights: a file of scripts/fitting/train_modes.py; empty: the one that comes along.
         decision_s: seconds that its decisions take; those of STAR-H take the schedule's.
         min_samples: rows before the first fit.
         max_samples: rows that are kept.
@@ -196,7 +196,7 @@ class ModeLearner:
             if costs.mode_cost not in about.split():
                 raise ValueError(
                     f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
-                    "that, set learning.use_ml_from_start=false, or fit another with scripts/train_modes.py"
+                    "that, set learning.use_ml_from_start=false, or fit another with scripts/fitting/train_modes.py"
                 )
 
     def reset(self) -> None:

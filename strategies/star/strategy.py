@@ -67,7 +67,7 @@ class Star(Composition):
         kappa_lr: its learning rate; None: unknown.
         phi: gradient noise scale in samples; None: from ``phi_table``, or measured while the job trains, and nothing is
             decided before.
-        phi_table: a file of scripts/profile_noise.py; empty: none.
+        phi_table: a file of scripts/fitting/profile_noise.py; empty: none.
         phi_model: which of its models: the workload's name.
         min_gain_frac: part by which a mode must be better than the present one.
         decision_s: seconds that a decision takes.

@@ -19,7 +19,7 @@ class TabledNoise:
     A step of the table is an update of the global batch, so smaller updates count as parts of one.
 
     Attributes:
-        phi_table: a file of scripts/profile_noise.py, read once.
+        phi_table: a file of scripts/fitting/profile_noise.py, read once.
         phi_model: which of its models, a workload's name.
     """
 

@@ -60,7 +60,7 @@ class ModeTimes:
             nothing.
         kappa: price of one unit of squared staleness for ``priced``, of squared lag for ``pooled``. 0.14 of the first
             fits STAR's figure 16 (x = 1, 2, 4, 8 of eight equal workers) where noise dominates. Either depends on the
-            workload and its learning rate: ``scripts/fit_kappa.py``.
+            workload and its learning rate: ``scripts/fitting/fit_kappa.py``.
     """
 
     mode_cost: str = "priced"
@@ -171,8 +171,8 @@ FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
     "digits": ((0.03, 1.3), (0.1, 5.8), (0.2, 21.0)),
     "digits_cnn": ((0.003, 1.0), (0.05, 3.2)),
 }
-"""By workload: learning rates, ascending, and the ``kappa`` that ``scripts/fit_kappa.py WORKLOAD --lr RATES --phi 300``
-fitted to 4 workers there (three seeds)."""
+"""By workload: learning rates, ascending, and the ``kappa`` that ``scripts/fitting/fit_kappa.py WORKLOAD --lr RATES
+--phi 300`` fitted to 4 workers there (three seeds)."""
 UNKNOWN = 16.0
 """For workloads that nobody has fitted: too high a price costs 10 to 18 %, too low a one lets training diverge."""
 

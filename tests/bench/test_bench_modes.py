@@ -9,7 +9,7 @@ from statistics import median, quantiles
 
 import pytest
 
-from scripts.train_modes import agreement, by_heuristic, drawn
+from scripts.fitting.train_modes import agreement, by_heuristic, drawn
 from strategies.star.choice import Choice
 from strategies.star.learned import ModeLearner
 from strategies.star.orders import simulated

@@ -23,7 +23,7 @@ from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
 
 USERS = os.environ.get("STRAGGLAB_CONTRACT_STRATEGIES", "")
-"""Folder with the strategies of a user's project, which alone are then checked (``scripts/check_project.py``)."""
+"""Folder with the strategies of a user's project, which alone are then checked (``python run.py check``)."""
 CONF = Path(USERS or ROOT / "conf" / "strategy")
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
 NUM_WORKERS = (1, 2, 4, 64)

@@ -21,7 +21,7 @@ from runtime.core.data.sampling import sample_indices
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
-from scripts.replay import build_strategy
+from stragglab.commands.replay import build_strategy
 from strategies.protocol import Timings
 from tests.support.harness import make_job
 from tests.support.runs import ROOT, RecordSink

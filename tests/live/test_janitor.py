@@ -157,7 +157,7 @@ def nothing_is_left_of(owner: OwningProcess, registry: CrashRegistry) -> None:
 
 def cleanup(*argv: str) -> tuple[int, list[str]]:
     """As a user runs it: (exit code, lines)."""
-    words = [sys.executable, "scripts/cleanup.py", *argv]
+    words = [sys.executable, "run.py", "cleanup", *argv]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert not done.stderr
     return done.returncode, done.stdout.splitlines()

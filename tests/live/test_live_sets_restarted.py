@@ -164,8 +164,8 @@ def test_both_clocks_move_the_same_tasks_to_the_same_hosts(start: Start) -> None
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
 def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> None:
     """All of its tasks come back together, on the places that it has then: nobody waits for the place of before."""
-    jobs = (entry("long", 0, 2, 8), with_settings(entry("other", 0, 3, 6), orders()))
-    jobs += (with_settings(entry("short", 3, 2, 2), orders()),)
+    jobs = (entry("long", 0, 2, 10), with_settings(entry("other", 0, 3, 8), orders()))
+    jobs += (with_settings(entry("short", 4.5, 2, 2), orders()),)
     words = (*RESTARTING, *ON_THREE, "scheduler.pending_s=600", "policy=srtf", orders("worker:1@0.6"))
     run = begin(start, *jobs, words=words, env=ALLOW)
     run.finish(100.0)
@@ -177,7 +177,7 @@ def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> Non
     assert [back["places"][f"worker:{number}"] for number in (0, 1)] == [
         f"host:{host}" for host in placed[1]["workers"]
     ]
-    assert_sound(run, [2, 2, 2], {"long": 8.0, "other": 6.0, "short": 2.0})
+    assert_sound(run, [2, 2, 2], {"long": 10.0, "other": 8.0, "short": 2.0})
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")

@@ -18,8 +18,8 @@ import pytest
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
 from runtime.run.checks.resources import TASK_BYTES
-from scripts.replay import build_strategy
-from scripts.replay import main as replay_script
+from stragglab.commands.replay import build_strategy
+from stragglab.commands.replay import main as replay_script
 from tests.support.invariants import Book, problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, ROOT, Run

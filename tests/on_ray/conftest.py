@@ -32,8 +32,8 @@ class Raylets(NamedTuple):
 @pytest.fixture(scope="session")
 def raylets() -> Iterator[Raylets]:
     pytest.importorskip("ray")
-    command = [sys.executable, str(ROOT / "scripts" / "ray_local.py"), str(NODES), "--gpus", str(GPUS), "--until-eof"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "scripts.cluster.ray_local", str(NODES), "--gpus", str(GPUS), "--until-eof"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         words: list[str] = []

@@ -17,7 +17,7 @@ import pytest
 from analysis.fitting.step_times import StepModel, fit_steps
 from analysis.logs.table import Columns, read_table
 from analysis.measures.straggling import Straggling, straggling
-from scripts.jobs.advice import Replay, configurations, cost_file, jct_of
+from stragglab.grids.advice import Replay, configurations, cost_file, jct_of
 from tests.support.long_tests import long_after
 from tests.support.planted_jobs import BASE_S, BATCH, USUAL_S, Planted, calm, planted, run_planted
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
-from scripts.train_modes import Agreement, agreement, by_heuristic, drawn
+from scripts.fitting.train_modes import Agreement, agreement, by_heuristic, drawn
 from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Wake
 from strategies.star import Star

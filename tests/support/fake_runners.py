@@ -73,6 +73,6 @@ class ScriptBench:
     def one_line(self, result: Result) -> str:
         """The line with which it refused."""
         assert result.code == 2
-        assert result.err.startswith(f"{self.name}.py: ")
+        assert result.err.startswith(f"{self.name}: ")
         assert result.err.count("\n") == 1, result.err
         return result.err.strip()

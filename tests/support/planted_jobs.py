@@ -16,7 +16,7 @@ from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.run.checks.job import check_job
 from runtime.run.timing import Forgetful, outcome_of_job
-from scripts.jobs.advice import FIXED
+from stragglab.grids.advice import FIXED
 from strategies.protocol import Arrived
 
 BASE_S, PER_SAMPLE_S, BATCH = 0.02, 0.00125, 32

@@ -1,4 +1,4 @@
-"""The data sets by name, for ``scripts/prepare_data.py``."""
+"""The data sets by name, for ``python run.py data``."""
 
 from __future__ import annotations
 

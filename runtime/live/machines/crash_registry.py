@@ -2,7 +2,7 @@
 
 One JSON file per run below ``$XDG_STATE_HOME/stragglab`` (``~/.local/state/stragglab``), readable by its owner only.
 The janitor removes a run from it. Entries of processes that no longer live are cleaned up when the next run starts, or
-by ``scripts/cleanup.py``: by the registry only, never by the look of a name.
+by ``python run.py cleanup``: by the registry only, never by the look of a name.
 """
 
 from __future__ import annotations

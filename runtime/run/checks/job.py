@@ -98,11 +98,15 @@ def check_undisturbed(written: Config, start: Path | None = None) -> Undisturbed
     return Undisturbed(written=written, gpus=gpus_in_turn(job), **vars(job))
 
 
-def disturbed(job: Undisturbed) -> CheckedJob:
-    """The job with the plan of what its configuration says disturbs it; raises :class:`ConfigError`."""
+def disturbed(job: Undisturbed, plan: Plan | None = None) -> CheckedJob:
+    """The job with the plan of what its configuration says disturbs it; raises :class:`ConfigError`.
+
+    ``plan`` may be that of another job with the same straggler, seed, time and :func:`shape_of`.
+    """
     config, strategy, runtime, gpus = job.config, job.strategy, job.runtime, job.gpus
-    pattern = instantiate(config.straggler, "straggler")
-    plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
+    if plan is None:
+        pattern = instantiate(config.straggler, "straggler")
+        plan = make_plan(pattern, runtime, config, strategy.replicas, gpus)
     check_hogs(job, plan, gpus)
     around = RunContext(
         num_servers=config.topology.num_servers,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
@@ -60,27 +60,23 @@ class Delays:
         self, schedule: Schedule, role: str, delay_s: NDArray[np.float64], slowdown_frac: NDArray[np.float64]
     ) -> None:
         self.schedule, self._delay_s, self._slowdown_frac = schedule, delay_s, slowdown_frac
-        self._places = {str(NodeId(role, number)): number for number in range(len(delay_s))}
-        self._revision = -1
+        self._targets = [str(NodeId(role, number)) for number in range(len(delay_s))]
         self.begin()
 
     def begin(self) -> None:
         """Forget the time: the next one may be any."""
-        if self._revision != self.schedule.revision:
-            self._revision = self.schedule.revision
-            changes = self.schedule.changes(("delay", "slowdown"))
-            self._changes = [(one.t, one.target) for one in changes if one.target in self._places]
-            self._times = [t for t, _ in self._changes]
-        self._next = 0
+        found = ((place, self.schedule.delays_of(target)) for place, target in enumerate(self._targets))
+        self._delays = {place: delays for place, delays in found if delays is not None}
+        self._next = [(-math.inf, place) for place in self._delays]  # (when what is asked changes, of whom), a heap
         self._delay_s[:] = self._slowdown_frac[:] = 0.0
 
     def follow(self, t: float) -> float:
         """Look up what is asked at ``t``, which never decreases; returns when that changes."""
-        begun, self._next = self._next, bisect_right(self._times, t)
-        for target in {target for _, target in self._changes[begun : self._next]}:
-            place = self._places[target]
-            self._delay_s[place], self._slowdown_frac[place] = self.schedule.delay_for(target, t)
-        return self._times[self._next] if self._next < len(self._times) else math.inf
+        while self._next and self._next[0][0] <= t:
+            place = self._next[0][1]
+            (self._delay_s[place], self._slowdown_frac[place]), until = self._delays[place].from_on(t)
+            heapq.heapreplace(self._next, (until, place))
+        return self._next[0][0] if self._next else math.inf
 
 
 def connect(arrays: Arrays, workers: Workers | HostWorkers, servers: Servers | HostServers | Replicas) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import inf, isnan
+from math import inf, isnan, nan
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +28,26 @@ def read(story: Story, path: Path) -> Run:
 
 
 # ---- targets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "evals", "tta_s", "step_s", "interp_s"),
+    [
+        ([0.5, 0.9, 0.7, 0.9, 0.95, 0.8, 0.9, 0.9, 0.9], 1, 10.0, 10.0, 10.0),
+        ([0.5, 0.9, 0.7, 0.9, 0.95, 0.8, 0.9, 0.9, 0.9], 2, 30.0, 10.0, 30.0),
+        ([0.5, 0.9, 0.7, 0.9, 0.95, 0.8, 0.9, 0.9, 0.9], 3, 60.0, 10.0, 60.0),
+        ([0.5, 0.9, 0.7, 0.9, 0.95], 3, 30.0, 10.0, 30.0),
+        ([0.5, 0.9, 0.7], 3, inf, nan, inf),
+        ([0.9, 0.9, 0.9, 0.1], 3, 0.0, 0.0, 0.0),
+    ],
+)
+def test_a_target_is_reached_when_it_is_held(
+    values: list[float], evals: int, tta_s: float, step_s: float, interp_s: float
+) -> None:
+    """Three evaluations in a row, or all that are left."""
+    curve = scored([(10.0 * at, value) for at, value in enumerate(values)])
+    found = [each(curve, 0.9, True, evals) for each in (targets.tta_s, targets.tta_step_s, targets.tta_interp_s)]
+    assert found == pytest.approx([tta_s, step_s, interp_s], nan_ok=True)
 
 
 def test_time_to_accuracy_is_that_of_the_first_evaluation_that_reaches_it() -> None:

@@ -19,7 +19,7 @@ from analysis.records.load import RecordError, load_run
 from analysis.reports.console import print_summary
 from analysis.reports.report import compare, finish_run, summary_frame
 from analysis.reports.sweep import report_end_of_sweep, report_sweep
-from scripts import figures as script
+from stragglab.commands import figures as script
 from tests.support.long_tests import long_after
 from tests.support.pages import loaded
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story

@@ -19,7 +19,7 @@ from analysis.fitting.estimates import Calibration
 from analysis.fitting.pacing import paced_s
 from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs
-from scripts import calibrate as script
+from stragglab.commands import calibrate as script
 from tests.support.live_records import Live
 from tests.support.long_tests import long_after
 from tests.support.records import Story, disturbance
@@ -398,7 +398,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.long(like="test_costs_with_a_device_are_recovered")
 def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "calibrate.py"), str(tmp_path)]
+    command = [sys.executable, str(ROOT / "run.py"), "calibrate", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"calibrate: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"

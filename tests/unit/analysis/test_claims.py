@@ -135,9 +135,9 @@ def test_a_job_that_was_cut_off_took_for_ever() -> None:
     found = answer(claim(subject={"system": "bsp"}), frame)
     assert found is not None
     assert found.value == inf
-    assert judge(claim(value=120.0), found) == "inconclusive"
+    assert judge(claim(value=120.0), found).size == "inconclusive"
     never = answer(claim(subject={"system": "bsp"}), runs({"bsp": [inf, inf, inf]}))
-    assert judge(claim(value=120.0), never) == "missed"
+    assert judge(claim(value=120.0), never).size == "missed"
 
 
 def test_what_was_not_run_has_no_answer() -> None:
@@ -161,8 +161,8 @@ def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> N
     worst, best = answer(every, frame), answer(some, frame)
     assert worst is not None
     assert best is not None
-    assert (round(worst.value, 6), judge(every, worst)) == (-10.0, "missed")
-    assert (round(best.value, 6), judge(some, best)) == (100.0, "met")
+    assert (round(worst.value, 6), judge(every, worst).side) == (-10.0, "missed")
+    assert (round(best.value, 6), judge(some, best).side) == (100.0, "met")
     assert worst.text == best.text == "model mlp 100 [100, 100], model cnn -10 [-10, -10] %"
     assert answer(every, frame.drop(columns="model")) is None
 
@@ -176,7 +176,7 @@ def test_of_what_must_stay_below_a_bound_the_largest_is_the_least_favourable() -
     assert some is not None
     assert (every.value, some.value) == (0.9, 0.2)
     assert every.text == some.text == "bound 1 0.2 [0.2, 0.2], bound 2 0.9 [0.9, 0.9], bound 3 0.4 [0.4, 0.4]"
-    assert judge(claim(**about), every) == "met"
+    assert judge(claim(**about), every).size == "met"
 
 
 def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> None:
@@ -193,7 +193,7 @@ def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> No
     assert flat is not None
     assert steep is not None
     assert flat.text == "mlp +10% against +200%"
-    assert (judge(about, flat), judge(about, steep)) == ("met", "missed")
+    assert (judge(about, flat).side, judge(about, steep).side) == ("met", "missed")
     assert answer(about, runs({"bsp": [1.0], "asp": [2.0]}, left="100")) is None
 
 
@@ -223,46 +223,50 @@ def test_an_order_holds_or_does_not() -> None:
     assert bad is not None
     assert good.text.startswith("nd 1.1 < lb 3.1 < bsp 4.1; least step 1 [")
     assert bad.text.startswith("not nd")
-    assert [judge(order, each) for each in (good, bad, noisy)] == ["met", "missed", "inconclusive"]
+    assert [judge(order, each).side for each in (good, bad, noisy)] == ["met", "missed", "inconclusive"]
 
 
 # ---- verdicts -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "ours", "verdict"),
+    ("given", "ours", "side", "size"),
     [
-        ({}, 114.9, "met"),
-        ({}, 85.1, "met"),
-        ({}, 115.1, "missed"),
-        ({}, 84.9, "missed"),
-        ({}, nan, "missed"),
-        ({}, inf, "missed"),
-        ({"check": "ratio", "unit": "%", "value": 60.0}, 74.9, "met"),
-        ({"check": "ratio", "unit": "%", "value": 60.0}, 75.1, "missed"),
-        ({"check": "ratio", "unit": "%", "value": 24.0}, 31.9, "met"),
-        ({"check": "ratio", "unit": "%", "value": 24.0}, 10.2, "missed"),
-        ({"check": "ratio", "unit": "%", "value": 10.0}, -1.0, "missed"),
-        ({"check": "ratio", "unit": "x", "value": 2.0}, 2.1, "met"),
-        ({"check": "ratio", "unit": "x", "value": 2.0}, 2.2, "missed"),
-        ({"check": "ratio", "unit": "x", "value": 1.05}, 0.95, "missed"),
-        ({"check": "ratio", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 7.0, "met"),
-        ({"check": "ratio", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 1.99, "missed"),
-        ({"check": "ratio", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 2.0, "missed"),
-        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 0.0, "met"),
-        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 1.0, "missed"),
-        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.01, "met"),
-        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.47, "missed"),
-        ({"check": "context"}, 3.0, "context"),
+        ({}, 114.9, "", "met"),
+        ({}, 85.1, "", "met"),
+        ({}, 115.1, "", "missed"),
+        ({}, 84.9, "", "missed"),
+        ({}, nan, "", "missed"),
+        ({}, inf, "", "missed"),
+        ({"check": "ratio", "how": "lower", "unit": "%", "value": 60.0}, 79.9, "met", "met"),
+        ({"check": "ratio", "how": "lower", "unit": "%", "value": 60.0}, 80.1, "met", "larger"),
+        ({"check": "ratio", "how": "lower", "unit": "%", "value": 24.0}, 16.1, "met", "met"),
+        ({"check": "ratio", "how": "lower", "unit": "%", "value": 24.0}, 15.9, "met", "missed"),
+        ({"check": "ratio", "how": "lower", "unit": "%", "value": 10.0}, -1.0, "missed", "missed"),
+        ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0}, 1.7, "met", "met"),
+        ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0}, 2.4, "met", "larger"),
+        ({"check": "ratio", "how": "times", "unit": "x", "value": 1.05}, 0.95, "missed", "missed"),
+        ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 7.0, "met", "met"),
+        ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 1.99, "met", "missed"),
+        ({"check": "ratio", "how": "longer", "unit": "%", "value": 0.0, "accept": (-5.0, 5.0)}, 4.9, "met", ""),
+        ({"check": "ratio", "how": "longer", "unit": "%", "value": 0.0, "accept": (-5.0, 5.0)}, 5.1, "missed", ""),
+        ({"check": "shape", "unit": "%", "value": None, "accept": (90.0, None)}, 91.0, "met", ""),
+        ({"check": "shape", "unit": "%", "value": 3.0, "accept": (0.0, None)}, 1.0, "met", "missed"),
+        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 0.0, "", "met"),
+        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 1.0, "", "missed"),
+        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.01, "", "met"),
+        ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.47, "", "missed"),
+        ({"check": "context"}, 3.0, "context", ""),
     ],
 )
-def test_the_rules(given: dict[str, Any], ours: float, verdict: str) -> None:
-    assert judge(claim(**given), Answer(ours, ours, ours, 5)) == verdict
+def test_the_rules(given: dict[str, Any], ours: float, side: str, size: str) -> None:
+    assert judge(claim(**given), Answer(ours, ours, ours, 5)) == (side, size)
 
 
 def test_without_an_answer_there_is_no_verdict() -> None:
-    assert judge(claim(), None) == "not run"
-    assert judge(claim(check="context"), None) == "context"
+    assert judge(claim(), None) == ("", "not run")
+    assert judge(claim(check="ratio", how="lower", unit="%"), None) == ("not run", "not run")
+    assert judge(claim(check="context"), None) == ("context", "")
 
 
 # ---- shapes ---------------------------------------------------------------------------------------------------------
@@ -294,7 +298,7 @@ def test_a_shape_knows_that_a_job_was_cut_off() -> None:
     found = answer(about, pd.concat([first, last]))
     assert found is not None
     assert found.text == "+90.0% against +inf%"
-    assert judge(about, found) == "met"
+    assert judge(about, found).side == "met"
 
 
 def test_the_certainty_of_a_shape_is_that_of_as_many_seeds() -> None:

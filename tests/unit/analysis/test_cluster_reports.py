@@ -28,7 +28,7 @@ from analysis.records.provenance import cluster_caption
 from analysis.reports.cluster import cluster_frame, compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
 from analysis.reports.sweep import report_sweep
-from scripts import figures as script
+from stragglab.commands import figures as script
 from tests.support.cluster_records import ClusterStory, meta
 from tests.support.records import bsp_story
 from tests.unit.analysis.test_cluster_records import two_jobs

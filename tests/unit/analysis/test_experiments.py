@@ -410,9 +410,10 @@ def test_runs_become_a_frame_and_verdicts(tmp_path: Path) -> None:
     found = results_of(tmp_path, asp=10.0)
     assert len(found.runs) == 8
     assert set(found.runs["runtime"]) == {"live"}
-    verdicts = verdict_frame(found).set_index("id")["verdict"]
-    assert verdicts.to_dict() == {"toy.bsp": "missed", "toy.worse": "met", "toy.other": "context"}
-    assert verdict_frame(results_of(tmp_path, asp=0.1)).set_index("id")["verdict"]["toy.worse"] == "missed"
+    verdicts = verdict_frame(found).set_index("id")
+    assert verdicts["side"].to_dict() == {"toy.bsp": "", "toy.worse": "met", "toy.other": "context"}
+    assert verdicts["size"].to_dict() == {"toy.bsp": "missed", "toy.worse": "", "toy.other": ""}
+    assert verdict_frame(results_of(tmp_path, asp=0.1)).set_index("id")["side"]["toy.worse"] == "missed"
 
 
 def test_what_is_drawn(tmp_path: Path) -> None:
@@ -433,8 +434,9 @@ def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Pa
     verdicts = verdict_frame(found)
     page = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": text.replace("table", "fig9")}, verdicts, CLAIMS)
     assert page.index("toy_fig9") < page.index("<!-- experiment: toy_table")
-    assert "| **all** | **3** | **1** | **1** | **0** | **0** | **0** | **1** | **0** |" in page
-    assert "Missed: `bsp`." in page
+    assert "| side | 2 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in page
+    assert "| size | 1 | 0 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in page
+    assert "Size missed: `bsp`." in page
     assert "uncommitted" not in page
     for version in ("1a2b3c4-dirty", "0.1.0 (1a2b3c4-dirty)"):
         changed = text.replace("toy_table", "toy_fig9") + f"Stragglab {version}."

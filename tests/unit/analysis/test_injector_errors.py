@@ -12,7 +12,7 @@ import pytest
 from analysis.figures.injectors import draw_injectors
 from analysis.measures.injections import COLUMNS, PAYLOAD_FRAC, collect
 from analysis.measures.injector_errors import costs, errors, latest, verdict
-from scripts import figures as script
+from stragglab.commands import figures as script
 from tests.support.records import Story, bsp_story
 from tests.unit.analysis.test_injections import CORES, LINK, Telling, linked, throttled
 

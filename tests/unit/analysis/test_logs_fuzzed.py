@@ -12,7 +12,7 @@ from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
 from analysis.reports.advice import whole_steps
 from analysis.reports.few_steps import compared_ranks
-from scripts import advise
+from stragglab.commands import advise
 from tests.support.log_samples import FILES, RECORD, TRACES, write_sample
 from tests.support.mutating import mutated
 from tests.support.runs import ROOT

@@ -12,7 +12,7 @@ from analysis.sinks import mllog
 from analysis.sinks.errors import SinkError
 from analysis.sinks.exporting import SINKS, export
 from analysis.sinks.series import evaluations, iterations, settings
-from scripts import export as script
+from stragglab.commands import export as script
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
 

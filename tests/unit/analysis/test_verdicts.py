@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from analysis.claims.answers import Answer, answer
-from analysis.claims.judge import judge, judge_magnitude
+from analysis.claims.judge import judge, of_group
 from analysis.claims.ledger import Claim, LedgerError, load_ledger
 from analysis.experiments.page import RULES, front, overview, paper_text, remark
 from analysis.measures.small_samples import interval
@@ -53,46 +53,51 @@ def test_one_value_has_no_interval_and_the_same_values_have_one_of_no_width() ->
 
 # ---- bounds and tolerances ------------------------------------------------------------------------------------------
 
-SIDE: dict[str, Any] = {"check": "ratio", "unit": "%", "value": None, "accept": (0.0, None)}
-RATIO: dict[str, Any] = {"check": "ratio", "unit": "%"}
+SIDE: dict[str, Any] = {"check": "ratio", "unit": "%", "how": "lower", "value": None, "accept": (0.0, None)}
+RATIO: dict[str, Any] = {"check": "ratio", "unit": "%", "how": "lower"}
 
 
 @pytest.mark.parametrize(
     ("given", "ours", "verdict"),
     [
-        (SIDE, (5.0, 1.0, 9.0), "met"),
-        (SIDE, (5.0, -1.0, 9.0), "inconclusive"),
-        (SIDE, (5.0, 0.0, 9.0), "inconclusive"),
-        (SIDE, (-1.0, -9.0, 3.0), "inconclusive"),
-        (SIDE, (-5.0, -9.0, -1.0), "missed"),
-        (SIDE, (-5.0, -9.0, 0.0), "missed"),
-        (SIDE, (0.0, 0.0, 0.0), "missed"),
-        (SIDE, (5.0, nan, nan), "inconclusive"),
-        ({**SIDE, "accept": (225.0, 325.0)}, (248.0, 227.0, 268.0), "met"),
-        ({**SIDE, "accept": (225.0, 325.0)}, (248.0, 220.0, 268.0), "inconclusive"),
-        ({}, (110.0, 105.0, 115.0), "met"),
-        ({}, (110.0, 100.0, 120.0), "inconclusive"),
-        ({}, (120.0, 110.0, 130.0), "inconclusive"),
-        ({}, (120.0, 116.0, 124.0), "missed"),
-        ({}, (100.0, nan, nan), "inconclusive"),
-        ({**RATIO, "value": 24.0}, (10.2, 1.7, 11.8), "missed"),
-        ({**RATIO, "value": 25.0}, (15.5, 15.5, 15.5), "missed"),
-        ({**RATIO, "value": 24.0}, (22.0, 19.0, 25.0), "met"),
-        ({**RATIO, "value": 24.0}, (22.0, 12.0, 32.0), "inconclusive"),
-        ({**RATIO, "value": 104.5}, (92.4, 88.2, 93.7), "met"),
-        ({**RATIO, "value": 104.5}, (89.5, 89.5, 89.5), "missed"),
-        ({**RATIO, "unit": "x", "value": 1.3}, (1.25, 1.24, 1.26), "met"),
-        ({**RATIO, "unit": "x", "value": 1.3}, (1.19, 1.18, 1.195), "missed"),
+        (SIDE, (5.0, 1.0, 9.0), ("met", "")),
+        (SIDE, (5.0, -1.0, 9.0), ("inconclusive", "")),
+        (SIDE, (5.0, 0.0, 9.0), ("inconclusive", "")),
+        (SIDE, (-1.0, -9.0, 3.0), ("inconclusive", "")),
+        (SIDE, (-5.0, -9.0, -1.0), ("missed", "")),
+        (SIDE, (-5.0, -9.0, 0.0), ("missed", "")),
+        (SIDE, (5.0, nan, nan), ("inconclusive", "")),
+        ({**SIDE, "value": 250.0, "accept": (225.0, 325.0)}, (248.0, 227.0, 268.0), ("met", "met")),
+        ({**SIDE, "value": 250.0, "accept": (225.0, 325.0)}, (248.0, 220.0, 268.0), ("met", "inconclusive")),
+        ({}, (110.0, 105.0, 115.0), ("", "met")),
+        ({}, (110.0, 100.0, 120.0), ("", "inconclusive")),
+        ({}, (120.0, 110.0, 130.0), ("", "inconclusive")),
+        ({}, (120.0, 116.0, 124.0), ("", "missed")),
+        ({}, (100.0, nan, nan), ("", "inconclusive")),
+        ({**RATIO, "value": 24.0}, (10.2, 1.7, 11.8), ("met", "missed")),
+        ({**RATIO, "value": 24.0}, (22.0, 17.0, 31.0), ("met", "met")),
+        ({**RATIO, "value": 24.0}, (22.0, 12.0, 31.0), ("met", "inconclusive")),
+        ({**RATIO, "value": 24.0}, (22.0, -1.0, 31.0), ("inconclusive", "inconclusive")),
+        ({**RATIO, "value": 24.0}, (31.0, 17.0, 40.0), ("met", "larger")),
+        ({**RATIO, "value": 24.0}, (90.0, 80.0, 95.0), ("met", "larger")),
+        ({**RATIO, "how": "times", "unit": "x", "value": 1.3}, (1.25, 1.24, 1.26), ("met", "met")),
+        ({**RATIO, "how": "times", "unit": "x", "value": 1.3}, (1.19, 1.18, 1.195), ("met", "missed")),
+        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 7.0, 150.0), ("met", "met")),
+        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 2.0, 70.0), ("met", "inconclusive")),
+        ({**SIDE, "magnitude": (1.0, 4.0)}, (36.0, 20.0, 52.0), ("met", "larger")),
+        ({**SIDE, "value": 16.0}, (2.6, 1.6, 3.1), ("met", "missed")),
+        ({**SIDE, "check": "shape", "value": 0.64}, (1.34, 1.2, 1.5), ("met", "larger")),
+        ({**SIDE, "check": "context", "magnitude": (1.0, 4.0)}, (2.0, 2.0, 2.0), ("context", "")),
     ],
 )
-def test_an_interval_decides(given: dict[str, Any], ours: tuple[float, float, float], verdict: str) -> None:
+def test_an_interval_decides(given: dict[str, Any], ours: tuple[float, float, float], verdict: tuple[str, str]) -> None:
     assert judge(claim(**given), Answer(*ours, 5)) == verdict
 
 
 def test_a_single_seed_of_a_chance_event_meets_nothing() -> None:
     one = answer(claim(value=100.0, subject={"system": "bsp"}), runs({"bsp": [100.0]}))
     same = answer(claim(value=100.0, subject={"system": "bsp"}), runs({"bsp": [100.0, 100.0]}))
-    assert [judge(claim(), each) for each in (one, same)] == ["inconclusive", "met"]
+    assert [judge(claim(), each).size for each in (one, same)] == ["inconclusive", "met"]
 
 
 # ---- what is no evidence --------------------------------------------------------------------------------------------
@@ -100,17 +105,43 @@ def test_a_single_seed_of_a_chance_event_meets_nothing() -> None:
 
 @pytest.mark.parametrize("ours", [(100.0, 99.0, 101.0), (100.0, 60.0, 140.0), (100.0, nan, nan)])
 def test_what_was_fitted_to_a_number_does_not_confirm_it(ours: tuple[float, float, float]) -> None:
-    assert judge(claim(calibrated="the cost model was fitted to it"), Answer(*ours, 5)) == "calibrated"
-    assert (
-        judge(claim(calibrated="the cost model was fitted to it", value=200.0), Answer(100.0, 99.0, 101.0, 5))
-        == "missed"
-    )
+    fitted = {"calibrated": "the cost model was fitted to it"}
+    assert judge(claim(**fitted), Answer(*ours, 5)).size == "calibrated"
+    assert judge(claim(**fitted, value=200.0), Answer(100.0, 99.0, 101.0, 5)).size == "missed"
 
 
 def test_what_follows_from_a_definition_is_no_measurement() -> None:
     exact = {"value": 8.0, "accept": (8.0, 8.0), "unit": "", "arithmetic": True}
-    assert judge(claim(**exact), Answer(8.0, seeds=1)) == "by arithmetic"
-    assert judge(claim(**exact), Answer(7.0, seeds=1)) == "missed"
+    assert judge(claim(**exact), Answer(8.0, seeds=1)).size == "by arithmetic"
+    assert judge(claim(**exact), Answer(7.0, seeds=1)).size == "missed"
+
+
+def test_what_no_system_can_miss_can_only_be_missed() -> None:
+    built = claim(**SIDE, construction="a pull queue cannot do otherwise")
+    assert judge(built, Answer(5.0, 4.0, 6.0, 5)).side == "by construction"
+    assert judge(built, Answer(-5.0, -6.0, -4.0, 5)).side == "missed"
+
+
+def test_a_part_that_never_acted_is_no_result() -> None:
+    same = Answer(0.0, 0.0, 0.0, 3)
+    assert judge(claim(**{**SIDE, "value": 40.0}), same) == ("not exercised", "not exercised")
+    acted = same._replace(value=5.0, low=4.0, high=6.0)
+    assert judge(claim(**SIDE), same._replace(cases=(same, acted))).side == "missed", "it acted in one case"
+    assert judge(claim(**SIDE), same._replace(seeds=1)).side == "missed", "one seed may be alike by chance"
+    assert judge(claim(**{**RATIO, "how": "times", "unit": "x", "value": 3.0}), Answer(1.0, 1.0, 1.0, 3)) == (
+        "not exercised",
+        "not exercised",
+    )
+    equal = claim(**{**SIDE, "value": 0.0, "accept": (-5.0, 5.0)})
+    assert judge(equal, same).side == "met", "that two systems do not differ is what the paper says"
+
+
+def test_claims_of_one_observation_count_as_their_worst() -> None:
+    assert of_group(["met", "larger"]) == "larger"
+    assert of_group(["met", "", "missed", "inconclusive"]) == "missed"
+    assert of_group(["calibrated", "met"]) == "met"
+    assert of_group(["", "by arithmetic"]) == "by arithmetic"
+    assert of_group([""]) == ""
 
 
 # ---- several cases --------------------------------------------------------------------------------------------------
@@ -118,7 +149,7 @@ def test_what_follows_from_a_definition_is_no_measurement() -> None:
 
 def several(best: bool, *cases: tuple[float, float, float]) -> str:
     found = tuple(Answer(*each, 5) for each in cases)
-    return judge(claim(**SIDE, best=best), found[0]._replace(cases=found))
+    return judge(claim(**SIDE, best=best), found[0]._replace(cases=found)).side
 
 
 def test_of_several_cases_the_worst_verdict_counts_or_the_best() -> None:
@@ -218,72 +249,45 @@ def grown(by_seed: list[float], bsp: float = 20.0) -> Answer | None:
     ],
 )
 def test_a_shape_holds_with_other_seeds_too(by_seed: list[float], verdict: str) -> None:
-    assert judge(claim(**GROWS), grown(by_seed)) == verdict
-
-
-# ---- magnitudes -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "ours", "verdict"),
-    [
-        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 20.0, 52.0), "met"),
-        ({**SIDE, "magnitude": (9.0, 127.0)}, (36.0, 2.0, 70.0), "inconclusive"),
-        ({**SIDE, "magnitude": (1.0, 4.0)}, (36.0, 20.0, 52.0), "missed"),
-        ({**SIDE, "value": 16.0}, (2.6, 1.6, 3.1), "missed"),
-        ({**SIDE, "value": 16.0}, (15.0, 13.0, 17.0), "met"),
-        ({**SIDE, "check": "shape", "value": 0.64}, (1.34, 1.2, 1.5), "missed"),
-        ({**SIDE, "value": 3.0, "unit": "x", "accept": (3.0, None)}, (3.5, 3.3, 3.7), ""),
-        ({**SIDE, "value": 250.0, "accept": (225.0, 325.0)}, (300.0, 299.0, 301.0), ""),
-        ({"value": 100.0}, (100.0, 99.0, 101.0), ""),
-        (SIDE, (5.0, 1.0, 9.0), ""),
-        ({**SIDE, "check": "context", "magnitude": (1.0, 4.0)}, (2.0, 2.0, 2.0), ""),
-    ],
-)
-def test_the_size_of_a_one_sided_claim_has_a_verdict(
-    given: dict[str, Any], ours: tuple[float, float, float], verdict: str
-) -> None:
-    assert judge_magnitude(claim(**given), Answer(*ours, 5)) == verdict
-
-
-def test_a_side_can_be_met_and_the_size_missed() -> None:
-    about = claim(**{**SIDE, "magnitude": (9.0, 127.0)})
-    ours = Answer(2.0, 1.0, 3.0, 5)
-    assert (judge(about, ours), judge_magnitude(about, ours)) == ("met", "missed")
-    assert judge_magnitude(about, None) == "not run"
+    assert judge(claim(**GROWS), grown(by_seed)).side == verdict
 
 
 # ---- the pages ------------------------------------------------------------------------------------------------------
 
 LEDGER = [
-    Claim(id="toy.a", where="I", check="number", value=1.0),
+    Claim(id="toy.a", where="I", check="number", value=1.0, group="a and d"),
     Claim(id="toy.b", where="I", check="ratio", accept=(0.0, None), magnitude=(1.0, 2.0), unit="%", note="by luck"),
     Claim(id="toy.c", where="I", check="number", value=1.0, calibrated="a model"),
+    Claim(id="toy.d", where="I", check="number", value=2.0, group="a and d"),
 ]
-SAID = pd.DataFrame(
+GIVEN = pd.DataFrame(
     {
-        "id": ["toy.a", "toy.b", "toy.c"],
-        "verdict": ["inconclusive", "met", "calibrated"],
-        "magnitude": [nan, "missed", nan],
+        "id": ["toy.a", "toy.b", "toy.c", "toy.d"],
+        "side": [nan, "met", nan, nan],
+        "size": ["inconclusive", "missed", "calibrated", "met"],
+        "runtime": ["live", "virtual", "virtual", "live"],
     }
 )
 
 
-def test_totals_are_by_verdict_with_sizes_apart() -> None:
-    text = "\n".join(overview(SAID, LEDGER))
-    assert "| **all** | **3** | **1** | **0** | **1** | **1** | **0** | **0** | **0** |" in text
-    assert "| magnitudes | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
-    for line in ("Inconclusive: `a`.", "Calibrated: `c`.", "Missed in magnitude: `b`."):
-        assert line in text
-    assert "| **all** | **3** | **0** |" in "\n".join(overview(SAID.iloc[:0], LEDGER))
+def test_totals_are_by_question_and_an_observation_counts_once() -> None:
+    text = "\n".join(overview(GIVEN, LEDGER))
+    assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
+    assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "| size, each observation once | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "Size missed: `b`." in text
+    assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
 
 
 def test_the_page_over_all_papers_adds_up() -> None:
-    text = front([("Toy", "toy.md", LEDGER, SAID), ("Other", "other.md", LEDGER[:1], SAID.drop(columns="magnitude"))])
-    assert "| [Toy](toy.md) | 3 | 1 | 0 | 1 | 1 | 0 | 0 | 0 |" in text
-    assert "| [Other](other.md) | 1 | 0 | 0 | 1 | 0 | 0 | 0 | 0 |" in text
-    assert "| **all** | **4** | **1** | **0** | **2** | **1** | **0** | **0** | **0** |" in text
-    assert "| all magnitudes | 1 | 0 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
+    other = [Claim(id="toy.b", where="I", check="ratio", how="lower", value=40.0, unit="%")]
+    text = front([("Toy", "toy.md", LEDGER, GIVEN), ("Other", "other.md", other, GIVEN)])
+    assert "| [Toy](toy.md): size | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "| [Other](other.md): side | 1 | 1 | 0 | 0 | 0 |" in text
+    assert "| **all: size** | **4** | **0** | **0** | **2** | **1** |" in text
+    assert "| all, live: size | 1 | 0 | 0 | 0 | 1 |" in text
+    assert "**Side** holds in 2 of 2 decided observations (100%); had none of the 2 an effect, 0 would be" in text
+    assert "**Size** holds or is larger in 0 of 2 decided observations (0%)." in text
 
 
 def test_what_a_reader_is_told_of_a_claim() -> None:
@@ -292,7 +296,7 @@ def test_what_a_reader_is_told_of_a_claim() -> None:
     assert paper_text(claim(accept=(8.0, 8.0), value=8.0, unit="")) == "8 (accepted: exactly 8)"
     assert remark(LEDGER[1]) == "- `b`: by luck."
     assert remark(LEDGER[2]) == "- `c`: calibrated: a model."
-    for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "magnitude"):
+    for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "side", "size", "larger"):
         assert f"**{verdict}**" in RULES.lower()
 
 
@@ -334,7 +338,7 @@ def test_what_is_arithmetic_is_counted_apart() -> None:
         ),
         ("{where: x, check: ratio, accept: [0, 1], magnitude: [1, 2], experiment: e}", "magnitude: belongs to accept"),
         ("{where: x, check: ratio, value: 1, magnitude: [1, 2], experiment: e}", "magnitude: belongs to accept"),
-        ("{where: x, check: ratio, value: 1, calibrated: a, arithmetic: true, experiment: e}", "one of the two"),
+        ("{where: x, check: ratio, value: 1, calibrated: a, arithmetic: true, experiment: e}", "only one of them"),
     ],
 )
 def test_a_bad_entry_is_refused(entry: str, said: str, tmp_path: Any) -> None:
@@ -354,13 +358,13 @@ def test_the_median_of_a_skewed_sample_lies_within_its_interval() -> None:
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, "missed"), (0.05, "missed"), (0.06, "inconclusive")])
 def test_a_shape_is_missed_only_where_hardly_any_seeds_would_show_it(share: float, verdict: str) -> None:
     seen = Answer(seeds=5, holds=False, share=share)
-    assert judge(claim(check="shape", value=None, shape="flat"), seen) == verdict
+    assert judge(claim(check="shape", value=None, shape="flat"), seen).side == verdict
 
 
 def test_a_shape_needs_five_seeds_unless_all_are_alike() -> None:
     one = claim(check="shape", value=None, shape="flat")
     verdicts = [
-        judge(one, Answer(seeds=seeds, holds=True, share=1.0, same=same))
+        judge(one, Answer(seeds=seeds, holds=True, share=1.0, same=same)).side
         for seeds, same in ((4, False), (5, False), (1, True))
     ]
     assert verdicts == ["inconclusive", "met", "met"]

@@ -64,6 +64,7 @@ RAW: dict[str, Any] = {
     "scheduler": {"_target_": "runtime.core.scheduling.ConstantPending", "pending_s": 0.0},
     "failover": "shards",
     "max_losses": None,
+    "target_evals": 3,
     "stop_at_target": False,
     "stop_at_convergence": False,
     "save_parameters": False,

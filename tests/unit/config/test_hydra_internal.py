@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from runtime.version import PACKAGES
 from tests.support.cli import ROOT
 
-PROGRAM = ("run.py", "analysis", "runtime", "scripts", "workloads", "strategies", "injectors", "predictors", "reading")
+PROGRAM = ("run.py", "scripts", "stragglab", *PACKAGES)
 ONE_FILE = Path("runtime/config/hydra_internal.py")
 
 

@@ -17,7 +17,7 @@ from runtime.config.project import VARIABLE, adopt
 from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from runtime.training.optimizers import make_optimizer
-from scripts.new_project import main as new_project
+from stragglab.commands.new import main as new_project
 
 ROOT = Path(__file__).resolve().parents[3]
 JOB = ("runtime=virtual", "strategy=my_strategy", "workload=my_workload", "straggler=my_straggler")

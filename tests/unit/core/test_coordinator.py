@@ -306,6 +306,17 @@ def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str
 
 
 @pytest.mark.parametrize(
+    ("values", "ends_at"),
+    [([0.9, 0.8, 0.9, 0.95, 0.91], 4), ([0.9, 0.95, 0.9], 2), ([0.9, 0.9, 0.8, 0.9, 0.9], None)],
+)
+def test_a_noisy_metric_reaches_its_target_when_it_holds_it(values: list[float], ends_at: int | None) -> None:
+    desk = puppet_desk(target=0.9, target_evals=3, higher_is_better=True, stop_at_target=True)
+    for at, value in enumerate(values):
+        desk.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
+        assert (desk.core.status == "done") == (at == ends_at)
+
+
+@pytest.mark.parametrize(
     ("values", "stop", "ends_at"),
     [
         ([0.1, 0.5, 0.5, 0.5004, 0.6], True, 3),

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 import strategies
 from runtime.config.instantiate import locate
-from scripts import packing
+from scripts.packaging import packing
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
 
@@ -94,15 +94,15 @@ def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
         assert f"{name} BROKEN" in done.stdout
 
 
-def test_run_py_only_composes_builds_and_reports() -> None:
+def test_the_command_for_jobs_only_composes_builds_and_reports() -> None:
     """It may know the runtime, and of the analysis how runs and sweeps end; it branches on no name."""
-    tree = ast.parse((ROOT / "run.py").read_text())
+    tree = ast.parse((ROOT / "stragglab" / "commands" / "run.py").read_text())
     own = {name for name in imported(tree) if name.partition(".")[0] in PACKAGES}
     reports = {"analysis.reports.finish", "analysis.reports.sweep"}
     assert {name for name in own if not name.startswith("runtime.")} <= reports
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
     texts = [ast.unparse(node) for node in compared for part in node.comparators if isinstance(part, ast.Constant)]
-    assert texts == ["__name__ == '__main__'"]
+    assert texts == []
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

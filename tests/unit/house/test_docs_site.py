@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs_site import LINK, PAGES, relinked
+from scripts.docs.docs_site import LINK, PAGES, relinked
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"

@@ -16,7 +16,7 @@ from tests.support.runs import ROOT
 PACKAGES = ["analysis", "injectors", "predictors", "reading", "runtime", "strategies", "workloads"]
 FRAMEWORK = {"call", "forward"}
 """What Keras and PyTorch document: a layer's computation, whose shapes its class states."""
-INFORMATIVE_ROOMS = [*PACKAGES, "scripts", "tests"]
+INFORMATIVE_ROOMS = [*PACKAGES, "scripts", "stragglab", "tests"]
 MIN_WORDS = 4
 
 

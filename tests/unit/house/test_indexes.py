@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
 METHODS = ROOT / "docs" / "methods" / "README.md"
-COMMANDS = ROOT / "docs" / "commands.md"
+PAGE = ROOT / "docs" / "commands.md"
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
@@ -27,14 +28,6 @@ def missing(names: set[str], text: str) -> set[str]:
     """Those names that no code of a page (between single backquotes) has as a word of its own."""
     code = " ".join(re.findall(r"`([^`\n]*)`", text)).split()
     return names.difference(code)
-
-
-def words_of_run() -> set[str]:
-    """The words that ``run.py`` takes for something else than a job: the keys of its table."""
-    for node in ast.parse((ROOT / "run.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
-            return set(ast.literal_eval(node.value))
-    raise AssertionError("run.py has no table COMMANDS any more")
 
 
 def targets() -> set[str]:
@@ -114,11 +107,11 @@ def test_a_path_that_is_not_there_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "names"), [(r"python run\.py", words_of_run()), ("make", targets())], ids=["run.py", "make"]
+    ("program", "names"), [(r"python run\.py", set(COMMANDS)), ("make", targets())], ids=["run.py", "make"]
 )
 def test_every_command_is_in_the_list_of_commands(program: str, names: set[str]) -> None:
     """In a row of its own, and of its own program: ``check`` is a command of both."""
-    first = "\n".join(row.partition(" | ")[0] for row in COMMANDS.read_text().splitlines())
+    first = "\n".join(row.partition(" | ")[0] for row in PAGE.read_text().splitlines())
     assert names - set(re.findall(rf"`{program} (\w+)", first)) == set()
 
 

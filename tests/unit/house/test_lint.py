@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from runtime.version import PACKAGES
 from tests.support.runs import ROOT
 
-SOURCES = ["run.py", "analysis", "injectors", "predictors", "reading", "runtime", "scripts", "strategies", "workloads"]
+SOURCES = ["run.py", "scripts", "stragglab", *PACKAGES]
 PICKLING = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "joblib"}
 CALLS = {
     "eval": "evaluates text",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
+from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
 PAGES = ["README.md", "DESIGN.md", "CONTRIBUTING.md"]
@@ -24,7 +24,7 @@ PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*
 BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"^    (?=python |make |pytest )(.*)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
-START = re.compile(r"(?:^|[;|]|\bdo )\s*(?:[A-Z_]+=\S+ )*(python run\.py|python scripts/\S+\.py|pytest|make)(?= |$)")
+START = re.compile(r"(?:^|[;|]|\bdo )\s*(?:[A-Z_]+=\S+ )*(python run\.py|python -m scripts\.\S+|pytest|make)(?= |$)")
 END = re.compile(r"\s+#|;|\s[&|<>]")
 OPEN = re.compile(r"\.\.\.|<|\$\w|(^|=)[A-Z_]+$|=my_")
 """In a word that stands for others: ``runs/...``, ``<that sweep>``, ``$HOME``, ``DIR``, ``strategy=my_strategy``."""
@@ -52,10 +52,10 @@ def wrong(command: str) -> str:
         return wrong_target(words)
     if first == "pytest":
         return next((f"{word}: no such file" for word in files(words) if not (ROOT / word).exists()), "")
-    if words[0] != "run.py":
-        return wrong_option(words[0].removesuffix(".py").replace("/", "."), words[1:])
-    if len(words) > 1 and words[1] in subcommands():
-        return wrong_option(subcommands()[words[1]], words[2:])
+    if words[0] == "-m":
+        return wrong_option(words[1], words[2:])
+    if len(words) > 1 and words[1] in COMMANDS:
+        return wrong_option(f"stragglab.commands.{words[1]}", words[2:])
     return wrong_setting([word for word in words[1:] if not OF_OTHERS.match(word)])
 
 
@@ -72,15 +72,6 @@ def wrong_target(words: Sequence[str]) -> str:
         if name == "EXPERIMENT" and not list((ROOT / "conf" / "experiment").rglob(f"{value}.yaml")):
             return f"{word}: no such experiment"
     return ""
-
-
-@cache
-def subcommands() -> dict[str, str]:
-    """What ``run.py`` starts instead of a job, and its module; it cannot be imported, since it takes over signals."""
-    for node in ast.parse((ROOT / "run.py").read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
-            return dict(ast.literal_eval(node.value))
-    raise AssertionError("run.py has no COMMANDS")
 
 
 def wrong_option(module: str, words: Sequence[str]) -> str:
@@ -130,7 +121,7 @@ def test_a_command_that_a_page_shows_can_be_given(command: str, monkeypatch: pyt
         ("Try `python run.py straggler=transiet`.", "did you mean transient?"),
         ("```\nfor s in a b; do python run.py -m straggler=$s seeds=0,1; done\n```", "did you mean seed?"),
         ("`python run.py compare runs/... --basline bsp`", "--basline: not in its help"),
-        ("    python scripts/compere.py --help", "no such module"),
+        ("    python -m scripts.fitting.fit_kapa --help", "no such module"),
         ("```bash\npytest tests/unit/core/test_gone.py -m bench\n```", "no such file"),
         ("`make figrues`", "not in the Makefile"),
         ("`make figures RUN=runs/x`", "not in the Makefile"),
@@ -146,5 +137,5 @@ def test_one_that_nobody_can_give_is_caught(text: str, why: str, monkeypatch: py
 def test_pages_show_commands_of_every_kind() -> None:
     found = shown()
     assert len(found) > 200
-    for start in ("make ", "pytest ", "python run.py -m ", "python run.py verify ", "python scripts/"):
+    for start in ("make ", "pytest ", "python run.py -m ", "python run.py verify ", "python -m scripts."):
         assert any(command.startswith(start) for command in found), start

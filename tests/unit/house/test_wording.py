@@ -16,7 +16,8 @@ from tests.support.runs import ROOT
 
 ROOMS = [
     *("README.md", "CONTRIBUTING.md", "DESIGN.md", "Makefile"),
-    *("analysis", "conf", "docs", "injectors", "predictors", "reading", "scripts", "strategies", "tests", "workloads"),
+    *("analysis", "conf", "docs", "injectors", "predictors", "reading", "run.py", "scripts", "stragglab", "strategies"),
+    *("tests", "workloads"),
     *("runtime/__init__.py", "runtime/api.py", "runtime/errors.py", "runtime/version.py"),
     *(f"runtime/{room}" for room in ("backends", "cluster", "config", "containment", "core", "live")),
     *(f"runtime/{room}" for room in ("record", "run", "training", "virtual")),

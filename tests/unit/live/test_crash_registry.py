@@ -25,7 +25,7 @@ from runtime.live.machines.crash_registry import (
     this_process,
 )
 from runtime.live.machines.janitor import Directory, identify, reap, run_id_of
-from scripts import cleanup
+from stragglab.commands import cleanup
 
 RUN_ID, OTHER_ID = "0123456789abcdef", "fedcba9876543210"
 

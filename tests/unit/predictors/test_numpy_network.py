@@ -145,7 +145,7 @@ def spoilt(path: Path, network: Network, **changes: Any) -> None:
         (None, "no such file"),
         (b"no zip", "is not a file of a network"),
         (b"", "is not a file of a network"),
-        ({"format": "other"}, "was not made by scripts/train_modes.py"),
+        ({"format": "other"}, "was not made by scripts/fitting/train_modes.py"),
         ({"features": np.array(["a", "b", "d"])}, "is a model of 3 features instead of 3, among them 'd'"),
         ({"features": np.array(["a", "b"])}, "is a model of 2 features instead of 3, without 'c'"),
         ({"features": np.array(["a", "c", "b"])}, "is a model of 3 features instead of 3, in another order"),
@@ -168,7 +168,7 @@ def test_a_file_of_something_else_is_refused_in_one_line(
     with pytest.raises(ValueError, match=words) as caught:
         load_network(str(path), "modes", NAMES)
     assert str(caught.value).startswith(f"weights={path}: ")
-    assert str(caught.value).endswith("fit one with scripts/train_modes.py")
+    assert str(caught.value).endswith("fit one with scripts/fitting/train_modes.py")
     assert "\n" not in str(caught.value)
 
 

@@ -121,7 +121,7 @@ def test_bandwidths_are_fractions_of_the_largest() -> None:
 @pytest.mark.parametrize("series", ["resources", "deviation"])
 def test_the_files_that_come_along_are_small_and_say_how_they_were_made(series: str) -> None:
     own = load_lstm("", series)
-    assert "scripts/train_predictor.py" in own.command
+    assert "train_predictor" in own.command
     assert f"--series {series}" in own.command
     assert (FITTED / f"{series}.npz").stat().st_size <= 200_000
     last = np.ones((1, 50, 2 if series == "resources" else 1)) * 0.25
@@ -141,7 +141,7 @@ def written(path: Path, **changes: Any) -> Path:
         (lambda path: None, "no such file"),
         (lambda path: path.write_bytes(b"no zip"), "is not a file of weights"),
         (lambda path: path.write_bytes(b""), "is not a file of weights"),
-        (lambda path: np.savez(path, weights=np.ones(3)), "was not made by scripts/train_predictor.py"),
+        (lambda path: np.savez(path, weights=np.ones(3)), "was not made by scripts/fitting/train_predictor.py"),
         (lambda path: written(path, series="deviation"), "predicts deviation, not resources"),
         (lambda path: written(path, again1=None), "has not the arrays of a fitted LSTM"),
         (lambda path: written(path, head=np.ones((2, 3))), "has not the arrays of a fitted LSTM"),
@@ -155,7 +155,7 @@ def test_a_file_of_something_else_is_refused_in_one_line(spoil: Any, words: str,
     with pytest.raises(ValueError, match=words) as caught:
         straggler_predictor("star", {"weights": str(path)})
     assert str(caught.value).startswith(f"star:weights={path}: ")
-    assert str(caught.value).endswith("scripts/train_predictor.py --series resources")
+    assert str(caught.value).endswith("scripts/fitting/train_predictor.py --series resources")
     assert "\n" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""A fresh strategy is asked again: scripts/replay.py says identical, or names the first line that is not."""
+"""A fresh strategy is asked again: python run.py replay says identical, or names the first line that is not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from scripts.replay import build_strategy, main, read_record
+from stragglab.commands.replay import build_strategy, main, read_record
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -191,7 +191,7 @@ def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) ->
 
 def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> None:
     """From anywhere; a reader that goes away (`| head`) ends it without a traceback."""
-    command = [sys.executable, str(ROOT / "scripts" / "replay.py"), str(records["bsp"]), "--show"]
+    command = [sys.executable, str(ROOT / "run.py"), "replay", str(records["bsp"]), "--show"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline().startswith(b"record    ")
@@ -449,7 +449,7 @@ def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pyte
 
 
 def test_a_description_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts.replay.MAX_META_BYTES", 5)
+    monkeypatch.setattr("stragglab.commands.replay.MAX_META_BYTES", 5)
     code, out, err = replayed(asp)
     assert (code, out) == (2, "")
     assert "meta.json: has more than 5 bytes" in err

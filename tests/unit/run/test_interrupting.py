@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,8 @@ from hydra.types import RunMode
 from runtime.errors import Interrupted, print_interrupted
 from runtime.run import checking
 from runtime.run.ending import Ending
+from stragglab.commands.run import run_job
+from stragglab.program import perform
 from tests.support.cli import ROOT, in_a_fork
 
 
@@ -34,7 +35,7 @@ def interrupted_command(number: int, kept: str) -> None:
         return 0
 
     vars(command)["main"] = work
-    raise SystemExit(runpy.run_path(str(ROOT / "run.py"))["perform"]("compare", command, ["runs"]))
+    raise SystemExit(perform("compare", command, ["runs"]))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,6 @@ def interrupted_job(mode: RunMode, run_dir: Path, number: int) -> None:
     """A job which the signal ends in good order."""
     vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: SimpleNamespace(mode=mode)))
     vars(checking).update(run_checked=lambda job, run_dir: Ending(128 + number if number else 0, number))
-    run_job = runpy.run_path(str(ROOT / "run.py"))["run_job"]
     raise SystemExit(run_job(SimpleNamespace(draws=False), run_dir).exit_code)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import signal
 import subprocess
 from functools import partial
@@ -20,6 +19,7 @@ from runtime.config import compose
 from runtime.config.instantiate import ALLOW_VARIABLE
 from runtime.run import checking
 from runtime.run.launch import Result
+from stragglab.commands import run
 from tests.support.cli import ROOT, Finished, in_a_fork, run_cli
 from tests.support.prepared import Prepared
 
@@ -234,14 +234,13 @@ def test_a_job_that_owes_another_sweeper_a_number_fails_in_one_line(
 
 
 def signalled(exit_code: int, number: int, folder: Path) -> None:
-    """What Hydra's own main calls for a job of a sweep, where the job ends so; it cannot be imported (see ``cli``)."""
-    task = runpy.run_path(str(ROOT / "run.py"))["main"]
+    """What Hydra's own main calls for a job of a sweep, where the job ends so."""
     about = SimpleNamespace(runtime=SimpleNamespace(cwd=".", output_dir=str(folder / "out")), mode=RunMode.MULTIRUN)
     vars(hydra_config).update(HydraConfig=SimpleNamespace(get=lambda: about))
     vars(compose).update(to_raw=lambda composed: {})
     vars(checking).update(check=lambda *given: SimpleNamespace(config=SimpleNamespace(metric=None)))
-    task.__globals__.update(run_job=lambda job, run_dir: Result(exit_code, interrupted_by=number))
-    print("returned", task({}))
+    vars(run).update(run_job=lambda job, run_dir: Result(exit_code, interrupted_by=number))
+    print("returned", run.main({}))
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])

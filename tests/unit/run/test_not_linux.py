@@ -47,8 +47,8 @@ def test_a_virtual_run_gives_the_same_bytes(mac: Mac, tmp_path: Path) -> None:
     assert here.exit_code == 0, here.err
     for name in ("events.jsonl", "parameters.npy"):
         assert (tmp_path / "mac" / name).read_bytes() == (tmp_path / "linux" / name).read_bytes()
-    for script in ("replay.py", "figures.py"):
-        done = mac(f"scripts/{script}", "mac", cwd=tmp_path)
+    for word in ("replay", "figures"):
+        done = mac("run.py", word, "mac", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "mac" / "figures").is_dir()
 

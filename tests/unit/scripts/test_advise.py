@@ -16,8 +16,9 @@ from analysis.measures.ranking import Ranked
 from analysis.reports.advice import Advice, best_lines, page, sentences, whole_steps
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
-from scripts import advise, validate_advice
-from scripts.common.choices import choices
+from scripts.measure import validate_advice
+from stragglab.commands import advise
+from stragglab.grids.choices import choices
 from tests.support.pages import loaded
 
 STEPS = 40

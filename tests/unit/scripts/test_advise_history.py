@@ -11,7 +11,7 @@ from rich.console import Console
 
 from analysis.logs.step_log import StepLog
 from analysis.reports.advice import Advice
-from scripts import advise
+from stragglab.commands import advise
 from tests.support.planted_logs import calm_log, planted_log
 
 TRIED = "bsp,lb_bsp,backup_workers,lgc"

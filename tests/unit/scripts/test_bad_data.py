@@ -1,4 +1,4 @@
-"""Invalid data, as a user meets it: ``run.py`` and ``scripts/prepare_data.py`` end with one line that names the file
+"""Invalid data, as a user meets it: ``run.py`` and ``python run.py data`` end with one line that names the file
 and the cure, exit code 2, and nothing that was not there before."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from scripts import prepare_data
+from stragglab.commands import data as prepare_data
 from tests.support import raw_files
 from tests.support.cli import run_cli
 from tests.support.long_tests import long_after

@@ -13,8 +13,8 @@ import yaml
 from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
-from scripts import calibrate_injectors as script
-from scripts.jobs.injectors import (
+from stragglab.commands import injectors as script
+from stragglab.grids.injectors import (
     ACTUATORS,
     HOSTS,
     TRANSFER_S,
@@ -99,7 +99,7 @@ def read_plan(path: Path) -> list[dict[str, str]]:
 class Bench(ScriptBench):
     """An output directory, and the script with a runner that is none, on a machine that lacks ``lacking``."""
 
-    name = "calibrate_injectors"
+    name = "injectors"
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         super().__init__(folder, capsys)
@@ -201,7 +201,7 @@ def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
     runner = ExactRunner()
     runner.failing = {"cgroup_50ms_1": 2}
     result = bench.quick(runner=runner)
-    assert (result.code, result.err) == (2, "calibrate_injectors.py: bsp on digits: it broke\n")
+    assert (result.code, result.err) == (2, "injectors: bsp on digits: it broke\n")
     assert runner.ran[-1] == "cgroup_50ms_1"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.experiments.spec import Cell, cells, load_spec
-from scripts.tables.coding import CLUSTERS, SYSTEMS, code_of, every_set, finished, row, speeds_of
+from stragglab.tables.coding import CLUSTERS, SYSTEMS, code_of, every_set, finished, row, speeds_of
 from strategies.gradient_coding import Code
 
 SPEC = load_spec(Path(__file__).resolve().parents[3] / "conf" / "experiment" / "gc_tables.yaml")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common.of_experiment import write_compared
-from scripts.compare import main
+from stragglab.commands.compare import main
+from stragglab.grids.of_experiment import write_compared
 from tests.support.records import Story, bsp_story
 
 

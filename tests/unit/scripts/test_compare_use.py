@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from scripts.compare_use import main, per_iteration
+from scripts.measure.compare_use import main, per_iteration
 
 
 def tables(samples: int = 3) -> Any:

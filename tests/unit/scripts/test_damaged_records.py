@@ -16,7 +16,8 @@ from analysis.logs.step_log import LogError
 from analysis.records.load import RecordError, load_run
 from analysis.reports.cluster import finish_cluster
 from analysis.reports.report import finish_run
-from scripts import calibrate, compare, export, figures, replay, score_predictors, verify
+from stragglab.commands import calibrate, compare, export, figures, replay, verify
+from stragglab.commands import predictors as score_predictors
 from tests.support.cli import run_cli
 
 JOB = (

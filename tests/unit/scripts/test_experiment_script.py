@@ -18,7 +18,7 @@ from analysis.experiments.results import Results
 from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
-from scripts import experiment as script
+from stragglab.commands import experiment as script
 from strategies.star.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told
@@ -137,11 +137,12 @@ def test_an_experiment_becomes_records_a_figure_and_a_page(whole: Bench, monkeyp
     images = bench.page.parent / "images"
     assert (images / "toy_table.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(images / "toy_table.csv")["system"]) == {"bsp", "asp"}
-    verdicts = pd.read_csv(images / "toy_table_claims.csv").set_index("id")["verdict"]
-    assert verdicts.to_dict() == {"toy.order": "met", "toy.number": "missed"}
-    for part in ("## Table I: two systems", "images/toy_table.png", "Made up.", "Missed: `number`."):
+    verdicts = pd.read_csv(images / "toy_table_claims.csv").set_index("id")
+    assert verdicts["side"].dropna().to_dict() == {"toy.order": "met"}
+    assert verdicts["size"].dropna().to_dict() == {"toy.number": "missed"}
+    for part in ("## Table I: two systems", "images/toy_table.png", "Made up.", "Size missed: `number`."):
         assert part in bench.page.read_text()
-    assert "met      `order`" in out
+    assert "side met: `order`" in out
     assert "8 of 8 records exist already" in bench.run()[1]
 
 
@@ -280,7 +281,7 @@ def test_forks_leave_the_same_records(bench: Bench) -> None:
 
 def test_the_page_over_all_papers_is_written_too(bench: Bench) -> None:
     bench.run()
-    assert "| [Toy](toy.md) | 2 | 1 | 1 |" in (bench.page.parent / "README.md").read_text()
+    assert "| [Toy](toy.md): side | 1 | 1 | 0 | 0 |" in (bench.page.parent / "README.md").read_text()
 
 
 def test_a_part_changes_no_page(bench: Bench) -> None:
@@ -457,8 +458,8 @@ def test_a_claim_that_has_moved_has_the_verdict_of_its_present_experiment(bench:
     images = bench.page.parent / "images"
     images.mkdir(parents=True)
     for name, verdict in (("toy_table", "missed"), ("toy_then", "met")):
-        rows = pd.DataFrame({"id": ["toy.number"], "verdict": [verdict], "experiment": [name]})
+        rows = pd.DataFrame({"id": ["toy.number"], "size": [verdict], "experiment": [name]})
         rows.to_csv(images / f"{name}_claims.csv", index=False)
-    assert script.verdicts_of(bench.page, "toy")["verdict"].tolist() == ["missed"]
+    assert script.verdicts_of(bench.page, "toy")["size"].tolist() == ["missed"]
     (images / "toy_table_claims.csv").unlink()
     assert script.verdicts_of(bench.page, "toy").empty

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from runtime.errors import FAILED, REFUSED, ConfigError
-from scripts.common.grid import JobFailed, clear, log_of, settle, unfinished
+from stragglab.grids.grid import JobFailed, clear, log_of, settle, unfinished
 from tests.support.cluster_records import ClusterStory
 from tests.unit.analysis.test_fidelity import story
 

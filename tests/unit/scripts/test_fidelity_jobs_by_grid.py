@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import fidelity as script
-from scripts.common.choices import steady_strategies
+from stragglab.commands import fidelity as script
+from stragglab.grids.choices import steady_strategies
 from tests.support.long_tests import long_after
 from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
 

@@ -1,4 +1,4 @@
-"""``scripts/fidelity_jobs.py``: the same set live and on the virtual clock, with records that nobody ran."""
+"""``scripts/measure/fidelity_jobs.py``: the same set live and on the virtual clock, with records that nobody ran."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import scripts.fidelity_jobs as script
+import scripts.measure.fidelity_jobs as script
 from analysis.measures.cluster.fidelity import core_seconds
 from tests.support.cluster_records import ClusterStory
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
@@ -41,7 +41,7 @@ class JobsRunner(FakeRunner):
 
 
 class Bench(ScriptBench):
-    name = "fidelity_jobs"
+    name = "fidelity_jobs.py"
 
     def run(self, *words: str, runner: FakeRunner | None = None) -> Result:
         return self.said(script.main(["-o", str(self.out), *words], runner or JobsRunner()))

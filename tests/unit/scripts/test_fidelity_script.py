@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from runtime.virtual.costs import load_costs
-from scripts import fidelity as script
+from stragglab.commands import fidelity as script
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import PNG, story
@@ -171,7 +171,7 @@ def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
     assert result.code == 1
     assert len(runner.ran) == 8
     assert "2/4  asp_none_seed0_live  failed: bsp on digits: it broke" in result.out
-    assert result.err == "fidelity.py: 1 of 4 runs failed, asp_none_seed0_live first; the same command repeats them\n"
+    assert result.err == "fidelity: 1 of 4 runs failed, asp_none_seed0_live first; the same command repeats them\n"
     assert not (bench.out / "fidelity.csv").exists()
     again = ComparedRunner()
     assert bench.grid(runner=again).code == 0
@@ -181,7 +181,7 @@ def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
 def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
     runner = ComparedRunner()
     runner.failing = {"asp_none_seed0_virtual": 2}
-    assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "fidelity.py: bsp on digits: it broke"
+    assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "fidelity: bsp on digits: it broke"
     assert runner.ran[-1] == "asp_none_seed0_virtual"
 
 

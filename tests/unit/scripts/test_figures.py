@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from analysis.figures import several
-from scripts import figures
+from stragglab.commands import figures
 from tests.support.records import bsp_story
 
 

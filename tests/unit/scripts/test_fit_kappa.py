@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import fit_kappa as script
+from scripts.fitting import fit_kappa as script
 from tests.support.records import Story, apply
 
 KAPPA, PHI, BATCH = 0.5, 300.0, 8.0

@@ -15,7 +15,7 @@ import pytest
 from analysis.fitting.progress import TrainingTrace, crossing, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, load_run
 from runtime.training.progress import Progress, ProgressModel, load_progress
-from scripts import fit_progress as script
+from scripts.fitting import fit_progress as script
 from tests.support.records import Story, apply, asp_story, rollback_story
 
 BATCHES = (16, 64, 256)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from predictors.fitted_file import FITTED
-from scripts.common.fitted_since import fitted_since
+from stragglab.vouching.fitted_since import fitted_since
 from strategies.star.learned import ModeLearner
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.common import forks
-from scripts.common.forks import in_forks, run_here
-from scripts.common.grid import run_child
+from stragglab.grids import forks
+from stragglab.grids.forks import in_forks, run_here
+from stragglab.grids.grid import run_child
 
 
 def test_every_fork_says_how_it_ended(capfd: pytest.CaptureFixture[str]) -> None:

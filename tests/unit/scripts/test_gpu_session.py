@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from runtime.live.machines.mechanisms import Missing
-from scripts import gpu_session
-from scripts.gpu_session import ENDED, run_step
-from scripts.jobs.gpu_measurements import PARTS
-from scripts.jobs.gpu_steps import Result, Step, order, parsed, steps
+from scripts.gpu import gpu_session
+from scripts.gpu.gpu_measurements import PARTS
+from scripts.gpu.gpu_session import ENDED, run_step
+from scripts.gpu.gpu_steps import Result, Step, order, parsed, steps
 
 ALL = [step.name for step in steps("fake", Path("/out"))]
 

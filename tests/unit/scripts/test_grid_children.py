@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from runtime import house
-from scripts.common import forks
-from scripts.common import grid as script
+from stragglab.grids import forks
+from stragglab.grids import grid as script
 
 GIVE_UP_S = 60.0
 CHILD = """

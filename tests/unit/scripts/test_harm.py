@@ -24,9 +24,9 @@ from runtime.errors import ConfigError
 from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from runtime.run.timing import outcome_of_job
-from scripts import harm_and_gain as script
-from scripts.common.choices import steady_strategies
-from scripts.jobs.harm import PATTERNS, WORKERS
+from stragglab.commands import harm as script
+from stragglab.grids.choices import steady_strategies
+from stragglab.grids.harm import PATTERNS, WORKERS
 
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
 SMALL = ("--workers", "4", "--jobs", "1", "workload.epochs=3")

@@ -10,10 +10,25 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts import harm_and_gain
-from scripts.common.grid import JobFailed
-from scripts.jobs import harm
-from scripts.jobs.harm import HOSTS, Task, Timed, code_sha256, epochs_of, run, stored, tasks_of, time_job, timed
+from injectors.patterns import PowerLaw
+from runtime.config.parse import parse
+from runtime.run.checks.job import check_job
+from stragglab.commands import harm as harm_and_gain
+from stragglab.grids import harm
+from stragglab.grids.grid import JobFailed
+from stragglab.grids.harm import (
+    HOSTS,
+    Shared,
+    Task,
+    Timed,
+    code_sha256,
+    epochs_of,
+    run,
+    stored,
+    tasks_of,
+    time_job,
+    timed,
+)
 
 WORDS = ("--strategies", "bsp,ssp,first_k", "--stragglers", "transient", "--workers", "4", "workload.epochs=2")
 
@@ -27,8 +42,31 @@ def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> N
     tasks = list(tasks_of(asked))
     assert len(tasks) == 3
     found = {one.key: one for one in timed(tasks, 2)}
-    assert found == {task.key: time_job(task) for task in tasks}
+    assert found == {task.key: time_job(task, Shared()) for task in tasks}
     assert {one.outcome for one in found.values()} == {"done"}
+
+
+def test_the_plan_of_a_case_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of plans cost more than the jobs that they disturb, so who makes one anew for a job stands out."""
+    made, plan = [], PowerLaw.plan
+    monkeypatch.setattr(PowerLaw, "plan", lambda *args: (made.append(os.getpid()), plan(*args))[1])
+    words = ["--strategies", "asp,ssp", "--stragglers", "power_law", "--workers", "4,5", "workload.epochs=1"]
+    tasks = list(tasks_of(harm_and_gain.parse([*words, "max_time_s=30", "-o", str(tmp_path)])))
+    shared = Shared()
+    for task in tasks:
+        shared.prepare(task)
+        shared.checked(parse(task.raw))
+    assert len(tasks) == 6
+    assert len(made) == 2
+
+
+def test_a_job_that_more_can_disturb_has_a_plan_of_its_own(tmp_path: Path) -> None:
+    words = ["--strategies", "bsp", "--stragglers", "persistent", "--workers", "4,5", "-o", str(tmp_path)]
+    four, five = tasks_of(harm_and_gain.parse(words))
+    shared = Shared()
+    shared.prepare(four)
+    assert shared.checked(parse(five.raw))[0].plan == check_job(parse(five.raw)).plan
+    assert shared.checked(parse(five.raw))[0].plan != check_job(parse(four.raw)).plan
 
 
 def test_a_strategy_knows_the_workload_of_each_pattern(tmp_path: Path) -> None:
@@ -44,7 +82,7 @@ def test_a_strategy_knows_the_workload_of_each_pattern(tmp_path: Path) -> None:
 
 def test_a_job_that_was_cut_off_is_not_done(tmp_path: Path) -> None:
     asked = harm_and_gain.parse([*WORDS, "max_time_s=0.2", "-o", str(tmp_path)])
-    found = time_job(next(tasks_of(asked)))
+    found = time_job(next(tasks_of(asked)), Shared())
     assert (found.outcome, found.jct_s) == ("cut", 0.2)
     assert "max_time_s=0.2" in found.note
 
@@ -71,7 +109,7 @@ def test_epochs_are_those_of_the_next_smaller_number_of_workers() -> None:
 def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     asked: argparse.Namespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def killed(task: Task) -> Timed:
+    def killed(task: Task, shared: Shared) -> Timed:
         if task.strategy == "ssp":
             os.kill(os.getpid(), signal.SIGKILL)
         return Timed(task.key, task.workers, task.straggler, task.strategy, task.seed, "done", 1.5, 3, "")
@@ -81,7 +119,7 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
         run(list(tasks_of(asked)), argparse.Namespace(**{**vars(asked), "jobs": 1}), Console())
     assert [one.strategy for one in stored(asked.out / "jobs.csv").values()] == ["bsp"]
     assert harm_and_gain.main([*WORDS, "--jobs", "1", "-o", str(asked.out)]) == 1
-    assert capsys.readouterr().err == "harm_and_gain.py: ssp under transient, 4 workers: exit code 137\n"
+    assert capsys.readouterr().err == "harm: ssp under transient, 4 workers: exit code 137\n"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from injectors.patterns import Trace
 from injectors.plan import ClusterShape
-from scripts.calibrate_injectors import START_S
-from scripts.jobs.injectors import (
+from stragglab.commands.injectors import START_S
+from stragglab.grids.injectors import (
     ACTUATORS,
     GAP_S,
     LEVELS,

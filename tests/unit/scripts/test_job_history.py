@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from runtime.config.instantiate import instantiate
-from scripts.job_history import MEMORY_BYTES, NAME, main, read_jobs
+from scripts.fitting.job_history import MEMORY_BYTES, NAME, main, read_jobs
 from strategies.dlrover import DLRover
 from tests.support.records import Story
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from runtime.live.machines.mechanisms import Missing
-from scripts import measure_gpu
-from scripts.common.grid import JobFailed
-from scripts.jobs import gpu_measurements as measurements
-from scripts.jobs.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
+from scripts.gpu import gpu_measurements as measurements
+from scripts.gpu import measure_gpu
+from scripts.gpu.gpu_measurements import NUM_WORKERS, SIZES, live_jobs, predicted, virtual_jobs
+from stragglab.grids.grid import JobFailed
 
 
 def test_a_machine_without_a_gpu_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

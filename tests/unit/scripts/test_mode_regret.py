@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scripts import mode_regret as script
+from scripts.fitting import mode_regret as script
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
 

@@ -13,26 +13,14 @@ import pytest
 from runtime.errors import ConfigError
 from runtime.live.machines import doctor
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
-from scripts import (
-    advise,
-    calibrate,
-    calibrate_injectors,
-    compare,
-    experiment,
-    export,
-    fidelity,
-    fidelity_jobs,
-    figures,
-    fit_kappa,
-    fit_progress,
-    gpu_session,
-    harm_and_gain,
-    job_history,
-    measure_gpu,
-    prepare_data,
-    validate_advice,
-)
-from scripts import score_predictors as scores
+from scripts.fitting import fit_kappa, fit_progress, job_history
+from scripts.gpu import gpu_session, measure_gpu
+from scripts.measure import fidelity_jobs, validate_advice
+from stragglab.commands import advise, calibrate, compare, experiment, export, fidelity, figures
+from stragglab.commands import data as prepare_data
+from stragglab.commands import harm as harm_and_gain
+from stragglab.commands import injectors as calibrate_injectors
+from stragglab.commands import predictors as scores
 from tests.support.records import bsp_story
 
 NOWHERE = "/dev/null/x"
@@ -48,14 +36,14 @@ def record(tmp_path: Path) -> str:
 
 
 CASES: dict[str, tuple[Callable[[str], int], str]] = {
-    "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity.py: --report"),
-    "fidelity-from": (lambda run: fidelity.main(["--from", run, "--report", NOWHERE], never), "fidelity.py: --report"),
-    "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity.py: -o"),
-    "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "calibrate_injectors.py: --report"),
-    "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "calibrate_injectors.py: -o"),
+    "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity: --report"),
+    "fidelity-from": (lambda run: fidelity.main(["--from", run, "--report", NOWHERE], never), "fidelity: --report"),
+    "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity: -o"),
+    "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "injectors: --report"),
+    "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "injectors: -o"),
     "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment: -o"),
     "experiment-pages": (lambda _: experiment.main(["gc_tables", "--pages", NOWHERE]), "experiment: --pages"),
-    "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm_and_gain.py: --report"),
+    "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm: --report"),
     "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "predictors: --out"),
     "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate: -o"),
     "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),

@@ -13,8 +13,8 @@ import pytest
 from runtime.config import project
 from runtime.errors import ConfigError
 from runtime.house import command, run_py
-from scripts.experiment import known_specs
-from scripts.new_project import main as new_project
+from stragglab.commands.experiment import known_specs
+from stragglab.commands.new import main as new_project
 from tests.support.cli import Finished, run_cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -183,7 +183,7 @@ def test_what_is_no_project_is_refused() -> None:
 
 CHECKED = """
 import sys
-from scripts.check_project import main
+from stragglab.commands.check import main
 sys.exit(main(sys.argv[1:]))
 """
 

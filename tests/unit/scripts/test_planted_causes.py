@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.measures.straggling import Straggling, straggling
-from scripts import advise
+from stragglab.commands import advise
 from tests.support.planted_causes import CAUSES, Job, calm_job, planted_job
 
 JOBS, PARTS = 100, 5

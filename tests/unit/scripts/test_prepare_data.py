@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import prepare_data
+from stragglab.commands import data as prepare_data
 from tests.support import raw_files
 from tests.support.runs import ROOT
 from workloads.datasets.catalogue import DATASETS
@@ -98,7 +98,7 @@ def test_the_list_tells_data_sets_apart_whose_names_begin_alike(
 
 
 def test_as_a_command(raw: Path) -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "prepare_data.py"), "cifar10", "--from", "raw"]
+    command = [sys.executable, str(ROOT / "run.py"), "data", "cifar10", "--from", "raw"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("data: raw/data_batch_1.bin: sha256 ")

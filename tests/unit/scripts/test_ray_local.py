@@ -1,4 +1,4 @@
-"""``scripts/ray_local.py`` with a stand-in for Ray: a signal ends it at once, whatever Ray would do about it."""
+"""``scripts/cluster/ray_local.py`` with a stand-in for Ray: a signal ends it at once, whatever Ray would do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) 
     (tmp_path / "ray" / "__init__.py").touch()
     (tmp_path / "ray" / "cluster_utils.py").write_text(RAY)
     with subprocess.Popen(
-        [sys.executable, "scripts/ray_local.py", "2"],
+        [sys.executable, "-m", "scripts.cluster.ray_local", "2"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         stdout=subprocess.PIPE,

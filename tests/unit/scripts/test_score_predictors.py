@@ -11,7 +11,7 @@ import pytest
 
 from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS
 from runtime.config.project import SETTING, VARIABLE
-from scripts.score_predictors import main
+from stragglab.commands.predictors import main
 from tests.support.records import Story, asp_story, bsp_story, disturbance
 
 PLAN = [disturbance(0.1, 0.3, "worker:1", 0.1), disturbance(0.4, 0.7, "worker:2", 0.1)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scripts import snapshot
+from scripts.measure import snapshot
 
 HERE, ELSEWHERE = {"cpu": "here"}, {"cpu": "elsewhere"}
 QUIET = Console(quiet=True)

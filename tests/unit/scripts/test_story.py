@@ -16,7 +16,7 @@ from analysis.records.nodes import Node
 from analysis.records.schema import OLD_NOTES
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.telling import tell
-from scripts.story import main
+from stragglab.commands.story import main
 from tests.support.cli import run_cli
 
 COUNTS_ONLY = "runtime=virtual workload=ledger backend=numpy workload.epochs=8 draw=false"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import torch_index as script
-from scripts.torch_index import CPU_INDEX, has_gpu, main, obstacle
+from scripts.packaging import torch_index as script
+from scripts.packaging.torch_index import CPU_INDEX, has_gpu, main, obstacle
 
 URL = "https://packages.example/cpu"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from predictors.network_file import load_network
-from scripts import train_modes
-from scripts.common.ring_lessons import asked_at, measured_rows, recorded_rings
+from scripts.fitting import train_modes
+from scripts.fitting.ring_lessons import asked_at, measured_rows, recorded_rings
 from strategies.parts.monitoring.clustering import cluster_by_ratio
 from strategies.star.features import feature_names
 from strategies.star.learned import ModeLearner
@@ -45,7 +45,7 @@ def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.Capt
     for kappa in (1.3, 16):
         assert f"6 drawn decisions with kappa {kappa:g} that were not learnt: as STAR-H " in said
     found = load_network(str(out), "modes", feature_names(16))
-    assert found.command.startswith("python scripts/train_modes.py --draw 12")
+    assert found.command.startswith("python -m scripts.fitting.train_modes --draw 12")
     assert found.about == "pooled literal"
     assert ModeLearner(use_ml_from_start=True, weights=str(out)).can_decide(16)
     again = tmp_path / "again.npz"

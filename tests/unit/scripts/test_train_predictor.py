@@ -11,7 +11,7 @@ import pytest
 from predictors.lstm import load_lstm
 from predictors.noise_table import NoiseTable, rows_of
 from predictors.registry import straggler_predictor
-from scripts import profile_noise, train_predictor
+from scripts.fitting import profile_noise, train_predictor
 from tests.support.records import bsp_story
 
 
@@ -29,7 +29,7 @@ def test_a_file_is_fitted_that_its_predictor_takes(
     words = [str(runs), "--series", "deviation", "--history", "12", "--epochs", "2", "--out", str(out)]
     assert train_predictor.main(words) == 0
     assert "2 runs, " in capsys.readouterr().out
-    assert load_lstm(str(out), "deviation").command.startswith("python scripts/train_predictor.py ")
+    assert load_lstm(str(out), "deviation").command.startswith("python -m scripts.fitting.train_predictor ")
     straggler_predictor("lstm_ratio", {"weights": str(out)})
     again = tmp_path / "again.npz"
     assert train_predictor.main([*words[:-1], str(again)]) == 0

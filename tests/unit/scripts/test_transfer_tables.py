@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from analysis.experiments.spec import Cell, cells, load_spec
-from scripts.experiment import TABLES
-from scripts.tables import delayed_sgd
-from scripts.tables.transfers import delays_row, groups_row, replicas_row, transfers_row
+from stragglab.commands.experiment import TABLES
+from stragglab.tables import delayed_sgd
+from stragglab.tables.transfers import delays_row, groups_row, replicas_row, transfers_row
 
 SPECS = Path(__file__).resolve().parents[3] / "conf" / "experiment"
 

@@ -67,7 +67,7 @@ def test_star_decides_by_the_table(path: str) -> None:
             {"phi_model": "digits"},
             r"cannot be read \(no such file or directory\); make one with scripts/",
         ),
-        ("", {"phi_model": "digits"}, "has no rows; make one with scripts/profile_noise.py"),
+        ("", {"phi_model": "digits"}, "has no rows; make one with scripts/fitting/profile_noise.py"),
         ("a,b\n1,2\n", {"phi_model": "digits"}, "line 2 is not model, batch_samples, step, sqr, var"),
         (f"{HEAD}\ndigits,32,0,nan,1\n", {"phi_model": "digits"}, "line 2 is not model"),
         (f"{HEAD}\ndigits,0,0,1,1\n", {"phi_model": "digits"}, "line 2 is not model"),

@@ -180,10 +180,10 @@ BAD_LINES = [
     (f"{UNSCORED} backend.progess=digits_mlp", "no such setting of backend=none; did you mean backend.progress?"),
     # progress models
     (f"{NONE} backend.progress=digits_ml", "backend.progress=digits_ml: cannot be read (no such file or directory)"),
-    (f"{NONE} backend.progress=@good.yaml", "is not a progress model; scripts/fit_progress.py writes them"),
+    (f"{NONE} backend.progress=@good.yaml", "is not a progress model; scripts/fitting/fit_progress.py writes them"),
     (
         f"{NONE} backend.progress=@binary.yaml",
-        "is not a YAML file (invalid leading UTF-8 octet); scripts/fit_progress.py",
+        "is not a YAML file (invalid leading UTF-8 octet); scripts/fitting/fit_progress.py",
     ),
     (f"{NONE} backend.progress=@loss.yaml", "is a model of the metric loss, not of accuracy"),
     (f"{NONE} backend.progress=@ledger.yaml", "is a model of workload=ledger, not of digits"),

@@ -1,0 +1,20 @@
+"""How a signal ends a program that has begun nothing yet: with a line, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+kept = ["nothing was started"]
+"""What a signal leaves that ends the program at once, and how to continue: the last holds."""
+
+
+def quit_with_a_line() -> None:
+    """From here on, where a job has no handlers of its own: there is nothing to clean up then."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _quit)
+
+
+def _quit(number: int, _frame: object) -> None:
+    os.write(2, f"run.py: interrupted; {kept[-1]}\n".encode())
+    os._exit(128 + number)

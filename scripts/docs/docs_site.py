@@ -1,0 +1,68 @@
+"""Hook of mkdocs (``mkdocs.yml``): README, DESIGN and others become pages, and links are those of the site.
+
+In the repository a link is relative to its file, so that it works wherever the repository is shown. A file that is not
+a page, such as ``LICENSE``, keeps its words and loses its link.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {"README.md": "index.md", "DESIGN.md": "DESIGN.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+PAGES |= {"CHANGELOG.md": "CHANGELOG.md"}
+"""Files outside of ``docs/`` that are pages, and their places on the site."""
+SHIM = "https://unpkg.com/iframe-worker/shim"
+"""What the theme would fetch to search where pages are files; the same is in ``docs/javascripts/``."""
+ROLE = re.compile(r":(?:class|func|data|mod|meth|attr):(?=<code)")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are not in ``docs/``."""
+    from mkdocs.structure.files import File
+
+    for source, place in PAGES.items():
+        files.append(File.generated(config, place, content=(ROOT / source).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The page with the links of the site."""
+    return relinked(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """The page without the roles of docstrings, which only Sphinx understands."""
+    return ROLE.sub("", html)
+
+
+def on_post_build(config: Any) -> None:
+    """Let every page take the shim from the site."""
+    site = Path(config.site_dir)
+    for path in site.rglob("*.html"):
+        up = posixpath.relpath(".", path.relative_to(site).parent.as_posix())
+        text = path.read_text()
+        if SHIM in text:
+            path.write_text(text.replace(SHIM, posixpath.join(up, "javascripts/iframe-worker.js")))
+
+
+def relinked(markdown: str, place: str) -> str:
+    """Markdown of the page at ``place`` of the site, its links relative to that."""
+    source = next((name for name, there in PAGES.items() if there == place), f"docs/{place}")
+
+    def changed(found: re.Match[str]) -> str:
+        mark, words, target = found.groups()
+        path, hash_, anchor = target.partition("#")
+        if not path or "://" in path:
+            return found[0]
+        meant = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        there = PAGES.get(meant) or (meant.removeprefix("docs/") if (ROOT / meant).is_file() else "")
+        if meant == "docs/methods" or not there or (there == meant and meant not in PAGES):
+            return words if not mark else found[0]
+        return f"{mark}[{words}]({posixpath.relpath(there, posixpath.dirname(place) or '.')}{hash_}{anchor})"
+
+    return LINK.sub(changed, markdown)

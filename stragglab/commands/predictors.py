@@ -1,0 +1,293 @@
+r"""Score straggler predictors on recorded runs: which of them predicted, before each iteration, who would be slow?
+
+python run.py predictors runs/2024-11-21_08-00-00_bsp_transient_seed0
+python run.py predictors runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
+python run.py predictors runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
+python run.py predictors runs/a_sweep --predictors ema,my_lab.predictor.Mine:factor=2 project=my_lab
+
+Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
+iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
+
+  realised   the iteration took more than --tolerance-frac longer than those that the other workers were in
+  plan       a disturbance of the run's plan covered it, whether or not that made it long
+
+FP is the share of non-straggling iterations that were tagged, FN the share of straggling ones that were not, by
+(worker, iteration), pooled over the workers of a job; with several jobs, medians over jobs. "Any" asks only whether any
+worker straggled in an iteration: a different question, not to be mixed with the first. Lead time is the start of an
+episode of straggling minus the first tag of the alarm that covers it: negative is late.
+
+It writes predictors.png with the numbers of its rates as CSV next to it, predictors_all.csv (every job, worker and
+level), and lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 for
+invalid input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from math import inf, isnan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.figures.prediction import draw_prediction
+from analysis.files import write_file
+from analysis.measures.labels import case_labels, strategy_labels
+from analysis.measures.prediction import lead_summary, lead_times, scores
+from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
+from analysis.measures.work import STRAGGLER_FRAC
+from analysis.records.load import RecordError, Run, find_runs
+from predictors.backtest import backtest
+from predictors.oracle import PlannedWindow
+from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS, settings_of, straggler_predictor
+from predictors.stragglers import Observation, StragglerPredictor
+from runtime.config.instantiate import TARGET, instantiate
+from runtime.config.project import adopt
+from runtime.errors import ConfigError, print_error, refuse
+from runtime.house import NAME
+from runtime.record.progress import counted
+from runtime.run.probing import refuse_unwritable_folder
+from stragglab.terminal.finding import readable
+
+KEPT = "the records are as they were; the same command starts again"
+"""What a signal leaves."""
+
+ORACLE, TOLERANCE = "oracle", "tolerance_frac"
+WIDE = 1000
+"""Width of a table in a file or a pipe, in columns."""
+
+
+class Asked(NamedTuple):
+    """A requested predictor: ``text``, its name, or the path of a class of the user's, and its settings."""
+
+    text: str
+    name: str
+    settings: dict[str, Any]
+
+    def make(self, plan: Sequence[PlannedWindow] = ()) -> StragglerPredictor:
+        """A new one; raises ``ValueError`` or :class:`ConfigError` for what it cannot be."""
+        if "." not in self.name:
+            return straggler_predictor(self.name, self.settings, plan)
+        made = instantiate({TARGET: self.name, **self.settings}, self.name)
+        if not isinstance(made, StragglerPredictor):
+            raise ValueError(f"{self.name}: is no predictor; it needs the methods update, forget and tags")
+        return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score and report; returns the exit code (see the module)."""
+    console = Console(highlight=False, markup=False)
+    try:
+        arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
+        refuse_unwritable_folder("--out", arguments.out, ("predictors*.*", "lead_times.csv"), ("predictors_all.csv",))
+        tolerance_frac = _tolerance(arguments.tolerance_frac)
+        asked = parse(arguments.predictors, tolerance_frac)
+        paths = _paths(arguments.folders)
+        runs = readable(counted(paths, len(paths), "reading records"))
+        if arguments.predictors is None and not all(len(windows(run)) for run in runs):
+            asked = [each for each in asked if each.name != ORACLE]
+        if not all(_received(run) for run in runs):
+            asked = _without_resources(asked, arguments.predictors)
+        rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
+        for line in report(rows, runs, arguments, tolerance_frac, console):
+            console.print(line, soft_wrap=True)
+    except (RecordError, ConfigError, OSError) as error:
+        return print_error("predictors", error)
+    return 0
+
+
+# ---- what was asked -------------------------------------------------------------------------------------------------
+
+
+def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
+    """Parse ``ema,nvrx:threshold=0.8``; without a text, every predictor. Raises :class:`ConfigError`."""
+    words = list(STRAGGLER_PREDICTORS) if text is None else [word.strip() for word in text.split(",")]
+    asked = []
+    for word in dict.fromkeys(words):
+        name, *pairs = word.split(":")
+        try:
+            usual = {TOLERANCE: tolerance_frac} if "." not in name and TOLERANCE in settings_of(name) else {}
+            one = Asked(word, name, usual | dict(_setting(word, pair) for pair in pairs))
+            one.make()
+        except ValueError as error:
+            raise ConfigError(f"--predictors: {error}") from None
+        asked.append(one)
+    return asked
+
+
+def _setting(word: str, pair: str) -> tuple[str, Any]:
+    key, equals, text = pair.partition("=")
+    if not equals:
+        raise ValueError(f"{word}: {pair or 'what follows the colon'} must be written setting=value")
+    for kind in (int, float):
+        try:
+            return key, kind(text)
+        except ValueError:
+            continue
+    return key, text
+
+
+def _received(run: Run) -> bool:
+    """Whether the record says what iterations received."""
+    return bool(timed(run)["cpu_frac"].notna().any())
+
+
+def _without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
+    """Predictors that need no resources; raises :class:`ConfigError` if another was asked for by name."""
+    if text is not None and (others := [each.text for each in asked if each.name in OF_RESOURCES]):
+        raise ConfigError(
+            f"--predictors: {others[0]} needs the processor time of iterations, and a run has none; record runs of "
+            "modelled machines (runtime=virtual cluster=hosts) or live ones, or leave it out"
+        )
+    return [each for each in asked if each.name not in OF_RESOURCES]
+
+
+def _tolerance(tolerance_frac: float) -> float:
+    if not 0 <= tolerance_frac < inf:
+        raise ConfigError(f"--tolerance-frac={tolerance_frac:g}: must be a finite number, 0 or more")
+    return tolerance_frac
+
+
+def _paths(folders: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for folder in folders:
+        if not (here := find_runs(folder)):
+            raise ConfigError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
+        found += here
+    return list(dict.fromkeys(found))
+
+
+# ---- tags and truth -------------------------------------------------------------------------------------------------
+
+
+def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
+    """For each run and predictor, the rows that :mod:`analysis.measures.prediction` scores, with their origin."""
+    metas = [run.meta for run in runs]
+    groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
+    names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
+    for run, name, group in zip(runs, names, groups, strict=True):
+        rows, lost, plan = timed(run), losses(run), windows(run)
+        reading = [each.text for each in asked if each.name == ORACLE]
+        if not len(plan) and (labels == "plan" or reading):
+            cure = "choose --labels realised" if labels == "plan" else "leave it out of --predictors"
+            wanted = "--labels plan" if labels == "plan" else reading[0]
+            raise ConfigError(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
+        truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
+        if not truth.notna().any():
+            raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
+        about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
+        seen = observed(rows)
+        reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
+        for each in asked:
+            tags = backtest(each.make(reads), seen, lost)
+            frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
+            yield frame[frame["label"].notna()].astype({"label": "bool"})
+
+
+def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
+    """The rows of :func:`timed` as :func:`predictors.backtest` takes them: (start in seconds, observation)."""
+    columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
+    return [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def report(
+    rows: pd.DataFrame, runs: Sequence[Run], arguments: argparse.Namespace, tolerance_frac: float, console: Console
+) -> list[str]:
+    """Print the table of every group; write the figure and the CSV files, and return their paths."""
+    keys = ["group", "run", "seed", "predictor"]
+    parts = [(dict(zip(keys, key, strict=True)), mine) for key, mine in rows.groupby(keys, sort=False)]
+    scored = pd.concat([scores(mine).assign(**key) for key, mine in parts], ignore_index=True)
+    leads = pd.concat([lead_times(mine).assign(**key) for key, mine in parts], ignore_index=True)
+    scored, leads = (frame[[*keys, *frame.columns.difference(keys, sort=False)]] for frame in (scored, leads))
+    for group, mine in rows.groupby("group", sort=False):
+        console.print(_title(str(group), mine, arguments.labels), style="bold", soft_wrap=True)
+        _show(_table(scored[scored["group"] == group], leads[leads["group"] == group]), console)
+    if scored[["precision", "recall", "false_positive_rate"]].isna().any(axis=None):
+        console.print("\N{EN DASH}: undefined, as no iteration was tagged (precision) or none straggled (FN)")
+    out = arguments.out or _default_out(arguments.folders)
+    truth = f"labels: {arguments.labels}" + (
+        f" (over {tolerance_frac:.0%} slower)" if arguments.labels == "realised" else ""
+    )
+    job = scored[scored["level"] == "job"].drop(columns=["level", "worker"])
+    return [
+        str(draw_prediction(out / "predictors.png", [run.meta for run in runs], truth, job, leads)),
+        str(write_file(out / "predictors_all.csv", scored.to_csv(index=False))),
+        str(write_file(out / "lead_times.csv", leads.to_csv(index=False))),
+    ]
+
+
+def _title(group: str, rows: pd.DataFrame, labels: str) -> str:
+    one = rows[rows["predictor"] == rows["predictor"].iloc[0]]
+    runs = one["run"].nunique()
+    jobs = "1 job" if runs == 1 else f"{runs} jobs"
+    return f"{group}: {jobs}, {len(one)} iterations, {100 * one['label'].mean():.1f} % straggled ({labels})"
+
+
+def _table(scored: pd.DataFrame, leads: pd.DataFrame) -> Table:
+    """One row per predictor: medians over the jobs, lead times over all their episodes."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("predictor", no_wrap=True, vertical="bottom")
+    heads = ("precision\n(%)", "recall\n(%)", "FP\n(%)", "FN\n(%)", "any:\nFP (%)", "any:\nFN (%)")
+    for head in (*heads, "episodes", "missed", "late", "lead time (s)\nmedian [quartiles]"):
+        table.add_column(head, justify="right", vertical="bottom")
+    wrong = ["false_positive_rate", "false_negative_rate"]
+    for name, mine in scored.groupby("predictor", sort=False):
+        job = mine[mine["level"] == "job"][["precision", "recall", *wrong]].median()
+        anybody = mine[mine["level"] == "any"][wrong].median()
+        lead = lead_summary(leads[leads["predictor"] == name])
+        low, middle, high = (lead[f"lead_{key}_s"] for key in ("q1", "median", "q3"))
+        spread = "\N{EN DASH}" if isnan(middle) else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        counts = (f"{lead[key]:.0f}" for key in ("episodes", "missed", "late"))
+        table.add_row(str(name), *map(_percent, (*job, *anybody)), *counts, spread)
+    return table
+
+
+def _percent(value: float) -> str:
+    return "\N{EN DASH}" if isnan(value) else f"{100 * value:.1f}"
+
+
+def _show(table: Table, console: Console) -> None:
+    width = console.width
+    console.width = width if console.is_terminal else WIDE
+    console.print(table)
+    console.width = width
+
+
+def _default_out(folders: Sequence[Path]) -> Path:
+    return folders[0] / "prediction" if len(folders) == 1 else Path("out") / "prediction"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"{NAME} predictors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", metavar="RUN_DIR", nargs="+", type=Path, help="a run, or a directory of runs")
+    parser.add_argument("--labels", choices=LABELS, default=LABELS[0], help="the truth (default: %(default)s)")
+    parser.add_argument(
+        "--predictors",
+        metavar="NAME[:SETTING=VALUE...],...",
+        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, or the path of a class of yours, with settings that differ "
+        "from the defaults (default: all of ours; the oracle only if every run's plan disturbs a worker, star only if "
+        "every record has processor times)",
+    )
+    parser.add_argument(
+        "--tolerance-frac",
+        type=float,
+        default=STRAGGLER_FRAC,
+        metavar="FRAC",
+        help="by how much a straggler exceeds the fastest worker's time, for the truth and for predictors "
+        "that have such a bound (default: %(default)s, STAR's)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="directory of figure and CSV files (default: RUN_DIR/prediction, or out/prediction)"
+    )
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser

@@ -1,0 +1,1 @@
+"""Many jobs for one result: which, in forks or one after another, and the records that they leave."""

@@ -1,0 +1,1 @@
+"""Rows of experiments that need no run of their own, by arithmetic."""

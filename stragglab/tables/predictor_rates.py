@@ -1,0 +1,58 @@
+"""How right straggler predictors are on the runs of an experiment, for ``python run.py experiment``.
+
+Labels are those of ``python run.py predictors --labels realised``: an iteration straggles if it took 20 % longer
+than those that the other workers were in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.experiments.spec import Prediction, Spec, SpecError
+from analysis.measures.prediction import RATES, rates
+from analysis.measures.prediction_labels import losses, realised, timed
+from analysis.records.load import Run
+from predictors.backtest import backtest
+from predictors.registry import straggler_predictor
+from predictors.stragglers import PredictsByFile
+from stragglab.commands.predictors import ORACLE, observed
+
+RatesOf = Callable[[Run], dict[str, dict[str, float]]]
+
+
+def rates_of(spec: Spec) -> RatesOf | None:
+    """A function that scores the predictors of ``spec`` on a run, by level; None if it has none.
+
+    Raises:
+        SpecError: a predictor that does not exist, or settings that it does not have.
+    """
+    if not spec.predictors:
+        return None
+    for level, asked in spec.predictors.items():
+        try:
+            if asked.name == ORACLE:
+                raise ValueError(f"{ORACLE}: reads the plan; score it with python run.py predictors")
+            straggler_predictor(asked.name, asked.settings)
+        except ValueError as error:
+            raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None
+    return lambda run: scored(run, spec.predictors)
+
+
+def fitted_of(spec: Spec) -> list[str]:
+    """The fitted files by which the predictors of ``spec`` predict, as records name them."""
+    made = [straggler_predictor(asked.name, asked.settings) for asked in spec.predictors.values()]
+    return sorted({name for one in made if isinstance(one, PredictsByFile) for name in one.fitted})
+
+
+def scored(run: Run, asked: dict[str, Prediction]) -> dict[str, dict[str, float]]:
+    """By level, the rates over all iterations of all workers; NaN where nothing straggled, or nothing was tagged."""
+    rows, lost = timed(run), losses(run)
+    truth = realised(rows, lost)
+    known = truth.notna().to_numpy()
+    label = truth[known].to_numpy(dtype="bool")
+    found = {}
+    for level, one in asked.items():
+        tags = backtest(straggler_predictor(one.name, one.settings), observed(rows), lost, one.lead_s)
+        every = rates(label, rows.assign(tag=tags).loc[known, "tag"].to_numpy())
+        found[level] = {name: every[name] for name in RATES}
+    return found

@@ -1,0 +1,1 @@
+"""What commands share: options, lists of words, tables on the terminal, how they end."""

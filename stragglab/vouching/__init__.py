@@ -1,0 +1,1 @@
+"""What :mod:`stragglab.commands.verify` asks of a record besides its files."""
