@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement, limits_of
-from runtime.virtual.machines.interface import Machines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from runtime.virtual.machines.tenancy import Machines
 from strategies.protocol import NodeId, NodeUse
 
 
