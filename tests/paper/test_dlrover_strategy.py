@@ -11,11 +11,10 @@ import pytest
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
 from strategies.dlrover.adjust import Rules
+from strategies.dlrover.brain import BrainSettings, Stage
 from strategies.dlrover.history import FinishedJob
 from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
-from strategies.dlrover.settings import BrainSettings
-from strategies.dlrover.stages import Stage
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings

@@ -8,10 +8,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from inspect import signature
+from typing import Any, TypeVar, final
 
-from strategies.parts.composition.fitting import check_fit
-from strategies.parts.composition.parts import Parts
+from strategies.parts.checks import check_settings
+from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import Dividing, Waiting
 from strategies.parts.hooks import (
@@ -51,6 +52,8 @@ from strategies.protocol import (
     split_evenly,
 )
 
+Made = TypeVar("Made")
+
 
 class Composition(Strategy):
     """Abstract: a system is a final dataclass whose :meth:`compose` returns its parts.
@@ -65,8 +68,15 @@ class Composition(Strategy):
         """Build the parts from the fields; raises ``ValueError`` naming a field that is refused."""
 
     @final
+    def make(self, kind: type[Made], **own: Any) -> Made:
+        """One of this ``kind``, with those settings of the system that it has under the same names, and its ``own``."""
+        names = signature(kind).parameters.keys() - own.keys()
+        return kind(**{name: getattr(self, name) for name in names if name in vars(self)}, **own)
+
+    @final
     def __post_init__(self) -> None:
-        """Build the parts, and refuse combinations that do not fit."""
+        """Check the settings, build the parts, and refuse combinations that do not fit."""
+        check_settings(self)
         self.parts = parts = self.compose()
         check_lr_rule(parts.lr_rule)
         if self.data not in DATA_POLICIES:

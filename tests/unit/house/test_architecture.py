@@ -14,9 +14,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 import strategies
+from runtime.config.choices import merged
 from runtime.config.instantiate import locate
 from scripts.packaging import packing
 from strategies.basic.ssp import SSP
@@ -38,6 +38,7 @@ ROOMS = {
     "analysis/records": "analysis.measures.stats",
     "strategies/parts/gates": "strategies.parts.load.shares",
     "strategies/parts": "strategies.basic.bsp",
+    "stragglab/grids": "stragglab.commands.run",
 }
 """A room, and what is above it, of every contract about rooms."""
 
@@ -52,7 +53,7 @@ def sources(root: Path) -> Iterator[Path]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The packages and their rules, to plant violations in."""
-    for name in PACKAGES:
+    for name in (*PACKAGES, "stragglab"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -84,13 +85,15 @@ def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
     plant(copy, "injectors", "import runtime.errors")
     plant(copy, "workloads", "import runtime.errors")
     plant(copy, "reading", "import runtime.errors")
-    plant(copy, "analysis", "import strategies.protocol")
+    plant(copy, "analysis", "import strategies.basic.bsp")
+    with (copy / "analysis" / "records" / "run.py").open("a") as reader:
+        reader.write("\nimport analysis.records.load\n")
     for room, above in ROOMS.items():
         plant(copy, room, f"import {above}")
     done = lint_imports(copy)
     contracts = [contract["name"] for contract in PROJECT["tool"]["importlinter"]["contracts"]]
     assert done.returncode != 0
-    assert len(contracts) == 9 + len(ROOMS)
+    assert len(contracts) == 10 + len(ROOMS)
     for name in contracts:
         assert f"{name} BROKEN" in done.stdout
 
@@ -209,7 +212,7 @@ def is_final(cls: type) -> bool:
 
 
 def registered(conf: Path) -> set[type]:
-    targets = {str(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in conf.glob("*.yaml")}
+    targets = {str(merged(path.stem, [conf, ROOT / "conf" / "strategy"])["_target_"]) for path in conf.glob("*.yaml")}
     return {locate(target) for target in targets}
 
 
@@ -249,7 +252,7 @@ def folders_without_a_package(root: Path) -> set[str]:
 def test_all_packages_are_installed() -> None:
     assert folders_without_a_package(ROOT) == set()
     assert sorted(PACKAGES) == sorted(packing.PACKAGES)
-    assert sorted(PACKAGES) == PROJECT["tool"]["importlinter"]["root_packages"]
+    assert sorted([*PACKAGES, "stragglab"]) == PROJECT["tool"]["importlinter"]["root_packages"]
 
 
 def test_a_forgotten_package_is_caught(copy: Path) -> None:

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
+from runtime.config.choices import merged
 from scripts.docs.docs_site import method_cards, method_tables
 from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
@@ -25,12 +25,6 @@ ORDERED = [
     for path in sorted((ROOT / folder).rglob("__init__.py"))
     if "Files in reading order:" in path.read_text()
 ]
-
-
-def missing(names: set[str], text: str) -> set[str]:
-    """Those names that no code of a page (between single backquotes) has as a word of its own."""
-    code = " ".join(re.findall(r"`([^`\n]*)`", text)).split()
-    return names.difference(code)
 
 
 def targets() -> set[str]:
@@ -70,7 +64,7 @@ def test_a_card_has_every_parameter_of_its_strategies() -> None:
     found = cards()
     lacking = {}
     for path in sorted((ROOT / "conf" / "strategy").glob("*.yaml")):
-        parameters = set(yaml.safe_load(path.read_text())) - {"_target_", "defaults"}
+        parameters = set(merged(path.stem, [path.parent])) - {"_target_"}
         lacking[path.stem] = unnamed(parameters, found[path.stem].read_text())
     assert {name: words for name, words in lacking.items() if words} == {}
 
@@ -83,7 +77,7 @@ def folders() -> dict[str, set[str]]:
     """The folder of every method, with the names of its YAMLs."""
     found: dict[str, set[str]] = {}
     for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
-        found.setdefault(yaml.safe_load(path.read_text())["_target_"].split(".")[1], set()).add(path.stem)
+        found.setdefault(str(merged(path.stem, [path.parent])["_target_"]).split(".")[1], set()).add(path.stem)
     return found
 
 

@@ -11,26 +11,24 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.antdt.accumulation import AccumulationLoad
 from strategies.antdt.adjust_bs import AdjustBS
+from strategies.antdt.antdt_dd import AccumulationLoad
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
 from strategies.basic.asp import ASP
-from strategies.basic.exactly import ExactlyGate
-from strategies.basic.own_times import OwnTimes
-from strategies.basic.regroup import Regroup
+from strategies.basic.dynamic_x import OwnTimes, Regroup
 from strategies.basic.ssp import SSP
-from strategies.basic.static_x import StaticX
+from strategies.basic.static_x import ExactlyGate, StaticX
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
-from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import BlocksGate
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AllGate, BoundedGate, EachGate
 from strategies.protocol import Apply, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
-from strategies.zeno_pp.descent import DescentScreen
+from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job
 
