@@ -8,11 +8,11 @@ from typing import final
 
 from predictors.arx import Arx, fit_together
 from predictors.base import SpeedPredictor, SpeedRecord
-from predictors.checks import check_number
 from predictors.ema import Ema
 from predictors.last_value import LastValue
 from predictors.narx import Narx
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
+from reading.ranges import check_number
 
 SPEED_PREDICTORS = ("narx", "arx", "ema", "last")
 

@@ -6,8 +6,8 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import final
 
-from predictors.checks import check_number
 from predictors.stragglers import STRAGGLER_FRAC, Observation
+from reading.ranges import check_number
 
 
 @final

@@ -9,13 +9,13 @@ from typing import final
 
 import numpy as np
 
-from predictors.checks import check_number, check_whole
 from predictors.history import Floats
 from predictors.iteration_time import inputs_of, plausible
 from predictors.lstm import load_lstm
 from predictors.received import RESOURCES, Received, forecast
 from predictors.regressors import regressor
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
+from reading.ranges import check_number, check_whole
 
 ROWS = 1000
 """Iterations of all workers that the regressor learns from: the last so many."""

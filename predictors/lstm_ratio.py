@@ -8,9 +8,9 @@ from typing import final
 
 import numpy as np
 
-from predictors.checks import check_number, check_whole
 from predictors.lstm import load_lstm
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
+from reading.ranges import check_number, check_whole
 
 
 @final

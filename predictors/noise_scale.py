@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple, final
 
-from predictors.checks import check_number
+from reading.ranges import check_number
 
 LEAST_SQR, LEAST_VAR = 1e-12, 1e-6
 """Estimates may be negative; AdaptDL's bounds below which they do not count."""

@@ -10,10 +10,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from predictors.checks import check_whole
 from predictors.noise_scale import NoiseTerms
 from reading import Unreadable
 from reading.plain import MAX_WHOLE
+from reading.ranges import check_whole
 from reading.tables import check_cells, csv_rows
 
 COLUMNS = ("model", "batch_samples", "step", "sqr", "var")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from predictors.checks import check_number, check_whole
 from predictors.recent import Recent
 from predictors.stragglers import Observation
+from reading.ranges import check_number, check_whole
 
 SCORES = ("relative", "individual", "both")
 

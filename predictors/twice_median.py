@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from predictors.checks import check_number, check_whole
 from predictors.recent import Recent
 from predictors.stragglers import Observation
+from reading.ranges import check_number, check_whole
 
 
 @final

@@ -17,6 +17,17 @@ LAST = 1_000
 """The place of a folder that names none."""
 
 
+FAMILIES = {
+    "synchronous": "All wait, or all but a few",
+    "asynchronous": "Nobody waits, or not for long",
+    "balanced": "Work is divided by speed, slow nodes are restarted",
+    "switching": "The mode of synchronisation changes",
+    "elastic": "The number of nodes changes while a job trains",
+    "composed": "Parts of several",
+}
+"""The tables of the list of methods, in their order."""
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A strategy in words and looks. Without ``not_advised`` it is a candidate of ``advise``."""
 
@@ -26,6 +37,12 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """None: one of the spare colours."""
     marker: Literal["o", "s", "^", "D", "v", "P", "X"] | None = None
     """The second cue next to colour, with the hatch that belongs to it (``analysis/figures/cues.py``)."""
+    card: str = ""
+    """The page about it, without ``.md``; empty: it has the name of the configuration."""
+    family: Literal["", "synchronous", "asynchronous", "balanced", "switching", "elastic", "composed"] = ""
+    """The table of the list of methods; configurations with the card of another need none."""
+    does: str = ""
+    """Its words there: who waits for whom, and who computes what."""
     changes: str = ""
     """In training, compared with plain synchronous steps."""
     needs: str = ""

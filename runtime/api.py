@@ -128,6 +128,8 @@ class RunSpec:
     """The scheduler of the cluster."""
     interrupted_by: int = 0
     """The signal that ended the run, if one did."""
+    engine: str = ""
+    """What drives a job on the virtual clock: ``event_loop``, or ``python: `` and why. Empty: nothing has said it."""
 
 
 RunStatus = Status | Literal["disk_full"]

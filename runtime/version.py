@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import tomllib
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ SOURCES = ("*.c", "*.py")
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
+@functools.cache
 def own_version(project: Path = PROJECT) -> str:
     """Version of the running files, whatever else is installed by that name; ``unknown`` if undetermined."""
     try:

@@ -17,67 +17,78 @@ from typing import Any
 PACKAGE = __name__.rpartition(".")[0] + "."
 MOVED: dict[str, str] = {
     "antdt": (
-        "antdt_dd antdt_nd load.accumulation load.adjust_bs load.device_types load.drifts=profiling "
-        "load.micro_batches load.profiling monitoring.detector monitoring.flags monitoring.monitor "
-        "monitoring.pace monitoring.windows nodes.kill_restart nodes.restarts"
+        "antdt_dd antdt_nd load.accumulation=antdt_dd load.adjust_bs load.device_types=profiling "
+        "load.drifts=profiling load.micro_batches load.profiling monitoring.detector "
+        "monitoring.flags=detector monitoring.monitor monitoring.pace=detector monitoring.windows=monitor "
+        "nodes.kill_restart nodes.restarts=kill_restart"
     ),
     "basic": (
-        "asp backup_workers bsp dynamic_x first_k gates.exactly gates.first_fresh modes.regroup "
-        "monitoring.own_times ssp static_x"
+        "asp backup_workers bsp dynamic_x first_k gates.exactly=static_x gates.first_fresh "
+        "modes.regroup=dynamic_x monitoring.own_times=dynamic_x ssp static_x"
     ),
     "dlrover": (
-        "scaling.brain.adjust scaling.brain.backoff scaling.brain.brain scaling.brain.history "
-        "scaling.brain.memory scaling.brain.plan scaling.brain.planner scaling.brain.requests "
-        "scaling.brain.sampling scaling.brain.settings scaling.brain.stages scaling.brain.throughput"
+        "scaling.brain.adjust scaling.brain.backoff=brain scaling.brain.brain scaling.brain.history "
+        "scaling.brain.memory=used scaling.brain.plan scaling.brain.planner scaling.brain.requests=used "
+        "scaling.brain.sampling=used scaling.brain.settings=brain scaling.brain.stages=brain "
+        "scaling.brain.throughput"
     ),
     "elastic.optimus": (
-        "optimus=strategy scaling.optimus.greedy scaling.optimus.loss scaling.optimus.planner "
-        "scaling.optimus.remaining scaling.optimus.speed scaling.speedometer"
+        "optimus=strategy scaling.optimus.greedy=planner scaling.optimus.loss=remaining "
+        "scaling.optimus.planner scaling.optimus.remaining scaling.optimus.speed scaling.speedometer=speed"
     ),
-    "elastic.or_autoscale": "or_autoscale=strategy scaling.autoscale scaling.autoscaling scaling.replacing",
+    "elastic.or_autoscale": (
+        "or_autoscale=strategy scaling.autoscale=autoscaling scaling.autoscaling scaling.replacing=autoscaling"
+    ),
     "gradient_coding": (
-        "coding.decoding coding.draws coding.group coding.groups coding.matrices coding.partitions "
-        "coding.rounds coding.schemes coding.speeds coding.stragglers coding.terms=shapes"
+        "coding.decoding coding.draws coding.group coding.groups=matrices coding.matrices coding.partitions "
+        "coding.rounds coding.schemes coding.speeds coding.stragglers=schemes coding.terms=decoding"
     ),
-    "lb_bsp": "load.by_speed load.by_steps load.leader_straggler load.regaining monitoring.forecast",
-    "lgc": "gates.blocks gates.delayed modes.slowest",
+    "lb_bsp": (
+        "load.by_speed load.by_steps load.leader_straggler=by_steps load.regaining=by_speed monitoring.forecast"
+    ),
+    "lgc": "gates.blocks=delayed gates.delayed modes.slowest",
     "mlfabric": (
-        "sending.bandwidths sending.expected=overdue sending.ordered sending.replicas transfers.aggregate "
-        "transfers.fluid transfers.order transfers.replicate transfers.updates"
+        "sending.bandwidths sending.expected=bandwidths sending.ordered sending.replicas "
+        "transfers.aggregate=order transfers.fluid transfers.order transfers.replicate=replicas "
+        "transfers.updates"
     ),
     "parts": "checks composed hooks screens.base=screens weights",
-    "parts.composition": "composition.composition composition.fitting composition.parts",
+    "parts.composition": "composition.composition composition.fitting=parts composition.parts",
     "parts.gates": (
-        "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=waiting "
-        "gates.quorum gates.ring gates.roster gates.timed_quorum"
+        "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=groups "
+        "gates.quorum gates.ring gates.roster=base gates.timed_quorum=quorum"
     ),
-    "parts.load": "load.allocation load.base load.newcomers load.round_sizes load.shares",
-    "parts.monitoring": "monitoring.base monitoring.clustering monitoring.warmup",
-    "parts.nodes": "nodes.controller nodes.pause nodes.timers",
+    "parts.load": "load.allocation load.base=shares load.newcomers=allocation load.round_sizes=allocation load.shares",
+    "parts.monitoring": "monitoring.base monitoring.clustering=base monitoring.warmup=base",
+    "parts.nodes": "nodes.controller nodes.pause nodes.timers=pause",
     "parts.scaling": (
         "scaling.brain.changes scaling.brain.usage scaling.fleet scaling.resizing scaling.scaler "
-        "scaling.server_changes scaling.worker_changes"
+        "scaling.server_changes=node_changes scaling.worker_changes=node_changes"
     ),
     "parts.scaling.switching": "scaling.switching.states scaling.switching.switch",
-    "parts.sending": "sending.subtrees sending.tree transfers.tree=routes",
+    "parts.sending": "sending.subtrees sending.tree transfers.tree=subtrees",
     "star": (
         "gates.modal modes.choice modes.chooser modes.costs=choice modes.demands modes.features "
-        "modes.first_updates modes.held=measuring modes.kappas=times modes.learned modes.measuring "
-        "modes.orders modes.regular modes.reserving modes.ring modes.ring_features modes.ring_modes "
-        "modes.ring_overhead modes.ring_question modes.ring_took modes.samples modes.server_question "
-        "modes.spacing modes.times monitoring.fixed_noise monitoring.noise monitoring.predicted "
-        "monitoring.tabled_noise"
+        "modes.first_updates=estimates modes.held=measuring modes.kappas=times modes.learned "
+        "modes.measuring modes.orders modes.regular=estimates modes.reserving=demands modes.ring "
+        "modes.ring_features modes.ring_modes modes.ring_overhead=ring_modes "
+        "modes.ring_question modes.ring_took modes.samples modes.server_question modes.spacing=deciding "
+        "modes.times monitoring.fixed_noise=noise monitoring.noise monitoring.predicted "
+        "monitoring.tabled_noise=noise"
     ),
-    "sync_switch": "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately nodes.relaunch",
-    "zeno_pp": "screens.descent",
+    "sync_switch": (
+        "gates.switching modes.sync_then_async monitoring.flagged monitoring.slow_lately=flagged "
+        "nodes.relaunch=sync_then_async"
+    ),
+    "zeno_pp": "screens.descent=strategy",
 }
 """By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
 SCATTERED: dict[str, tuple[str, ...]] = {
     "gates": (
         "parts.gates",
-        "basic.exactly",
+        "basic.static_x",
         "basic.first_fresh",
-        "lgc.blocks",
+        "lgc.delayed",
         "lgc.delayed",
         "star.modal",
         "sync_switch.switching",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.records.load import Run
-from analysis.records.schema import Apply, Compute, Drop, Evaluate, Partition, Score, Send, Wake, type_of
+from analysis.records.schema import type_of
+from strategies.protocol import Apply, Compute, Drop, Evaluate, Partition, Score, Send, Wake
 
 USUAL = (Compute, Send, Apply, Drop, Partition, Score, Wake, Evaluate)
 """Commands that come with every iteration, or do nothing to tasks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import nan
 
 from analysis.records.load import Run
-from analysis.records.schema import Score, Scored, Wake
+from strategies.protocol import Score, Scored, Wake
 
 PAUSES = ("decided", "switched")
 """Tags of the timers that end a pause: STAR's decisions, Sync-Switch's switches."""

@@ -14,14 +14,8 @@ import pandas as pd
 from analysis.measures.metrics import jct_s
 from analysis.records.load import Run
 from analysis.records.nodes import Node, number_of, parse_node, role_of
-from analysis.records.schema import (
-    Allocated,
-    Joined,
-    LayoutChanged,
-    Line,
-    Requested,
-    ServerJoined,
-)
+from analysis.records.schema import Allocated, LayoutChanged, Line, Requested
+from strategies.protocol import Joined, ServerJoined
 
 DECISION = re.compile(r"\S+ s (?P<stage>[^,:]+), (?P<rule>[^:]+): (?P<what>.*) \((?P<numbers>[^()]*)\)")
 """How the Scaler logs a decision: ``60 s sample, plan: Resize role server, count 8 (workers 24)``."""

@@ -13,7 +13,7 @@ from analysis.measures.injections import SLEPT, workers_of
 from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import number_of, role_of
-from analysis.records.schema import Started
+from strategies.protocol import Started
 
 LABELS = ("realised", "plan")
 NOT_SLOWER = ("kill",)

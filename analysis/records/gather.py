@@ -18,9 +18,10 @@ from analysis.records.schema import (
     KEPT,
     ORDINARY,
     PARTS,
+    REPORTS,
     Finished,
     Line,
-    Updated,
+    Reported,
     is_arrival,
     type_of,
 )
@@ -94,7 +95,7 @@ class Gathered:
                     self._finished = (self.num_lines + line.seq - lines[0].seq, line.note)
         self._add_events([line for line in lines if line.event is not None])
         self._add_arrivals([line for line in lines if is_arrival(line)])
-        self._add_busy([(line.t, found) for line in lines if type(found := line.note or line.event) is Updated])
+        self._add_busy([(line.t, found) for line in lines if type(found := line.note or line.event) in REPORTS])
         self.num_lines += len(lines)
         self.end_s = lines[-1].t if lines else self.end_s
 
@@ -130,7 +131,7 @@ def is_notable(line: Line) -> bool:
     """Whether a line says more than that a gradient arrived and what became of which, or how busy a server was."""
     if type(line.event) in COMMON:
         return bool(line.state) or not ORDINARY.issuperset(map(type, line.commands))
-    return type(line.note) is not Updated
+    return type(line.note) is not Reported
 
 
 def _block(rows: Sequence[object], paths: Mapping[str, str], kind: str) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.records.nodes import parse_node
-from analysis.records.schema import Repartition, Restart, Retire
+from strategies.protocol import Repartition, Restart, Retire
 
 
 def halts(command: object, *, going_back: bool) -> bool:

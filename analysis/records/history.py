@@ -13,22 +13,8 @@ from math import nan
 import numpy as np
 
 from analysis.records.halting import halts
-from analysis.records.schema import (
-    Apply,
-    Arrived,
-    Compute,
-    Drop,
-    Failed,
-    Jumped,
-    Line,
-    Lost,
-    Preempted,
-    Ready,
-    Restored,
-    Rollback,
-    ServerLost,
-    Starved,
-)
+from analysis.records.schema import Jumped, Line, Preempted, Rollback, Starved
+from strategies.protocol import Apply, Arrived, Compute, Drop, Failed, Lost, Ready, Restored, ServerLost
 
 FATES = ("open", "empty", "applied", "dropped", "void")
 """Unused at the end, without samples, used, discarded, rolled back."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from analysis.records.halting import halts
-from analysis.records.load import LOG, Run
 from analysis.records.log import Log
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
-from analysis.records.schema import (
-    ROWS,
+from analysis.records.run import LOG, Integrity, Run
+from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Preempted, Rollback
+from strategies.protocol import (
     Apply,
     Arrived,
     Compute,
@@ -23,15 +23,10 @@ from analysis.records.schema import (
     Failed,
     Grad,
     Joined,
-    Jumped,
-    LayoutChanged,
-    Line,
     Lost,
     Measured,
-    Preempted,
     Ready,
     Restored,
-    Rollback,
     Score,
     Scored,
     Send,
@@ -41,19 +36,6 @@ from analysis.records.schema import (
 
 LIMIT = 20
 """Number of problems reported in full."""
-
-
-@dataclass(frozen=True)
-class Integrity:
-    """``problems`` found, and what could not be checked on this record (``unchecked``), each with the reason."""
-
-    problems: tuple[str, ...]
-    unchecked: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no problem was found."""
-        return not self.problems
 
 
 def integrity(run: Run) -> Integrity:

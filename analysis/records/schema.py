@@ -1,22 +1,38 @@
 """The lines of ``events.jsonl`` as typed values: ``docs/record.md`` in code.
 
-Values (gradients, durations, use of nodes) are the structs of ``strategies.protocol``. Events, commands and notes have
-the fields that are analysed, and what older records lack is optional. Types that are not listed here decode to
-:class:`Other`, so that a record with a newer vocabulary can still be read.
+Events and commands are the structs of ``strategies.protocol``, whose newer fields have defaults, so that older records
+can be read. Notes, which strategies never see, have the fields that are analysed. Types that are listed nowhere decode
+to :class:`Other`, so that a record with a newer vocabulary can still be read.
 Missing fields, wrong types and broken JSON raise ``msgspec.ValidationError`` or ``msgspec.DecodeError``.
 """
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import msgspec
 
-from strategies.protocol import Demand as Demand
-from strategies.protocol import Grad as Grad
-from strategies.protocol import NodeUse as NodeUse
-from strategies.protocol import Share as Share
-from strategies.protocol import Timings as Timings
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Apply,
+    Arrived,
+    Compute,
+    Drop,
+    Evaluated,
+    Failed,
+    Joined,
+    Lost,
+    Observed,
+    Ready,
+    Restored,
+    Send,
+    ServerJoined,
+    ServerLost,
+    Timings,
+    Updated,
+)
 
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 """Parts of an iteration in order; they sum to the whole iteration."""
@@ -30,264 +46,6 @@ ROWS = "iterations.parquet"
 
 class _Tagged(msgspec.Struct, frozen=True, tag_field="type", tag=True, gc=False):
     """A value whose ``type`` field is its class name."""
-
-
-# ---- events ---------------------------------------------------------------------------------------------------------
-
-
-class Started(_Tagged, frozen=True, tag=True, gc=False):
-    """The job's clock starts at this event."""
-
-    workers: tuple[int, ...]
-    model_bytes: int | None = None
-
-
-class Arrived(_Tagged, frozen=True, tag=True, gc=False):
-    """All servers hold a gradient."""
-
-    grad: Grad
-    timings: Timings
-    loss: float | None = None
-
-
-class Ready(_Tagged, frozen=True, tag=True, gc=False):
-    """A worker holds a gradient until it is sent or dropped."""
-
-    grad: Grad
-    timings: Timings
-    num_bytes: int
-
-
-class Replicated(_Tagged, frozen=True, tag=True, gc=False):
-    """A replica of the server has what was ordered, and has made the updates up to a version."""
-
-    server: int
-    version: int
-    grad: int | None = None
-
-
-class Failed(_Tagged, frozen=True, tag=True, gc=False):
-    """A Compute ended without a gradient; its worker is alive."""
-
-    worker: int
-    reason: str = ""
-
-
-class Lost(_Tagged, frozen=True, tag=True, gc=False):
-    """A worker's process is gone, and with it its current Compute."""
-
-    worker: int
-    incarnation: int
-    reason: str = ""
-    restarting: bool = False
-    cause: str = "killed"
-
-
-class Joined(_Tagged, frozen=True, tag=True, gc=False):
-    """A worker is available (again), and idle."""
-
-    worker: int
-    incarnation: int
-
-
-class ServerLost(_Tagged, frozen=True, tag=True, gc=False):
-    """A server is gone; commands are void until :class:`Restored`, unless it held nothing."""
-
-    server: int
-    incarnation: int
-    reason: str = ""
-    cause: str = "killed"
-    holding: bool = True
-
-
-class ServerJoined(_Tagged, frozen=True, tag=True, gc=False):
-    """A server that was launched is there; it holds nothing yet."""
-
-    server: int
-    incarnation: int
-
-
-class Denied(_Tagged, frozen=True, tag=True, gc=False):
-    """What was requested for this node is not available."""
-
-    node: str
-    reason: str = ""
-
-
-class Reserved(_Tagged, frozen=True, tag=True, gc=False):
-    """The cluster's answer to a reservation, and what the job's nodes hold of their hosts."""
-
-    ok: bool
-    shares: tuple[Share, ...] = ()
-    reason: str = ""
-
-
-class Restored(_Tagged, frozen=True, tag=True, gc=False):
-    """The parameters are again those of ``version``; everything after it is void."""
-
-    version: int
-    workers: tuple[int, ...] = ()
-    servers: tuple[int, ...] = ()
-
-
-class Evaluated(_Tagged, frozen=True, tag=True, gc=False):
-    """Held-out metrics of the parameters of ``version``, as of ``asked_s``."""
-
-    version: int
-    asked_s: float
-    metrics: dict[str, float | None]
-
-
-class Observed(_Tagged, frozen=True, tag=True, gc=False):
-    """A sample of the resource use of tasks and hosts during the last ``period_s``."""
-
-    period_s: float
-    nodes: tuple[NodeUse, ...]
-
-
-class Scored(_Tagged, frozen=True, tag=True, gc=False):
-    """A gradient was compared with the reference gradient of ``ref_version``; both are means over their samples."""
-
-    grad: Grad
-    dot: float
-    sqr_grad: float
-    sqr_ref: float
-    ref_version: int
-
-
-class Measured(_Tagged, frozen=True, tag=True, gc=False):
-    """The squared norm of the weighted sum of gradients that resulted in ``version``."""
-
-    version: int
-    sqr_norm: float
-
-
-class Updated(_Tagged, frozen=True, tag=True, gc=False):
-    """Busy time of a server since its last report: its last ``updates`` updates, up to ``version``.
-
-    A note, unless the strategy subscribes to it.
-    """
-
-    server: int
-    version: int
-    updates: int
-    busy_s: float
-    injected_s: float = 0.0
-
-
-class Scheduling(_Tagged, frozen=True, tag=True, gc=False):
-    """The pending time that the scheduler currently expects of a restart."""
-
-    pending_s: float
-
-
-class Woke(_Tagged, frozen=True, tag=True, gc=False):
-    """A timer of the strategy fired."""
-
-
-# ---- commands -------------------------------------------------------------------------------------------------------
-
-
-class Compute(_Tagged, frozen=True, tag=True, gc=False):
-    """Ask a worker to compute a gradient."""
-
-    worker: int
-    num_samples: int
-
-
-class Partition(_Tagged, frozen=True, tag=True, gc=False):
-    """Begin a round whose samples are partitioned."""
-
-
-class Apply(_Tagged, frozen=True, tag=True, gc=False):
-    """Make one update from these gradients."""
-
-    grads: tuple[int, ...]
-    lr_scale: float = 1.0
-    measure: bool = False
-
-
-class Replicate(_Tagged, frozen=True, tag=True, gc=False):
-    """Let a replica of the server receive a gradient, or a copy of all parameters."""
-
-    server: int
-    grad: int | None = None
-
-
-class Drop(_Tagged, frozen=True, tag=True, gc=False):
-    """Discard these gradients without applying them."""
-
-    grads: tuple[int, ...]
-    requeue: bool = True
-
-
-class Send(_Tagged, frozen=True, tag=True, gc=False):
-    """Let gradients that workers hold travel to the servers."""
-
-    grads: tuple[int, ...]
-
-
-class Score(_Tagged, frozen=True, tag=True, gc=False):
-    """Compare a gradient with the reference gradient, or with a new one."""
-
-    grad: int
-    refresh: bool = False
-
-
-class Evaluate(_Tagged, frozen=True, tag=True, gc=False):
-    """Evaluate the current parameters."""
-
-
-class Checkpoint(_Tagged, frozen=True, tag=True, gc=False):
-    """Store the current parameters."""
-
-
-class Restart(_Tagged, frozen=True, tag=True, gc=False):
-    """Kill a node and start it on another machine."""
-
-    node: str
-
-
-class Launch(_Tagged, frozen=True, tag=True, gc=False):
-    """Request another node, whose number nobody had."""
-
-    node: str
-
-
-class Retire(_Tagged, frozen=True, tag=True, gc=False):
-    """End a node for good."""
-
-    node: str
-
-
-class Repartition(_Tagged, frozen=True, tag=True, gc=False):
-    """Divide the parameters among these servers; what follows is void until :class:`Restored`."""
-
-    servers: tuple[int, ...]
-
-
-class Allocate(_Tagged, frozen=True, tag=True, gc=False):
-    """Change what a node may use."""
-
-    node: str
-
-
-class Reserve(_Tagged, frozen=True, tag=True, gc=False):
-    """Ask the cluster for more of the hosts, also at the cost of other jobs; no demands give all back."""
-
-    demands: tuple[Demand, ...] = ()
-    worth_s: float = 0.0
-
-
-class Wake(_Tagged, frozen=True, tag=True, gc=False):
-    """Arm a timer of the strategy, for ``at_s``; ``tag`` says what for."""
-
-    at_s: float = 0.0
-    tag: str = ""
-
-
-class Stop(_Tagged, frozen=True, tag=True, gc=False):
-    """End the job at once."""
 
 
 # ---- notes ----------------------------------------------------------------------------------------------------------
@@ -375,6 +133,16 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
     measured: float | None = None
 
 
+class Reported(_Tagged, frozen=True, tag="Updated", gc=False):
+    """``Updated`` where the strategy does not subscribe to it."""
+
+    server: int
+    version: int
+    updates: int
+    busy_s: float
+    injected_s: float = 0.0
+
+
 class Jumped(_Tagged, frozen=True, tag=True, gc=False):
     """The lab has skipped ``seconds``, up to now: so many iterations by worker, and updates with their samples.
 
@@ -411,37 +179,16 @@ class Other(msgspec.Struct, frozen=True, gc=False):
     fields: dict[str, Any]
 
 
-Event = (
-    Started
-    | Ready
-    | Arrived
-    | Replicated
-    | Failed
-    | Lost
-    | Joined
-    | ServerLost
-    | ServerJoined
-    | Denied
-    | Reserved
-    | Restored
-    | Evaluated
-    | Observed
-    | Scored
-    | Measured
-    | Updated
-    | Scheduling
-    | Woke
-)
-OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
-Command = Compute | Partition | Send | Replicate | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Updated | OfLayout | Injected | Jumped | Finished
+Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 """Events of which there is a table, and whose rows depend on the notes before."""
 KEPT = frozenset((*OF_TASKS, Evaluated, Observed))
 """Events of which tables are made one by one."""
+REPORTS = frozenset((Updated, Reported))
+"""What a server tells of its updates."""
 COMMON = frozenset((Ready, Arrived, Updated))
 """Events that come with every iteration or update."""
 ORDINARY = frozenset((Compute, Send, Apply, Drop))
@@ -453,8 +200,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     seq: int
     t: float
-    event: Event | Other | None = None
-    commands: tuple[Command | Other, ...] = ()
+    event: AnyEvent | Other | None = None
+    commands: tuple[AnyCommand | Other, ...] = ()
     version: int = 0
     decide_us: float = 0.0
     note: Note | Other | None = None
@@ -477,9 +224,9 @@ class _Envelope(msgspec.Struct, gc=False):
 class _EventLine(msgspec.Struct, tag_field="kind", tag="event", gc=False):
     seq: int
     t: float
-    event: Event
+    event: AnyEvent
     version: int
-    commands: tuple[Command, ...] = ()
+    commands: tuple[AnyCommand, ...] = ()
     decide_us: float | None = None
     state: msgspec.Raw = msgspec.Raw()
 
@@ -493,8 +240,8 @@ class _NoteLine(msgspec.Struct, tag_field="kind", tag="note", gc=False):
 _KNOWN_LINE = msgspec.json.Decoder(_EventLine | _NoteLine)
 """Of lines whose types are all known, which are nearly all: in one go."""
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
-_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
-_COMMAND: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Command)
+_EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
+_COMMAND: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)
 _NOTE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Note)
 
 
@@ -539,15 +286,34 @@ def _decode(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
         return decoder.decode(raw)
     except UNREADABLE as error:
         raise msgspec.DecodeError(str(error)) from None
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
         try:
             fields = msgspec.json.decode(raw)
-        except UNREADABLE as error:
-            raise msgspec.DecodeError(str(error)) from None
+        except UNREADABLE as unreadable:
+            raise msgspec.DecodeError(str(unreadable)) from None
         name = fields.get("type") if isinstance(fields, dict) else None
         if isinstance(name, str) and name not in _KNOWN:
             return Other(type=name, fields=fields)
-        raise
+        try:
+            return msgspec.convert(_with_nan(fields), decoder.type)
+        except msgspec.ValidationError:
+            raise error from None
+
+
+def _with_nan(fields: Any) -> Any:
+    """Null is NaN in what a diverged job computes (metrics, weights): JSON has no other word for it."""
+    if not isinstance(fields, dict):
+        return fields
+    return {name: _numbers(value) if name in ("metrics", "weights") else value for name, value in fields.items()}
+
+
+def _numbers(values: Any) -> Any:
+    match values:
+        case dict():
+            return {name: nan if value is None else value for name, value in values.items()}
+        case list():
+            return [nan if value is None else value for value in values]
+    return values
 
 
 def is_arrival(line: Line) -> bool:
@@ -560,4 +326,4 @@ def type_of(tagged: Any) -> str:
     return tagged.type if isinstance(tagged, Other) else str(tagged.__struct_config__.tag)
 
 
-_KNOWN = frozenset(kind.__struct_config__.tag for union in (Event, Command, Note) for kind in union.__args__)
+_KNOWN = frozenset(kind.__struct_config__.tag for union in (AnyEvent, AnyCommand, Note) for kind in union.__args__)

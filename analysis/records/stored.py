@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
 from analysis.files import below, write_file
-from analysis.records.integrity import Integrity
-from analysis.records.load import FOLDER, LOG, Contents, Run, gather_contents
+from analysis.records.contents import gather_contents
 from analysis.records.log import read_whole
-from analysis.records.schema import ROWS, Finished, NodeUse, Timings
+from analysis.records.run import FOLDER, LOG, Contents, Integrity, Run
+from analysis.records.schema import ROWS, Finished
 from analysis.records.sums import code_of
+from strategies.protocol import AnyCommand, AnyEvent, Grad, NodeUse, Timings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,5 +194,5 @@ def _hash(path: Path) -> str:
 
 def _code() -> str:
     """A hash of this room and of the values that it reads: columns that other code has derived may differ."""
-    fields = repr((Timings.__struct_fields__, NodeUse.__struct_fields__))
+    fields = [kind.__struct_fields__ for kind in (Timings, NodeUse, Grad, *get_args(AnyEvent), *get_args(AnyCommand))]
     return hashlib.blake2b(f"{fields}{code_of(Path(__file__).parent)}".encode()).hexdigest()

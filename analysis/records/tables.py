@@ -21,23 +21,15 @@ from analysis.records.schema import (
     DURATIONS,
     OF_TASKS,
     PARTS,
-    Evaluated,
-    Failed,
     Injected,
-    Joined,
     Line,
-    Lost,
-    NodeUse,
-    Observed,
     Other,
     Preempted,
     Repartitioning,
-    Restored,
     Rollback,
-    ServerJoined,
-    ServerLost,
     type_of,
 )
+from strategies.protocol import Evaluated, Failed, Joined, Lost, NodeUse, Observed, Restored, ServerJoined, ServerLost
 
 
 @dataclass(frozen=True)
@@ -127,7 +119,7 @@ def _updates(updates: Updates) -> pd.DataFrame:
 def _evaluations(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Evaluated``: ``asked_s`` (time of the snapshot), ``t``, ``version``, and a column per metric."""
     found = [line for line in lines if isinstance(line.event, Evaluated)]
-    metrics: list[dict[str, float | None]] = [line.event.metrics for line in found if isinstance(line.event, Evaluated)]
+    metrics = [line.event.metrics for line in found if isinstance(line.event, Evaluated)]
     columns = {
         "asked_s": _floats(found, "event.asked_s"),
         "t": _floats(found, "t"),

@@ -170,7 +170,9 @@ def limits_of(host: Host | None, cores: float | None = None, memory_bytes: int |
 
 def _least(own: N | None, of_host: N | None) -> N | None:
     """The smaller limit; None: there is none."""
-    return min((one for one in (own, of_host) if one is not None), default=None)
+    if own is None or of_host is None:
+        return of_host if own is None else own
+    return min(own, of_host)
 
 
 class Placement:

@@ -28,6 +28,8 @@ _KINDS = {
     inspect.DictType: "settings",
     inspect.CustomType: "settings with a _target_",
 }
+NESTED = (dict, list, tuple, Mapping)
+"""What settings have settings in; dict is the usual one, and found without asking what it can do."""
 _RANGES = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
@@ -125,14 +127,16 @@ def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:
     """Also for nested types that would ignore keys they do not know: a setting without effect is an error."""
     if isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            _refuse_unknown(item, _inside(node, str(i)), f"{path}[{i}]")
+            if isinstance(item, NESTED):
+                _refuse_unknown(item, _inside(node, str(i)), f"{path}[{i}]")
     if not isinstance(value, Mapping):
         return
     names = _field_names(node)
     for key, inner in value.items():
         if names and key not in names:
             raise ConfigError(f"{join(path, show(key))}: no such setting{suggest(str(key), names, path)}")
-        _refuse_unknown(inner, _inside(node, str(key)), join(path, str(key)))
+        if isinstance(inner, NESTED):
+            _refuse_unknown(inner, _inside(node, str(key)), join(path, str(key)))
 
 
 def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:

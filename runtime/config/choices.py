@@ -6,7 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from omegaconf import DictConfig, OmegaConf
 
 WIDTH = 98
 """Most characters of a line about a choice; a longer sentence ends at a clause."""
@@ -75,6 +77,15 @@ def _choices(group: str, names: Iterable[str], folders: Sequence[Path]) -> Itera
         places = [folder / group / f"{name}.yaml" for folder in folders]
         path = next((place for place in places if place.is_file()), None)
         yield Choice(name, "" if path is None else headline(path.read_text("utf-8", "replace")), path)
+
+
+def merged(name: str, folders: Sequence[Path]) -> DictConfig:
+    """The file of a choice, with those that its ``defaults`` name, each from the first folder that has it."""
+    own = cast(DictConfig, OmegaConf.load(next(path for one in folders if (path := one / f"{name}.yaml").is_file())))
+    found = OmegaConf.create()
+    for part in own.pop("defaults", None) or ["_self_"]:
+        found = cast(DictConfig, OmegaConf.merge(found, own if part == "_self_" else merged(part, folders)))
+    return found
 
 
 def ordered(groups: Iterable[str]) -> list[str]:

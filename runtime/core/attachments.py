@@ -29,55 +29,54 @@ WHOLE_RING = Reformed((), ())
 
 @final
 class Attachments:
-    """``parents`` has the parent of every child, as the last update left it; empty: all replicas are in the ring.
+    """Changes the parents of ``members``.
 
     ``replicas``: whether there are any, or servers, with which no worker is a child.
     """
 
     def __init__(self, ledger: GradientLedger, members: Membership, *, replicas: bool) -> None:
         self.ledger, self.members, self.replicas = ledger, members, replicas
-        self.parents: dict[int, int] = {}
-        self._kept: dict[int, int] = {}
+        self.kept: dict[int, int] = {}
         """By gradient of a child: its parent then, which keeps it."""
 
     def ordered(self, grad_id: int, worker: int) -> int | None:
         """A worker begins to compute a gradient: its parent, which gives it the parameters; None: it has them."""
-        parent = self.parents.get(worker)
+        parent = self.members.parents.get(worker)
         if parent is not None:
-            self._kept[grad_id] = parent
+            self.kept[grad_id] = parent
         return parent
 
     def keeper(self, grad_id: int, worker: int) -> int:
         """Who keeps this gradient of ``worker``, or will when it is computed."""
-        return self._kept.get(grad_id, worker)
+        return self.kept.get(grad_id, worker)
 
     def forget(self, grads: Iterable[int]) -> None:
         """These gradients are used, dropped or will never be computed."""
         for grad_id in grads:
-            self._kept.pop(grad_id, None)
+            self.kept.pop(grad_id, None)
 
     def void(self) -> None:
         """All replicas take over one version: nobody is a child, and no gradient is left."""
-        self.parents = {}
-        self._kept.clear()
+        self.members.parents = {}
+        self.kept.clear()
 
     def reform(self, command: Apply, used: Sequence[Grad]) -> Reformed:
         """Carry out ``command.children``; ``used`` are the gradients of the update, which the ledger has given out.
 
         Raises ``ProtocolError`` for what the replicas could not do.
         """
-        if not command.children and not self.parents:
+        if not command.children and not self.members.parents:
             return WHOLE_RING
         if not self.replicas:
             raise ProtocolError(f"{command}: servers hold the parameters, so no worker can be the child of another")
-        before, after = self.parents, self._checked(command)
+        before, after = self.members.parents, self._checked(command)
         for grad in used:
             if (keeper := self.keeper(grad.id, grad.worker)) in before:
                 raise ProtocolError(f"{command}: worker {keeper} keeps gradient {grad.id}, and is not in the ring")
         self._check_idle(command, before.keys() ^ after.keys())
         self._check_empty(command, after.keys() - before.keys())
         self.forget(grad.id for grad in used)
-        self.parents = after
+        self.members.parents = after
         stays = [worker for worker in self.members.here() if worker not in before and worker not in after]
         back = sorted(before.keys() - after.keys())
         return Reformed(tuple(sorted(before)), tuple((one, _donor(before[one], stays)) for one in back))
@@ -93,9 +92,9 @@ class Attachments:
                     raise ProtocolError(f"{command}: worker {worker} is not running")
             if parent in after:
                 raise ProtocolError(f"{command}: worker {parent} is a child itself")
-            if parent in self.parents:
+            if parent in self.members.parents:
                 raise ProtocolError(f"{command}: worker {parent} was not in the ring, so it has no parameters to give")
-        if not [worker for worker in self.members.here() if worker not in after and worker not in self.parents]:
+        if not [worker for worker in self.members.here() if worker not in after and worker not in self.members.parents]:
             raise ProtocolError(f"{command}: nobody stays in the ring")
         return after
 

@@ -140,7 +140,7 @@ class Commands:
 
     def _reserve(self, t: float, command: Reserve) -> None:
         """Ask whoever decides for all jobs on the same hosts; the answer follows at once."""
-        nodes = [str(node) for node in self.executor.layout.nodes if node not in self.elastic.awaited]
+        nodes = [str(node) for node in self.executor.members.layout.nodes if node not in self.executor.members.awaited]
         check_demands(command, nodes)
         self.tell(self.reservations.reserve(t, command))
 
@@ -156,7 +156,7 @@ class Commands:
         self._restarts += 1
         self.record.note(t, "Restarting", node=command.node, pending_s=pending_s)
         if role == "server":
-            if NodeId(role, node) not in self.executor.layout.holders:
+            if NodeId(role, node) not in self.executor.members.layout.holders:
                 raise ProtocolError(f"{command}: it holds nothing; retire it, and launch another")
             self.store_and_halt()
         else:
@@ -173,7 +173,7 @@ class Commands:
 
     def operated(self, t: float, change: Literal["join", "leave"], node: str) -> None:
         """An operator's order, like a command that the strategy did not give; it waits while all roll back."""
-        layout = self.executor.layout
+        layout = self.executor.members.layout
         if self.course.halted:
             self._defer(t, change, node, lambda t: self.operated(t, change, node))
         elif change == "join":

@@ -25,11 +25,12 @@ from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Disturb, Executor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
+from runtime.core.membership import Membership
 from runtime.core.missing import Missing
 from runtime.core.preemption import Preemption
 from runtime.core.reservations import Alone, Reservations
 from runtime.core.scheduling import ConstantPending, Scheduler
-from runtime.core.stuck import Promised, awaits, declare
+from runtime.core.stuck import Promised, Watch
 from strategies.protocol import (
     AGGREGATOR,
     AnyEvent,
@@ -72,6 +73,7 @@ class Coordinator:
         port: Port,
         record: RecordSink,
         *,
+        members: Membership,
         disturb: Disturb,
         stopwatch: Callable[[], float],
         scheduler: Scheduler | None = None,
@@ -82,11 +84,12 @@ class Coordinator:
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
         holds = Send in strategy.needs
-        self.executor = Executor(job, strategy.data, port, record, disturb, self._epochs_done, holds=holds)
-        self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, self.executor.members
+        self.executor = Executor(job, strategy.data, members, port, record, disturb, self._epochs_done, holds=holds)
+        self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, members
         self.cut = self.executor.cut
         self.evaluations = Evaluations(job, port, self.course)
         self.promised = Promised()
+        self.watch = Watch(strategy, self.executor, self.course, record, self.evaluations, self.promised)
         self.commands = Commands(
             job,
             port,
@@ -209,7 +212,7 @@ class Coordinator:
     def _job_started(self, given: inputs.JobStarted) -> None:
         for worker in self.members.members:
             self.members.begin(worker, given.incarnations.get(worker, 0))
-        self.executor.begin()
+        self.executor.note_layout(0.0)
         self.executor.transfers.aggregators = frozenset(given.aggregators)
         self.executor.replication.incarnations.update(given.replicas)
         self.record.note(0.0, "EpochStarted", epoch=0)
@@ -223,7 +226,7 @@ class Coordinator:
                 t=0.0,
                 workers=self.members.here(),
                 batch_samples=self.executor.batches,
-                num_servers=len(self.executor.layout.holders),
+                num_servers=len(self.members.layout.holders),
                 total_samples=self.job.total_samples,
                 lr=self.job.lr,
                 model_bytes=given.model_bytes,
@@ -238,7 +241,7 @@ class Coordinator:
             self.commands.quote(0.0)
 
     def _places(self) -> dict[str, str]:
-        found = {str(node): self.place_of(str(node)) for node in self.executor.layout.nodes}
+        found = {str(node): self.place_of(str(node)) for node in self.members.layout.nodes}
         return {node: place for node, place in found.items() if place is not None}
 
     # ---- of workers --------------------------------------------------------------------------------------------------
@@ -315,7 +318,7 @@ class Coordinator:
     def _worker_lost(self, t: float, given: inputs.WorkerLost) -> None:
         """A worker's process is lost, or fenced because it no longer answers."""
         t, node, restarting = self.course.advance(t), NodeId.worker(given.worker), given.restarting
-        if node in self.elastic.awaited:
+        if node in self.members.awaited:
             self.elastic.died_early(t, node, given.reason, restarting=restarting)
         else:
             self.missing.lost(t, node, given.cause)
@@ -327,7 +330,7 @@ class Coordinator:
         joined = self.members.joined(worker, incarnation)
         if joined:
             self.missing.back(NodeId.worker(worker))
-            self.elastic.joined(NodeId.worker(worker))
+            self.members.awaited.discard(NodeId.worker(worker))
         if joined and not self.course.halted:
             self.executor.joined(t, worker)
             place = self.place_of(str(NodeId.worker(worker)))
@@ -376,13 +379,14 @@ class Coordinator:
         assert given.state is not None, "the runtime adds the state of the data to a version that replicas held"
         self.course.halted = False
         self.executor.version = given.version
-        self.executor.divided(self.course.advance(t), given.shares)
-        self.elastic.restored(t)
+        self.executor.note_layout(self.course.advance(t))
         self.shards.load_state(msgspec.json.decode(given.state))
         for worker, member in self.members.members.items():
             if member.state in ("left", "pending"):
                 self.shards.leave(worker)
-        servers = tuple(server.number for server in self.executor.layout.holders)
+            else:
+                self.shards.back(worker)
+        servers = tuple(server.number for server in self.members.layout.holders)
         self._look_who_is_missing()
         self.preemption.restored(self.course.t, self.job.max_time_s, self._places())
         for server in servers:
@@ -459,8 +463,8 @@ class Coordinator:
             self._tell(Woke(t=t, tag=name))
         elif self.preemption.holds_back(t, name, self.job.max_time_s):
             return
-        elif name == "limit" and self.job.stuck_after_s is not None and not awaits(self):
-            declare(self, t)
+        elif name == "limit" and self.job.stuck_after_s is not None and not self.watch.awaits():
+            self.watch.declare(t)
         elif name == "limit":
             self._time_is_up(t)
         elif name.startswith("evict:"):

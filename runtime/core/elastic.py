@@ -61,31 +61,26 @@ class Elastic:
         store_and_halt: Callable[[], None],
         void: Callable[[], None],
     ) -> None:
-        self.executor, self.port, self.record = executor, port, record
+        self.executor, self.members, self.port, self.record = executor, executor.members, port, record
         self.scheduler, self.seed = scheduler, seed
         self.tell, self.lose, self.store_and_halt, self.void = tell, lose, store_and_halt, void
         self.cores = AskedCores()
-        self.awaited: set[NodeId] = set()
-        """Nodes that were launched and have not joined."""
         self._evicted: set[NodeId] = set()
         """Servers that hold parameters and are being taken away."""
         self._launches = 0
-        self._departed: list[NodeId] = []
-        """Servers that are gone since others read their parts, before that was complete."""
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
     def launch(self, t: float, command: Launch) -> None:
         """Request a node; ``Denied`` for a number that a node has had already, such as an operator's newcomer."""
         node = self._parse(command)
-        if node.role == "server" and not self.executor.layout.shares:
+        if node.role == "server" and not self.members.layout.shares:
             raise ProtocolError(f"{command}: with topology=allreduce there are no servers")
-        following = self.executor.layout.next_number(node.role)
+        following = self.members.layout.next_number(node.role)
         if node.number < following:
             self._refuse(t, node, f"the number is taken; the next one is {NodeId(node.role, following)}")
             return
         self.executor.admit(t, node)
-        self.awaited.add(node)
         request = self._request(command.cpu_cores, command.priority, node)
         grant = self._ask(t, request)
         if grant.denied is not None:
@@ -110,7 +105,7 @@ class Elastic:
 
     def retire(self, t: float, command: Retire) -> None:
         """End a node; ``Denied`` for a server that holds parameters, and for the last worker."""
-        node, layout = self.member(command), self.executor.layout
+        node, layout = self.member(command), self.members.layout
         if node in layout.holders:
             self._refuse(t, node, "holds parameters; divide them among others first (Repartition)")
         elif layout.workers == (node,):
@@ -122,10 +117,10 @@ class Elastic:
         """Store a checkpoint, and let these servers read it; raises :class:`ProtocolError` for impossible ones."""
         servers = tuple(NodeId.server(number) for number in command.servers)
         shares = command.shares or self.executor.job.shares_of(len(servers))
-        if missing := [str(server) for server in servers if server in self.awaited]:
+        if missing := [str(server) for server in servers if server in self.members.awaited]:
             raise ProtocolError(f"{command}: {missing[0]} has not joined yet")
         try:
-            self.executor.layout.repartitioned(servers, shares)
+            self.members.layout.repartitioned(servers, shares)
         except ValueError as error:
             raise ProtocolError(f"{command}: {error}") from None
         self.record.note(t, "Repartitioning", shares=dict(zip(map(str, servers), shares, strict=True)))
@@ -135,7 +130,7 @@ class Elastic:
     def allocate(self, t: float, command: Allocate) -> None:
         """Change what a node may use."""
         node = self._parse(command)
-        if node not in self.executor.layout.nodes or node in self.awaited:
+        if node not in self.members.layout.nodes or node in self.members.awaited:
             raise ProtocolError(f"{command}: there is no such node now")
         if command.cpu_cores is not None:
             wanted = self._request(command.cpu_cores, "low" if self.cores.is_low(node) else "normal", node)
@@ -153,46 +148,32 @@ class Elastic:
 
     # ---- what happens to nodes ---------------------------------------------------------------------------------------
 
-    def joined(self, node: NodeId) -> None:
-        """A node that was launched is there."""
-        self.awaited.discard(node)
-
     def server_joined(self, t: float, node: NodeId, incarnation: int, place: str | None) -> None:
         """A server that was launched is there, and may hold parameters from now on."""
-        self.joined(node)
+        self.members.awaited.discard(node)
         self.tell(ServerJoined(t=t, server=node.number, incarnation=incarnation, place=place))
 
     def died_early(self, t: float, node: NodeId, reason: str, *, restarting: bool) -> None:
         """A node that was launched died before it joined; unless it is ``restarting`` it does not come."""
         if restarting:
-            self.executor.members.postponed(node.number)
+            self.members.postponed(node.number)
         else:
             self.cores.forget(node)
             self._deny(t, node, f"did not join: {reason}")
 
     def server_left(self, t: float, node: NodeId, reason: str) -> bool:
         """A server that held nothing is gone. True if it had joined; else it was denied."""
-        if node in self.awaited:
+        if node in self.members.awaited:
             self.died_early(t, node, reason, restarting=False)
             return False
         self.cores.forget(node)
-        if node in self.executor.layout.holders:  # others hold its part already, and all are about to learn that
-            self._departed.append(node)
-        else:
-            self.executor.remove(t, node)
+        self.executor.remove(t, node)
         return True
-
-    def restored(self, t: float) -> None:
-        """All know who holds the parameters now."""
-        departed, self._departed = self._departed, []
-        for node in departed:
-            self.executor.remove(t, node)
 
     def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
         """End a node that may go, whatever it does now."""
         self.cores.forget(node)
-        awaited = node in self.awaited
-        self.awaited.discard(node)
+        awaited = node in self.members.awaited
         if node.role == "worker" and not awaited:
             self.lose(t, node.number, reason, cause)
         else:
@@ -206,7 +187,7 @@ class Elastic:
     def evict(self, t: float, name: str) -> None:
         """The cluster takes a node of low priority away, if it is still there."""
         node = NodeId.parse(name)
-        layout = self.executor.layout
+        layout = self.members.layout
         if node in layout.holders:
             self._evict_holder(t, node)
         elif node in layout.nodes and layout.workers != (node,):
@@ -247,14 +228,13 @@ class Elastic:
     # ---- the rest ----------------------------------------------------------------------------------------------------
 
     def _deny(self, t: float, node: NodeId, reason: str) -> None:
-        self.awaited.discard(node)
         self._remove(t, node)
         self._refuse(t, node, reason)
 
     def _remove(self, t: float, node: NodeId) -> None:
         """A node that has not joined is no member any more."""
         if node.role == "worker":
-            self.executor.members.lost(node.number, restarting=False)
+            self.members.lost(node.number, restarting=False)
         self.executor.remove(t, node)
 
     def _refuse(self, t: float, node: NodeId, reason: str) -> None:
@@ -272,7 +252,7 @@ class Elastic:
     def member(self, command: Restart | Retire) -> NodeId:
         """The member that a command names; raises :class:`ProtocolError` for any other."""
         with suppress(ValueError):
-            if (node := NodeId.parse(command.node)) in self.executor.layout.nodes:
+            if (node := NodeId.parse(command.node)) in self.members.layout.nodes:
                 return node
         raise ProtocolError(f"{command}: there is no such node")
 

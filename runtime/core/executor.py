@@ -18,7 +18,6 @@ from runtime.core.attachments import Attachments
 from runtime.core.data.parts import Parts
 from runtime.core.data.shards import Cut, Range, Shards, cut_epoch, samples_of
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
-from runtime.core.layout import Layout
 from runtime.core.ledger import GradientLedger, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
@@ -55,6 +54,7 @@ class Executor:
         self,
         job: Job,
         data: str,
+        members: Membership,
         port: Port,
         record: RecordSink,
         disturb: Disturb,
@@ -65,7 +65,9 @@ class Executor:
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.holds = holds
         """Whether workers keep their gradients until they are sent."""
-        self.layout = job.start_layout
+        self.members = members
+        self._noted = -1
+        """The version of the layout that the record has."""
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
         """Of the workers of the start."""
         self.cut = cut_for(job, data)
@@ -78,10 +80,10 @@ class Executor:
         )
         self.parts = Parts(self.shards)
         self.ledger = GradientLedger()
-        self.members = Membership(node.number for node in self.layout.workers)
         self.transfers = Transfers(self.ledger, port, self._number)
-        shared = self.layout.holders
-        self.replication = Replication(port, tuple(node.number for node in self.layout.servers if node not in shared))
+        layout = members.layout
+        copies = [server.number for server in layout.servers if server not in layout.holders]
+        self.replication = Replication(port, tuple(copies))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
@@ -97,41 +99,23 @@ class Executor:
     # ---- who takes part ----------------------------------------------------------------------------------------------
 
     def _servers(self) -> tuple[int, ...]:
-        return tuple(server.number for server in self.layout.holders)
-
-    def begin(self) -> None:
-        """The job starts with this layout."""
-        self._laid_out(0.0, self.layout)
+        return tuple(server.number for server in self.members.layout.holders)
 
     def admit(self, t: float, node: NodeId) -> None:
-        """A node more, with a number that nobody had before; raises ``ValueError`` for any other.
-
-        A worker takes part from when it joins; until then it holds nothing up. A server holds nothing.
-        """
-        if node.role == "server":
-            self._laid_out(t, self.layout.with_server(node))
-        else:
-            self._laid_out(t, self.layout.with_worker(node))
-            self.members.admit(node.number)
+        """A worker takes part from when it joins; until then it holds nothing up. A server holds nothing."""
+        self.members.admit(node)
+        self.note_layout(t)
 
     def remove(self, t: float, node: NodeId) -> None:
-        """A node that will not start again is no member any more; raises ``ValueError`` for one that is needed."""
-        if node.role == "server":
-            self._laid_out(t, self.layout.without_server(node))
-            return
-        if self.members.is_expected(node.number):
-            raise ValueError(f"{node}: has a process; it must end first")
-        self._laid_out(t, self.layout.without_worker(node))
+        """A node that will not start again is no member any more."""
+        self.members.remove(node)
+        self.note_layout(t)
 
-    def divided(self, t: float, shares: Sequence[tuple[NodeId, float]]) -> None:
-        """These servers hold the parameters from now on; no change if they did before."""
-        if shares and tuple(shares) != self.layout.shares:
-            servers, parts = zip(*shares, strict=True)
-            self._laid_out(t, self.layout.repartitioned(servers, parts))
-
-    def _laid_out(self, t: float, layout: Layout) -> None:
-        self.layout = layout
-        self.record.note(t, "LayoutChanged", **layout.describe())
+    def note_layout(self, t: float) -> None:
+        """Write the layout to the record, if it has changed."""
+        if (layout := self.members.layout).version != self._noted:
+            self._noted = layout.version
+            self.record.note(t, "LayoutChanged", **layout.describe())
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
@@ -298,7 +282,7 @@ class Executor:
     def _send(
         self, t: float, order: Order, command: Compute, ranges: tuple[Range, ...], pieces: tuple[Piece, ...]
     ) -> None:
-        worker, parents = order.worker, self.attachments
+        worker = order.worker
         name = self._names.get(worker)
         if name is None:
             name = self._names[worker] = str(NodeId.worker(worker))
@@ -314,7 +298,7 @@ class Executor:
                 delay_s=delay_s,
                 slowdown_frac=slowdown_frac,
                 pieces=pieces,
-                parent=parents.ordered(order.grad_id, worker) if parents.parents else None,
+                parent=self.attachments.ordered(order.grad_id, worker) if self.members.parents else None,
                 holds=self.holds,
             )
         )

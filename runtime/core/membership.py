@@ -1,11 +1,20 @@
-"""Members of a job and their incarnations (pure)."""
+"""Who is a member of a job: in which state, and of which ring or group (pure).
+
+Coordinator and recovery of a job share one object, and both runtimes read it. The coordinator changes nodes, what
+the strategy knows of them, and children of the ring; the recovery processes, who holds parameters, and the ring. What
+must hold between them is validated after every event of random schedules (``tests/unit/core/test_members.py``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+
+from runtime.core.layout import Layout
+from runtime.core.recovery.task import TaskLife
+from strategies.protocol import NodeId
 
 MemberState = Literal["launching", "here", "pending", "left"]
 """States of a worker; ``pending``: its next incarnation waits for a place."""
@@ -19,18 +28,55 @@ class Member(msgspec.Struct):
 
 
 class Membership:
-    """Members with incarnations, by which messages of earlier processes are fenced."""
+    """All members, and the groups that they form.
 
-    def __init__(self, workers: Iterable[int]) -> None:
-        self.members = {worker: Member() for worker in workers}
+    ``layout``: nodes, and the servers that hold parameters; ``members``: workers, as the strategy knows them;
+    ``tasks``: processes, by node or auxiliary task.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.members = {node.number: Member() for node in layout.workers}
+        self.tasks: dict[NodeId, TaskLife] = {}
+        self.awaited: set[NodeId] = set()
+        """Nodes that were launched and have not joined."""
+        self.ring: tuple[NodeId, ...] = ()
+        """Replicas that receive the order of an update now, in their order; children among them take no part."""
+        self.parents: dict[int, int] = {}
+        """The parent of every child, as the last update left it; empty: the whole ring takes part."""
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def admit(self, node: NodeId) -> None:
+        """A node more, of a number that nobody had before (else ``ValueError``): it holds nothing, nobody waits."""
+        if node.role == "server":
+            self.layout = self.layout.with_server(node)
+        else:
+            self.layout = self.layout.with_worker(node)
+            self.members[node.number] = Member(state="pending")
+        self.awaited.add(node)
+
+    def remove(self, node: NodeId) -> None:
+        """A node that will not start again is no member any more; raises ``ValueError`` for one that is needed."""
+        self.awaited.discard(node)
+        if node.role == "server":
+            self.layout = self.layout.without_server(node)
+        elif self.is_expected(node.number):
+            raise ValueError(f"{node}: has a process; it must end first")
+        else:
+            self.layout = self.layout.without_worker(node)
+
+    def divide(self, shares: Sequence[tuple[NodeId, float]]) -> None:
+        """These servers hold the parameters from now on."""
+        if tuple(shares) != self.layout.shares:
+            servers, parts = zip(*shares, strict=True)
+            self.layout = self.layout.repartitioned(servers, parts)
+
+    # ---- workers -----------------------------------------------------------------------------------------------------
 
     def begin(self, worker: int, incarnation: int) -> None:
         """Begin the job with this connected incarnation."""
         self.members[worker] = Member(incarnation=incarnation, state="here")
-
-    def admit(self, worker: int) -> None:
-        """A worker that nobody had before will join; nobody waits for it."""
-        self.members[worker] = Member(state="pending")
 
     def joined(self, worker: int, incarnation: int) -> bool:
         """Mark as connected; True if this is the expected incarnation."""

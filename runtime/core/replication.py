@@ -56,6 +56,8 @@ class Replication:
 
     def applied(self, ids: tuple[int, ...], version: int) -> None:
         """The servers have used these."""
+        if not self._kept:
+            return
         for grad_id in ids:
             if grad_id in self._kept:
                 self._kept[grad_id].version = version

@@ -12,20 +12,13 @@ such a state was stuck, too.
 
 from __future__ import annotations
 
-import math
-from typing import Protocol
-
 import msgspec
 
 from runtime.core.course import Course
-from runtime.core.elastic import Elastic
 from runtime.core.evaluations import Evaluations
 from runtime.core.executor import Executor
 from runtime.core.job import RecordSink
-from runtime.core.ledger import GradientLedger
-from runtime.core.membership import Membership
-from runtime.core.scheduling import Scheduler
-from strategies.protocol import Event, Restart, Strategy
+from strategies.protocol import Event, Strategy
 
 NAMED = 4
 """Number of workers whose last event the message names; the record has all."""
@@ -40,58 +33,47 @@ class Promised(msgspec.Struct):
     """The version of the last evaluation that it received."""
 
 
-class Watched(Protocol):
-    """The parts of a :class:`runtime.core.coordinator.Coordinator` that are inspected."""
+class Watch:
+    """Looks at the parts of a job that know what is still to come."""
 
-    strategy: Strategy
-    executor: Executor
-    ledger: GradientLedger
-    members: Membership
-    record: RecordSink
-    scheduler: Scheduler
-    promised: Promised
-    course: Course
-    evaluations: Evaluations
-    elastic: Elastic
+    def __init__(
+        self,
+        strategy: Strategy,
+        executor: Executor,
+        course: Course,
+        record: RecordSink,
+        evaluations: Evaluations,
+        promised: Promised,
+    ) -> None:
+        self.strategy, self.executor, self.course, self.record = strategy, executor, course, record
+        self.evaluations, self.promised = evaluations, promised
 
-    @property
-    def version(self) -> int:
-        """Number of updates applied."""
+    def awaits(self) -> bool:
+        """Whether an event that the strategy requested or was promised is still to come."""
+        executor, members, promised = self.executor, self.executor.members, self.promised
+        return (
+            executor.ledger.progresses
+            or self.course.halted
+            or bool(promised.timers or executor.scoring.asked or executor.replication.asked or members.awaited)
+            or members.anyone_launching()
+            or members.anyone_pending()
+            or (self.evaluations.under_way and promised.scored != executor.version)
+        )
 
-
-def awaits(job: Watched) -> bool:
-    """Whether an event that the strategy requested or was promised is still to come."""
-    ledger, members = job.ledger, job.members
-    if ledger.progresses or job.course.halted or job.promised.timers or job.executor.scoring.asked:
-        return True
-    if job.executor.replication.asked:
-        return True
-    return (
-        members.anyone_launching()
-        or members.anyone_pending()
-        or bool(job.elastic.awaited)
-        or (job.evaluations.under_way and job.promised.scored != job.version)
-    )
-
-
-def expects_quote(job: Watched, t: float) -> bool:
-    """Whether the scheduler's expectation will change, for a strategy that restarts nodes."""
-    return Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(t))
-
-
-def declare(job: Watched, t: float) -> None:
-    """End the job as ``stuck``; the record gets the last events of every worker, the message the last of some."""
-    events = {worker: job.ledger.last_events(worker) for worker in job.members.members}
-    told = {str(worker): msgspec.to_builtins(events[worker]) for worker in events}
-    job.record.note(t, "Stuck", strategy=type(job.strategy).__name__, workers=told)
-    words = [f"worker {worker}: {_last(events[worker])}" for worker in list(events)[:NAMED]]
-    more = f" and {len(events) - NAMED} others" if len(events) > NAMED else ""
-    job.course.finish(
-        t,
-        "stuck",
-        f"{type(job.strategy).__name__} is stuck at {t:.1f} s: it gives no command, and no event that it requested is "
-        f"to come (last: {', '.join(words)}{more}; all in the record's note Stuck)",
-    )
+    def declare(self, t: float) -> None:
+        """End the job as ``stuck``; the record gets the last events of every worker, the message the last of some."""
+        ledger, name = self.executor.ledger, type(self.strategy).__name__
+        events = {worker: ledger.last_events(worker) for worker in self.executor.members.members}
+        told = {str(worker): msgspec.to_builtins(events[worker]) for worker in events}
+        self.record.note(t, "Stuck", strategy=name, workers=told)
+        words = [f"worker {worker}: {_last(events[worker])}" for worker in list(events)[:NAMED]]
+        more = f" and {len(events) - NAMED} others" if len(events) > NAMED else ""
+        self.course.finish(
+            t,
+            "stuck",
+            f"{name} is stuck at {t:.1f} s: it gives no command, and no event that it requested is to come "
+            f"(last: {', '.join(words)}{more}; all in the record's note Stuck)",
+        )
 
 
 def _last(events: list[Event]) -> str:
@@ -101,8 +83,8 @@ def _last(events: list[Event]) -> str:
 class Vigil:
     """Watches a job of real processes, which may be idle for ``after_s`` before it counts as stuck; None: forever."""
 
-    def __init__(self, job: Watched, after_s: float | None) -> None:
-        self.job, self.after_s = job, after_s
+    def __init__(self, watch: Watch, after_s: float | None) -> None:
+        self.watch, self.after_s = watch, after_s
         self._since_s: float | None = None
         self._work = (0, 0)
 
@@ -113,10 +95,10 @@ class Vigil:
 
     def look(self, t: float) -> None:
         """Declare the job stuck if it has been idle for too long."""
-        work = (self.job.version, self.job.executor.iterations.total())
-        if awaits(self.job) or work != self._work:
+        work = (self.watch.executor.version, self.watch.executor.iterations.total())
+        if self.watch.awaits() or work != self._work:
             self._since_s, self._work = None, work
         elif self._since_s is None:
             self._since_s = t
-        elif self.after_s is not None and t - self._since_s >= self.after_s and not self.job.course.status:
-            declare(self.job, t)
+        elif self.after_s is not None and t - self._since_s >= self.after_s and not self.watch.course.status:
+            self.watch.declare(t)

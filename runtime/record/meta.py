@@ -66,6 +66,7 @@ def _cpu_model() -> str:
     return platform.machine()
 
 
+@functools.cache
 def version_of(package: str) -> str:
     """The installed version of a package."""
     try:

@@ -24,9 +24,9 @@ from runtime.virtual.clock import Clock
 from runtime.virtual.control.refusals import HIDDEN, Shown, refuse_without_kernel
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
+from runtime.virtual.event_loop.obstacles import refuse_misspelt
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.short_cuts import refuse_unknown
 from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.protocol import NodeId, Strategy
@@ -131,7 +131,7 @@ class VirtualRuntime:
 
     def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
-        refuse_unknown()
+        refuse_misspelt()
         hosts = self._parse_hosts(around.num_servers + around.replicas)
         refuse_without_kernel(hosts, self._values, around)
         self._check_stand_in(hosts, around)
@@ -218,7 +218,7 @@ class VirtualRuntime:
             telemetry_every_s=self.telemetry_s(spec.strategy),
             sent_parameters=None if self._stand_in is None else self._stand_in.parameters,
         )
-        for node in session.coordinator.executor.layout.nodes:
+        for node in session.members.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
                 session.places.allocate(str(node), cores)
         return session

@@ -1,5 +1,7 @@
 """Hook of mkdocs (``mkdocs.yml``): README, DESIGN and others become pages, and links are those of the site.
 
+The cards of methods are listed as their folders say (``about.toml``), here and in ``docs/methods/README.md``.
+
 In the repository a link is relative to its file, so that it works wherever the repository is shown. A file that is not
 a page, such as ``LICENSE``, keeps its words and loses its link.
 """
@@ -8,8 +10,11 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from reading.about import FAMILIES, read_about
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"README.md": "index.md", "DESIGN.md": "DESIGN.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
@@ -19,6 +24,51 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 """What the theme would fetch to search where pages are files; the same is in ``docs/javascripts/``."""
 ROLE = re.compile(r":(?:class|func|data|mod|meth|attr):(?=<code)")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+class Card(NamedTuple):
+    """A page about one method, or about several that belong together."""
+
+    title: str
+    names: tuple[str, ...]
+    """Of its configurations."""
+    family: str
+    does: str
+
+
+def method_cards(strategies: Path = ROOT / "strategies", pages: Path = ROOT / "docs" / "methods") -> dict[str, Card]:
+    """The cards in ``pages`` by file name, for all methods in ``strategies``; raises ``OSError`` for a missing one."""
+    found: dict[str, Card] = {}
+    for name, about in read_about(strategies).items():
+        file = f"{about.card or name}.md"
+        title = (pages / file).read_text().partition("\n")[0].removeprefix("# ").partition(":")[0]
+        before = found.get(file, Card(title, (), "", ""))
+        family, does = before.family or about.family, before.does or about.does
+        found[file] = Card(title, (*before.names, name), family, does)
+    return found
+
+
+def method_tables(cards: dict[str, Card]) -> Iterator[str]:
+    """The lines of ``docs/methods/README.md`` that list the cards, by family."""
+    for family, heading in FAMILIES.items():
+        rows = [(file, card) for file, card in cards.items() if card.family == family]
+        if rows:
+            head = "| `strategy` | who waits for whom, and who computes what | card |"
+            yield from ("", f"**{heading}**", "", head, "| --- | --- | --- |")
+        for file, card in rows:
+            yield f"| {', '.join(f'`{name}`' for name in card.names)} | {card.does} | [{card.title}]({file}) |"
+
+
+def with_methods(nav: list[Any], cards: dict[str, Card]) -> list[Any]:
+    """The navigation with all cards in its section about methods."""
+    more = [{card.title: f"methods/{file}"} for file, card in sorted(cards.items())]
+    return [{"Methods": [*entry["Methods"], *more]} if "Methods" in entry else entry for entry in nav]
+
+
+def on_config(config: Any) -> Any:
+    """Complete the navigation."""
+    config["nav"] = with_methods(config["nav"], method_cards())
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

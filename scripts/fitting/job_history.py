@@ -21,13 +21,12 @@ import yaml
 
 from analysis.files import write_file
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from analysis.records.schema import Observed
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from strategies.dlrover.history import FinishedJob
 from strategies.parts.scaling.usage import WINDOW
-from strategies.protocol import NodeUse
+from strategies.protocol import NodeUse, Observed
 
 MEMORY_BYTES = 8 * 2**30
 NAME = "strategy/dlrover_hot.yaml"

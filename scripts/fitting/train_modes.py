@@ -59,7 +59,7 @@ from scripts.fitting.ring_lessons import (
     recorded_rings,
     varied_rings,
 )
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.star.choice import Choice
 from strategies.star.learned import INPUTS, Model
 from strategies.star.modal import SSGD

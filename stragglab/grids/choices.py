@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from omegaconf import OmegaConf
 
+from runtime.config.choices import merged
 from runtime.config.instantiate import instantiate
 from runtime.house import ROOT
 from strategies.protocol import Launch
@@ -24,5 +25,5 @@ def steady_strategies() -> list[str]:
 
 @cache
 def _launches(name: str) -> bool:
-    spec = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "strategy" / f"{name}.yaml"), resolve=True)
+    spec = OmegaConf.to_container(merged(name, [ROOT / "conf" / "strategy"]), resolve=True)
     return Launch in instantiate(cast("dict[str, Any]", spec), "strategy").needs

@@ -19,8 +19,7 @@ import yaml
 from analysis.experiments.spec import Cell, Spec, cells
 from runtime.house import ROOT
 from strategies.gradient_coding import Code, build
-from strategies.gradient_coding.decoding import RESIDUAL
-from strategies.gradient_coding.shapes import Floats, Indices
+from strategies.gradient_coding.decoding import RESIDUAL, Floats, Indices
 
 CLUSTERS = ("A", "B", "C", "D")
 """Wang et al., Table II."""

@@ -10,8 +10,7 @@ from typing import ClassVar, final
 
 from strategies.antdt.detector import Paces, StragglerDetector
 from strategies.parts.hooks import Peers, Tick
-from strategies.parts.load.newcomers import samples_of_round, size_of
-from strategies.parts.load.round_sizes import round_sizes, slowest_s
+from strategies.parts.load.allocation import round_sizes, samples_of_round, size_of, slowest_s
 from strategies.protocol import AnyCommand, AnyEvent, Command, Compute, Lost, NodeId, Restored, Started, Wake
 
 CALM_DECISIONS = 2
@@ -45,11 +44,9 @@ class AdjustBS:
     needs_rounds: ClassVar[bool] = False
 
     def meet(self, peers: Peers) -> None:
-        """Keep the detector, which gives stragglers and speeds."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Begin with even sizes."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._speeds: dict[int, float] = {}

@@ -1,30 +1,58 @@
-"""AntDT-DD: batch sizes and gradient accumulation for a dedicated cluster of unequal devices."""
+"""AntDT-DD: batch sizes and gradient accumulation for a dedicated cluster of unequal devices (section VI-B).
+
+Symbols: of type k there are n_k workers; F_k(b) is the time of a micro-batch of b samples, v_k the speed; B_k its
+micro-batch with B_k^min (saturation) <= B_k <= B_k^max (memory); C_k its number of micro-batches, from C^min
+``accum_min`` to C^max ``accum_max``; B the global batch.
+
+1. Profile (``profiling``): rounds that sum to B, in which every worker computes ``profile_iters`` batches of each of
+   ``profile_sizes``. No profile if ``devices`` has all speeds.
+2. Types (``profiling``): given, or workers whose speeds differ by a factor of at most ``type_ratio``. F_k is the
+   curve through the medians (``curve: linear``: b / v_k); B_k^min the largest size that takes at most 10 % longer than
+   the smallest; B_k^max is given.
+3. Eq. 4, once (``micro_batches``): min max_k C_k F_k(B_k) with sum_k n_k C_k B_k = B and the bounds. For every
+   combination of C_k the exact split of B among the workers; least time, then fewest micro-batches.
+4. From the next round on worker i of type k computes its X_i samples in C_k micro-batches of near-equal size; a
+   round of all workers is one update.
+5. Members change: step 3 again. A worker's median time over ``check_iters`` differs from its profile by a factor of
+   ``type_ratio``: step 1 again, twice as long; at most three profiles.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from math import ceil
+from typing import Annotated, ClassVar, final
 
-from strategies.antdt.accumulation import AccumulationLoad
-from strategies.antdt.device_types import DeviceSpec
+from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
+from strategies.antdt.profiling import (
+    DeviceSpec,
+    Drifts,
+    Sizes,
+    cap_of,
+    check_sizes,
+    check_types,
+    find_devices,
+    is_complete,
+    profile_rounds,
+    sizes_around,
+)
+from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate
+from strategies.parts.load.allocation import samples_of_round, size_of
+from strategies.parts.monitoring.base import Warmup
+from strategies.protocol import AnyEvent, Arrived, Compute, Started
+
+MAX_ITERS = 10_000
+"""Most iterations that are ignored, or that measure one size: the rounds of a profile are written down before it."""
+MOST_PROFILES = 3
+"""Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
 
 
-@final
 @dataclass(kw_only=True)
-class AntDTDD(Composition):
-    """One update per round of all workers; after a profile, fast devices accumulate micro-batches for the slow ones.
-
-    Source: AntDT section VI-B, Eq. 4. Profile: every worker computes batches of ``profile_sizes``, and from the times
-    come each type's curve F, its saturation point (least micro-batch) and which workers share a type. The equation is
-    solved once, and from the next round on worker i computes X_i samples in C_k micro-batches. It is solved again when
-    workers leave or join, and after another profile when a worker's speed turns out to differ from its profile.
-
-    Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
-    rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated
-    micro-batches cannot sum to B, the least is one sample, and the state reports it (``below_saturation``).
+class AccumulationSettings:
+    """What is measured and planned.
 
     Attributes:
         accum_min: least micro-batches of a worker (the paper: usually 1).
@@ -40,35 +68,141 @@ class AntDTDD(Composition):
             factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
         curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
         warmup_iters: first iterations of a process that are ignored.
+    """
+
+    accum_min: PositiveInt = 1
+    accum_max: int = 5
+    types: tuple[str, ...] | None = None
+    type_ratio: Annotated[float, Number(above=1.0)] = 1.2
+    devices: dict[str, DeviceSpec] | None = None
+    max_batch_samples: PositiveInt | None = None
+    profile_sizes: tuple[int, ...] | None = None
+    profile_iters: Annotated[int, Whole(1, MAX_ITERS)] = 5
+    check_iters: NonNegativeInt = 100
+    curve: Annotated[str, OneOf("measured", "linear")] = "measured"
+    warmup_iters: Annotated[int, Whole(most=MAX_ITERS)] = 3
+
+
+@final
+@dataclass(kw_only=True)
+class AccumulationLoad(AccumulationSettings):
+    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
+
+    Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
+    and after another profile when a worker's speed turns out to differ from its profile.
+    """
+
+    steady: ClassVar[bool] = False
+    needs_rounds: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        check_whole("accum_max", self.accum_max, self.accum_min)
+        if self.accum_max > self.accum_min + 9:
+            raise ValueError(f"accum_max={self.accum_max}: at most 9 above accum_min={self.accum_min}, all are tried")
+        if self.profile_sizes is not None:
+            check_sizes("profile_sizes", self.profile_sizes)
+        check_types(self.types, self.devices)
+
+    def validate(self, num_workers: int) -> None:
+        if self.types is not None and len(self.types) != num_workers:
+            raise ValueError(f"types={list(self.types)}: {len(self.types)} types for {num_workers} workers")
+
+    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
+        try:
+            solve(global_batch_samples, *find_devices(self, {}, range(num_workers)), self._accums)
+        except ValueError as error:
+            bounded = next((name for name in ("devices", "max_batch_samples") if getattr(self, name)), "accum_min")
+            raise ValueError(f"{bounded}: {error}") from None
+
+    @property
+    def _accums(self) -> range:
+        return range(self.accum_min, self.accum_max + 1)
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def start(self, started: Started) -> None:
+        self._total = sum(started.batch_samples)
+        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._warmup = Warmup(self.warmup_iters)
+        self._measured: dict[int, list[tuple[float, float]]] = {worker: [] for worker in started.workers}
+        self._accum = dict.fromkeys(started.workers, 1)
+        self._profile: list[Sizes] = []
+        self._plan: BatchPlan | None = None
+        self._tries = 0
+        self._drifts = Drifts(self.check_iters, self.type_ratio)
+        self._members: tuple[int, ...] = ()
+
+    def observe_event(self, event: AnyEvent) -> None:
+        if isinstance(event, Arrived) and self._warmup.tells(event):
+            grad, accum = event.grad, self._accum.get(event.grad.worker, 1)
+            one = grad.samples / accum, event.timings.bpt_s / accum
+            if self._plan is None:
+                self._measured.setdefault(grad.worker, []).append(one)
+            else:
+                self._drifts.tell(grad.worker, *one)
+
+    def order(self, worker: int) -> Compute:
+        """The worker's samples and their number of micro-batches."""
+        return Compute(worker=worker, num_samples=size_of(self._sizes, worker), accum=self._accum.get(worker, 1))
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """Set the next round of the profile, or the plan once it ends; when members change, start or solve again."""
+        changed, self._members = workers != self._members, workers
+        total = samples_of_round(self._total, len(workers))
+        if changed and self._plan is None and not is_complete(self):
+            self._begin_profile(total, workers, self.warmup_iters)
+        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
+            self._tries += 1
+            self._plan, self._measured = None, {worker: [] for worker in self._measured}
+            self._begin_profile(total, workers, 0)
+        if self._profile:
+            self._sizes.update(sizes := self._profile.pop(0))
+            self._accum = {worker: self._parts(sizes[worker], worker) for worker in workers}
+        elif changed or self._plan is None:
+            devices, types = find_devices(self, self._measured, workers)
+            self._plan = solve_anyhow(total, devices, types, self._accums)
+            self._drifts.begin(self._measured)
+            self._sizes.update(zip(workers, self._plan.totals, strict=True))
+            self._accum = {worker: self._plan.accum[kind] for worker, kind in zip(workers, types, strict=True)}
+
+    def _begin_profile(self, total: int, workers: tuple[int, ...], warmup_iters: int) -> None:
+        """Each profile is twice as long as the one before: a disturbance longer than that one misled it."""
+        sizes = self.profile_sizes or sizes_around(total, len(workers))
+        iters = self.profile_iters * 2**self._tries
+        self._profile = profile_rounds(total, workers, sizes, iters, warmup_iters)
+
+    def _parts(self, samples: int, worker: int) -> int:
+        """Micro-batches while the profile runs: only as many as memory requires."""
+        cap = cap_of(self, worker)
+        return 1 if cap is None else ceil(samples / cap)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        state: dict[str, float | int | str] = {"profile_rounds_left": len(self._profile)}
+        if self._plan is None:
+            return state
+        below = int(self._plan.below_saturation)
+        micro_batches = sum(self._accum[worker] for worker in self._members)
+        return {**state, "planned_s": self._plan.slowest_s, "micro_batches": micro_batches, "below_saturation": below}
+
+
+@final
+@dataclass(kw_only=True)
+class AntDTDD(AccumulationSettings, Composition):
+    """One update per round of all workers; after a profile, fast devices accumulate micro-batches for the slow ones.
+
+    Source: AntDT section VI-B, Eq. 4; the algorithm is above.
+
+    Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
+    rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated
+    micro-batches cannot sum to B, the least is one sample, and the state reports it (``below_saturation``).
+
+    Attributes:
         data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.
     """
 
-    accum_min: int = 1
-    accum_max: int = 5
-    types: tuple[str, ...] | None = None
-    type_ratio: float = 1.2
-    devices: dict[str, DeviceSpec] | None = None
-    max_batch_samples: int | None = None
-    profile_sizes: tuple[int, ...] | None = None
-    profile_iters: int = 5
-    check_iters: int = 100
-    curve: str = "measured"
-    warmup_iters: int = 3
     data: str = "shared"
 
     def compose(self) -> Parts:
         """A gate of rounds, with batches and accumulation by device."""
-        load = AccumulationLoad(
-            accum_min=self.accum_min,
-            accum_max=self.accum_max,
-            types=self.types,
-            type_ratio=self.type_ratio,
-            devices=self.devices,
-            max_batch_samples=self.max_batch_samples,
-            profile_sizes=self.profile_sizes,
-            profile_iters=self.profile_iters,
-            check_iters=self.check_iters,
-            curve=self.curve,
-            warmup_iters=self.warmup_iters,
-        )
-        return Parts(gate=AllGate(), load=load)
+        return Parts(gate=AllGate(), load=self.make(AccumulationLoad))

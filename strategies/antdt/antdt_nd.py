@@ -1,14 +1,34 @@
-"""AntDT-ND: AntDT's solution for non-dedicated (shared) clusters."""
+"""AntDT-ND: AntDT's solution for non-dedicated (shared) clusters (section VI-A).
+
+Symbols: T_i is the mean batch processing time of worker i, B_i its batch, v_i its samples per second; B the global
+batch; lambda ``slowness_ratio``; L_trans and L_per ``short_window_s`` and ``long_window_s``.
+
+1. Monitor (``monitor``): each worker reports the mean time and batch of every ``report_iters`` iterations. A node has a
+   window of L_trans and one of L_per; one counts when the node has been there for 0.8 of it and it has ``min_records``.
+2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j over
+   L_trans, a *persistent* one if that holds over L_per. Server j is persistent if its time per update over L_per is >=
+   lambda times the mean of all servers.
+3. KILL_RESTART (``kill_restart``) of one node at most, the slowest that may: a persistent server; if none, a persistent
+   worker, unless a new one would be pending for more than ``max_pending_s``. A node may be restarted ``max_restarts``
+   times, ``cooldown_s`` apart.
+4. ADJUST_BS (``adjust_bs``; BSP only) if a worker was killed or another is a transient straggler: Eq. 3, min max_i B_i
+   / v_i with sum_i B_i = B in whole samples, over all but the killed worker, v_i = mean of B_i / T_i over L_trans. The
+   batches hold from the next round on.
+5. Otherwise NONE; but batches that were adjusted are solved again, which makes them even when all are equally fast.
+
+In BSP an update is one round of all workers, in ASP one gradient; in ASP steps 1 to 3 remain, because the data service
+balances the load.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.antdt.adjust_bs import AdjustBS
-from strategies.antdt.detector import StragglerDetector
-from strategies.antdt.kill_restart import KillRestart
-from strategies.parts.checks import check_choice
+from strategies.antdt.detector import DetectorSettings, StragglerDetector
+from strategies.antdt.kill_restart import KillRestart, RestartSettings
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate
@@ -18,23 +38,12 @@ from strategies.protocol import DATA_POLICIES
 
 @final
 @dataclass(kw_only=True)
-class AntDTND(Composition):
+class AntDTND(RestartSettings, DetectorSettings, Composition):
     """Transient stragglers get smaller batches (ADJUST_BS), persistent ones a new machine (KILL_RESTART).
 
     Source: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes", ICDE 2024, section
-    VI-A. Decided every ``decide_every_s`` seconds from what the Monitor has seen: a worker is a *transient* straggler
-    if its mean time over the short window is at least ``slowness_ratio`` times the mean of all workers, and a
-    *persistent* one if that holds over the long window; servers likewise, by their time per update. ``times`` says
-    which time (the paper: batch processing time, without sending), and ``judge`` whether times are compared as they are
-    (the paper) or as paces at equal work. One node is restarted, the slowest of the first case that applies:
-
-    1. persistent server: KILL_RESTART;
-    2. persistent worker, if a new one would be pending for no more than ``max_pending_s``: KILL_RESTART.
-
-    In BSP the batch sizes are then solved again, without the killed worker, if one was killed or any other is a
-    transient straggler: min max B_i / v_i with sum B_i = B. In every round the assigned sizes sum to the global batch,
-    whichever workers leave or join; a newcomer begins with B / N. In ASP sizes stay: the data service balances the
-    load, and only the restarts remain.
+    VI-A; the algorithm is above. In every round the assigned sizes sum to the global batch, whichever workers leave or
+    join; a newcomer begins with B / N.
 
     Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch;
     ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever; a
@@ -42,77 +51,28 @@ class AntDTND(Composition):
     pace differs by more than noise (``judge: published``: even after two such decisions, if all workers are about
     equally fast by then).
 
-    Departures: by default times contain sending, so that a slow link is detected, and are compared at equal work, so
-    that a straggler with a small batch is still one.
+    Departures: by default T_i contains sending (``times``), so that a slow link is detected, and workers are compared
+    at equal work (``judge``: seconds over samples and the fixed cost as samples, v_i its inverse), so that a
+    straggler with a small batch is still one. It must then be slow in most records and in the newest, too.
 
     Attributes:
         mode: ``bsp`` or ``asp``.
-        slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
-        short_window_s: seconds; the paper's L_trans.
-        long_window_s: seconds; the paper's L_per.
-        report_iters: iterations of a worker that make one record of the Monitor.
-        min_records: records that a window needs before a decision uses it.
-        warmup_iters: first iterations of a process that the Monitor leaves out.
         decide_every_s: seconds between two decisions.
-        max_pending_s: longest expected pending time of a new worker.
-        max_restarts: of one node.
-        cooldown_s: seconds between two restarts of one node.
-        min_slow_s: seconds for which a worker must have been slow before it is killed; 0 is the paper's bare rule.
-        min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
-        center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
-        judge: ``at_equal_work`` compares seconds over (samples + the fixed cost as samples); ``published``, plain
-            times.
-        times: ``iter`` (loading, computing and sending) or ``bpt`` (without sending, the paper's).
         lr_rule: of ``asp``, see :mod:`strategies.parts.weights`.
         data: allocation policy of the data service; ``shared``, because batch sizes differ by much.
     """
 
-    mode: str = "bsp"
-    slowness_ratio: float = 1.5
-    short_window_s: float = 300.0
-    long_window_s: float = 600.0
-    report_iters: int = 10
-    min_records: int = 5
-    warmup_iters: int = 3
+    mode: Annotated[str, OneOf("bsp", "asp")] = "bsp"
     decide_every_s: float = 300.0
-    max_pending_s: float = 600.0
-    max_restarts: int = 3
-    cooldown_s: float = 600.0
-    min_slow_s: float = 0.0
-    min_update_s: float = 0.0
-    center: str = "mean_all"
-    judge: str = "at_equal_work"
-    times: str = "iter"
     lr_rule: str = "batch_linear"
-    data: str = "shared"
+    data: Annotated[str, OneOf(*DATA_POLICIES)] = "shared"
 
     def compose(self) -> Parts:
         """BSP or ASP, with one detector for restarts and batch sizes."""
-        check_choice("mode", self.mode, "bsp", "asp")
-        check_choice("data", self.data, *DATA_POLICIES)
-        detector = StragglerDetector(
-            slowness_ratio=self.slowness_ratio,
-            short_window_s=self.short_window_s,
-            long_window_s=self.long_window_s,
-            report_iters=self.report_iters,
-            min_records=self.min_records,
-            warmup_iters=self.warmup_iters,
-            center=self.center,
-            judge=self.judge,
-            times=self.times,
-        )
-        restart = KillRestart(
-            max_pending_s=self.max_pending_s,
-            max_restarts=self.max_restarts,
-            cooldown_s=self.cooldown_s,
-            min_slow_s=self.min_slow_s,
-            min_update_s=self.min_update_s,
-        )
-        return Parts(
+        return self.make(
+            Parts,
             gate=AllGate() if self.mode == "bsp" else EachGate(),
             load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
-            detectors={"stragglers": detector},
-            actions={"kill_restart": restart},
-            decide_every_s=self.decide_every_s,
-            lr_rule=self.lr_rule,
+            detectors={"stragglers": self.make(StragglerDetector)},
+            actions={"kill_restart": self.make(KillRestart)},
         )

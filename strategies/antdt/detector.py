@@ -1,17 +1,129 @@
-"""AntDT's straggler detection (section VI-A): a mean time over a window too far above the others' (pure)."""
+"""AntDT's straggler detection (section VI-A): means over a window, at equal work, against a centre of all (pure).
+
+A worker with a small batch computes fewer samples per second than an equal one with a large batch, because the fixed
+cost of an iteration is spread over fewer. So speeds are compared by *pace*: seconds over (samples + c), where c is
+the base as a number of samples. Equal workers have equal paces whatever their batches; twice as slow is twice the pace.
+A constant addition to every iteration (a sleep, a slow link) does not shrink with the batch; a small batch then makes
+the pace look worse than it is, but the smallest batch is the best one for such a worker anyway.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean, median
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from strategies.antdt.flags import CENTERS, check_ratio, slow, still_slow
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
-from strategies.antdt.pace import Base, paces
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.protocol import AnyEvent, Started
+
+CENTERS = ("mean_all", "median_others")
+
+
+def bounds(seconds: Mapping[int, float], ratio: float, center: str) -> dict[int, float]:
+    """Seconds from which each node is slow: ``ratio`` times the centre.
+
+    ``mean_all`` is the paper's: the mean of all, the node itself included, so of n nodes one is flagged only if it
+    takes more than ratio (n - 1) / (n - ratio) times as long as each of the others; n must exceed ratio.
+    ``median_others`` leaves the node itself out, for small clusters.
+    """
+    if center == "mean_all":
+        return dict.fromkeys(seconds, ratio * fmean(seconds.values())) if seconds else {}
+    if len(seconds) < 2:
+        return {}
+    ranked = sorted(seconds, key=lambda node: seconds[node])
+    ordered = [seconds[node] for node in ranked]
+    return {node: ratio * median_without(ordered, rank) for rank, node in enumerate(ranked)}
+
+
+def median_without(ordered: Sequence[float], rank: int) -> float:
+    """Median of sorted numbers (two or more) without the one at ``rank``."""
+    others = len(ordered) - 1
+    low, high = ((middle if middle < rank else middle + 1) for middle in ((others - 1) // 2, others // 2))
+    return (ordered[low] + ordered[high]) / 2
+
+
+def slow(seconds: Mapping[int, float], ratio: float, center: str = "mean_all") -> list[int]:
+    """Nodes whose mean ``seconds`` reach the bound, slowest first (ties: lower number)."""
+    limits = bounds(seconds, ratio, center)
+    reached = [node for node, limit in limits.items() if seconds[node] >= limit > 0.0]
+    return sorted(reached, key=lambda node: (-seconds[node], node))
+
+
+def still_slow(
+    fastest_s: Mapping[int, float], seconds: Mapping[int, float], ratio: float, center: str = "mean_all"
+) -> set[int]:
+    """Nodes of ``fastest_s`` that would be slow, too, if they took that long instead of their mean, each by itself."""
+    if center == "mean_all":
+        limits = {node: ratio * fmean({**seconds, node: own_s}.values()) for node, own_s in fastest_s.items()}
+    else:  # whose bounds leave the node itself out
+        limits = bounds(seconds, ratio, center) if fastest_s else {}
+    return {node for node, own_s in fastest_s.items() if own_s >= limits.get(node, inf) > 0.0}
+
+
+def check_ratio(name: str, ratio: float, num_nodes: int, center: str) -> None:
+    """Raise ``ValueError`` when no node of ``num_nodes`` could ever be slow.
+
+    A mean that includes the node is at least 1 / n of its time, so with n <= ratio no time can reach the bound.
+    """
+    if center == "mean_all" and ratio >= num_nodes:
+        raise ValueError(
+            f"{name}={ratio}: must be less than the number of workers ({num_nodes}), or none could ever be this much "
+            "slower than the mean of all"
+        )
+    if num_nodes < 2:
+        raise ValueError(f"center={center}: needs 2 workers or more")
+
+
+Records = Sequence[tuple[float, float]]
+"""(samples, seconds): means over some iterations."""
+
+LEAST_CHANGE = 1.1
+"""Least factor by which a batch must have changed to be used in a fit."""
+MOST_BASE = 19.0
+"""Largest base as a multiple of the batch: 95 % of an iteration."""
+
+
+def fit_base(records: Records) -> float | None:
+    """The base in samples of the line fitted by least squares; None where batches were about equal."""
+    sizes = [samples for samples, _ in records]
+    if not sizes or max(sizes) < LEAST_CHANGE * min(sizes):
+        return None
+    size, time_s = fmean(sizes), fmean(seconds for _, seconds in records)
+    covariance = sum((samples - size) * (seconds - time_s) for samples, seconds in records)
+    slope = covariance / sum((samples - size) ** 2 for samples in sizes)
+    most = MOST_BASE * size
+    return most if slope <= 0 else min(most, max(0.0, time_s / slope - size))
+
+
+def paces(records: Records, base_samples: float) -> list[float]:
+    """Seconds per sample of every record, with the base counted as additional samples."""
+    return [seconds / (samples + base_samples) for samples, seconds in records]
+
+
+@final
+class Base:
+    """Estimates the base of a cluster's workers, ``samples``: the median of fits to each worker's own changes of size.
+
+    Stragglers are used only if there are no other workers, because their speed may have changed with their batch.
+    Before any batch has changed the base is 0: time in proportion to the batch, as AntDT assumes.
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0.0
+        self._steady: dict[int, float] = {}
+        self._straggling: dict[int, float] = {}
+
+    def learn(self, records: Mapping[int, Records], stragglers: Collection[int]) -> None:
+        """Fit the base to the records in the workers' windows."""
+        for worker, own in records.items():
+            if (base := fit_base(own)) is not None:
+                (self._straggling if worker in stragglers else self._steady)[worker] = base
+        if told := self._steady or self._straggling:
+            self.samples = median(told.values())
+
 
 JUDGES = ("at_equal_work", "published")
 NEVER_MATURE = "nothing was ever decided: no two workers were there for 0.8 of short_window_s with enough iterations"
@@ -20,13 +132,9 @@ Paces = Mapping[int, Sequence[float]]
 """The values by which workers are compared, by worker, oldest first."""
 
 
-@final
 @dataclass(kw_only=True)
-class StragglerDetector:
-    """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
-
-    Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
-    times the mean of all workers; servers likewise, by their time per update over the long window.
+class DetectorSettings:
+    """Who is a straggler.
 
     Attributes:
         slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
@@ -41,34 +149,35 @@ class StragglerDetector:
         times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.antdt.monitor`.
     """
 
+    slowness_ratio: Annotated[float, Number(above=1.0)] = 1.5
+    short_window_s: PositiveFloat = 300.0
+    long_window_s: PositiveFloat = 600.0
+    report_iters: PositiveInt = 10
+    min_records: PositiveInt = 5
+    warmup_iters: NonNegativeInt = 3
+    center: Annotated[str, OneOf(*CENTERS)] = "mean_all"
+    judge: Annotated[str, OneOf(*JUDGES)] = "at_equal_work"
+    times: Annotated[str, OneOf(*TIMES)] = "iter"
+
+
+@final
+@dataclass(kw_only=True)
+class StragglerDetector(DetectorSettings):
+    """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
+
+    Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
+    times the mean of all workers; servers likewise, by their time per update over the long window.
+    """
+
     watches_servers: ClassVar[bool] = True
 
-    slowness_ratio: float = 1.5
-    short_window_s: float = 300.0
-    long_window_s: float = 600.0
-    report_iters: int = 10
-    min_records: int = 5
-    warmup_iters: int = 3
-    center: str = "mean_all"
-    judge: str = "at_equal_work"
-    times: str = "iter"
-
     def __post_init__(self) -> None:
-        check_choice("center", self.center, *CENTERS)
-        check_choice("judge", self.judge, *JUDGES)
-        check_choice("times", self.times, *TIMES)
-        check_number("slowness_ratio", self.slowness_ratio, above=1.0)
-        for name in ("short_window_s", "long_window_s"):
-            check_number(name, getattr(self, name), above=0.0)
-        for name, least in (("report_iters", 1), ("min_records", 1), ("warmup_iters", 0)):
-            check_whole(name, getattr(self, name), least)
+        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if no worker could ever be a straggler."""
         check_ratio("slowness_ratio", self.slowness_ratio, num_workers, self.center)
 
     def validate_period(self, decide_every_s: float) -> None:
-        """Raise ``ValueError`` if the windows cannot hold what a decision needs."""
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:
@@ -79,7 +188,6 @@ class StragglerDetector:
         self._warning = NEVER_MATURE
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Pass every event to the Monitor."""
         self.monitor.observe_event(event)
 
     @property
@@ -137,5 +245,4 @@ class StragglerDetector:
         return [node for node in found if node not in few or node in all_slow]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """A warning as long as no decision was possible."""
         return {"warning": self._warning} if self._warning else {}

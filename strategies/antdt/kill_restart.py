@@ -1,25 +1,67 @@
-"""KILL_RESTART: the slowest persistent straggler is restarted on another machine (AntDT section VI-A; pure)."""
+"""KILL_RESTART: the slowest persistent straggler is restarted on another machine, if it may be (AntDT VI-A; pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, final
 
 from strategies.antdt.detector import StragglerDetector
-from strategies.antdt.restarts import Restarts
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, check_settings
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 
 @final
-@dataclass(kw_only=True)
-class KillRestart:
-    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
+class Restarts:
+    """Counts every node's restarts, and keeps the time of the last and since when the node has been slow.
 
-    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
-    not stop the job forever.
+    Args:
+        max_restarts: most restarts of one node in a job; a slowness that these have not cured will remain.
+        cooldown_s: seconds from one restart of a node to the next.
+        min_slow_s: seconds for which a worker must have been slow at every decision; 0: none.
+    """
+
+    def __init__(self, max_restarts: int, cooldown_s: float, min_slow_s: float) -> None:
+        self.max_restarts, self.cooldown_s, self.min_slow_s = max_restarts, cooldown_s, min_slow_s
+        self.counts: dict[NodeId, int] = {}
+        self.last_s: dict[NodeId, float] = {}
+        self.slow_since_s: dict[NodeId, float] = {}
+
+    def watch(self, t: float, slow: Collection[NodeId]) -> None:
+        """Record that exactly these nodes are slow at the decision of time ``t``."""
+        self.slow_since_s = {node: self.slow_since_s.get(node, t) for node in sorted(slow)}
+
+    def pick(self, t: float, slow: Sequence[NodeId], said: list[str]) -> NodeId | None:
+        """The first of the ``slow`` that may be killed at ``t``; ``said`` receives this, and why others may not."""
+        for node in slow:
+            if not (why_not := self._refusal(t, node)):
+                said.append(f"KILL_RESTART {node}")
+                self.counts[node] = self.counts.get(node, 0) + 1
+                self.last_s[node] = t
+                return node
+            said.append(f"{node} stays: {why_not}")
+        return None
+
+    def _refusal(self, t: float, node: NodeId) -> str:
+        if self.counts.get(node, 0) >= self.max_restarts:
+            return f"restarted {self.max_restarts} times"
+        if t < self.last_s.get(node, -inf) + self.cooldown_s:
+            return "cools down"
+        slow_s = t - self.slow_since_s.get(node, t)
+        young = node.role == "worker" and slow_s < self.min_slow_s
+        return f"slow for {slow_s:.3g} s only" if young else ""
+
+    @property
+    def total(self) -> int:
+        """The number of restarts of all nodes."""
+        return sum(self.counts.values())
+
+
+@dataclass(kw_only=True)
+class RestartSettings:
+    """Who is restarted, and how often.
 
     Attributes:
         max_pending_s: longest expected pending time of a new worker.
@@ -29,26 +71,32 @@ class KillRestart:
         min_update_s: seconds per update below which no server is slow; 0 is the paper's bare rule.
     """
 
+    max_pending_s: NonNegativeFloat = 600.0
+    max_restarts: NonNegativeInt = 3
+    cooldown_s: NonNegativeFloat = 600.0
+    min_slow_s: NonNegativeFloat = 0.0
+    min_update_s: NonNegativeFloat = 0.0
+
+
+@final
+@dataclass(kw_only=True)
+class KillRestart(RestartSettings):
+    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
+
+    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
+    not stop the job forever.
+    """
+
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
     looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
 
-    max_pending_s: float = 600.0
-    max_restarts: int = 3
-    cooldown_s: float = 600.0
-    min_slow_s: float = 0.0
-    min_update_s: float = 0.0
-
     def __post_init__(self) -> None:
-        for name in ("max_pending_s", "cooldown_s", "min_slow_s", "min_update_s"):
-            check_number(name, getattr(self, name), least=0.0)
-        check_whole("max_restarts", self.max_restarts)
+        check_settings(self)
 
     def meet(self, peers: Peers) -> None:
-        """Keep the detector of slow nodes."""
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        """Reset: no node has been restarted."""
         self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
@@ -67,5 +115,4 @@ class KillRestart:
         return [Restart(node=str(picked))]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of restarts so far."""
         return {"restarts": self._restarts.total}

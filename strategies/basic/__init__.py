@@ -7,6 +7,5 @@ Configurations, each with a file and a card of its own: ``bsp``, ``asp`` (and ``
 are written from the sentences of the papers: ``tests/paper/test_gates_by_their_texts.py``.
 
 Files in reading order: ``bsp``, ``asp``, ``ssp``; ``first_fresh`` (the gate of the two that follow),
-``backup_workers``, ``first_k``; ``exactly`` (its gate), ``static_x``; ``own_times`` (speeds), ``regroup`` (clusters by
-speed), ``dynamic_x``.
+``backup_workers``, ``first_k``; ``static_x``, ``dynamic_x`` with their gates and clusters.
 """

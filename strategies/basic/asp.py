@@ -31,4 +31,4 @@ class ASP(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        return Parts(gate=EachGate(), lr_rule=self.lr_rule)
+        return self.make(Parts, gate=EachGate())

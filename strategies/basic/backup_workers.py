@@ -41,6 +41,5 @@ class BackupWorkers(Composition):
 
     def compose(self) -> Parts:
         """A gate of the first N - num_backup fresh gradients, and batches enlarged to match."""
-        gate = FirstFreshGate(num_backup=self.num_backup)
-        load = EnlargedLoad(num_backup=self.num_backup) if self.enlarge else EvenLoad()
-        return Parts(gate=gate, load=load, requeue=self.requeue)
+        load = self.make(EnlargedLoad) if self.enlarge else EvenLoad()
+        return self.make(Parts, gate=self.make(FirstFreshGate), load=load)

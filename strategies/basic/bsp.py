@@ -36,5 +36,4 @@ class BSP(Composition):
     tree_wait_s: float | None = None
 
     def compose(self) -> Parts:
-        """The gate of rounds, and nothing else."""
         return Parts(gate=with_tree(AllGate(), self.tree_fanout, self.tree_wait_s))

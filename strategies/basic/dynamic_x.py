@@ -1,15 +1,138 @@
-"""Dynamic x-order: workers that are about equally fast make their updates together."""
+"""Dynamic x-order: workers that are about equally fast make their updates together; clusters by their recent times."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from statistics import median
+from typing import ClassVar, final
 
-from strategies.basic.own_times import OwnTimes
-from strategies.basic.regroup import Regroup
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate
+from strategies.parts.gates.base import Verdict
+from strategies.parts.hooks import Peers
+from strategies.parts.monitoring.base import ExpectsTimes, Warmup, cluster_by_ratio
+from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
+
+
+@final
+@dataclass
+class OwnTimes:
+    """Own times (:attr:`strategies.protocol.Timings.own_s`) of the last ``window_s`` seconds, by worker.
+
+    Whole batches only, without the first ``warmup_iters`` of a process. Where iterations take longer than the window it
+    holds the newest one.
+
+    Attributes:
+        window_s: seconds over which times are averaged.
+        warmup_iters: first iterations of a process that are ignored.
+    """
+
+    window_s: PositiveFloat = 6.0
+    warmup_iters: NonNegativeInt = 3
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._warmup = Warmup(self.warmup_iters)
+        self._records: dict[int, deque[tuple[float, float]]] = {}
+
+    def start(self, started: Started) -> None:
+        self._forget()
+
+    def observe_event(self, event: AnyEvent) -> None:
+        if isinstance(event, Arrived):
+            self.arrived(event)
+        elif isinstance(event, Lost):
+            self.forget(event.worker)
+
+    def arrived(self, event: Arrived) -> bool:
+        """Record a gradient's time; returns whether it was usable."""
+        if not self._warmup.tells(event):
+            return False
+        records = self._records.setdefault(event.grad.worker, deque())
+        records.append((event.t, event.timings.own_s))
+        while records[0][0] < event.t - self.window_s:
+            records.popleft()
+        return True
+
+    def forget(self, worker: int) -> None:
+        """Discard the worker's times: its next process is measured from scratch."""
+        self._records.pop(worker, None)
+
+    def expected_s(self, worker: int, t: float) -> float | None:
+        """Expected seconds of the next iteration: the mean of the window at ``t``; None if it is empty."""
+        recent = [seconds for at_s, seconds in self._records.get(worker, ()) if at_s >= t - self.window_s]
+        return sum(recent) / len(recent) if recent else None
+
+
+@final
+@dataclass(kw_only=True)
+class Regroup:
+    """Forms the clusters again after every ``regroup_iters`` iterations of all workers on average.
+
+    A worker that restarts, or takes longer than the detector's window, keeps its last known time; one without any gets
+    the median of the others. At first all workers are one cluster.
+
+    Attributes:
+        tolerance_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
+        regroup_iters: iterations of every worker on average from one clustering to the next.
+    """
+
+    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, ExpectsTimes)
+
+    tolerance_frac: NonNegativeFloat = 0.2
+    regroup_iters: PositiveInt = 5
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def meet(self, peers: Peers) -> None:
+        self._gate = peers.one(GroupsGate)
+        self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
+
+    def start(self, started: Started) -> None:
+        self._times_s: dict[int, float] = {}
+        self._since = 0
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Forget the time of a worker that has left."""
+        if isinstance(event, Lost) and not event.restarting:
+            self._times_s.pop(event.worker, None)
+
+    def then(self, event: AnyEvent) -> Sequence[Verdict]:
+        """Regroup if it is time, and return the updates of the clusters that are complete thereby."""
+        match event:
+            case Arrived(grad=grad) if grad.samples:
+                return self._regrouped(event.t)
+            case Restored(workers=workers):
+                return self._gate.regroup(self._clusters(workers))  # completes no round: all are about to compute
+            case _:
+                return ()
+
+    def _regrouped(self, t: float) -> Sequence[Verdict]:
+        self._since += 1
+        if self._since < self.regroup_iters * len(self._gate.members):
+            return ()
+        self._since, members = 0, sorted(self._gate.members)
+        for worker in members:
+            if (expected_s := self._expected.expected_s(worker, t)) is not None:
+                self._times_s[worker] = expected_s
+        return self._gate.regroup(self._clusters(members))
+
+    def _clusters(self, workers: Iterable[int]) -> list[list[int]]:
+        """The workers by expected time, fastest first."""
+        workers = list(workers)
+        if not self._times_s:
+            return [workers]
+        usual_s = median(self._times_s.values())
+        times_s = [self._times_s.get(worker, usual_s) for worker in workers]
+        return [[workers[index] for index in group] for group in cluster_by_ratio(times_s, 1 + self.tolerance_frac)]
 
 
 @final
@@ -17,10 +140,12 @@ from strategies.parts.gates import GroupsGate
 class DynamicX(Composition):
     """Workers are clustered by their predicted iteration times; every cluster updates the parameters by itself.
 
-    Source: STAR, section IV-B (dynamic-x-order: agglomerative clustering). Decided at ``Arrived``: the last gradient of
-    a cluster makes an update of the whole cluster, with the learning rate scaled by its share of the global batch;
-    after every ``regroup_iters`` iterations of all workers on average, the clusters are formed again. Waiting gradients
-    move with their workers, and a cluster that a move makes complete updates at once.
+    Source: STAR, section IV-B (dynamic-x-order: agglomerative clustering; here with complete linkage: beginning with
+    single workers, the two neighbours with the smallest ratio of slowest to fastest are joined while that is at most 1
+    + ``tolerance_frac``). Decided at ``Arrived``: the last gradient of a cluster makes an update of the whole cluster,
+    with the learning rate scaled by its share of the global batch; after every ``regroup_iters`` iterations of all
+    workers on average, the clusters are formed again. Waiting gradients move with their workers, and a cluster that a
+    move makes complete updates at once.
 
     Where the paper is silent: the times of a cluster differ by at most ``tolerance_frac``, STAR's own bound of a
     straggler (its code cuts at 50 ms, whatever the scale). The prediction is the mean over the last ``window_s`` of the
@@ -45,9 +170,5 @@ class DynamicX(Composition):
 
     def compose(self) -> Parts:
         """A gate of groups, and a schedule that regroups workers by their own times."""
-        return Parts(
-            gate=GroupsGate(),
-            detectors={"times": OwnTimes(self.window_s, self.warmup_iters)},
-            schedule=Regroup(tolerance_frac=self.tolerance_frac, regroup_iters=self.regroup_iters),
-            lr_rule=self.lr_rule,
-        )
+        detectors = {"times": self.make(OwnTimes)}
+        return self.make(Parts, gate=GroupsGate(), detectors=detectors, schedule=self.make(Regroup))

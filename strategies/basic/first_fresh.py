@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import QuorumGate, check_most, three_quarters
 from strategies.protocol import Started
 
@@ -26,19 +26,15 @@ class FirstFreshGate(QuorumGate):
     drops: ClassVar[bool] = True
     logged_as: ClassVar[str] = "fresh"
 
-    k: int | None = None
-    num_backup: int | None = None
+    k: PositiveInt | None = None
+    num_backup: NonNegativeInt | None = None
 
     def __post_init__(self) -> None:
-        if self.k is not None:
-            check_whole("k", self.k, 1)
-        if self.num_backup is not None:
-            check_whole("num_backup", self.num_backup)
+        check_settings(self)
         if self.k is not None and self.num_backup is not None:
             raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if there are fewer workers than gradients waited for."""
         check_most("k", self.k, num_workers)
         if self.num_backup is not None and self.num_backup >= num_workers:
             raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")

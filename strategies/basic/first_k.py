@@ -33,5 +33,4 @@ class FirstK(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """The gate of backup workers with even batches."""
-        return Parts(gate=FirstFreshGate(k=self.k), lr_rule=self.lr_rule, requeue=self.requeue)
+        return self.make(Parts, gate=self.make(FirstFreshGate))

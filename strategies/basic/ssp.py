@@ -32,9 +32,9 @@ class SSP(Composition):
     def compose(self) -> Parts:
         """A bounded gate, or ASP's gate where ``bound`` is None."""
         if self.bound is None:
-            return Parts(gate=EachGate(), lr_rule=self.lr_rule)
+            return self.make(Parts, gate=EachGate())
         if not isinstance(self.bound, int) or isinstance(self.bound, bool):
             raise ValueError(f"bound={self.bound}: must be a whole number of iterations, or null for no bound")
         if self.bound < 0:
             raise ValueError(f"bound={self.bound}: must be 0 or more (null for no bound)")
-        return Parts(gate=BoundedGate(bound=self.bound), lr_rule=self.lr_rule)
+        return self.make(Parts, gate=self.make(BoundedGate))

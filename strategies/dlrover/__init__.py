@@ -7,9 +7,9 @@ Configuration: ``dlrover``. Card: ``docs/methods/dlrover.md``. Experiments: ``dl
 ``tests/paper/test_dlrover*.py``.
 
 Files in reading order: ``strategy`` (the method), ``throughput`` (the model), ``plan`` (its integer solution),
-``requests`` (what nodes would use of their requests), ``history`` (what earlier jobs used), ``sampling`` (what a sample
-says), ``adjust`` and ``memory`` (rules of a running job), ``backoff`` (a rule whose change was denied), ``stages`` and
-``settings`` (which of them when), ``brain`` (one change at a time), ``planner`` (the Brain as a strategy holds it).
+``history`` (what earlier jobs used), ``used`` (what a sample says, and what nodes would use of their requests),
+``adjust`` (rules of a running job), ``brain`` (which of them when, one change at a time), ``planner`` (the Brain as a
+strategy holds it).
 
 Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation", 2023.
 """

@@ -13,12 +13,14 @@ brain. A server that would not get more cores than it has is not replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from math import ceil, inf, isqrt
+from typing import Annotated
 
 import msgspec
 
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import check_number
+from strategies.parts.checks import NonNegativeFloat, Number, PositiveFloat, PositiveFrac, check_settings
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, StopWaiting
 from strategies.parts.scaling.usage import UsageHistory
 from strategies.protocol import NodeId
@@ -27,7 +29,8 @@ RECENT = 3
 """Observations by which a server is hot."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(kw_only=True)
+class RuleSettings:
     """When nodes are hot, idle, straggling or hanging.
 
     Attributes:
@@ -36,27 +39,30 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         load_ratio: a server that uses more than so many times the mean has a load above the others'.
         busy_ratio: a server that is busy at least so many times the mean time is straggling.
         hang_s: seconds without progress after which a worker is not waited for any more.
-        mem_margin_frac: part by which a new worker's memory exceeds the most that one has used.
         min_gain: of workers that were added, the least rise of used server cores in proportion to their number for
             which more are added; 0: the paper's bare rule.
     """
 
-    hot_util: float = 0.9
-    idle_util: float = 0.9
-    load_ratio: float = 1.2
-    busy_ratio: float = 1.5
-    hang_s: float = 600.0
-    mem_margin_frac: float = 0.2
-    min_gain: float = 0.2
+    hot_util: PositiveFrac = 0.9
+    idle_util: PositiveFrac = 0.9
+    load_ratio: Annotated[float, Number(above=1.0)] = 1.2
+    busy_ratio: Annotated[float, Number(above=1.0)] = 1.5
+    hang_s: PositiveFloat = 600.0
+    min_gain: Annotated[float, Number(0.0, most=1.0)] = 0.2
+
+
+@dataclass(kw_only=True)
+class Rules(RuleSettings):
+    """When nodes are hot, idle, straggling or hanging.
+
+    Attributes:
+        mem_margin_frac: part by which a new worker's memory exceeds the most that one has used.
+    """
+
+    mem_margin_frac: NonNegativeFloat = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("hot_util", "idle_util"):
-            check_number(name, getattr(self, name), above=0.0, most=1.0)
-        for name in ("load_ratio", "busy_ratio"):
-            check_number(name, getattr(self, name), above=1.0)
-        check_number("hang_s", self.hang_s, above=0.0)
-        check_number("mem_margin_frac", self.mem_margin_frac, least=0.0)
-        check_number("min_gain", self.min_gain, least=0.0, most=1.0)
+        check_settings(self)
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The Brain: observations in, decisions out, one change at a time (DLRover sections 4.2, 4.3 and 6.1; pure).
+"""The Brain: stages of a job, observations in, one change at a time out (DLRover sections 4.2, 4.3 and 6.1; pure).
 
 Whoever carries a decision out calls ``settled`` when that has ended, one way or the other; until then, and for
 ``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a
@@ -8,20 +8,159 @@ server's relief waits for what is under way, but no longer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
 from typing import final
 
-from strategies.dlrover.adjust import Growth, JobNow, adjust, worker_memory
-from strategies.dlrover.backoff import Backoff
+from strategies.dlrover.adjust import Growth, JobNow, Rules, adjust, worker_memory
 from strategies.dlrover.history import InitialPlan, cold_plan
-from strategies.dlrover.memory import after_server_oom, after_worker_oom
-from strategies.dlrover.plan import Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
-from strategies.dlrover.sampling import larger_servers, measured_need
-from strategies.dlrover.settings import BrainSettings
-from strategies.dlrover.stages import Stage, Step, after
+from strategies.dlrover.plan import Limits, Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
+from strategies.dlrover.used import after_server_oom, after_worker_oom, larger_servers, measured_need
+from strategies.parts.checks import NonNegativeFloat, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.scaling.changes import Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given, UsageHistory, Use
 from strategies.protocol import NodeId
+
+
+@dataclass(kw_only=True)
+class BrainTimes:
+    """How long is sampled, and when is looked again.
+
+    Attributes:
+        sample_s: seconds after which a sample is complete, or after ``sample_steps`` updates (60 s, 100).
+        sample_steps: ... or steps, whichever is earlier ("more than 100 global steps").
+        adjust_every_s: seconds between two looks at a running job.
+        ps_interval_s: seconds between two changes of servers by these looks; workers are cheaper (section 3.1).
+        min_interval_s: seconds from the end of one change to the next (section 6.1: "at least 60s").
+    """
+
+    sample_s: PositiveFloat = 60.0
+    sample_steps: PositiveInt = 100
+    adjust_every_s: PositiveFloat = 180.0
+    ps_interval_s: NonNegativeFloat = 600.0
+    min_interval_s: NonNegativeFloat = 60.0
+
+
+@dataclass(kw_only=True)
+class BrainSettings(BrainTimes):
+    """The paper's values, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
+
+    Attributes:
+        limits: what the job may have.
+        rules: when a running job is adjusted.
+        memory_bytes: of the first nodes (Table 2: 8 GB).
+        sample_servers: with which a cold job begins.
+        max_samples: samples, with more cores for hot servers each time, or denied plans, before the job continues with
+            what it has.
+    """
+
+    limits: Limits
+    rules: Rules = field(default_factory=Rules)
+    memory_bytes: PositiveInt = 8 * 2**30
+    sample_servers: PositiveInt = 1
+    max_samples: PositiveInt = 3
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+MOST_DOUBLINGS = 3
+"""The wait stops growing at 8 times the first one: 48 minutes with the settings of the paper."""
+
+
+@final
+class Backoff:
+    """A denied rule waits ``first_s``, and twice as long after every further denial; all others are followed as ever.
+
+    The paper does not say what its Brain does on a full cluster. Asked at every look, the same change would be denied
+    at every look.
+    """
+
+    def __init__(self, first_s: float) -> None:
+        self.first_s = first_s
+        self._denials: dict[str, int] = {}
+        self._again_s: dict[str, float] = {}
+
+    def waiting(self, t: float) -> frozenset[str]:
+        """Rules that are not followed yet."""
+        return frozenset(rule for rule, again_s in self._again_s.items() if t < again_s)
+
+    def denied(self, rule: str, t: float) -> None:
+        """Its change was denied at time ``t``."""
+        times = self._denials.get(rule, 0)
+        self._again_s[rule] = t + self.first_s * 2 ** min(times, MOST_DOUBLINGS)
+        self._denials[rule] = times + 1
+
+    def granted(self) -> None:
+        """The cluster gave something, or took something back: what it denied before says nothing any more."""
+        self._denials.clear()
+        self._again_s.clear()
+
+
+class Stage(StrEnum):
+    """What a job's resources are changed for."""
+
+    CREATE = "create"
+    SAMPLE = "sample"
+    OPTIMISE_SERVERS = "optimise servers"
+    OPTIMISE_WORKERS = "optimise workers"
+    ADJUST = "adjust"
+
+
+class Step(StrEnum):
+    """What ends a stage, or does not."""
+
+    GRANTED = "granted"
+    DENIED = "denied"
+    PLANNED = "planned"
+    KEPT = "kept"
+    UNSUITABLE = "unsuitable"
+
+
+MEANING: dict[Stage | Step, str] = {
+    Stage.CREATE: "the first nodes start",
+    Stage.SAMPLE: "one worker (after a hot start: those there are) shows what it and the servers use",
+    Stage.OPTIMISE_SERVERS: "the planned servers take the parameters over",
+    Stage.OPTIMISE_WORKERS: "what a worker uses with these servers is measured, then the others are added",
+    Stage.ADJUST: "rules look for problems, every now and then",
+    Step.GRANTED: "the change of this stage has been carried out",
+    Step.DENIED: "it was not, and everything is as before",
+    Step.PLANNED: "the plan wants other servers",
+    Step.KEPT: "nothing has to change in this stage",
+    Step.UNSUITABLE: "no plan fits what was measured",
+}
+
+TABLE: Mapping[Stage, Mapping[Step, Stage]] = {
+    Stage.CREATE: {Step.GRANTED: Stage.SAMPLE, Step.DENIED: Stage.CREATE},
+    Stage.SAMPLE: {
+        Step.GRANTED: Stage.SAMPLE,
+        Step.DENIED: Stage.SAMPLE,
+        Step.PLANNED: Stage.OPTIMISE_SERVERS,
+        Step.KEPT: Stage.OPTIMISE_WORKERS,
+        Step.UNSUITABLE: Stage.ADJUST,
+    },
+    Stage.OPTIMISE_SERVERS: {Step.GRANTED: Stage.OPTIMISE_WORKERS, Step.DENIED: Stage.SAMPLE},
+    Stage.OPTIMISE_WORKERS: {
+        Step.GRANTED: Stage.ADJUST,
+        Step.DENIED: Stage.ADJUST,
+        Step.KEPT: Stage.ADJUST,
+        Step.UNSUITABLE: Stage.ADJUST,
+    },
+    Stage.ADJUST: {Step.GRANTED: Stage.ADJUST, Step.DENIED: Stage.ADJUST},
+}
+
+
+def after(stage: Stage, step: Step) -> Stage:
+    """The stage that follows.
+
+    Raises:
+        RuntimeError: none does; a mistake of whoever gave the step.
+    """
+    following = TABLE[stage].get(step)
+    if following is None:
+        raise RuntimeError(f"stage {stage}: {step} is impossible (possible: {', '.join(TABLE[stage])})")
+    return following
 
 
 @final

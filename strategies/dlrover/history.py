@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median_low
+from typing import Annotated
 
 import msgspec
 
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import Number, check_number, check_settings, check_whole
 
 LAST = 5
 """Finished jobs that count."""
@@ -36,12 +37,11 @@ class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
 class Margins(msgspec.Struct, frozen=True, kw_only=True):
     """By what factor a plan exceeds what was used."""
 
-    server_cores: float = 1.5
-    memory: float = 1.2
+    server_cores: Annotated[float, Number(1.0)] = 1.5
+    memory: Annotated[float, Number(1.0)] = 1.2
 
     def __post_init__(self) -> None:
-        check_number("server_cores", self.server_cores, least=1.0)
-        check_number("memory", self.memory, least=1.0)
+        check_settings(self)
 
 
 class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,22 +8,24 @@ are strict in print; Table 1 uses all 200 cores and samples with all 32 of a mac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, floor
+from typing import Annotated
 
 import msgspec
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import Number, PositiveFloat, PositiveInt, check_settings
 
 WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job may have.
+@dataclass(kw_only=True)
+class LimitSettings:
+    """What a planned job may have.
 
     Attributes:
-        cores_total: of all workers and servers together (C_total).
-        cores_max: of one node (C_max).
+        cores_max: of one node (C_max: 32).
         server_cores: of a planned server (s); the paper's 16 balances transfers against pending time.
         max_shortfall_frac: part of ``N_w s_hat`` that the planned servers may lack. Constraint (4) allows none, which
             the paper's own plan for Wide & Deep does not keep (128 of 136.8 cores). Workers rounded up to whole cores
@@ -33,18 +35,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             servers hardly compute, K alone would let a job have hundreds of them.
     """
 
-    cores_total: int
-    cores_max: int
-    server_cores: int = 16
-    max_shortfall_frac: float = 0.1
-    workers_max: int | None = None
+    cores_max: PositiveInt = 32
+    server_cores: PositiveInt = 16
+    max_shortfall_frac: Annotated[float, Number(0.0, most=1.0)] = 0.1
+    workers_max: PositiveInt | None = None
+
+
+@dataclass(kw_only=True)
+class Limits(LimitSettings):
+    """What a job may have.
+
+    Attributes:
+        cores_total: of all workers and servers together (C_total).
+    """
+
+    cores_total: PositiveInt = 200
 
     def __post_init__(self) -> None:
-        for name in ("cores_total", "cores_max", "server_cores"):
-            check_whole(name, getattr(self, name), least=1)
-        check_number("max_shortfall_frac", self.max_shortfall_frac, least=0.0, most=1.0)
-        if self.workers_max is not None:
-            check_whole("workers_max", self.workers_max, least=1)
+        check_settings(self)
         if self.server_cores > self.cores_max:
             raise ValueError(f"server_cores={self.server_cores}: above cores_max={self.cores_max} of one node")
 
@@ -52,12 +60,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """Cores that one worker really uses (w_hat), and that all servers together use for one worker (s_hat)."""
 
-    worker_cores: float
-    update_cores: float
+    worker_cores: PositiveFloat
+    update_cores: PositiveFloat
 
     def __post_init__(self) -> None:
-        check_number("worker_cores", self.worker_cores, above=0.0)
-        check_number("update_cores", self.update_cores, above=0.0)
+        check_settings(self)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import final
 
-from strategies.dlrover.brain import Brain
+from strategies.dlrover.brain import Brain, BrainSettings
 from strategies.dlrover.history import InitialPlan
-from strategies.dlrover.requests import at_requests
-from strategies.dlrover.settings import BrainSettings
+from strategies.dlrover.used import at_requests
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Decision
 from strategies.parts.scaling.usage import Given, Use
@@ -23,7 +22,7 @@ class BrainPlanner:
         settings: of the Brain.
         initial: from the history of finished jobs.
         unit_cores: cores of the job's machines that the Brain counts as one; see :mod:`strategies.parts.scaling.fleet`.
-        requests: nodes may use more than they were given; see :mod:`strategies.dlrover.requests`.
+        requests: nodes may use more than they were given; see :mod:`strategies.dlrover.used`.
     """
 
     def __init__(
@@ -89,7 +88,6 @@ class BrainPlanner:
             self.brain.observe(given, at_requests(given, uses) if self.requests else uses, self._steps, idle_s)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """A step of asynchronous training."""
         self._steps += 1
 
     @property
@@ -108,5 +106,4 @@ class BrainPlanner:
             self.brain.settled(t, granted)
 
     def log_state(self) -> State:
-        """The stage that the Brain is in."""
         return {"stage": str(self.brain.stage)}

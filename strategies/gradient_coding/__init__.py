@@ -8,11 +8,10 @@ Configurations: ``coding_naive``, ``coding_fractional``, ``coding_cyclic``, ``co
 ``coding_group_based``. Card: ``docs/methods/gradient_coding.md``. Experiments: ``gc_*``. Paper tests:
 ``tests/paper/test_gradient_coding*.py``.
 
-Files in reading order: ``strategy`` (the method), ``shapes``, ``draws`` (random numbers), ``partitions`` (how many
-parts for whom), ``matrices`` (B of each scheme), ``groups`` (workers whose plain sum is enough), ``decoding`` (a),
-``stragglers`` (how good a code is over all straggler sets), ``schemes`` (the best of several draws, and what is
-refused), ``group`` (the workers that have the rows of a code), ``speeds`` (their throughputs), ``rounds`` (one update
-after another).
+Files in reading order: ``strategy`` (the method), ``draws`` (random numbers), ``partitions`` (how many parts for whom),
+``decoding`` (a), ``matrices`` (B of each scheme, workers whose plain sum is enough), ``schemes`` (how good a code is
+over all straggler sets, the best of several draws), ``group`` (the workers that have the rows of a code), ``speeds``
+(their throughputs), ``rounds`` (one update after another).
 
 Sources: Tandon et al., "Gradient coding: avoiding stragglers in distributed learning", ICML 2017 (``naive``,
 ``fractional_repetition``, ``cyclic``); Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance",
@@ -20,8 +19,7 @@ ICDCS 2019 (``heter_aware``, ``group_based``).
 """
 
 from strategies.gradient_coding.decoding import Code, Decoded
-from strategies.gradient_coding.schemes import SCHEMES, build
-from strategies.gradient_coding.stragglers import Rated, rounding_error, straggler_sets
+from strategies.gradient_coding.schemes import SCHEMES, Rated, build, rounding_error, straggler_sets
 from strategies.gradient_coding.strategy import GradientCoding
 
 __all__ = ["SCHEMES", "Code", "Decoded", "GradientCoding", "Rated", "build", "rounding_error", "straggler_sets"]

@@ -11,13 +11,11 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.gradient_coding.decoding import RESIDUAL
+from strategies.gradient_coding.decoding import RESIDUAL, Floats, Mask
 from strategies.gradient_coding.draws import draws
 from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
-from strategies.gradient_coding.schemes import ONE_PART_EACH, build
-from strategies.gradient_coding.shapes import Floats, Mask
+from strategies.gradient_coding.schemes import ONE_PART_EACH, Rated, build
 from strategies.gradient_coding.speeds import Pace
-from strategies.gradient_coding.stragglers import Rated
 from strategies.protocol import Part, split_evenly
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from strategies.gradient_coding.shapes import Mask, check_throughputs, check_tolerance
+from strategies.gradient_coding.decoding import Mask, check_throughputs, check_tolerance
 from strategies.parts.checks import check_whole
 from strategies.parts.load.allocation import split_by_time
 

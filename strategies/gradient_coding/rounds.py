@@ -9,7 +9,7 @@ from typing import final
 
 from strategies.gradient_coding.group import CodedGroup, Recipe
 from strategies.gradient_coding.speeds import Pace, Speeds, last_needed, side_by_side
-from strategies.parts.load.newcomers import samples_of_round
+from strategies.parts.load.allocation import samples_of_round
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Drop, Grad, Lost, Partition
 
 
@@ -40,7 +40,6 @@ class Rounds:
         return self._open(workers)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The rows that have arrived, the residual of the last update, and the properties of the code."""
         return {
             "arrived": len(self._rows),
             "residual": self._residual,

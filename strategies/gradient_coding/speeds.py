@@ -14,7 +14,7 @@ from math import inf
 from statistics import median
 from typing import NamedTuple, final
 
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import Arrived
 
 WARMUP_ITERS = 3

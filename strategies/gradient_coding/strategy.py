@@ -1,17 +1,42 @@
-"""Gradient coding: every update is the full gradient, whichever s workers are late or dead."""
+"""Gradient coding: every update is the full gradient, whichever s workers are late or dead.
+
+Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) says who computes what, a decodes; g_j is the
+gradient sum of part j.
+
+1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), at consecutive
+   places, so that every part is at s + 1 workers; without throughputs s + 1 for each.
+2. B (``matrices``, ``schemes``): ``naive`` the identity; ``fractional_repetition`` blocks of ones; ``cyclic`` (Tandon
+   et al., Algorithm 2) from a random H; ``heter_aware`` (Wang et al., Algorithm 1) from a random C, so that C B = 1;
+   ``group_based`` (Algorithms 2 and 3) ones for groups whose supports are disjoint and cover all parts, the others by
+   Algorithm 1 for the stragglers that are left.
+3. A round (``rounds``): worker i sends sum_j B[i, j] g_j in one gradient.
+4. As soon as a group is complete, or all but s workers have sent: a with a B = 1, zero for those that are missing
+   (``decoding``), and the update is sum_i a_i (row i) = sum_j g_j.
+5. The next round begins for those that are idle. Rows of the last one that come later are dropped, and their workers
+   continue with the present round.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
+from strategies.gradient_coding.decoding import check_tolerance
 from strategies.gradient_coding.group import Recipe
 from strategies.gradient_coding.rounds import Rounds
 from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
-from strategies.gradient_coding.shapes import check_tolerance
 from strategies.gradient_coding.speeds import Speeds
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import (
+    Bool,
+    NonNegativeInt,
+    Number,
+    OneOf,
+    PositiveFloat,
+    PositiveInt,
+    Whole,
+    check_settings,
+)
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AllGate
 from strategies.parts.load.shares import EvenLoad, ThroughputLoad, is_speed
@@ -41,9 +66,8 @@ class GradientCoding(Strategy):
 
     Sources: Tandon et al., "Gradient coding", ICML 2017 (``fractional_repetition``, ``cyclic``); Wang et al.,
     "Heterogeneity-aware gradient coding for straggler tolerance", ICDCS 2019 (``heter_aware``, ``group_based``;
-    ``naive`` is their baseline). The package says the mathematics. An update is made as soon as enough workers have
-    delivered: a complete group, or all but s workers. A late worker is not interrupted; its row is dropped on arrival,
-    and it continues with the current round. With s = 0 nothing is coded: BSP, each worker with its own samples.
+    ``naive`` is their baseline). The algorithm is above. A late worker is not interrupted. With s = 0 nothing is coded:
+    BSP, each worker with its own samples.
 
     Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
     code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again
@@ -65,32 +89,21 @@ class GradientCoding(Strategy):
 
     needs = frozenset[type[Command]]({Compute, Partition, Apply, Drop})
 
-    scheme: str = "heter_aware"
-    s: int = 1
-    k: int | None = None
+    scheme: Annotated[str, OneOf(*SCHEMES)] = "heter_aware"
+    s: NonNegativeInt = 1
+    k: PositiveInt | None = None
     throughputs: list[float] | None = None
-    estimate_iters: int = 30
-    rebuild_frac: float = 0.1
-    draws: int = 50
-    max_amplification: float = 500.0
-    prune: str = "packing"
-    eager: bool = False
-    code_seed: int = 0
+    estimate_iters: NonNegativeInt = 30
+    rebuild_frac: PositiveFloat = 0.1
+    draws: Annotated[int, Whole(1, MAX_DRAWS)] = 50
+    max_amplification: Annotated[float, Number(1.0)] = 500.0
+    prune: Annotated[str, OneOf("packing", "paper")] = "packing"
+    eager: Bool = False
+    code_seed: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
-        check_choice("scheme", self.scheme, *SCHEMES)
-        check_whole("s", self.s)
-        if self.k is not None:
-            check_whole("k", self.k, least=1)
+        check_settings(self)
         self._check_throughputs()
-        check_whole("estimate_iters", self.estimate_iters)
-        check_number("rebuild_frac", self.rebuild_frac, above=0.0)
-        check_whole("draws", self.draws, least=1, most=MAX_DRAWS)
-        check_number("max_amplification", self.max_amplification, least=1.0)
-        check_choice("prune", self.prune, "packing", "paper")
-        check_whole("code_seed", self.code_seed)
-        if not isinstance(self.eager, bool):
-            raise ValueError(f"eager={self.eager}: must be true or false")
         by_throughput = self.throughputs is not None and self.scheme not in ONE_PART_EACH
         load = ThroughputLoad(throughputs=tuple(self.throughputs or ())) if by_throughput else EvenLoad()
         self._uncoded = Composed(gate=AllGate(), load=load)

@@ -4,8 +4,7 @@ Configurations: ``lb_bsp`` (processors), ``lb_bsp_gpu`` (accelerators), ``lb_bsp
 ``docs/methods/lb_bsp.md``. Paper tests: ``tests/paper/test_lb_bsp.py``.
 
 Files in reading order: ``strategy`` (the method), ``forecast`` (predicted speeds), ``by_speed`` (batches in proportion
-to them), ``regaining`` (workers that would be left with too few), ``leader_straggler`` and ``by_steps`` (samples move
-from the straggler to the leader).
+to them), ``by_steps`` (samples move from the straggler to the leader).
 """
 
 from strategies.lb_bsp.strategy import LBBSP

@@ -1,71 +1,237 @@
-"""LB-BSP on accelerators: samples move from the slowest worker to the fastest (Chen et al., SoCC 2020; pure)."""
+"""LB-BSP on accelerators: samples move from the slowest worker to the fastest (Chen et al., SoCC 2020; pure).
+
+An accelerator's time is flat below its saturation, so shares in proportion to speed would be wrong; a step needs
+only the first and the last worker.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from statistics import median
+from typing import Annotated, ClassVar, NamedTuple, final
 
-from strategies.lb_bsp.leader_straggler import Balancer
-from strategies.parts.checks import check_choice, check_number, check_whole
-from strategies.parts.load.allocation import check_batch_bounds, relaxed, split_min_max
-from strategies.parts.load.newcomers import samples_of_round, size_of
-from strategies.parts.load.round_sizes import extremes
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.checks import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    OneOf,
+    PositiveInt,
+    check_number,
+    check_settings,
+    check_whole,
+)
+from strategies.parts.load.allocation import (
+    check_batch_bounds,
+    extremes,
+    relaxed,
+    samples_of_round,
+    size_of,
+    split_min_max,
+)
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
+
+REGIME_CHANGE_FRAC = 0.2
+"""A time that deviates by more from the range that the last window and later moves allow is a change of regime."""
+
+Times = Mapping[int, float]
+Sizes = Mapping[int, int]
+
+
+class Move(NamedTuple):
+    """``samples`` move from ``straggler`` to ``leader``."""
+
+    leader: int
+    straggler: int
+    samples: int
 
 
 @final
+class Balancer:
+    """Medians over a window of rounds decide; roles that swap halve the step and double the window.
+
+    Medians, because with means one round with a paused process would make it the straggler of the whole window.
+
+    Args:
+        delta_samples: first size of a step.
+        window_iters: first number of rounds in a window.
+        dead_band_frac: part of the leader's time by which the straggler must be later.
+        halving: whether an oscillation halves the step.
+        unanimous: move only when the leader beat the straggler in every round of the window, and test the last
+            ``window_iters`` rounds after every round instead of filling one window after another.
+    """
+
+    def __init__(
+        self, delta_samples: int, window_iters: int, dead_band_frac: float, halving: bool, unanimous: bool
+    ) -> None:
+        self.delta_samples, self.window_iters, self.dead_band_frac = delta_samples, window_iters, dead_band_frac
+        self.halving, self.unanimous = halving, unanimous
+        self.restart()
+
+    def restart(self) -> None:
+        """Reset to the initial state: the workers have changed, or their measurements are void."""
+        self._forget()
+        self._last_window: tuple[Sizes, Times] | None = None
+        self._usual: dict[int, int] = {}
+        self._owed: dict[int, int] = {}
+        self._fresh_step()
+
+    def _forget(self) -> None:
+        """Discard the measurements so far."""
+        self._rounds: list[Times] = []
+        self._since = 0
+
+    def _fresh_step(self) -> None:
+        self.delta, self.window = self.delta_samples, self.window_iters
+        self._last_pair: tuple[int, int] | None = None
+
+    def round_done(self, times: Times, sizes: Sizes) -> None:
+        """Record the seconds of every worker for a whole round of these ``sizes``."""
+        self._rounds.append(times)
+        self._since += 1
+        del self._rounds[: -self.window]  # at most one window is used
+        if self._since % self.window_iters:
+            return
+        recent = self._rounds[-self.window_iters :]
+        slower, faster = self._changed(_medians(recent), sizes)
+        if slower or faster:
+            self._fresh_step()
+            self._rounds, self._since = recent, len(recent)
+        for worker in slower:
+            self._usual.setdefault(worker, sizes[worker])
+            self._owed.pop(worker, None)
+        for worker in self._usual.keys() & faster:
+            self._owed[worker] = self._usual.pop(worker)
+
+    def move(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
+        """The move before the next round, if any, with bounds in the order of ``sizes``.
+
+        A worker that was slow and has recovered gets its former size back, one step per round.
+        """
+        if move := self._give_back(sizes, lows, highs):
+            return move
+        if len(self._rounds) < self.window:
+            return None
+        rounds = self._rounds[-self.window :]
+        medians = _medians(rounds)
+        if not self.unanimous or self._since % self.window_iters == 0:
+            self._last_window = dict(sizes), medians
+        if not self.unanimous:
+            self._forget()
+        low, high = dict(zip(sizes, lows, strict=True)), dict(zip(sizes, highs, strict=True))
+        leaders = [worker for worker in sizes if (most := high[worker]) is None or sizes[worker] < most]
+        stragglers = [worker for worker in sizes if sizes[worker] > low[worker]]
+        if not leaders or not stragglers:
+            return None
+        leader = min(leaders, key=lambda worker: (medians[worker], worker))
+        straggler = min(stragglers, key=lambda worker: (-medians[worker], worker))
+        if not self._is_worth_it(leader, straggler, rounds, medians):
+            return None
+        self._step_down_if_swapped(leader, straggler)
+        self._forget()
+        most = high[leader]
+        room = self.delta if most is None else most - sizes[leader]
+        return Move(leader, straggler, min(self.delta, room, sizes[straggler] - low[straggler]))
+
+    def _is_worth_it(self, leader: int, straggler: int, rounds: Sequence[Times], medians: Times) -> bool:
+        if medians[straggler] - medians[leader] <= self.dead_band_frac * medians[leader]:
+            return False
+        return not self.unanimous or all(times[leader] < times[straggler] for times in rounds)
+
+    def _step_down_if_swapped(self, leader: int, straggler: int) -> None:
+        if self.halving and self._last_pair == (straggler, leader) and self.delta > 1:
+            self.delta, self.window = self.delta // 2, self.window * 2
+        self._last_pair = (leader, straggler)
+
+    def _give_back(self, sizes: Sizes, lows: Sequence[int], highs: Sequence[int | None]) -> Move | None:
+        for place, (worker, size) in enumerate(sizes.items()):
+            most = highs[place]
+            missing = self._owed.get(worker, size) if most is None else min(self._owed.get(worker, size), most)
+            if missing <= size:
+                self._owed.pop(worker, None)
+                continue
+            givers = [other for other, low in zip(sizes, lows, strict=True) if sizes[other] > max(low, size + 1)]
+            if not givers:
+                self._owed.pop(worker, None)
+                continue
+            giver = max(givers, key=lambda other: (sizes[other], -other))
+            self._forget()
+            return Move(worker, giver, min(self.delta_samples, missing - size, (sizes[giver] - size) // 2))
+        return None
+
+    def _changed(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
+        """Workers whose time has grown, and workers whose time has shrunk, by more than a move explains.
+
+        A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is
+        fixed; one whose batch stayed takes as long as before.
+        """
+        slower, faster = set[int](), set[int]()
+        if self._last_window is None:
+            return slower, faster
+        old_sizes, old_medians = self._last_window
+        for worker, seconds in medians.items():
+            ratio, grown = seconds / old_medians[worker], sizes[worker] / old_sizes[worker]
+            if ratio > max(1.0, grown) * (1 + REGIME_CHANGE_FRAC):
+                slower.add(worker)
+            elif ratio < min(1.0, grown) * (1 - REGIME_CHANGE_FRAC):
+                faster.add(worker)
+        return slower, faster
+
+
+def _medians(rounds: Sequence[Times]) -> dict[int, float]:
+    return {worker: median(times[worker] for times in rounds) for worker in rounds[0]}
+
+
 @dataclass(kw_only=True)
-class StepsLoad:
-    """Once per window of rounds a step of samples moves, a smaller one when the two swap roles.
+class StepsSettings:
+    """How samples move (``kind: gpu``), and the bounds of batches.
 
     Attributes:
         min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
         max_batch_samples: largest batch (memory); None: no bound.
-        delta_samples: size of a step.
-        delta_frac: size of a step as a part of an even share, B / N, instead of ``delta_samples``.
-        window_iters: rounds between two steps.
-        dead_band_frac: part of the fastest worker's time by which the slowest must be later.
+        delta_samples: size of a move (gpu).
+        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
+        window_iters: rounds between two moves (gpu).
+        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
         halving: whether swapped roles halve the step and double the window.
         unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR).
         times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (STAR).
-        warmup_iters: first iterations of a process that are ignored.
     """
+
+    min_batch_samples: PositiveInt = 1
+    max_batch_samples: int | None = None
+    delta_samples: PositiveInt = 32
+    delta_frac: float | None = None
+    window_iters: PositiveInt = 8
+    dead_band_frac: NonNegativeFloat = 0.05
+    halving: bool = True
+    unanimous: bool = False
+    times: Annotated[str, OneOf("computing", "iteration")] = "computing"
+
+
+@final
+@dataclass(kw_only=True)
+class StepsLoad(StepsSettings):
+    """Once per window of rounds a step of samples moves, a smaller one when the two swap roles."""
 
     steady: ClassVar[bool] = False
     needs_rounds: ClassVar[bool] = True
 
-    min_batch_samples: int = 1
-    max_batch_samples: int | None = None
-    delta_samples: int = 32
-    delta_frac: float | None = None
-    window_iters: int = 8
-    dead_band_frac: float = 0.05
-    halving: bool = True
-    unanimous: bool = False
-    times: str = "computing"
-    warmup_iters: int = 3
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_whole("min_batch_samples", self.min_batch_samples, 1)
+        check_settings(self)
         if self.max_batch_samples is not None:
             check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
-        check_whole("delta_samples", self.delta_samples, 1)
         if self.delta_frac is not None:
             check_number("delta_frac", self.delta_frac, above=0)
             if self.delta_frac > 1:
                 raise ValueError(f"delta_frac={self.delta_frac}: must be at most 1, a whole share of the batch")
-        check_choice("times", self.times, "computing", "iteration")
-        check_whole("window_iters", self.window_iters, 1)
-        check_number("dead_band_frac", self.dead_band_frac, 0)
-        check_whole("warmup_iters", self.warmup_iters)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Raise ``ValueError`` if no split keeps the bounds."""
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def start(self, started: Started) -> None:
-        """Split evenly: no time is known yet."""
         self._total = sum(started.batch_samples)
         self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
         self._warmup = Warmup(self.warmup_iters)
@@ -76,7 +242,6 @@ class StepsLoad:
         self._seat(started.workers)
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect the times of this round."""
         if isinstance(event, Arrived) and self._warmup.tells(event):
             timings = event.timings
             self._times[event.grad.worker] = timings.bpt_s if self.times == "computing" else timings.own_s
@@ -114,5 +279,4 @@ class StepsLoad:
             self._sizes[move.straggler] -= move.samples
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The smallest and the largest size, and the step."""
         return {**self._extremes, "delta_samples": self._balancer.delta}

@@ -6,49 +6,51 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from strategies.parts.checks import check_choice, check_number, check_whole
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
 NO_USE = (1.0, 1.0)
 """Processor and memory without telemetry."""
 
 
+@dataclass
+class ForecastSettings:
+    """How speeds are predicted (``kind: cpu``).
+
+    Attributes:
+        predictor: ``narx``, ``arx``, ``ema`` or ``last`` (cpu).
+        ema_alpha: weight of the newest iteration (cpu, ema), in (0, 1].
+        min_records: iterations of a worker before its own speed counts (cpu).
+        confirm_iters: iterations in a row that must have been slow before a worker counts as slow (cpu).
+        warmup_iters: first iterations of a process that are ignored.
+    """
+
+    predictor: Annotated[str, OneOf(*SPEED_PREDICTORS)] = "narx"
+    ema_alpha: PositiveFloat = 0.2
+    min_records: PositiveInt = 5
+    confirm_iters: PositiveInt = 1
+    warmup_iters: NonNegativeInt = 3
+
+
 @final
 @dataclass
-class Forecast:
+class Forecast(ForecastSettings):
     """One predictor per worker.
 
     Telemetry reports what a worker used, not what was available to it; use represents it, and the last report
     represents the next iteration (persistence). Without telemetry both are 1, and only past speeds count.
     A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
-
-    Attributes:
-        predictor: ``narx``, ``arx``, ``ema`` or ``last``.
-        ema_alpha: weight of the newest iteration (``ema``), in (0, 1].
-        min_records: iterations of a worker before its own speed counts.
-        confirm_iters: iterations in a row that must have been slow before a worker counts as slow.
-        warmup_iters: first iterations of a process that are ignored.
     """
 
-    predictor: str = "narx"
-    ema_alpha: float = 0.2
-    min_records: int = 5
-    confirm_iters: int = 1
-    warmup_iters: int = 3
-
     def __post_init__(self) -> None:
-        check_choice("predictor", self.predictor, *SPEED_PREDICTORS)
-        check_number("ema_alpha", self.ema_alpha, above=0)
+        check_settings(self)
         if self.ema_alpha > 1:
             raise ValueError(f"ema_alpha={self.ema_alpha}: must be at most 1")
-        check_whole("confirm_iters", self.confirm_iters, 1)
-        check_whole("min_records", self.min_records, 1)
-        check_whole("warmup_iters", self.warmup_iters)
         self._forget()
 
     def _forget(self) -> None:
@@ -61,7 +63,6 @@ class Forecast:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Collect iterations and telemetry."""
         if isinstance(event, Arrived):
             if self._warmup.tells(event):
                 self.arrived(event)

@@ -1,14 +1,35 @@
-"""LB-BSP: BSP in which the batch sizes follow the workers' speeds."""
+"""LB-BSP: BSP in which the batch sizes follow the workers' speeds.
+
+Symbols: x_i is the batch of worker i, v_i its samples per second, X (here B) the global batch, Delta ``delta_samples``.
+A round of all workers is one update, the mean over its samples, whatever the x_i are.
+
+Processors (``kind: cpu``), before every round:
+
+1. v_i of the last round: samples over loading and computing time (``forecast``).
+2. The next v_i is predicted by NARX, from the last ones and from what the worker has of processor and memory
+   (``forecast``, ``predictors``); ``predictor`` has simpler ones.
+3. x_i in proportion to v_i, in whole samples: min max_i x_i / v_i with sum_i x_i = B (``by_speed``), and one more for a
+   worker that rounding would keep early.
+
+Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong:
+
+1. The median time T_i of every worker over ``window_iters`` rounds (``by_steps``).
+2. Leader l: the fastest below ``max_batch_samples``; straggler s: the slowest above ``min_batch_samples``.
+3. If T_s - T_l > ``dead_band_frac`` T_l: Delta samples move from s to l.
+4. If they are the last pair with swapped roles: Delta is halved and the window doubled before.
+5. If a time changes by over 20 % more than moves explain, Delta and window return to their first values; a worker that
+   has recovered gets its former batch back, one step per round.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
 from strategies.lb_bsp.by_speed import SpeedLoad
-from strategies.lb_bsp.by_steps import StepsLoad
-from strategies.lb_bsp.forecast import Forecast
-from strategies.parts.checks import check_choice
+from strategies.lb_bsp.by_steps import StepsLoad, StepsSettings
+from strategies.lb_bsp.forecast import Forecast, ForecastSettings
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate
@@ -16,13 +37,11 @@ from strategies.parts.gates import AllGate
 
 @final
 @dataclass(kw_only=True)
-class LBBSP(Composition):
+class LBBSP(StepsSettings, ForecastSettings, Composition):
     """One update per round of all workers, each with a batch that fits its speed; the batches always sum to B.
 
-    Source: Chen et al., "Semi-dynamic load balancing", SoCC 2020; AntDT's and STAR's baseline LB-BSP. Decided between
-    two rounds, never within one. ``kind: cpu`` predicts every worker's speed for the next round and splits B so that
-    the slowest finishes as early as possible. ``kind: gpu`` moves ``delta_samples`` from the slowest worker to the
-    fastest once per window, fewer when the two swap roles.
+    Source: Chen et al., "Semi-dynamic load balancing", SoCC 2020; AntDT's and STAR's baseline LB-BSP; the algorithm is
+    above. Decided between two rounds, never within one.
 
     Departures: times are loading and computing (AntDT's BPT): batch sizes do not change how long a transfer takes.
     STAR compares iteration times (``times: iteration``), so its LB-BSP sees a slow link and takes computing away from
@@ -32,57 +51,15 @@ class LBBSP(Composition):
 
     Attributes:
         kind: ``cpu`` or ``gpu``.
-        predictor: ``narx``, ``arx``, ``ema`` or ``last`` (cpu).
-        ema_alpha: weight of the newest iteration (cpu, ema), in (0, 1].
-        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
-        max_batch_samples: largest batch (memory); None: no bound.
-        delta_samples: size of a move (gpu).
-        window_iters: rounds between two moves (gpu).
-        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
-        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
-        times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (gpu).
-        halving: swapped roles halve the move and double the window (gpu).
-        unanimous: the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (gpu; STAR).
-        confirm_iters: iterations in a row that must have been slow before a worker counts as slow (cpu).
-        min_records: iterations of a worker before its own speed counts (cpu).
-        warmup_iters: first iterations of a process that are ignored.
         data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.
     """
 
-    kind: str = "cpu"
-    predictor: str = "narx"
-    ema_alpha: float = 0.2
-    min_batch_samples: int = 1
-    max_batch_samples: int | None = None
-    delta_samples: int = 32
-    delta_frac: float | None = None
-    window_iters: int = 8
-    dead_band_frac: float = 0.05
-    halving: bool = True
-    unanimous: bool = False
-    times: str = "computing"
-    confirm_iters: int = 1
-    min_records: int = 5
-    warmup_iters: int = 3
+    kind: Annotated[str, OneOf("cpu", "gpu")] = "cpu"
     data: str = "shared"
 
     def compose(self) -> Parts:
         """A gate of rounds with batches by speed; the settings of both kinds are checked."""
-        check_choice("kind", self.kind, "cpu", "gpu")
-        forecast = Forecast(self.predictor, self.ema_alpha, self.min_records, self.confirm_iters, self.warmup_iters)
-        by_speed = SpeedLoad(min_batch_samples=self.min_batch_samples, max_batch_samples=self.max_batch_samples)
-        by_steps = StepsLoad(
-            min_batch_samples=self.min_batch_samples,
-            max_batch_samples=self.max_batch_samples,
-            delta_samples=self.delta_samples,
-            delta_frac=self.delta_frac,
-            window_iters=self.window_iters,
-            dead_band_frac=self.dead_band_frac,
-            halving=self.halving,
-            unanimous=self.unanimous,
-            times=self.times,
-            warmup_iters=self.warmup_iters,
-        )
+        forecast, by_speed, by_steps = self.make(Forecast), self.make(SpeedLoad), self.make(StepsLoad)
         if self.kind == "gpu":
             return Parts(gate=AllGate(), load=by_steps)
         return Parts(gate=AllGate(), load=by_speed, detectors={"forecast": forecast})

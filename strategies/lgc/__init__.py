@@ -3,8 +3,8 @@
 Configuration: ``lgc``. Card: ``docs/methods/lgc.md``. Experiment: ``star_fig29``. Paper tests:
 ``tests/paper/test_lgc.py``.
 
-Files in reading order: ``strategy`` (the method), ``delayed`` (the gate: K fresh gradients and the late ones),
-``blocks`` (the same with partial gradients), ``slowest`` (LGC-AR: which workers are the ring).
+Files in reading order: ``strategy`` (the method), ``delayed`` (the gate: K fresh gradients and the late ones, whole or
+partial), ``slowest`` (LGC-AR: which workers are the ring).
 
 Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021.
 """

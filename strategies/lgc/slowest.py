@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started, Wake
 
 
@@ -34,19 +34,14 @@ class SlowestApart:
 
     looks_at: ClassVar[tuple[type, ...]] = (RingGate,)
 
-    k_fastest: int | None = None
-    wait_s: float = 0.0
-    reselect_iters: int = 50
-    window_iters: int = 5
-    warmup_iters: int = 3
+    k_fastest: PositiveInt | None = None
+    wait_s: NonNegativeFloat = 0.0
+    reselect_iters: PositiveInt = 50
+    window_iters: PositiveInt = 5
+    warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        if self.k_fastest is not None:
-            check_whole("k_fastest", self.k_fastest, 1)
-        check_number("wait_s", self.wait_s, 0.0)
-        check_whole("reselect_iters", self.reselect_iters, 1)
-        check_whole("window_iters", self.window_iters, 1)
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
 
     @property
     def needs(self) -> frozenset[type[Command]]:
@@ -54,11 +49,9 @@ class SlowestApart:
         return frozenset({Wake}) if self.wait_s else frozenset()
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` if there are fewer workers than ``k_fastest``."""
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate whose ring is chosen."""
         self._gate = peers.one(RingGate)
 
     def start(self, started: Started) -> None:
@@ -79,7 +72,6 @@ class SlowestApart:
                 self._times_s.pop(worker, None)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Count updates since the last choice."""
         if self._since is not None:
             self._since += 1
 
@@ -100,5 +92,4 @@ class SlowestApart:
         self._chosen += 1
 
     def log_state(self) -> State:
-        """The workers that are to be children, and the number of choices."""
         return {"children": " ".join(map(str, sorted(self._gate.wanted))), "chosen": self._chosen}

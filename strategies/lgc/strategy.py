@@ -1,17 +1,31 @@
-"""LGC: live gradient compensation, synchronous training whose late gradients still count."""
+"""LGC: live gradient compensation, synchronous training whose late gradients still count.
+
+Symbols: N workers, w_t the parameters after t updates, G_i(w) the gradient sum of worker i, B the global batch, K
+``k_fastest``.
+
+1. Worker i computes G_i on w_t; all begin together at first.
+2. The server waits for the K fastest gradients on w_t (``delayed``).
+3. It adds those of slower workers that are one update late, j with G_j on w_{t-1}, and divides by all of the batch:
+   w_{t+1} = w_t - lr / B (sum of the K G_i(w_t) + sum of the late G_j(w_{t-1})).
+4. Workers whose gradients are in the update compute on w_{t+1}; the others continue with what they compute.
+5. A gradient that is later than ``max_delay_versions`` is dropped.
+
+Partial gradients (``delayed``): a batch comes in ``blocks`` parts, each of which is added as in 3; only workers with
+all parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K fastest are a ring, the
+others children that leave their gradients at a member.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.lgc.slowest import SlowestApart
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
-from strategies.parts.gates import Gate, RingGate
+from strategies.parts.gates import RingGate
 
 
 @final
@@ -20,9 +34,8 @@ class LGC(Composition):
     """An update waits for the ``k_fastest`` fresh gradients and includes those that are one update late.
 
     Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021, by its
-    abstract and STAR's description (section V-A). Decided at ``Arrived``: the K-th gradient on the current parameters
-    makes the update, w <- w - lr / B (sum of the fresh G_i + sum of the late G_j). Divided by the whole global batch
-    B: so with ``batch_linear`` the step is smaller when fewer contribute.
+    abstract and STAR's description (section V-A); the algorithm is above. Decided at ``Arrived``. With ``batch_linear``
+    the step is smaller when fewer contribute, since it is divided by the whole global batch.
 
     Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
     expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a
@@ -57,35 +70,26 @@ class LGC(Composition):
 
     k_fastest: int | None = None
     max_delay_versions: int = 1
-    blocks: int = 1
+    blocks: PositiveInt = 1
     late_begin: str = "in_time"
     requeue: bool = True
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
-    topology: str = "ps"
-    reselect_iters: int = 50
-    wait_s: float = 0.0
+    topology: Annotated[str, OneOf("ps", "allreduce")] = "ps"
+    reselect_iters: PositiveInt = 50
+    wait_s: NonNegativeFloat = 0.0
 
     def compose(self) -> Parts:
         """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
-        check_whole("blocks", self.blocks, 1)
-        check_choice("topology", self.topology, "ps", "allreduce")
-        check_whole("reselect_iters", self.reselect_iters, 1)
-        check_number("wait_s", self.wait_s, 0.0)
         if self.topology == "allreduce":
             return self._ring()
         if self.wait_s:
             raise ValueError(f"wait_s={self.wait_s:g}: servers have no parents that wait; use topology=allreduce, or 0")
-        needed, delay = self.k_fastest, self.max_delay_versions
-        whole = DelayedGate(k_fastest=needed, max_delay_versions=delay, late_begin=self.late_begin)
-        in_parts = BlocksGate(k_fastest=needed, max_delay_versions=delay, blocks=self.blocks)
-        gate: Gate = whole if self.blocks == 1 else in_parts
-        return Parts(gate=gate, lr_rule=self.lr_rule, requeue=self.requeue)
+        whole, in_parts = self.make(DelayedGate), self.make(BlocksGate)
+        return self.make(Parts, gate=whole if self.blocks == 1 else in_parts)
 
     def _ring(self) -> Parts:
         """The ring of the K fastest, whose children nobody waits for."""
         if self.blocks != 1:
             raise ValueError(f"blocks={self.blocks}: a ring sums whole gradients; use blocks=1, or topology=ps")
-        ring = SlowestApart(k_fastest=self.k_fastest, wait_s=self.wait_s, reselect_iters=self.reselect_iters)
-        gate = RingGate(max_delay_versions=self.max_delay_versions)
-        return Parts(gate=gate, schedule=ring, lr_rule=self.lr_rule, requeue=self.requeue)
+        return self.make(Parts, gate=self.make(RingGate), schedule=self.make(SlowestApart))

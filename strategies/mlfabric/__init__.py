@@ -6,9 +6,9 @@ Configuration: ``mlfabric``. Card: ``docs/methods/mlfabric.md``. Experiments: ``
 ``tests/paper/test_mlfabric*.py``.
 
 Files in reading order: ``strategy`` (the method), ``updates`` (the values), ``fluid`` (when a transfer ends, given what
-others have reserved), ``order`` (deadlines, shortest first, drops), ``aggregate`` (which neighbours in that order are
-summed on the way), ``replicate`` (how far a replica may lag), ``bandwidths`` (what links carry), ``overdue`` (what
-should have arrived), ``replicas`` (what replicas lack), ``ordered`` (the gate that plans, sends and applies).
+others have reserved), ``order`` (deadlines, shortest first, drops, and which neighbours in that order are summed on the
+way), ``bandwidths`` (what links carry, and what is overdue), ``replicas`` (what replicas lack), ``ordered`` (the gate
+that plans, sends and applies).
 
 Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
 settings" (MLfabric), SoCC 2020, from the slides of a talk about it.

@@ -15,19 +15,17 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import msgspec
 
-from strategies.mlfabric.aggregate import Group, group
-from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
-from strategies.mlfabric.order import plan
-from strategies.mlfabric.overdue import LATE_FACTOR, Expected
+from strategies.mlfabric.bandwidths import LATE_FACTOR, SERVERS, Bandwidths, Expected
+from strategies.mlfabric.order import Group, group, plan
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.parts.weights import worst_case_factor
 from strategies.protocol import (
     AnyCommand,
@@ -60,44 +58,54 @@ REPLICA_OVERDUE = "replica overdue"
 ROUNDING_S = 1e-9
 
 
-@final
 @dataclass(kw_only=True)
-class OrderedGate:
-    """Every gradient is an update of its own, sent and applied in planned order.
+class TransferSettings:
+    """In which order gradients are sent and applied.
 
     Attributes:
         order: ``deadlines``; ``shortest``: the shortest transfer first, whatever its delay; ``fair``: all at once.
         tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
-        idle_tolerance_s: see :func:`strategies.mlfabric.order.plan`.
+        idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
         late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
-        parallel_sends: slots that may be on their way at a time where the plan has one after the other.
+        parallel_sends: slots on their way at a time; more than the slides' 1 fill the gaps between short transfers.
         smoothing: weight of the newest transfer in a worker's bandwidth.
-        num_aggregators: tasks that sum neighbours in the order on their way to the servers.
-        scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
-        num_replicas: servers that follow the others.
-        divergence_max: bound on their distance from the servers; None: there are no replicas.
-        lr_rule: by which the learning rate of an update depends on its gradient, for that bound.
+        num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
+        num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
+            over when the server is lost.
+        divergence_max: bound on the distance of their parameters from the server's, at every instant.
     """
 
-    order: str = "deadlines"
-    tau_max: int | None = None
+    order: Annotated[str, OneOf(*ORDERS)] = "deadlines"
+    tau_max: NonNegativeInt | None = None
     window_s: float | None = None
     idle_tolerance_s: float | None = None
     late_factor: float | None = None
-    parallel_sends: int = 1
-    smoothing: float = 0.3
-    num_aggregators: int = 0
-    scale: float | None = 1.0
-    num_replicas: int = 0
+    parallel_sends: PositiveInt = 1
+    smoothing: PositiveFrac = 0.3
+    num_aggregators: NonNegativeInt = 0
+    num_replicas: NonNegativeInt = 0
     divergence_max: float | None = None
+
+
+@final
+@dataclass(kw_only=True)
+class OrderedGate(TransferSettings):
+    """Every gradient is an update of its own, sent and applied in planned order.
+
+    Attributes:
+        scale: factor on the learning rate of every update; None: 1 / sqrt(``tau_max``).
+        lr_rule: by which the learning rate of an update depends on its gradient, for that bound.
+    """
+
+    scale: float | None = 1.0
     lr_rule: str = "batch_linear"
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_choice("order", self.order, *ORDERS)
+        check_settings(self)
         bounds = {
             "tau_max": self.tau_max,
             "idle_tolerance_s": self.idle_tolerance_s,
@@ -108,17 +116,11 @@ class OrderedGate:
         for name in useless:
             if bounds[name] is not None:
                 raise ValueError(f"{name}={bounds[name]}: has no effect with order={self.order}; must be null there")
-        if self.tau_max is not None:
-            check_whole("tau_max", self.tau_max, least=0)
         for name, least in (("window_s", 0), ("idle_tolerance_s", 0), ("late_factor", 1)):
             if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
                 check_number(name, value, least=least)
-        check_whole("parallel_sends", self.parallel_sends, least=1)
         if self.parallel_sends > 1 and self.order == "fair":
             raise ValueError(f"parallel_sends={self.parallel_sends}: has no effect with order=fair; must be 1 there")
-        if not 0 < self.smoothing <= 1:
-            raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
-        check_whole("num_aggregators", self.num_aggregators, least=0)
         if self.num_aggregators and self.order == "fair":
             raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
         self._check_replicas()
@@ -129,7 +131,6 @@ class OrderedGate:
         self.begin((), 0)
 
     def _check_replicas(self) -> None:
-        check_whole("num_replicas", self.num_replicas, least=0)
         if not self.num_replicas:
             if self.divergence_max is not None:
                 raise ValueError(
@@ -162,7 +163,6 @@ class OrderedGate:
             )
 
     def start(self, started: Started) -> None:
-        """Reset for a job with these links and workers."""
         self._links = Bandwidths(started, self.smoothing)
         tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
         self._bound = tau_max if self.order == "deadlines" else math.inf

@@ -1,12 +1,30 @@
-"""MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early."""
+"""MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early.
+
+Symbols: g an update, v(g) the version that it was computed on, tau_max the bound on delays, v the version when a plan
+is made; slot i = 0, 1, ... is applied at version v + i. Numbers are those of slides.
+
+1. A worker that has computed says so (``Ready``) and holds g. A plan is made for all that wait, unless an earlier one
+   is still in progress (``ordered``, ``window_s``).
+2. When a transfer ends follows from what links carry and what is reserved (``fluid``, ``bandwidths``).
+3. Slot i goes to the transfer that ends first (11); but to one whose deadline v(g) + tau_max - v is i, if there is one
+   (12, 13; ``order``).
+4. If that one would end ``idle_tolerance_s`` later than the shortest, it is dropped (14), and the slot goes to the
+   next; one that no slot can hold any more is dropped, too.
+5. Neighbours in the order are summed at an aggregator if all are there before all earlier ones are at the server (15;
+   ``order``); a sum is one update.
+6. A replica gets the same updates in the same order, early enough that the bound on its distance from the server stays
+   below Div_max ``divergence_max`` (16, 17; ``replicas``).
+7. The next is sent when the one before it has arrived; updates are applied in slot order (``ordered``), at a rate that
+   falls with the delay (``lr_rule``). The worker continues with the newest parameters.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
-from strategies.mlfabric.ordered import OrderedGate
-from strategies.parts.checks import check_choice
+from strategies.mlfabric.ordered import OrderedGate, TransferSettings
+from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.weights import LR_RULES, STALENESS_RULES
@@ -16,60 +34,33 @@ WORST_CASE = "worst_case"
 
 @final
 @dataclass(kw_only=True)
-class MLfabric(Composition):
+class MLfabric(TransferSettings, Composition):
     """Workers hold what they have computed; a plan says who sends when, so that transfers share links in time.
 
     Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
     settings", SoCC 2020, from slides of a talk about it (no code is public).
 
-    On ``Ready`` a plan is made for all gradients that wait, unless an earlier plan is still in progress (``window_s``):
-    the shortest transfer first, but the one whose deadline is due before all others (slides 11 to 13); one that would
-    keep the server idle for too long is dropped (slide 14), and so is one that no slot can hold any more. On
-    ``Arrived`` the next is sent. Updates are applied in the planned order, so none has a delay above ``tau_max``.
-
-    A transfer that takes ``late_factor`` times as long as planned leaves the order: later ones are sent and applied,
-    and it is applied when it arrives, unless that is too late for ``tau_max``.
+    The algorithm is above. A transfer that takes ``late_factor`` times as long as planned leaves the order: later ones
+    are sent and applied, and it is applied when it arrives, unless that is too late for ``tau_max``.
 
     Departures: the planner's rates are measured by the transfers themselves; a transfer begins when the one before it
     has arrived, a control message each way later; dropped samples are computed again (``requeue``), the slides lose
     them. ``lr_rule=adadelay`` follows the slides' rate as a function of the delay.
 
     Attributes:
-        order: ``deadlines``, ``shortest`` (slide 11 only) or ``fair`` (no order: the network's own sharing).
-        tau_max: bound on delays in versions; None: twice the number of workers.
-        window_s: seconds after which a new plan may be made before the last one is done; None: none.
-        idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
-        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
-        parallel_sends: slots on their way at a time; more than the slides' 1 fill the gaps between short transfers.
-        smoothing: weight of the newest transfer in a worker's bandwidth.
-        num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
-        num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
-            over when the server is lost.
-        divergence_max: bound on the distance of their parameters from the server's, at every instant.
         lr_rule: one of :data:`strategies.parts.weights.LR_RULES`, or ``worst_case``: ``batch_linear`` /
             sqrt(``tau_max``).
         requeue: whether the samples of dropped gradients are computed again.
         data: allocation policy of the data service.
     """
 
-    order: str = "deadlines"
-    tau_max: int | None = None
-    window_s: float | None = None
-    idle_tolerance_s: float | None = None
-    late_factor: float | None = None
-    parallel_sends: int = 1
-    smoothing: float = 0.3
-    num_aggregators: int = 0
-    num_replicas: int = 0
-    divergence_max: float | None = None
-    lr_rule: str = "adadelay"
+    lr_rule: Annotated[str, OneOf(*LR_RULES, WORST_CASE)] = "adadelay"
     requeue: bool = True
     data: str = "dynamic"
 
     rescales = True
 
     def compose(self) -> Parts:
-        check_choice("lr_rule", self.lr_rule, *LR_RULES, WORST_CASE)
         bounded = self.lr_rule == WORST_CASE
         if bounded and self.order != "deadlines":
             raise ValueError(f"lr_rule={WORST_CASE}: order={self.order} bounds no delay; use order=deadlines")
@@ -78,18 +69,6 @@ class MLfabric(Composition):
                 f"num_aggregators={self.num_aggregators}: lr_rule={self.lr_rule} weights each gradient by its delay, "
                 "and a sum has one weight; use lr_rule=batch_linear, unit or worst_case"
             )
-        gate = OrderedGate(
-            order=self.order,
-            tau_max=self.tau_max,
-            window_s=self.window_s,
-            idle_tolerance_s=self.idle_tolerance_s,
-            late_factor=self.late_factor,
-            parallel_sends=self.parallel_sends,
-            smoothing=self.smoothing,
-            num_aggregators=self.num_aggregators,
-            scale=None if bounded else 1.0,
-            num_replicas=self.num_replicas,
-            divergence_max=self.divergence_max,
-            lr_rule="batch_linear" if bounded else self.lr_rule,
-        )
-        return Parts(gate=gate, lr_rule="batch_linear" if bounded else self.lr_rule, requeue=self.requeue)
+        lr_rule = "batch_linear" if bounded else self.lr_rule
+        gate = self.make(OrderedGate, scale=None if bounded else 1.0, lr_rule=lr_rule)
+        return self.make(Parts, gate=gate, lr_rule=lr_rule)

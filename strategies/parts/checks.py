@@ -1,13 +1,35 @@
-"""Checks of hyper-parameters, with one wording of their errors (pure)."""
+"""What a hyper-parameter may be, with one wording of errors: see :mod:`reading.ranges` (pure)."""
 
 from __future__ import annotations
 
-from predictors.checks import check_number, check_whole
+from reading.ranges import (
+    Bool,
+    NonNegativeFloat,
+    NonNegativeInt,
+    Number,
+    OneOf,
+    PositiveFloat,
+    PositiveFrac,
+    PositiveInt,
+    Whole,
+    check_choice,
+    check_number,
+    check_settings,
+    check_whole,
+)
 
-__all__ = ["check_choice", "check_number", "check_whole"]
-
-
-def check_choice(name: str, value: object, *choices: str) -> None:
-    """Raise ``ValueError`` unless ``value`` is one of ``choices``."""
-    if value not in choices:
-        raise ValueError(f"{name}={value}: must be {', '.join(choices[:-1])} or {choices[-1]}")
+__all__ = [
+    "Bool",
+    "NonNegativeFloat",
+    "NonNegativeInt",
+    "Number",
+    "OneOf",
+    "PositiveFloat",
+    "PositiveFrac",
+    "PositiveInt",
+    "Whole",
+    "check_choice",
+    "check_number",
+    "check_settings",
+    "check_whole",
+]

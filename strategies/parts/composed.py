@@ -9,8 +9,7 @@ from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates.base import Gate
 from strategies.parts.hooks import Deciding, Observing
-from strategies.parts.load.base import Load
-from strategies.parts.load.shares import EvenLoad
+from strategies.parts.load.shares import EvenLoad, Load
 from strategies.parts.screens import Screen
 
 
@@ -20,7 +19,7 @@ class Composed(Composition):
     """Any gate with any load policy, detectors, schedule, screen and actions that fit it.
 
     What every system of this package does in its own file, a YAML does here: each part is named by its class and has
-    its own settings. Parts that cannot work together are refused (:mod:`strategies.parts.composition.fitting`).
+    its own settings. Parts that cannot work together are refused (:mod:`strategies.parts.composition.parts`).
 
     Attributes:
         gate: when gradients are applied, and who may compute then (``strategies.parts.gates``).
@@ -47,16 +46,4 @@ class Composed(Composition):
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        """The parts as the configuration gives them."""
-        return Parts(
-            gate=self.gate,
-            load=self.load,
-            detectors=self.detectors,
-            schedule=self.schedule,
-            screen=self.screen,
-            actions=self.actions,
-            decide_every_s=self.decide_every_s,
-            lr_rule=self.lr_rule,
-            requeue=self.requeue,
-            named=True,
-        )
+        return self.make(Parts, named=True)

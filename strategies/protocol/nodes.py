@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 AGGREGATOR = "aggregator"
@@ -28,10 +29,7 @@ class NodeId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> NodeId:
         """The node that ``text`` names; ``ValueError`` for anything but a role, a colon and a number."""
-        found = _TEXT.fullmatch(text)
-        if found is None:
-            raise ValueError(f"{text!r}: is no node; write a role and a number, such as worker:1")
-        return cls(found[1], int(found[2]))
+        return _parsed(text)
 
     @classmethod
     def worker(cls, number: int) -> NodeId:
@@ -47,3 +45,12 @@ class NodeId(NamedTuple):
     def aggregator(cls, number: int) -> NodeId:
         """The aggregator with this number."""
         return cls(AGGREGATOR, number)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> NodeId:
+    """Telemetry asks for the same names again and again."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r}: is no node; write a role and a number, such as worker:1")
+    return NodeId(found[1], int(found[2]))

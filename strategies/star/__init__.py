@@ -4,12 +4,11 @@ Configurations: ``star_h``, ``star_ml``, ``star_ahead``. Card: ``docs/methods/st
 tests: ``tests/paper/test_star*.py``, ``tests/paper/test_ring_children.py``.
 
 Files in reading order: ``strategy`` (the method); times: ``predicted`` (the next iterations, and who straggles); noise
-scale: ``noise`` (measured), ``fixed_noise``, ``tabled_noise``; what modes cost: ``orders`` (updates of x gradients by
-simulation), ``regular`` and ``first_updates`` (in closed form), ``times`` (equations 1 to 3, and the price of
-staleness); which mode: ``choice``, ``chooser`` (when), ``spacing`` (how often), ``modal`` (the gate that has them);
-cluster: ``demands`` (what a mode needs), ``reserving`` (whether it may); learning: ``features``, ``samples``,
-``measuring`` (what a mode takes), ``server_question``, ``learned`` (the model); without servers: ``ring_modes``,
-``ring_overhead``, ``ring_features``, ``ring_question``, ``ring_took``, ``ring``.
+scale: ``noise``; what modes cost: ``orders`` (updates of x gradients by simulation), ``estimates`` (without), ``times``
+(equations 1 to 3, and the price of staleness); which mode: ``choice``, ``deciding`` (how often), ``chooser`` (when),
+``modal`` (the gate that has them); cluster: ``demands`` (what a mode needs, and whether it may); learning:
+``features``, ``samples``, ``measuring`` (what a mode takes), ``server_question``, ``learned`` (the model); without
+servers: ``ring_modes``, ``ring_features``, ``ring_question``, ``ring_took``, ``ring``.
 """
 
 from strategies.star.strategy import Star

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import ClassVar, NamedTuple, final
+from typing import Annotated, ClassVar, NamedTuple, final
 
 import msgspec
 
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat, OneOf
 from strategies.parts.gates.base import Verdict
-from strategies.parts.hooks import Order, Peers, State
-from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers
-from strategies.parts.monitoring.clustering import cluster_by_ratio
-from strategies.parts.nodes.pause import Pause
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.hooks import Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers, cluster_by_ratio
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -29,16 +27,13 @@ from strategies.protocol import (
     Restored,
     Started,
     Wake,
-    Woke,
 )
 from strategies.star.choice import Choice, Decision, Groups, costed_as
-from strategies.star.demands import ModeDemands
-from strategies.star.learned import ModeLearner
+from strategies.star.deciding import Deciding, Spacing
+from strategies.star.demands import ModeDemands, Reserving
 from strategies.star.measuring import Measuring
 from strategies.star.modal import SSGD, ModalGate, Mode
-from strategies.star.reserving import Reserving
 from strategies.star.server_question import Question, ServerQuestion
-from strategies.star.spacing import Spacing
 from strategies.star.times import updates_per_progress
 
 ASK_AGAIN_ITERS = 10
@@ -56,7 +51,7 @@ class Change(NamedTuple):
 
 @final
 @dataclass(kw_only=True)
-class ModeChooser:
+class ModeChooser(Deciding):
     """Chooses a mode when stragglers, clusters or predicted times change, and now and then while there are stragglers.
 
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
@@ -68,13 +63,7 @@ class ModeChooser:
 
     Attributes:
         choice: the candidates, and how one is chosen.
-        predict_every_iters: iterations of every worker on average from one prediction to the next.
-        redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
         cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
-        decision_s: seconds that a decision takes.
-        pause: whether workers wait for it.
-        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
-        learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML); None: STAR-H always.
         when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
         prevention: what modes need of the hosts, which is then asked for before a mode is taken; one that is refused
             gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
@@ -83,30 +72,12 @@ class ModeChooser:
     looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
 
     choice: Choice = field(default_factory=Choice)
-    predict_every_iters: int = 1
-    redecide_iters: int = 10
-    cluster_frac: float = 0.2
-    decision_s: float = 0.97
-    pause: bool = True
-    max_pause_frac: float = 1.0
-    learning: ModeLearner | None = None
-    when_calm: str = "ssgd"
+    cluster_frac: NonNegativeFloat = 0.2
+    when_calm: Annotated[str, OneOf(*CALM)] = "ssgd"
     prevention: ModeDemands | None = None
 
     def __post_init__(self) -> None:
-        check_whole("predict_every_iters", self.predict_every_iters, 1)
-        check_whole("redecide_iters", self.redecide_iters, 1)
-        check_number("cluster_frac", self.cluster_frac, 0.0)
-        check_number("decision_s", self.decision_s, 0.0)
-        if not isinstance(self.pause, bool):
-            raise ValueError(f"pause={self.pause}: must be true or false")
-        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
-        if not isinstance(self.learning, ModeLearner | None):
-            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
-        if self.learning is not None:
-            self.learning.check_topology("ps")
-            self.learning.check_costs(self.choice.costs)
-        check_choice("when_calm", self.when_calm, *CALM)
+        self._check("ps", self.choice.costs)
         if not isinstance(self.prevention, ModeDemands | None):
             raise ValueError(f"prevention={self.prevention}: must be a strategies.star.demands.ModeDemands, or null")
         self._calm = replace(self.choice, modes=("ssgd",))
@@ -118,30 +89,11 @@ class ModeChooser:
         return reserves | {Wake} if self._pauses else reserves
 
     @property
-    def _pauses(self) -> bool:
-        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
-        return self.pause and takes_s > 0
-
-    @property
-    def fitted(self) -> tuple[str, ...]:
-        """The files that what costs the modes was fitted to beforehand."""
-        return () if self.learning is None else self.learning.fitted
-
-    @property
     def watches_use(self) -> bool:
         """Whether it must know what servers use."""
         return self.prevention is not None
 
-    def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` for more workers than a model has room for."""
-        if self.learning is not None:
-            try:
-                self.learning.validate(num_workers)
-            except ValueError as error:
-                raise ValueError(f"learning.{error}") from None
-
     def meet(self, peers: Peers) -> None:
-        """Keep the gate, the predictions and the noise scale."""
         self._gate = peers.one(ModalGate)
         self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
@@ -149,10 +101,9 @@ class ModeChooser:
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """Reset: SSGD, and nothing is decided."""
         self._gate.mode = SSGD
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
-        self._pause = Pause()
+        self._begin_pause()
         self._spacing = Spacing(self.max_pause_frac)
         self._change: Change | None = None
         self._updated = self._at_boundary = False
@@ -191,7 +142,7 @@ class ModeChooser:
                 self._spacing.reset()
             case Restored():
                 self._measuring.forget(event.version)
-                self._pause = Pause()
+                self._begin_pause()
                 self._holds, self._reserving = self._holds or self._reserving is not None, None
                 if self._change is not None:
                     self._gate.mode, self._change = self._change.mode, None
@@ -221,13 +172,6 @@ class ModeChooser:
             self._holds = False
             answers.append(Reserve())
         return answers
-
-    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
-        """Hold Computes during a decision, and release them when it is made."""
-        commands = self._pause.hold(commands)
-        if not isinstance(event, Woke):
-            return commands
-        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
 
     # ---- decisions --------------------------------------------------------------------------------------------------
 
@@ -355,12 +299,6 @@ class ModeChooser:
             return ()
         return self._changing_to(mode, t, ready_s)
 
-    def _takes_s(self, workers: tuple[int, ...]) -> float:
-        """Seconds that the next decision takes."""
-        if self.learning is not None and self.learning.can_decide(len(workers)):
-            return self.learning.decision_s
-        return self.decision_s
-
     def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
         self._change, self._at_boundary = Change(mode, ready_s), False
         return self._taken(t)
@@ -385,8 +323,5 @@ class ModeChooser:
 
     def log_state(self) -> State:
         """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""
-        found: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
-        if self.learning is not None:
-            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
-            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
-        return found
+        own: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
+        return {**own, **self._learnt()}

@@ -1,4 +1,4 @@
-"""What a job's tasks need in a mode in addition to SSGD (STAR, sections III and IV-D1; pure)."""
+"""What a job's tasks need in a mode in addition to SSGD, and asking the cluster for it (STAR, III and IV-D1; pure)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,75 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import final
 
-from strategies.parts.checks import check_number
-from strategies.protocol import AnyEvent, Arrived, Demand, Lost, NodeId, Observed, Ready, Restored, Started
-from strategies.star.modal import Mode
+from strategies.parts.checks import Bool, NonNegativeFloat, check_settings
+from strategies.protocol import (
+    AnyEvent,
+    Arrived,
+    Demand,
+    Lost,
+    NodeId,
+    Observed,
+    Ready,
+    Reserve,
+    Reserved,
+    Restored,
+    Started,
+)
+from strategies.star.modal import SSGD, Mode
 from strategies.star.orders import order_intervals
+
+
+@final
+class Reserving:
+    """Asks the cluster for the modes of one decision, the best first, until one is granted.
+
+    SSGD needs nothing, so it is never asked for. If all are refused the present mode stays, with what it holds.
+
+    Args:
+        t: when was decided.
+        modes: those that are better than the present one, the best first.
+        mode_s: seconds per unit of progress of all modes.
+        present: the mode until now.
+        present_s: its seconds.
+        updates_per_batch: updates of a global batch that make one unit of progress.
+        updated: whether the event that led to the decision made an update.
+        ready_s: when the decision is made.
+    """
+
+    def __init__(
+        self,
+        t: float,
+        modes: Sequence[Mode],
+        mode_s: Mapping[Mode, float],
+        present: Mode,
+        present_s: float,
+        updates_per_batch: float,
+        *,
+        updated: bool,
+        ready_s: float,
+    ) -> None:
+        self.t, self.updated, self.ready_s, self.present = t, updated, ready_s, present
+        self._left, self._mode_s = list(modes), mode_s
+        self._present_s, self._updates = present_s, updates_per_batch
+        self.mode = self._left.pop(0)
+        """The mode that is asked for, or was granted."""
+        self.refused: list[str] = []
+
+    def asks(self, demands: ModeDemands, workers: Sequence[int], times_s: Sequence[float]) -> Reserve:
+        """The question for the mode whose turn it is."""
+        worth_s = (self._present_s - self._mode_s[self.mode]) / self._updates
+        return Reserve(demands=demands.of(self.mode, workers, times_s), worth_s=worth_s)
+
+    def answered(self, event: Reserved) -> Mode | None:
+        """The mode to take, the present one if all are refused; None: ask for the next."""
+        if event.ok:
+            return self.mode
+        self.refused.append(f"{self.mode} ({event.reason})")
+        if not self._left:
+            return self.present
+        self.mode = self._left.pop(0)
+        return SSGD if self.mode == SSGD else None
+
 
 SAMPLES = 20
 """Last samples of what servers use, over which is averaged ..."""
@@ -19,33 +84,34 @@ LEAST_SAMPLES = 4
 """... and the least, from the first gradient on: servers have nothing to do before."""
 
 
-@final
 @dataclass(kw_only=True)
-class ModeDemands:
-    """Demands of a mode, from what servers and workers were measured to use in SSGD.
-
-    A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
-    1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
-    but waits less: what it uses on average grows.
+class DemandSettings:
+    """What is expected of a mode's needs.
 
     Attributes:
         cpu_growth_frac: by which the processor time of a server grows in ASGD (STAR: 11 to 75 %; 43 % is the middle);
             None: as the gradients per second that are expected of the mode.
         link_growth_frac: by which what it sends per second does (STAR: 6 to 29 %); None: likewise.
-        check_workers: whether the job's own workers' needs are asked for, too; False is the ablation /W.
+        check_workers: see :class:`strategies.star.demands.ModeDemands`, as the next two; False is the ablation /W.
     """
 
-    cpu_growth_frac: float | None = 0.43
-    link_growth_frac: float | None = 0.18
-    check_workers: bool = True
+    cpu_growth_frac: NonNegativeFloat | None = 0.43
+    link_growth_frac: NonNegativeFloat | None = 0.18
+    check_workers: Bool = True
+
+
+@final
+@dataclass(kw_only=True)
+class ModeDemands(DemandSettings):
+    """Demands of a mode, from what servers and workers were measured to use in SSGD.
+
+    A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
+    1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
+    but waits less: what it uses on average grows.
+    """
 
     def __post_init__(self) -> None:
-        if self.cpu_growth_frac is not None:
-            check_number("cpu_growth_frac", self.cpu_growth_frac, 0.0)
-        if self.link_growth_frac is not None:
-            check_number("link_growth_frac", self.link_growth_frac, 0.0)
-        if not isinstance(self.check_workers, bool):
-            raise ValueError(f"check_workers={self.check_workers}: must be true or false")
+        check_settings(self)
 
     def reset(self, started: Started) -> None:
         """A job begins: nothing was measured."""

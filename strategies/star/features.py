@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.history import Floats
-from strategies.star.first_updates import first_updates
+from strategies.star.estimates import first_updates, gradients_per_update, in_step, out_of_step
 from strategies.star.orders import MOST_TICKS, TICKS, order_lags, single_interval
-from strategies.star.regular import gradients_per_update, in_step, out_of_step
 from strategies.star.times import ModeTimes
 
 AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
@@ -72,7 +71,7 @@ def rows_of(
     """Rows for updates of each x of ``sizes``, then for each grouping of workers, given by their indices.
 
     SSGD, ASGD and dynamic x-order have closed forms, which are their estimates; those of other x are between the two
-    readings of :mod:`strategies.star.regular`.
+    readings of :mod:`strategies.star.estimates`.
     """
     times = np.sort(np.asarray(times_s, dtype=float))
     slowest_s = float(times[-1])

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, final
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from predictors.history import Floats
 from predictors.network import Network
 from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
-from strategies.parts.checks import check_choice, check_number, check_whole
+from strategies.parts.checks import Bool, NonNegativeFloat, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.star.features import feature_names
 from strategies.star.ring_features import ring_feature_names
 from strategies.star.samples import Costed, SampleBuffer, regret_of
@@ -123,34 +123,25 @@ class ModeLearner:
         slice_steps: minibatches of a fit at each arrival.
     """
 
-    topology: str = "ps"
-    regressor: str = "mlp"
-    use_ml_from_start: bool = False
+    topology: Annotated[str, OneOf(*INPUTS)] = "ps"
+    regressor: Annotated[str, OneOf(*REGRESSORS)] = "mlp"
+    use_ml_from_start: Bool = False
     weights: str = ""
-    decision_s: float = 0.12
-    min_samples: int = 500
+    decision_s: NonNegativeFloat = 0.12
+    min_samples: Annotated[int, Whole(10)] = 500
     max_samples: int = 5000
-    max_regret_frac: float = 0.05
-    epochs: int = 200
-    refit_samples: int = 50
-    refit_epochs: int = 5
-    check_every: int = 10
-    hold_updates: int = 20
-    max_workers: int = 16
-    slice_steps: int = 4
+    max_regret_frac: NonNegativeFloat = 0.05
+    epochs: PositiveInt = 200
+    refit_samples: PositiveInt = 50
+    refit_epochs: PositiveInt = 5
+    check_every: PositiveInt = 10
+    hold_updates: PositiveInt = 20
+    max_workers: Annotated[int, Whole(2, MAX_WORKERS)] = 16
+    slice_steps: PositiveInt = 4
 
     def __post_init__(self) -> None:
-        check_choice("topology", self.topology, *INPUTS)
-        check_choice("regressor", self.regressor, *REGRESSORS)
-        if not isinstance(self.use_ml_from_start, bool):
-            raise ValueError(f"use_ml_from_start={self.use_ml_from_start}: must be true or false")
-        for name in ("epochs", "refit_samples", "refit_epochs", "check_every", "hold_updates", "slice_steps"):
-            check_whole(name, getattr(self, name), 1)
-        check_whole("min_samples", self.min_samples, 10)
+        check_settings(self)
         check_whole("max_samples", self.max_samples, self.min_samples)
-        check_whole("max_workers", self.max_workers, 2, MAX_WORKERS)
-        check_number("decision_s", self.decision_s, 0.0)
-        check_number("max_regret_frac", self.max_regret_frac, 0.0)
         if self.weights and not self.use_ml_from_start:
             raise ValueError(f"weights={self.weights}: is used only with use_ml_from_start=true")
         if self.use_ml_from_start and self.regressor != "mlp":
@@ -170,7 +161,6 @@ class ModeLearner:
         return load_network(self.weights, name, names_of(self.max_workers))
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` for more workers than the model has room for."""
         if num_workers > self.max_workers:
             raise ValueError(
                 f"max_workers={self.max_workers}: the model has room for so many workers, and there are {num_workers}; "

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import msgspec
 
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.waiting import Places
+from strategies.parts.gates.groups import Places
 from strategies.protocol import Grad
 
 
@@ -162,7 +162,6 @@ class ModalGate:
         return [sorted(worker for worker in self.members if self.at.of[worker] == place) for place in places]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The mode, and the number of waiting gradients."""
         if self._said[0] is not self.mode:  # its text is long where there are many groups
             self._said = (self.mode, str(self.mode))
         return {"mode": self._said[1], "arrived": len(self.at.buffer)}

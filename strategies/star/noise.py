@@ -1,17 +1,93 @@
-"""Measures the gradient noise scale while a job trains (pure)."""
+"""The gradient noise scale: measured while a job trains, as a number, or from a table that was profiled (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, final
 
 import msgspec
 
+from predictors.fitted_file import known_as
 from predictors.noise_scale import OnlineNoise, noise_terms
-from strategies.parts.checks import check_number, check_whole
+from predictors.noise_table import NoiseTable, read_table
+from strategies.parts.checks import NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.hooks import Order
-from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Measured, Ready, Restored, Started
+from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started
+
+
+@final
+@dataclass(kw_only=True)
+class FixedNoise:
+    """One noise scale for the whole job and all sizes of updates.
+
+    Attributes:
+        phi: the noise scale in samples: with updates of so many samples half of each is signal.
+    """
+
+    phi: NonNegativeFloat = 300.0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Learn nothing: the number is given."""
+        return None
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float]:
+        """The number, never old."""
+        return self.phi, 0.0
+
+
+@final
+@dataclass(kw_only=True)
+class TabledNoise:
+    """STAR's table of PGNS values (section IV-C): phi of the newest profiled step that the job has reached.
+
+    A step of the table is an update of the global batch, so smaller updates count as parts of one.
+
+    Attributes:
+        phi_table: a file of scripts/fitting/profile_noise.py, read once.
+        phi_model: which of its models, a workload's name.
+    """
+
+    phi_table: str
+    phi_model: str
+
+    def __post_init__(self) -> None:
+        try:
+            rows = read_table(self.phi_table)
+        except ValueError as error:
+            raise ValueError(f"phi_table={error}") from None
+        place = Path(self.phi_table)
+        self.fitted = (known_as(place, place.read_bytes()),)
+        try:
+            self._table = NoiseTable(rows=rows, model=self.phi_model)
+        except ValueError as error:
+            raise ValueError(f"phi_{error}") from None
+
+    def start(self, started: Started) -> None:
+        self._global_batch = sum(started.batch_samples)
+        self._trained = [0]
+        """Samples that were applied, by version."""
+        self._table.at(0)
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """After a rollback the job is at an earlier step."""
+        if isinstance(event, Restored):
+            del self._trained[event.version + 1 :]
+            self._table.at(self._trained[-1] // self._global_batch)
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        """Move on by the samples of one more update."""
+        self._trained.append(self._trained[-1] + sum(grad.samples for grad in grads))
+        self._table.at(self._trained[-1] // self._global_batch)
+
+    def phi_of(self, batch_samples: float) -> tuple[float, float]:
+        """(phi in samples, steps since the row that it is from)."""
+        return self._table.phi_of(batch_samples)
+
 
 SAME = 1e-9
 """Relative difference of weights that is rounding."""
@@ -33,13 +109,12 @@ class NoiseMeter:
         smoothing: see :class:`predictors.noise_scale.OnlineNoise`.
     """
 
-    every_updates: int = 10
-    smoothing: float = 0.999
+    every_updates: PositiveInt = 10
+    smoothing: PositiveFrac = 0.999
     measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole("every_updates", self.every_updates, 1)
-        check_number("smoothing", self.smoothing, above=0.0, most=1.0)
+        check_settings(self)
         self._reset(1.0)
 
     def _reset(self, batch_samples: float) -> None:
@@ -107,7 +182,6 @@ class NoiseMeter:
         return self.noise.phi_of(batch_samples)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The noise scale, its two averages, its age, and how many updates could not be used."""
         terms, phi = self.noise.terms, self.noise.phi_of(0.0)
         if terms is None or phi is None:
             return {}

@@ -21,15 +21,33 @@ from predictors.stragglers import (
     deviations,
     exceeding,
 )
-from strategies.parts.checks import check_number, check_whole
-from strategies.parts.monitoring.base import Outlook
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
+from strategies.parts.monitoring.base import Outlook, Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
+
+
+@dataclass(kw_only=True)
+class PredictionSettings:
+    """How times are predicted, and who is tagged.
+
+    Attributes:
+        predictor: a name of ``predictors.registry.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
+        straggler_frac: part of the fastest worker's time by which a straggler's exceeds it.
+        history_iters: iterations of a worker whose median bounds its predictions (to 0.2 and 5 times).
+        horizon_iters: iterations ahead that are predicted.
+        warmup_iters: first iterations of a process that are ignored.
+    """
+
+    predictor: str = "ema"
+    straggler_frac: NonNegativeFloat = STRAGGLER_FRAC
+    history_iters: PositiveInt = 100
+    horizon_iters: PositiveInt = 30
+    warmup_iters: NonNegativeInt = 3
 
 
 @final
 @dataclass(kw_only=True)
-class PredictedTimes:
+class PredictedTimes(PredictionSettings):
     """Predicts every worker's iteration time over a horizon; who exceeds the fastest by ``straggler_frac`` is tagged.
 
     A predictor that predicts tags and no times (``fixed_duration``) keeps its tags, and the last time stands for the
@@ -38,31 +56,18 @@ class PredictedTimes:
     the median of the others.
 
     Attributes:
-        predictor: a name of ``predictors.registry.STRAGGLER_PREDICTORS``.
         settings: of the predictor, where they differ from its defaults.
-        straggler_frac: part of the fastest worker's time by which a straggler's exceeds it.
-        history_iters: iterations of a worker whose median bounds its predictions.
-        horizon_iters: iterations ahead that are predicted.
-        warmup_iters: first iterations of a process that are ignored.
         with_links: whether times include the worker's link; without servers only children have one.
         with_sending: whether they include the way of the gradient; if not, an iteration ends when that is ready. Of
             gradients that are summed on their way it is not known.
     """
 
-    predictor: str = "ema"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    straggler_frac: float = STRAGGLER_FRAC
-    history_iters: int = 100
-    horizon_iters: int = 30
-    warmup_iters: int = 3
     with_links: bool = True
     with_sending: bool = True
 
     def __post_init__(self) -> None:
-        check_number("straggler_frac", self.straggler_frac, 0.0)
-        check_whole("history_iters", self.history_iters, 1)
-        check_whole("horizon_iters", self.horizon_iters, 1)
-        check_whole("warmup_iters", self.warmup_iters)
+        check_settings(self)
         if self.horizon_iters > self.history_iters:
             raise ValueError(
                 f"horizon_iters={self.horizon_iters}: must be at most history_iters={self.history_iters}; nothing is "
@@ -86,6 +91,9 @@ class PredictedTimes:
         self._predicted_s: dict[int, float] = {}
         self._model_bytes = nan
         self._of = self._predictor()
+        # to ask each time what it can do takes as long as to predict
+        self._ahead = self._of if isinstance(self._of, PredictsAhead) else None
+        self._next = self._of if isinstance(self._of, PredictsTimes) else None
 
     def _predictor(self) -> StragglerPredictor:
         settings = dict(self.settings)
@@ -178,7 +186,7 @@ class PredictedTimes:
             for index in range(length)
             for worker in exceeding(deviations({one: own[index] for one, own in ahead_s.items()}), self.straggler_frac)
         }
-        if not isinstance(self._of, PredictsAhead | PredictsTimes):
+        if self._ahead is None and self._next is None:
             slow = (slow - set(known)) | (self._of.tags(t) & set(known))
         times_s = {worker: fmean(seconds) for worker, seconds in ahead_s.items()}
         self._predicted_s = times_s
@@ -187,10 +195,10 @@ class PredictedTimes:
 
     def _later_s(self, lead_s: float) -> Mapping[int, Sequence[float]]:
         """Seconds of the iterations of the horizon, which begins ``lead_s`` later; one where all are the same."""
-        if isinstance(self._of, PredictsAhead):
+        if self._ahead is not None:
             first = 1 + ceil(lead_s / median(self._last_s.values()))
-            return self._of.seconds_ahead(first, first + self.horizon_iters - 1)
-        next_s = self._of.seconds() if isinstance(self._of, PredictsTimes) else self._last_s
+            return self._ahead.seconds_ahead(first, first + self.horizon_iters - 1)
+        next_s = self._last_s if self._next is None else self._next.seconds()
         return {worker: (time_s,) for worker, time_s in next_s.items()}
 
     def _held(self, worker: int, seconds: Sequence[float]) -> list[float]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import NonNegativeFloat
 from strategies.parts.gates.ring import RingGate
-from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
-from strategies.parts.nodes.pause import Pause
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -24,22 +23,19 @@ from strategies.protocol import (
     Restored,
     Started,
     Wake,
-    Woke,
 )
 from strategies.star.choice import check_gain
-from strategies.star.learned import ModeLearner
+from strategies.star.deciding import Deciding, Spacing
 from strategies.star.measuring import Measuring
-from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, check_waits
-from strategies.star.ring_overhead import RingOverhead
+from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.ring_took import RingTook
-from strategies.star.spacing import Spacing
 from strategies.star.times import ModeTimes
 
 
 @final
 @dataclass(kw_only=True)
-class RingChooser:
+class RingChooser(Deciding):
     """Chooses how many of the predicted stragglers are children, and how long their parents wait, by equation 3.
 
     Candidates are x = 0 to all tagged workers, of whom the slowest x leave, with each of ``waits_s``. A decision is
@@ -55,67 +51,29 @@ class RingChooser:
 
     Attributes:
         waits_s: seconds that parents may wait; 0 alone: never.
-        predict_every_iters: iterations of every worker on average from one prediction to the next.
-        redecide_iters: iterations of every worker on average after which is decided again although nothing changed.
         min_gain_frac: part by which another mode must be better than the present one.
-        decision_s: seconds that a decision takes.
-        pause: whether workers wait for it.
-        max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
         link_s: seconds of a child on its link in an iteration, before any is measured.
-        learning: what costs the modes once it has learnt enough, in seconds of its own; None: equation 3 always.
         costs: the price of staleness in what modes took, for ``learning``.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
 
     waits_s: Sequence[float] = WAITS_S
-    predict_every_iters: int = 1
-    redecide_iters: int = 10
     min_gain_frac: float = 0.0
-    decision_s: float = 0.97
-    pause: bool = True
-    max_pause_frac: float = 1.0
-    link_s: float = 0.0
-    learning: ModeLearner | None = None
+    link_s: NonNegativeFloat = 0.0
     costs: ModeTimes = field(default_factory=ModeTimes)
 
     def __post_init__(self) -> None:
         check_waits(self.waits_s)
-        check_whole("predict_every_iters", self.predict_every_iters, 1)
-        check_whole("redecide_iters", self.redecide_iters, 1)
         check_gain(self.min_gain_frac)
-        check_number("decision_s", self.decision_s, 0.0)
-        if not isinstance(self.pause, bool):
-            raise ValueError(f"pause={self.pause}: must be true or false")
-        check_number("max_pause_frac", self.max_pause_frac, above=0, most=1)
-        check_number("link_s", self.link_s, 0.0)
-        if not isinstance(self.learning, ModeLearner | None):
-            raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
-        if self.learning is not None:
-            self.learning.check_topology("allreduce")
-            self.learning.check_costs(self.costs)
+        self._check("allreduce", self.costs)
 
     @property
     def needs(self) -> frozenset[type[Command]]:
         """``Wake`` to end waits and pauses, if there are any."""
-        takes_s = max(self.decision_s, 0.0 if self.learning is None else self.learning.decision_s)
-        return frozenset({Wake}) if any(self.waits_s) or (self.pause and takes_s) else frozenset()
-
-    @property
-    def fitted(self) -> tuple[str, ...]:
-        """The files that what costs the modes was fitted to beforehand."""
-        return () if self.learning is None else self.learning.fitted
-
-    def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` for more workers than a model has room for."""
-        if self.learning is not None:
-            try:
-                self.learning.validate(num_workers)
-            except ValueError as error:
-                raise ValueError(f"learning.{error}") from None
+        return frozenset({Wake}) if any(self.waits_s) or self._pauses else frozenset()
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate, the predictions and the noise scale."""
         self._gate = peers.one(RingGate)
         self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
@@ -123,9 +81,8 @@ class RingChooser:
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        """Reset: all in the ring, and nothing is decided."""
         self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
-        self._pause = Pause()
+        self._begin_pause()
         self._spacing = Spacing(self.max_pause_frac)
         self._links_s: dict[int, float] = {}
         self._change: tuple[RingMode, float] | None = None
@@ -160,7 +117,7 @@ class RingChooser:
                 self._measuring.forget()
                 self._overhead.interrupted()
             case Restored():
-                self._pause = Pause()
+                self._begin_pause()
                 self._measuring.forget(event.version)
                 self._overhead.interrupted()
         if self._change is not None and is_due(event.t, self._change[1]):
@@ -191,13 +148,6 @@ class RingChooser:
         self._arrived = 0
         self._iters += self.predict_every_iters
         return self._looked(event.t, tuple(sorted(members)))
-
-    def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
-        """Hold Computes during a decision, and release them when it is made."""
-        commands = self._pause.hold(commands)
-        if not isinstance(event, Woke):
-            return commands
-        return [*commands, *(order(worker) for worker in self._pause.ends(event.t))]
 
     # ---- decisions --------------------------------------------------------------------------------------------------
 
@@ -232,7 +182,7 @@ class RingChooser:
     ) -> Sequence[AnyCommand]:
         """Cost all modes and take the best, a pause before it."""
         self._learn()
-        takes_s = self._takes_s(tuple(times_s))
+        takes_s = self._takes_s(times_s)
         asked = self._asked(times_s, tagged, phi)
         present = asked.present
         by_model = self.learning is not None and self.learning.can_decide(len(times_s))
@@ -258,12 +208,6 @@ class RingChooser:
         self._pause.until_s = t + takes_s
         self._overhead.interrupted()
         return (Wake(at_s=self._pause.until_s, tag="decided"),)
-
-    def _takes_s(self, workers: tuple[int, ...]) -> float:
-        """Seconds that the next decision takes."""
-        if self.learning is not None and self.learning.can_decide(len(workers)):
-            return self.learning.decision_s
-        return self.decision_s
 
     def _asked(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
         """What is to be decided; a child has delivered when it has used its link, too."""
@@ -311,8 +255,4 @@ class RingChooser:
             "switches": self._switches,
             "decision": self._said,
         }
-        if self.learning is not None:
-            found["decided_by"] = "model" if self.learning.decides else "STAR-H"
-            found["regret_frac"] = -1.0 if self.learning.regret_frac is None else self.learning.regret_frac
-            found["took"] = self._took
-        return found
+        return found if self.learning is None else {**found, **self._learnt(), "took": self._took}

@@ -1,11 +1,44 @@
-"""The modes of a ring: who leaves it, and how long parents wait for their children (section IV-B; pure)."""
+"""The modes of a ring: who leaves it, how long parents wait for children, and what an update takes (IV-B; pure)."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from statistics import median
+from typing import NamedTuple, final
 
 from strategies.parts.checks import check_number
+
+NEWEST = 50
+"""Gradients over whose overheads the median is taken."""
+
+
+@final
+class RingOverhead:
+    """Seconds between an update and a member's next gradient besides loading and computing: sum, step, orders."""
+
+    def __init__(self) -> None:
+        self._updated_s: float | None = None
+        self._newest_s = deque[float](maxlen=NEWEST)
+
+    def updated(self, t: float) -> None:
+        """An update was made at time ``t``."""
+        self._updated_s = t
+
+    def interrupted(self) -> None:
+        """What is measured until the next update is something else: a pause, or processes that begin."""
+        self._updated_s = None
+
+    def arrived(self, t: float, computed_s: float) -> None:
+        """A gradient of a member of the ring, who computed for so long since the last update."""
+        if self._updated_s is not None:
+            self._newest_s.append(max(0.0, t - self._updated_s - computed_s))
+
+    @property
+    def seconds(self) -> float:
+        """The median of the newest; 0 before there is any."""
+        return median(self._newest_s) if self._newest_s else 0.0
+
 
 WAITS_S = (0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21)
 """Candidates: STAR's 30 to 210 ms, and parents that do not wait."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, final
+from typing import Annotated, NamedTuple, TypeVar, final
 
 from predictors.history import Floats
-from strategies.parts.checks import check_choice, check_number
+from strategies.parts.checks import NonNegativeFloat, OneOf, check_number, check_settings
 from strategies.star.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
@@ -63,12 +63,11 @@ class ModeTimes:
             workload and its learning rate: ``scripts/fitting/fit_kappa.py``.
     """
 
-    mode_cost: str = "priced"
-    kappa: float = FIGURE_16
+    mode_cost: Annotated[str, OneOf(*MODE_COSTS)] = "priced"
+    kappa: NonNegativeFloat = FIGURE_16
 
     def __post_init__(self) -> None:
-        check_choice("mode_cost", self.mode_cost, *MODE_COSTS)
-        check_number("kappa", self.kappa, 0.0)
+        check_settings(self)
 
     def __str__(self) -> str:
         """As a decision's record says it."""

@@ -133,6 +133,5 @@ class SwitchingGate:
         return [sorted(workers)] if self.together else [[worker] for worker in sorted(workers)]
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The mode, the number of workers left out, and the number of waiting gradients."""
         mode = "bsp" if self.together else "asp"
         return {"mode": mode, "left_out": len(self.out), "arrived": len(self.groups.at.buffer)}

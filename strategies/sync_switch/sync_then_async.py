@@ -3,24 +3,124 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import check_choice, check_number
+from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
 from strategies.parts.monitoring.base import FlagsStragglers
-from strategies.parts.nodes.pause import Pause
-from strategies.parts.nodes.timers import is_due
-from strategies.protocol import AnyCommand, AnyEvent, Command, Grad, Lost, Restart, Restored, Started, Wake, Woke
-from strategies.sync_switch.relaunch import Relaunch
+from strategies.parts.nodes.pause import Pause, is_due
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Command,
+    Grad,
+    Joined,
+    Lost,
+    NodeId,
+    Restart,
+    Restored,
+    ServerLost,
+    Started,
+    Wake,
+    Woke,
+)
 from strategies.sync_switch.switching import SwitchingGate
 
 
 @final
+class Relaunch:
+    """Restarts every server, one after the other, and then all workers at once.
+
+    A server's restart stores a checkpoint first and rolls all nodes to it, so nothing applied is lost; until it is
+    complete, other commands are void. Workers come last: with a fail-over that rolls all back, they return to the last
+    server's checkpoint. A node that crashes meanwhile has a new process already and is not restarted again.
+
+    ``here`` are the present workers, ``todo`` the nodes that still have their old process, ``ordered`` those whose
+    restart was commanded (void after a ``Restored``), ``awaited`` the workers whose new process has not joined yet.
+    """
+
+    def __init__(self, workers: Iterable[int], num_servers: int) -> None:
+        self.here, self.num_servers = set(workers), num_servers
+        self.under_way = self.halted = False
+        self.todo: set[NodeId] | None = None
+        self.ordered: set[NodeId] = set()
+        self.awaited: set[int] = set()
+
+    def begin(self) -> None:
+        """Begin: no worker should start to compute from now on; restarts follow once none computes."""
+        self.under_way, self.todo = True, None
+
+    def owns(self, event: Lost) -> bool:
+        """Whether this loss is due to one of its own restarts."""
+        return not event.restarting and NodeId.worker(event.worker) in self.ordered
+
+    def observe_event(self, event: AnyEvent) -> None:
+        match event:
+            case Lost(worker=worker):
+                self.here.discard(worker)
+                if self.under_way and (event.restarting or self.owns(event)):
+                    self.awaited.add(worker)
+                else:
+                    self.awaited.discard(worker)
+                self._done(NodeId.worker(worker))
+            case Joined(worker=worker):
+                self.here.add(worker)
+                self.awaited.discard(worker)
+            case ServerLost(server=server):
+                self.halted = True
+                self._done(NodeId.server(server))
+            case Restored():
+                self.halted = False
+                self.here = set(event.workers)
+                self.ordered.clear()
+                self.awaited.clear()  # an absent worker may have left for good: a paused job receives no Lost
+
+    def _done(self, node: NodeId) -> None:
+        self.ordered.discard(node)
+        if self.todo is not None:
+            self.todo.discard(node)
+
+    def proceed(self, idle: bool) -> list[Restart]:
+        """Restarts to command after an event, given whether no worker computes; ends when none remain."""
+        if not self.under_way or self.halted or (self.todo is None and not idle):
+            return []
+        if self.todo is None:
+            servers = {NodeId.server(server) for server in range(self.num_servers)}
+            self.todo = servers | {NodeId.worker(worker) for worker in self.here}
+        servers = {node for node in self.todo if node.role == "server"}
+        workers = {NodeId.worker(worker) for worker in self.here} & self.todo
+        nodes = sorted(servers)[:1] or sorted(workers)
+        self.under_way = bool(nodes or self.awaited)
+        new = [node for node in nodes if node not in self.ordered]
+        self.ordered.update(new)
+        return [Restart(node=str(node)) for node in new]
+
+
 @dataclass(kw_only=True)
-class SyncThenAsync:
+class SwitchSettings:
+    """When modes change, and how.
+
+    Attributes:
+        bsp_frac: part of the job's samples that are trained synchronously first; 1 with no straggler is BSP, 0 is ASP.
+        straggler_policy: ``greedy``, ``elastic`` or ``none``.
+        probe_s: seconds between two series of probes; left-out workers are probed one after another.
+        switch: ``hot`` or ``restart``.
+        switch_s: seconds that a hot switch takes.
+    """
+
+    bsp_frac: NonNegativeFloat = 0.0625
+    straggler_policy: Annotated[str, OneOf("greedy", "elastic", "none")] = "greedy"
+    probe_s: PositiveFloat = 10.0
+    switch: Annotated[str, OneOf("hot", "restart")] = "hot"
+    switch_s: NonNegativeFloat = 0.0
+
+
+@final
+@dataclass(kw_only=True)
+class SyncThenAsync(SwitchSettings):
     """Changes modes after an update, and only when the last change is over.
 
     The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
@@ -28,20 +128,10 @@ class SyncThenAsync:
 
     looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
 
-    bsp_frac: float = 0.0625
-    straggler_policy: str = "greedy"
-    probe_s: float = 10.0
-    switch: str = "hot"
-    switch_s: float = 0.0
-
     def __post_init__(self) -> None:
-        check_number("bsp_frac", self.bsp_frac, 0.0)
+        check_settings(self)
         if self.bsp_frac > 1:
             raise ValueError(f"bsp_frac={self.bsp_frac}: must be at most 1, which is all of the job")
-        check_choice("straggler_policy", self.straggler_policy, "greedy", "elastic", "none")
-        check_number("probe_s", self.probe_s, above=0.0)
-        check_choice("switch", self.switch, "hot", "restart")
-        check_number("switch_s", self.switch_s, 0.0)
         if self.switch == "restart" and self.switch_s:
             raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
 
@@ -51,7 +141,6 @@ class SyncThenAsync:
         return frozenset({Wake, Restart}) if self.switch == "restart" else frozenset({Wake})
 
     def validate_length(self, epochs: int | None) -> None:
-        """Raise ``ValueError`` if ``bsp_frac`` is a part of a job without a number of epochs."""
         if 0 < self.bsp_frac < 1 and epochs is None:
             raise ValueError(
                 f"bsp_frac={self.bsp_frac}: is part of a job without a number of epochs; set workload.epochs, or "
@@ -59,7 +148,6 @@ class SyncThenAsync:
             )
 
     def meet(self, peers: Peers) -> None:
-        """Keep the gate to switch, and the detector that flags stragglers."""
         self._gate = peers.one(SwitchingGate)
         self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
 
@@ -146,5 +234,4 @@ class SyncThenAsync:
             self._relaunch.begin()
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The number of switches so far."""
         return {"switches": self._switches}

@@ -1,8 +1,6 @@
 """Zeno++: a gradient is applied only if held-out samples say that it is a descent (Xie et al., ICML 2020).
 
 Configuration: ``zeno_pp``. Card: ``docs/methods/zeno_pp.md``. Paper tests: ``tests/paper/test_zeno_pp.py``.
-
-Files in reading order: ``strategy`` (the method), ``descent`` (the score of a gradient, and the rule for it).
 """
 
 from strategies.zeno_pp.strategy import ZenoPP

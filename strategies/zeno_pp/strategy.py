@@ -1,34 +1,33 @@
-"""Zeno++: asynchronous training that accepts a gradient only if held-out samples say that it is a descent."""
+"""Zeno++: asynchronous training that accepts a gradient only if held-out samples say that it is a descent.
+
+Symbols (per-sample means): g a worker's gradient, r that of ``validation_samples`` (the paper's v), gamma the learning
+rate, rho and eps weight and slack.
+
+1. The server holds samples out and computes r on them, again for every ``refresh_every``-th gradient that arrives.
+2. g arrives: the servers report <r, g>, |g| and |r|; its worker waits.
+3. g is scaled to the length of r: c = |r| / |g|.
+4. score = gamma c <r, g> - rho |c g|^2 + gamma eps; at 0 or more w <- w - gamma c g, else g is dropped.
+5. The worker continues on the newest parameters.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from math import sqrt
+from typing import Annotated, ClassVar, final
 
+from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
-from strategies.zeno_pp.descent import DescentScreen
+from strategies.parts.gates.base import Verdict
+from strategies.parts.screens import Judged
+from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
 
 
-@final
 @dataclass(kw_only=True)
-class ZenoPP(Composition):
-    """ASP with a screen: the servers compare each gradient g with the gradient r of a validation set.
-
-    Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code. At ``Arrived`` a score
-    is requested, with a new r for every ``refresh_every``-th gradient, accepted or not. At ``Scored``::
-
-        c = |r| / |g|,   score = gamma c <r, g> - rho |c g|^2 + gamma eps
-
-    of per-sample means; c g is applied if the score is 0 or more, otherwise the gradient is dropped. Then its worker
-    continues, on the newest parameters. A gradient of norm 0 is rejected, and so are all while |r| is 0. The first
-    ``warmup_updates`` are plain ASP.
-
-    Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
-    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed
-    again unless ``discard``; after ``give_up_after`` rejections in a row they are given up all the same, because the
-    job might never end otherwise. The validation samples are the same throughout.
+class DescentSettings:
+    """Which gradients count.
 
     Attributes:
         rho: weight of the penalty.
@@ -41,35 +40,115 @@ class ZenoPP(Composition):
         discard: samples of rejected gradients are not computed again.
         give_up_after: rejections in a row after which their samples are given up in any case.
         warmup_updates: first updates, which are not screened.
+    """
+
+    rho: NonNegativeFloat = 0.001
+    eps: NonNegativeFloat | None = 0.0
+    gamma: PositiveFloat | None = None
+    refresh_every: PositiveInt = 10
+    validation_samples: PositiveInt = 128
+    rho_on: Annotated[str, OneOf("applied", "raw")] = "applied"
+    rescale: bool = True
+    discard: bool = False
+    give_up_after: PositiveInt = 20
+    warmup_updates: NonNegativeInt = 0
+
+
+@final
+@dataclass(kw_only=True)
+class DescentScreen(DescentSettings):
+    """The rule of :class:`strategies.zeno_pp.ZenoPP`, which explains it."""
+
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def start(self, started: Started) -> None:
+        self._gamma = (started.lr or 1.0) if self.gamma is None else self.gamma
+        self._accepted = self._rejected = 0
+        self._score = 0.0
+        self._forget()
+
+    def observe_event(self, event: AnyEvent) -> None:
+        """Forget pending verdicts of a lost worker, and all after a restore."""
+        if isinstance(event, Restored):
+            self._forget()
+        elif isinstance(event, Lost):
+            self._waits.pop(event.worker, None)
+
+    def _forget(self) -> None:
+        """Forget all pending verdicts."""
+        self._waits: dict[int, int] = {}
+        self._incoming = self._in_a_row = 0
+
+    def asks(self, grad: Grad, version: int) -> Score | None:
+        """Score every gradient except those of the first updates and those without samples."""
+        if not grad.samples or version < self.warmup_updates:
+            return None
+        refresh = self._incoming % self.refresh_every == 0
+        self._incoming += 1
+        self._waits[grad.worker] = grad.id
+        return Score(grad=grad.id, refresh=refresh)
+
+    def judged(self, scored: Scored) -> Judged:
+        """Apply or drop the gradient; its worker continues, if it is still the same process."""
+        grad, factor = scored.grad, self._factor(scored)
+        accepted = factor > 0 and self._accepts(scored, factor)
+        self._accepted += accepted
+        self._rejected += not accepted
+        self._in_a_row = 0 if accepted else self._in_a_row + 1
+        go = (grad.worker,) if self._waits.get(grad.worker) == grad.id else ()
+        if go:
+            del self._waits[grad.worker]
+        if accepted:
+            return Judged(Verdict(apply=(grad,), go=go), factor)
+        return Judged(Verdict(drop=(grad,), go=go), requeue=not (self.discard or self._in_a_row >= self.give_up_after))
+
+    def _factor(self, scored: Scored) -> float:
+        """The factor c on the gradient; 0 where a norm is 0, so that there is no direction."""
+        if not scored.sqr_grad or not scored.sqr_ref:
+            return 0.0
+        return sqrt(scored.sqr_ref / scored.sqr_grad) if self.rescale else 1.0
+
+    def _accepts(self, scored: Scored, factor: float) -> bool:
+        penalised = factor * factor * scored.sqr_grad if self.rho_on == "applied" else scored.sqr_grad
+        self._score = self._gamma * (factor * scored.dot + (self.eps or 0.0)) - self.rho * penalised
+        return self.eps is None or self._score >= 0
+
+    def log_state(self) -> dict[str, float | int | str]:
+        """Number of gradients judged since the start, and the last score (with ``eps=null`` as for 0)."""
+        judged = self._accepted + self._rejected
+        return {
+            "accepted": self._accepted,
+            "rejected": self._rejected,
+            "acceptance_ratio": self._accepted / judged if judged else 1.0,
+            "score": self._score,
+        }
+
+
+@final
+@dataclass(kw_only=True)
+class ZenoPP(DescentSettings, Composition):
+    """ASP with a screen: the servers compare each gradient g with the gradient r of a validation set.
+
+    Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code; the algorithm is
+    above. Decided at ``Arrived`` and ``Scored``. Rejected gradients count towards ``refresh_every``. A gradient of norm
+    0 is rejected, and so are all while |r| is 0. The first ``warmup_updates`` are plain ASP.
+
+    Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
+    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed
+    again unless ``discard``; after ``give_up_after`` rejections in a row they are given up all the same, because the
+    job might never end otherwise. The validation samples are the same throughout.
+
+    Attributes:
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.parts.weights`.
     """
 
-    rho: float = 0.001
-    eps: float | None = 0.0
-    gamma: float | None = None
-    refresh_every: int = 10
-    validation_samples: int = 128
-    rho_on: str = "applied"
-    rescale: bool = True
-    discard: bool = False
-    give_up_after: int = 20
-    warmup_updates: int = 0
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
         """ASP's gate behind a screen: a worker waits only for the score of its own gradient."""
-        screen = DescentScreen(
-            rho=self.rho,
-            eps=self.eps,
-            gamma=self.gamma,
-            refresh_every=self.refresh_every,
-            validation_samples=self.validation_samples,
-            rho_on=self.rho_on,
-            rescale=self.rescale,
-            discard=self.discard,
-            give_up_after=self.give_up_after,
-            warmup_updates=self.warmup_updates,
-        )
-        return Parts(gate=EachGate(), screen=screen, lr_rule=self.lr_rule)
+        return self.make(Parts, gate=EachGate(), screen=self.make(DescentScreen))

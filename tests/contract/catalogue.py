@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from omegaconf import OmegaConf
 
+from runtime.config.choices import merged
 from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.house import ROOT
@@ -89,7 +90,7 @@ HURRIES: dict[str, dict[str, Any]] = {
 @cache
 def text_of(name: str) -> Any:
     """A YAML, read once: most of the time of collecting went into that."""
-    return OmegaConf.load(CONF / f"{name}.yaml")
+    return merged(name, [CONF, ROOT / "conf" / "strategy"])
 
 
 def spec(name: str, **changes: Any) -> dict[str, Any]:

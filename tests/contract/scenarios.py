@@ -189,7 +189,7 @@ def move(desk: Desk) -> None:
 def observe(desk: Desk, worker_tenths: int, server_tenths: int) -> None:
     """Tenths of a core that each worker and each server uses."""
     cores = {"worker": worker_tenths / 10, "server": server_tenths / 10}
-    present = [node for node in desk.core.executor.layout.nodes if node not in desk.core.elastic.awaited]
+    present = [node for node in desk.core.members.layout.nodes if node not in desk.core.members.awaited]
     uses = tuple(NodeUse(node=str(node), cpu_cores=cores[node.role]) for node in present)
     desk.core.receive(desk.at(None), inputs.Observed(1.0, uses))
 

@@ -97,7 +97,7 @@ SEEDED = [(*job, seed) for seed in SEEDS for job in JOBS]
 def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int, seed: int) -> None:
     run, refused = grown(name, num_servers, seed)
     assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
-    assert set(run.recovery.state.layout.nodes) == set(run.core.executor.layout.nodes)
+    assert set(run.recovery.state.members.layout.nodes) == set(run.core.members.layout.nodes)
 
 
 def test_all_of_it_happens() -> None:

@@ -56,12 +56,12 @@ def test_every_strategy_goes_on_with_a_newcomer_and_without_who_left(name: str, 
     assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
     workers = {grad.worker for _, _, grads in run.applied for grad in grads}
     assert NEW.number in workers, "the newcomer contributes"
-    numbers = [node.number for node in run.core.executor.layout.workers]
+    numbers = [node.number for node in run.core.members.layout.workers]
     if Launch in run.core.strategy.needs:  # it may launch and retire others
         assert GONE.number not in numbers
     else:
         assert numbers == [0, 2, 3, NEW.number]
-    assert run.recovery.state.layout == run.core.executor.layout, "who gets ranges, and who gets work"
+    assert run.recovery.state.members.layout == run.core.members.layout, "who gets ranges, and who gets work"
 
 
 @every_job

@@ -19,9 +19,10 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_indices
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
+from runtime.core.membership import Membership
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import Timings
 from tests.support.harness import make_job
 from tests.support.runs import ROOT, RecordSink
@@ -47,7 +48,9 @@ class Retracing:
         self.computed: list[tuple[float, ...]] = []
         self.record: list[Any] = []
         options: dict[str, Any] = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0}
-        self.core = Coordinator(job, build_strategy(run.run_dir), self, self, **options)
+        self.core = Coordinator(
+            job, build_strategy(run.run_dir), self, self, members=Membership(job.start_layout), **options
+        )
         for line in run.lines():
             if line["kind"] == "event" and self.core.status is None:
                 self.again(line["event"])

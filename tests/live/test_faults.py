@@ -14,7 +14,7 @@ from analysis.records.load import load_run
 from analysis.reports.story.lines import read_lines
 from analysis.reports.story.subjects import parse_subject
 from analysis.reports.story.telling import tell
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.long_tests import rows_long_after

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
 from strategies.antdt.antdt_dd import AntDTDD
-from strategies.antdt.device_types import DeviceSpec
 from strategies.antdt.micro_batches import BatchPlan, DeviceLimits, solve, solve_anyhow
-from strategies.antdt.profiling import Curve, profile_rounds
+from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Grad, Joined, Started, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job

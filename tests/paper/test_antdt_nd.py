@@ -12,7 +12,7 @@ from runtime.core import inputs
 from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
 from strategies.antdt.antdt_nd import AntDTND
-from strategies.antdt.flags import slow
+from strategies.antdt.detector import slow
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started

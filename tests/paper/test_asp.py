@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.config.choices import merged
 from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
 from strategies.protocol import Apply
@@ -144,7 +144,7 @@ def test_an_empty_arrival_makes_no_update() -> None:
 
 
 def shipped(name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((ROOT / "conf" / "strategy" / f"{name}.yaml").read_text()))
+    return dict(merged(name, [ROOT / "conf" / "strategy"]))
 
 
 def test_a_first_comparison_changes_the_synchronisation_alone() -> None:

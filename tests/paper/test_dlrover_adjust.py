@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from strategies.dlrover import adjust as rules_of
 from strategies.dlrover.adjust import Finding, Growth, JobNow, Rules, adjust
-from strategies.dlrover.memory import after_server_oom, after_worker_oom
 from strategies.dlrover.plan import Limits
+from strategies.dlrover.used import after_server_oom, after_worker_oom
 from strategies.parts.scaling.changes import AddWorkers, Replace, Resize, StopWaiting
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import NodeId
@@ -30,7 +31,7 @@ def found(
 ) -> Finding | None:
     """What is found for this job, where some nodes use other cores."""
     nodes, cores = case
-    settings = {name: about.pop(name) for name in list(about) if name in Rules.__struct_fields__}
+    settings = {name: about.pop(name) for name in {field.name for field in fields(Rules)} & about.keys()}
     uses = using(
         {**cores, **(changed or {})}, busy_frac=about.pop("busy_frac", {}), memory_bytes=about.pop("memory", {})
     )

@@ -11,11 +11,10 @@ import pytest
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
 from strategies.dlrover.adjust import Rules
+from strategies.dlrover.brain import BrainSettings, Stage
 from strategies.dlrover.history import FinishedJob
 from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
-from strategies.dlrover.settings import BrainSettings
-from strategies.dlrover.stages import Stage
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
@@ -139,7 +138,7 @@ def test_a_server_with_a_quarter_of_its_cores_is_replaced() -> None:
     )
     migrations = [one for one in job.decisions if "Replace node server:1" in one]
     assert migrations, job.decisions
-    assert slow not in job.core.executor.layout.nodes
+    assert slow not in job.core.members.layout.nodes
 
 
 def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
@@ -151,7 +150,7 @@ def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
     assert others == []
     assert (launch.node, launch.cpu_cores, launch.memory_bytes) == ("worker:3", 16, 16 * GIB)
     assert asked_s == 25.0, "at the next question to the Brain"
-    assert NodeId.worker(1) not in job.core.executor.layout.nodes
+    assert NodeId.worker(1) not in job.core.members.layout.nodes
 
 
 def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> None:
@@ -187,7 +186,7 @@ def test_a_server_that_was_killed_before_seven_more_joined_it_stays() -> None:
     assert "Resize role server, count 8, cores 16;" in of_rule(job, "plan")[0]
     assert of_rule(job, "out of memory") == []
     assert job.size[0] == 8
-    assert NodeId.server(0) in job.core.executor.layout.holders
+    assert NodeId.server(0) in job.core.members.layout.holders
 
 
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:

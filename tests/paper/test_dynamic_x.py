@@ -15,7 +15,7 @@ from strategies.basic.dynamic_x import DynamicX
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate, Verdict
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started
 from tests.support.faults import Crash
 from tests.support.harness import Desk, HeapRun, make_job

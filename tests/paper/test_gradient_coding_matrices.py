@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from strategies.gradient_coding import Code, build, straggler_sets
-from strategies.gradient_coding.groups import find_groups, group_based, packed
-from strategies.gradient_coding.matrices import cyclic, heter_aware, naive
+from strategies.gradient_coding.matrices import cyclic, find_groups, group_based, heter_aware, naive, packed
 from strategies.gradient_coding.partitions import counts, default_parts, support
-from strategies.gradient_coding.stragglers import rate
+from strategies.gradient_coding.schemes import rate
 from tests.support.long_tests import rows_long_after
 
 CLUSTERS = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from runtime.core.job import ComputeOrder
 from strategies.basic.bsp import BSP
 from strategies.lb_bsp import LBBSP
+from strategies.lb_bsp.by_steps import Balancer
 from strategies.lb_bsp.forecast import Forecast
-from strategies.lb_bsp.leader_straggler import Balancer
 from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import strategies.mlfabric.order as planner
-from strategies.mlfabric.aggregate import Aggregator, group
 from strategies.mlfabric.fluid import fair_finishes
-from strategies.mlfabric.order import Order, plan
+from strategies.mlfabric.order import Aggregator, Order, group, plan
 from strategies.mlfabric.order import plan as order
-from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.mlfabric.replicas import Lag, to_replicate
 from strategies.mlfabric.updates import Update
-from strategies.parts.sending.routes import build
+from strategies.parts.sending.subtrees import build
 
 MB = 1e6
 VERSIONS = {"A": 9, "B": 8, "C": 10, "D": 7}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.optimus.greedy import Increments, Step, growth, next_step
-from strategies.elastic.optimus.loss import LossCurve, fit_loss
+from strategies.elastic.optimus.planner import Increments, Step, growth, next_step
+from strategies.elastic.optimus.remaining import LossCurve, fit_loss
 from strategies.elastic.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
 from tests.support.runs import ROOT
 
@@ -258,7 +258,7 @@ def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
 def test_the_solvers_are_imported_when_they_are_needed() -> None:
     """Beyond the paper: importing scipy.optimize takes 0.5 s."""
     code = (
-        "import sys, strategies.elastic.optimus.speed, strategies.elastic.optimus.loss, strategies.dlrover.brain;"
+        "import sys, strategies.elastic.optimus.speed, strategies.elastic.optimus.remaining, strategies.dlrover.brain;"
         "print('scipy.optimize' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -9,10 +9,8 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.elastic.optimus import Optimus
-from strategies.elastic.optimus.loss import LossCurve
-from strategies.elastic.optimus.remaining import MAX_POINTS, Remaining
-from strategies.elastic.optimus.speed import SpeedModel
-from strategies.elastic.optimus.speedometer import Speedometer
+from strategies.elastic.optimus.remaining import MAX_POINTS, LossCurve, Remaining
+from strategies.elastic.optimus.speed import SpeedModel, Speedometer
 from strategies.protocol import Started
 from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun

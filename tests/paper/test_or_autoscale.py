@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.or_autoscale.autoscale import Autoscaler, marginal_gain
-from strategies.elastic.or_autoscale.replacing import SlowWorkers
+from strategies.elastic.or_autoscale.autoscaling import Autoscaler, SlowWorkers, marginal_gain
 
 # ---- marginal gain -------------------------------------------------------------------------------------------------
 

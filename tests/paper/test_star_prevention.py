@@ -15,9 +15,8 @@ from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivi
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
-from strategies.star.demands import growth_part
+from strategies.star.demands import Reserving, growth_part
 from strategies.star.modal import ASGD, SSGD, Mode
-from strategies.star.reserving import Reserving
 from tests.support.harness import HeapRun, make_job
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
-from strategies.basic.exactly import ExactlyGate
-from strategies.basic.static_x import StaticX
+from strategies.basic.static_x import ExactlyGate, StaticX
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Grad

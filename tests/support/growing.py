@@ -20,7 +20,7 @@ class Elastic(HeapRun):
     @property
     def size(self) -> tuple[int, int]:
         """Servers that hold parameters, and workers, those on their way among them."""
-        layout = self.core.executor.layout
+        layout = self.core.members.layout
         return len(layout.holders), len(layout.workers)
 
     @property

@@ -20,6 +20,7 @@ from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.membership import Membership
 from runtime.core.node_orders import (
     AllocateOrder,
     LaunchOrder,
@@ -142,7 +143,8 @@ class Desk(Scores, Answers):
         self.lines: list[Line] = []
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
         options = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0, **options}
-        self.core = Coordinator(self.job, strategy, self, self, **options)
+        members = Membership(self.job.start_layout)
+        self.core = Coordinator(self.job, strategy, self, self, members=members, **options)
         self.stable = (0, self.core.snapshot())
         self._remember_grads()
 
@@ -285,7 +287,9 @@ class Desk(Scores, Answers):
         """The parameters are those of the last checkpoint again; ``shares``: other servers hold them now."""
         version, state = self.stable
         self.effective = [order for order in self.effective if order.version <= version]
-        self.core.receive(self.at(t), inputs.Restored(version, state, shares))
+        if shares:
+            self.core.members.divide(shares)
+        self.core.receive(self.at(t), inputs.Restored(version, state))
 
 
 def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
@@ -334,7 +338,7 @@ class HeapRun(Recovering, Desk):
     def apply(self, order: ApplyOrder) -> None:
         super().apply(order)
         if order.measure is not None:
-            for node in self.core.executor.layout.holders or (NodeId.server(0),):
+            for node in self.core.members.layout.holders or (NodeId.server(0),):
                 self.push(self.t, 0, partial(self._norm_part, order.measure, node.number))
 
     def _norm_part(self, ticket: int, server: int, t: float) -> None:

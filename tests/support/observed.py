@@ -57,7 +57,7 @@ class ObservedRun(Elastic):
     def cores(self) -> dict[NodeId, float]:
         """What every present node has."""
         given = self.core.elastic.cores
-        present = [node for node in self.core.executor.layout.nodes if node not in self.core.elastic.awaited]
+        present = [node for node in self.core.members.layout.nodes if node not in self.core.members.awaited]
         return {node: cores for node in present if (cores := given.of(node)) is not None}
 
     def _observe(self, t: float) -> None:

@@ -24,14 +24,12 @@ class Recovering:
     stable: tuple[int, bytes]
     push: Callable[[float, int, Callable[[float], None]], None]
     server_is_lost: Callable[[float, effects.ServerLost], None]
-    restore: Callable[[float, tuple[tuple[Key, float], ...]], None]
+    restore: Callable[[float], None]
 
     def everybody_is_there(self) -> None:
         """Before the job begins."""
         job = self.core.job
-        self.recovery = Recovery(
-            Rules(failover=job.failover, max_losses=job.max_losses), job.num_workers, job.num_servers
-        )
+        self.recovery = Recovery(Rules(failover=job.failover, max_losses=job.max_losses), self.core.members)
         self._starts_at: dict[Key, float] = {}
         self.happen(self.t, inputs.Begin())
         self.happen(self.t, inputs.Save(*self.stable))
@@ -102,10 +100,10 @@ class Recovering:
                 self.server_is_lost(t, effect)
             case effects.Suspended():
                 self._later(t + self.away_for_s, inputs.Resume())
-            case effects.Restored(version, state, shares):
+            case effects.Restored(version, state):
                 assert state is not None
                 self.stable = (version, state)
-                self.restore(t, shares)
+                self.restore(t)
 
     def restart_node(self, node: str, pending_s: float) -> None:
         """The strategy wants it elsewhere."""

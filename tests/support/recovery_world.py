@@ -10,13 +10,12 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from runtime.core.membership import Membership
 from runtime.core.recovery import effects, inputs
-from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.inputs import NOTHING
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
+from tests.support.members import recovery_of
 from tests.support.recovery_nodes import Nodes, Shares
 
 Action = tuple[Any, ...]
@@ -33,8 +32,9 @@ class World:
     """``owed`` is what has been ordered and not answered; :meth:`possible` is what may happen next."""
 
     def __init__(self, rules: Rules, num_workers: int, num_servers: int, auxiliaries: tuple[str, ...] = ()) -> None:
-        self.recovery = Recovery(rules, num_workers, num_servers, auxiliaries)
-        self.members = Membership(range(num_workers))
+        self.recovery = recovery_of(rules, num_workers, num_servers, auxiliaries)
+        self.members = self.recovery.state.members
+        """Changed here as the coordinator does it."""
         self.nodes = Nodes(num_workers, num_servers)
         self.alive: set[Process] = set()
         self.fenced: set[Process] = set()
@@ -170,8 +170,7 @@ class World:
     def _admit(self, role: str) -> None:
         """As the coordinator does it: the node is a member at once, and nobody waits for it."""
         node = self.nodes.launch(role)
-        if role == "worker":
-            self.members.admit(node.number)
+        self.members.admit(node)
         self.give(inputs.Admit(node, 1.0))
 
     def _dismiss(self, key: Key) -> None:
@@ -179,6 +178,7 @@ class World:
         if key.role == "worker":
             self._void_if_all_return(here=self.members.is_here(key.number))
             self.members.lost(key.number, restarting=False)
+        self.members.remove(key)
         self.nodes.end(key)
         self.give(inputs.Dismiss(key, "retired"))
 
@@ -283,7 +283,7 @@ class World:
         for effect in received:
             handler: Callable[[Any], None] = getattr(self, f"_on_{type(effect).__name__}")
             handler(effect)
-        generation, layout = self.recovery.state.generation, self.recovery.state.layout
+        generation, layout = self.recovery.state.generation, self.members.layout
         assert generation >= self.generation, "generations only grow"
         halts = any(isinstance(effect, effects.Suspended) for effect in received)  # all end then, whatever they held
         if not halts and any(isinstance(effect, effects.ServerLost) and not effect.holding for effect in received):
@@ -395,6 +395,7 @@ class World:
         assert self.members.lost(effect.worker, effect.restarting) == effect.incarnation
         self._void_if_all_return(here=here)
         if not effect.restarting:
+            self.members.remove(Key("worker", effect.worker))
             self.nodes.end(Key("worker", effect.worker))
 
     def _on_WorkerJoined(self, effect: effects.WorkerJoined) -> None:
@@ -413,6 +414,8 @@ class World:
 
     def _on_ServerLost(self, effect: effects.ServerLost) -> None:
         self.nodes.server_lost(effect)
+        if not effect.holding:
+            self.members.remove(Key("server", effect.server))
         self.halted |= effect.holding
 
     def _on_RolledBack(self, effect: effects.RolledBack) -> None:
@@ -427,7 +430,7 @@ class World:
             process = self.newest["worker", worker]
             assert self.attached[process] == generation, "everybody is connected"
             held.add(self.held[process])
-        self.nodes.restored(effect.shares, effect.version)
+        self.nodes.restored(self.members.layout.shares, effect.version)
         if self.nodes.shares:
             held = {self.held[self.newest[server]] for server in self.nodes.holders}
         assert held == {effect.version}, "all hold the same"

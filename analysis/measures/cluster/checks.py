@@ -15,7 +15,7 @@ from analysis.measures.cluster.hosts import held
 from analysis.measures.cluster.jobs import gpus_used, in_system, running
 from analysis.measures.cluster.steps import counted
 from analysis.records.cluster import Cluster
-from analysis.records.integrity import Integrity
+from analysis.records.run import Integrity
 
 UNSUBMITTED = "unsubmitted"
 """Status of a job in ``jobs.parquet`` that had not come when the run ended."""

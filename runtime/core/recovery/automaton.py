@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.core.recovery.effects import (
     AnyEffect,
     AuxiliaryJoined,
@@ -76,9 +76,7 @@ class Recovery:
 
     Args:
         rules: limits and choices.
-        num_workers: at the start, numbered from 0.
-        num_servers: numbered from 0; 0 of them: the workers are replicas.
-        shares: of the parameters, by server; none: the same for all.
+        members: the nodes of the start; without servers the workers are replicas.
         auxiliaries: roles of which there is one task each, that nobody waits for once the job runs.
         num_aggregators: tasks that sum gradients on their way, numbered from 0; nobody waits for them either.
     """
@@ -86,17 +84,14 @@ class Recovery:
     def __init__(
         self,
         rules: Rules,
-        num_workers: int,
-        num_servers: int,
+        members: Membership,
         auxiliaries: Sequence[str] = (),
-        shares: Sequence[float] = (),
         num_aggregators: int = 0,
     ) -> None:
         self.rules = rules
         keys = [Key(role, 0) for role in auxiliaries] + [*map(NodeId.aggregator, range(num_aggregators))]
-        layout = Layout.initial(num_workers, num_servers, shares, rules.num_replicas)
-        self.state = RecoveryState(rules, layout, keys)
-        self.policy: Policy = Servers(self.state) if num_servers else Replicas(self.state)
+        self.state = RecoveryState(rules, members, keys)
+        self.policy: Policy = Servers(self.state) if members.layout.shares else Replicas(self.state)
         self.limits = Limits(rules)
 
     @property
@@ -249,7 +244,7 @@ class Recovery:
         holding = self.state.holds(task)
         self.policy.lost_copy(task)
         if not holding and not self.state.is_replica(task):
-            self.state.depart(task)
+            self.state.servers.remove(task)
         if self.state.started and not (cause == "retired" and not holding):
             self.state.emit(ServerLost(task.id, gone, reason, cause, holding))
         if holding:
@@ -260,8 +255,6 @@ class Recovery:
         if not self.state.started:
             self.policy.lost_early(task)
             return
-        if step == TaskStep.DEPARTED:
-            self.state.depart(task)
         if cause not in ("retired", "restarted"):
             self.state.emit(WorkerLost(task.id, gone, reason, restarting=step != TaskStep.DEPARTED, cause=cause))
         if all(worker.state == TaskState.LEFT for worker in self.state.workers):
@@ -456,7 +449,6 @@ class Recovery:
         if state.moving is None or state.checkpoints.complete < state.moving[0]:
             return
         shares = state.moving[1]
-        servers = [server for server, _ in shares]
-        if all(server in state.tasks and state.tasks[server].state in REACHABLE for server in servers):
-            state.layout = state.layout.repartitioned(servers, [share for _, share in shares])
+        if all(server in state.tasks and state.tasks[server].state in REACHABLE for server, _ in shares):
+            state.members.divide(shares)
         self.policy.begin_again()

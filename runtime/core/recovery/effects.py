@@ -202,13 +202,11 @@ class Restored(Effect, frozen=True):
     """All tasks hold this version and are connected.
 
     ``state`` is the data service's at that version; None: replicas held the version, and the session knows the state
-    of the data before the next update was ordered. ``shares``: the servers that hold the parameters, in the order of
-    the vector, each with its share.
+    of the data before the next update was ordered.
     """
 
     version: int
     state: bytes | None
-    shares: tuple[tuple[Key, float], ...] = ()
 
 
 class Started(Effect, frozen=True):

@@ -13,11 +13,6 @@ class Policy(Protocol):
     """Parameter servers (:mod:`runtime.core.recovery.servers`) or replicas (:mod:`runtime.core.recovery.replicas`)."""
 
     @property
-    def ring(self) -> tuple[Key, ...]:
-        """Replicas that take part in an update that is ordered now; empty where there are servers."""
-        ...
-
-    @property
     def speaker(self) -> Key | None:
         """The replica that delivers to the evaluator; None where servers do."""
         ...

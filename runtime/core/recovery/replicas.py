@@ -44,8 +44,7 @@ class Replicas:
     """The policy of replicas, see :class:`runtime.core.recovery.policy.Policy`."""
 
     def __init__(self, state: RecoveryState) -> None:
-        self.state = state
-        self.ring: tuple[Key, ...] = ()
+        self.state, self.members = state, state.members
         self._speaker = 0
         self._versions: dict[int, int] = {}
         self._restored = Restored(0, b"")
@@ -96,7 +95,7 @@ class Replicas:
         silent = any(worker.id not in self._versions for worker in awaited)
         if self.state.phase != Phase.GATHERING or not awaited or silent:
             return
-        self.ring = tuple(worker.key for worker in awaited)
+        self.members.ring = tuple(worker.key for worker in awaited)
         self._speaker = awaited[0].id
         self.state.step(PhaseStep.AGREED)
         by_file = self.state.rules.failover == "checkpoint"
@@ -113,12 +112,12 @@ class Replicas:
         checkpoints = self.state.checkpoints
         number = checkpoints.complete
         self._restored = Restored(*checkpoints.contents.get(number, (0, b"")))
-        for key in self.ring:
+        for key in self.members.ring:
             self._reconfigure(key, number=number, anew=number < 0)
 
     def _from_each_other(self, found: Agreement) -> None:
         self._restored = Restored(found.version, None)
-        for key in self.ring:
+        for key in self.members.ring:
             self._reconfigure(key, source=found.source if key.number in found.behind else -1)
         for worker in found.behind:
             self._donate(found.source, worker)
@@ -126,11 +125,11 @@ class Replicas:
     def _welcome(self) -> None:
         """Admit newcomers while the others train: they copy the state, and join the ring of the next ordered update."""
         workers = self.state.workers
-        new = [one.key for one in workers if one.state == TaskState.READY and one.key not in self.ring]
+        new = [one.key for one in workers if one.state == TaskState.READY and one.key not in self.members.ring]
         if not new:
             return
-        self.ring = tuple(sorted((*self.ring, *new)))
-        for key in self.ring:
+        self.members.ring = tuple(sorted((*self.members.ring, *new)))
+        for key in self.members.ring:
             self._reconfigure(key, source=self._speaker if key in new else -1)
         for _, worker in sorted(new):
             self._donate(self._speaker, worker)
@@ -139,7 +138,8 @@ class Replicas:
         """Send the new ring; replicas that only gain newcomers remain attached."""
         if source >= 0 or self.state.phase == Phase.ATTACHING:
             self.state.tasks[key].step(TaskStep.DETACHED)
-        self.state.emit(Reconfigure(key, self.state.generation, self.ring, source=source, number=number, anew=anew))
+        ring, generation = self.members.ring, self.state.generation
+        self.state.emit(Reconfigure(key, generation, ring, source=source, number=number, anew=anew))
 
     def _donate(self, source: int, worker: int) -> None:
         to = self.state.tasks[NodeId.worker(worker)]
@@ -153,7 +153,7 @@ class Replicas:
 
     def concerns_all(self, worker: TaskLife) -> bool:
         """Every loss, except of a worker that was never announced."""
-        return worker.key in self.ring or self.state.phase != Phase.RUNNING
+        return worker.key in self.members.ring or self.state.phase != Phase.RUNNING
 
     def lost_early(self, worker: TaskLife) -> None:
         """Nothing to do: the others wait for its next incarnation."""
@@ -162,7 +162,7 @@ class Replicas:
     def begin_again(self) -> None:
         """All replicas halt and report their version."""
         self.state.lose()
-        self.ring, self._versions = (), {}
+        self.members.ring, self._versions = (), {}
         for worker in self.state.workers:
             if worker.state in REACHABLE:
                 self.state.emit(Halt(worker.key, self.state.generation))
@@ -172,11 +172,11 @@ class Replicas:
 
     def takes_part(self, task: TaskLife) -> bool:
         """A worker counts only once it is in the ring."""
-        return task.role != "worker" or task.key in self.ring
+        return task.role != "worker" or task.key in self.members.ring
 
     def still_attaching(self) -> bool:
         """Whether a member of the ring is not attached yet."""
-        return self.state.unattached([self.state.tasks[key] for key in self.ring])
+        return self.state.unattached([self.state.tasks[key] for key in self.members.ring])
 
     def complete(self) -> Restored:
         """Restore the agreed version, then admit workers that came meanwhile."""

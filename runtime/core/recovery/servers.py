@@ -21,7 +21,6 @@ from runtime.core.recovery.task import REACHABLE, Key, TaskLife
 class Servers:
     """The policy of parameter servers, see :class:`runtime.core.recovery.policy.Policy`."""
 
-    ring: tuple[Key, ...] = ()
     speaker: Key | None = None
 
     def __init__(self, state: RecoveryState) -> None:
@@ -37,7 +36,7 @@ class Servers:
     @property
     def keepers(self) -> tuple[Key, ...]:
         """The servers that hold parameters."""
-        return self.state.layout.holders
+        return self.state.members.layout.holders
 
     def speak(self, worker: Key) -> None:
         """Never called: servers deliver."""
@@ -112,7 +111,7 @@ class Servers:
         if self.state.started:
             self._following.clear()
         if self._heir is not None:
-            self.state.layout = self.state.layout.repartitioned([self._heir], [1.0])
+            self.state.members.divide(((self._heir, 1.0),))
         if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
             self._gathered()
 
@@ -155,7 +154,7 @@ class Servers:
     def complete(self) -> Restored:
         """Restore the checkpoint that all have read; each part has the same version and state."""
         said = self._loaded[self.keepers[0].number]
-        return Restored(said.version, said.state, self.state.layout.shares)
+        return Restored(said.version, said.state)
 
     def halted(self, worker: TaskLife, said: Halted) -> None:
         """Never called: only replicas halt."""

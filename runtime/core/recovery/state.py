@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.core.recovery.checkpoints import Checkpoints
 from runtime.core.recovery.effects import AnyEffect, Attach
 from runtime.core.recovery.rules import Rules
@@ -19,13 +19,14 @@ class RecoveryState:
     ``generation`` counts the losses after which all had to connect again; ``started``: the job has begun.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, auxiliaries: Sequence[Key]) -> None:
-        self.rules, self.layout = rules, layout
-        self.servers = [TaskLife(role=node.role, id=node.number) for node in self.layout.servers]
-        self.workers = [TaskLife(role=node.role, id=node.number) for node in self.layout.workers]
+    def __init__(self, rules: Rules, members: Membership, auxiliaries: Sequence[Key]) -> None:
+        self.rules, self.members = rules, members
+        self.servers = [TaskLife(role=node.role, id=node.number) for node in members.layout.servers]
+        self.workers = [TaskLife(role=node.role, id=node.number) for node in members.layout.workers]
         self.auxiliaries = [TaskLife(role=key.role, id=key.number) for key in auxiliaries]
         self.clients = [*self.workers, *self.auxiliaries]
-        self.tasks: dict[Key, TaskLife] = {task.key: task for task in (*self.servers, *self.clients)}
+        self.tasks = members.tasks
+        self.tasks.update({task.key: task for task in (*self.servers, *self.clients)})
         self.phase = Phase.GATHERING
         self.generation = 0
         self.started = False
@@ -67,11 +68,11 @@ class RecoveryState:
         self.checkpoints.abandon()
         self.leaving = self.moving = None
 
-    # ---- members -----------------------------------------------------------------------------------------------------
+    # ---- tasks -------------------------------------------------------------------------------------------------------
 
     def holds(self, task: TaskLife) -> bool:
         """Whether this is a server that holds a part of the parameters."""
-        return task.key in self.layout.holders
+        return task.key in self.members.layout.holders
 
     def is_replica(self, task: TaskLife) -> bool:
         """Whether this is a server that holds no part of the parameters, and is to hold a copy of all."""
@@ -83,7 +84,7 @@ class RecoveryState:
 
     def holders(self) -> list[TaskLife]:
         """The servers that hold parameters, in the order of the vector."""
-        return [self.tasks[server] for server in self.layout.holders]
+        return [self.tasks[server] for server in self.members.layout.holders]
 
     def admit(self, node: Key) -> TaskLife:
         """Add a node that waits for its place; whatever asks for workers, servers or clients sees it from now on."""
@@ -96,22 +97,12 @@ class RecoveryState:
             awaited=False,
         )
         if node.role == "server":
-            self.layout = self.layout.with_server(node)
             self.servers.append(task)
         else:
-            self.layout = self.layout.with_worker(node)
             self.workers.append(task)
             self.clients.insert(len(self.workers) - 1, task)
         self.tasks[node] = task
         return task
-
-    def depart(self, task: TaskLife) -> None:
-        """A node is gone for good, and is no member any more."""
-        if task.role == "server":
-            self.layout = self.layout.without_server(task.key)
-            self.servers.remove(task)
-        else:
-            self.layout = self.layout.without_worker(task.key)
 
     # ---- attachments -------------------------------------------------------------------------------------------------
 

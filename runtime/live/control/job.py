@@ -154,7 +154,9 @@ class LiveJob:
         session.supervisor.pid_for_record = lambda pid: pid
         session.supervisor.where = lambda task: {"node": self.agents.where(task)}
         tasks, threads = session.supervisor.tasks, float(self.threads)
-        joined = JoinedMachines(site, self.agents, self.machines, self.injector, session, tasks, threads)
+        joined = JoinedMachines(
+            site, self.agents, self.machines, self.injector, session.supervisor.members, session.note, tasks, threads
+        )
         if self._paces_links and site.link_bytes_per_s:
             self.injector.paced = LinkPacing(site.link_bytes_per_s, joined.numbers, self._connected, self.hub.send)
         return joined
@@ -198,6 +200,7 @@ class LiveJob:
             spec.strategy,
             port,
             spec.record,
+            members=self.session.supervisor.members,
             disturb=self.schedule.delay_for,
             stopwatch=time.perf_counter,
             scheduler=spec.scheduler,
@@ -330,7 +333,7 @@ class LiveJob:
             transfer_bits=spec.transfer_bits,
             seed=spec.job.seed,
             num_workers=spec.job.num_workers,
-            layout=self.session.coordinator.executor.layout,
+            layout=self.session.supervisor.members.layout,
             num_samples=cut.num_samples,
             shard_samples=cut.shard_samples,
             num_shards=cut.num_shards,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, final
+from collections.abc import Callable, Mapping
+from typing import final
 
 import msgspec
 
-from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.core.recovery.task import Key
 from runtime.live.control.agents import Agents
 from runtime.live.control.injecting import Injector
@@ -18,22 +18,12 @@ from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
 
-class JoinedOwner(Protocol):
-    """What the session says of the job's nodes, and records."""
-
-    @property
-    def layout(self) -> Layout:
-        """The workers and servers of the job, and who holds which part of the parameters."""
-        ...
-
-    def note(self, kind: str, /, **fields: object) -> None: ...
-
-
 @final
 class JoinedMachines:
     """Chooses the machines of a job's tasks; a task that nothing limits counts as ``task_cores``.
 
-    ``tasks`` are those that are supervised, whose next incarnations start at the places that they have then.
+    ``tasks`` are those that are supervised, whose next incarnations start at the places that they have then; ``note``
+    writes to the record.
     """
 
     def __init__(
@@ -42,12 +32,13 @@ class JoinedMachines:
         agents: Agents,
         machines: HostMachines,
         injector: Injector,
-        owner: JoinedOwner,
+        members: Membership,
+        note: Callable[..., None],
         tasks: Mapping[Key, Task],
         task_cores: float,
     ) -> None:
         self.site, self.agents, self.machines, self.injector = site, agents, machines, injector
-        self.owner, self.tasks, self.task_cores = owner, tasks, task_cores
+        self.members, self.note, self.tasks, self.task_cores = members, note, tasks, task_cores
         agents.node_lost, agents.node_back, agents.node_here = self._lost, self._back, self._here
 
     def numbers(self) -> dict[str, int]:
@@ -78,7 +69,7 @@ class JoinedMachines:
         self._put(task, self._roomiest(others, task))
         place = msgspec.structs.replace(self.machines.places[task], address=self.machines.addresses[task])
         self.machines.places[task] = place
-        self.owner.note("Moved", task=task, node=self.agents.where(task))
+        self.note("Moved", task=task, node=self.agents.where(task))
         return place
 
     def _room_for(self, task: str) -> dict[str, float]:
@@ -93,7 +84,7 @@ class JoinedMachines:
         return roomiest(left, alike, number)
 
     def _nodes(self) -> list[str]:
-        return [str(node) for node in self.owner.layout.nodes]
+        return [str(node) for node in self.members.layout.nodes]
 
     def _others(self, task: str) -> list[str]:
         """All workers and servers but this one."""
@@ -111,12 +102,12 @@ class JoinedMachines:
 
     def _lost(self, node: str, reason: str) -> None:
         """All its tasks are lost, and wait for another machine."""
-        self.owner.note("NodeLost", node=node, reason=reason)
+        self.note("NodeLost", node=node, reason=reason)
         self.injector.plan.machine_lost(node, self._tasks_on(node), f"{node} is lost")
 
     def _here(self, node: str, address: str | None) -> None:
         """Another machine has taken its place; its tasks listen at other addresses."""
-        self.owner.note("NodeJoined", node=node, address=address)
+        self.note("NodeJoined", node=node, address=address)
         places = self.machines.places
         for name in self._tasks_on(node):
             if address and name in places:

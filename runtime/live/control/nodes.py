@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
 from runtime.core import inputs
-from runtime.core.layout import Layout
 from runtime.core.node_orders import (
     AllocateOrder,
     LaunchOrder,
@@ -27,12 +26,7 @@ from strategies.protocol import NodeId
 
 
 class NodesOwner(Protocol):
-    """What the session says of the nodes' job, and hears."""
-
-    @property
-    def layout(self) -> Layout:
-        """The workers and servers of the job, and who holds which part of the parameters."""
-        ...
+    """The nodes' calls to the session."""
 
     def receive(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator."""
@@ -116,7 +110,7 @@ class LiveNodes:
 
     def free_places(self) -> None:
         """Who is no member any more has no place either, however it left."""
-        layout = self.owner.layout
+        layout = self.supervisor.members.layout
         if layout.version != self._layout_version:
             self._layout_version = layout.version
             self.allotter.keep([*layout.nodes, *self.supervisor.roster.aggregators])

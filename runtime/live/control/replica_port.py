@@ -31,10 +31,6 @@ another has already used for the gradients of the last."""
 class ReplicaPortOwner(PortOwner, Protocol):
     """The port's queries to the session."""
 
-    def here(self) -> tuple[int, ...]:
-        """The workers that the strategy knows to be here."""
-        ...
-
     def data_state(self) -> dict[str, Any]:
         """The data service's state."""
         ...
@@ -81,7 +77,7 @@ class ReplicaPort(LivePort):
     def _left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
         if self.roster.speaker in children:
-            self.nodes.speak(min(worker for worker in self.owner.here() if worker not in children))
+            self.nodes.speak(min(worker for worker in self.roster.members.here() if worker not in children))
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:

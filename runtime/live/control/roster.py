@@ -18,7 +18,7 @@ class Roster:
     """Only reads the recovery and its ``tasks``, which the supervisor changes."""
 
     def __init__(self, recovery: Recovery, tasks: Mapping[Key, Task]) -> None:
-        self.recovery, self.tasks = recovery, tasks
+        self.recovery, self.members, self.tasks = recovery, recovery.state.members, tasks
 
     @property
     def running(self) -> bool:
@@ -33,12 +33,12 @@ class Roster:
     @property
     def holders(self) -> tuple[Key, ...]:
         """The servers that hold parameters now, in the order of the vector."""
-        return self.recovery.state.layout.holders
+        return self.members.layout.holders
 
     @property
     def replicas(self) -> tuple[int, ...]:
         """Workers that receive the order of an update now, in the ring's order; children among them take no part."""
-        return tuple(number for _, number in self.recovery.policy.ring)
+        return tuple(number for _, number in self.members.ring)
 
     @property
     def speaker(self) -> int:

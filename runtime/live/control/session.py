@@ -11,7 +11,6 @@ from runtime.api import RunStatus
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
 from runtime.core.job import RecordSink
-from runtime.core.layout import Layout
 from runtime.core.replication import Step
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
@@ -252,7 +251,7 @@ class LiveSession:
         self.on_start()
         if self._preempted_s is not None:
             self.receive(inputs.PreemptionOrdered(self._preempted_s))
-        self._watch_over(Vigil(self.coordinator, self.coordinator.job.stuck_after_s))
+        self._watch_over(Vigil(self.coordinator.watch, self.coordinator.job.stuck_after_s))
 
     def _watch_over(self, vigil: Vigil) -> None:
         """Check now and periodically whether the strategy is stuck."""
@@ -284,7 +283,7 @@ class LiveSession:
                     self.on_resumed()
                 if self.port.followers is not None:
                     self.port.followers.restored()
-                self.receive(inputs.Restored(news.version, state or self.initial_state, news.shares))
+                self.receive(inputs.Restored(news.version, state or self.initial_state))
             case _:
                 self.receive(news)
 
@@ -329,20 +328,11 @@ class LiveSession:
 
     # ---- from the nodes ----------------------------------------------------------------------------------------------
 
-    @property
-    def layout(self) -> Layout:
-        """The workers and servers of the job, and who holds which part of the parameters."""
-        return self.coordinator.executor.layout
-
     def moved(self, node: NodeId) -> Place | None:
         """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""
         return self.nodes.moved(node)
 
     # ---- from the port -----------------------------------------------------------------------------------------------
-
-    def here(self) -> tuple[int, ...]:
-        """All workers that can compute."""
-        return self.coordinator.members.here()
 
     def followed(self) -> int | None:
         """The version up to which all replicas have followed; None: there are none."""

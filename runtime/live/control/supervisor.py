@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from runtime.containment.pids import outer_pid
+from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.core.node_orders import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
@@ -75,8 +77,9 @@ class LiveSupervisor:
             num_replicas=settings.num_replicas,
         )
         roles = auxiliaries_of(scores=settings.scores)
-        workers, servers, shares = settings.num_workers, settings.num_servers, settings.shares
-        self.recovery = Recovery(rules, workers, servers, roles, shares, settings.num_aggregators)
+        size = (settings.num_workers, settings.num_servers, settings.shares, settings.num_replicas)
+        self.members = Membership(Layout.initial(*size))
+        self.recovery = Recovery(rules, self.members, roles, settings.num_aggregators)
         known = places or {}
         self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
         self.roster = Roster(self.recovery, self.tasks)
@@ -116,7 +119,7 @@ class LiveSupervisor:
         speaker = self.recovery.policy.speaker
         if speaker is not None:
             return {speaker: (0, self.num_parameters)}
-        return self.recovery.state.layout.ranges(self.num_parameters)
+        return self.members.layout.ranges(self.num_parameters)
 
     def clock_restarted(self) -> None:
         """Set now to 0, and renew all leases."""

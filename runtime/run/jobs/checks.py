@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from runtime.errors import ConfigError
 from runtime.run.checks.backends import END
 from runtime.run.checks.facts import facts_of
 from runtime.run.checks.job import CheckedJob, check_job, explained
+from runtime.run.jobs.checked import CheckedSet, SetJob
 from runtime.run.jobs.models import Model, Models
 from runtime.run.jobs.rules import IN_SET, MODELS, PLACES, SETS, InSet, Modelled, SetFacts
 from runtime.run.jobs.shaping import (
@@ -43,51 +43,11 @@ from runtime.run.jobs.shaping import (
     with_length,
 )
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
-from runtime.virtual.control.refusals import JUMPS, Jumping
 from runtime.virtual.costs import CostModel, load_costs
-from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
-
-
-class SetJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a set."""
-
-    submission: Submission
-    request: JobRequest
-    iterations: int
-    """Of every worker."""
-    checked: CheckedJob
-    """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedSet:
-    """A set of jobs that can run, with the objects that its configuration names. It runs once."""
-
-    written: Config
-    """The configuration as the user wrote it."""
-    config: Config
-    jobs: tuple[SetJob, ...]
-    """In the order of submission."""
-    hosts: Hosts
-    """The machines, without tasks."""
-    machines: tuple[Machine, ...]
-    policy: Policy
-    placement: Placement
-    prevention: Prevention | None
-    """None: no job asks for anything."""
-    needs: Needs
-    """Requirements of all jobs together, to prepare before they start."""
-    real_time: bool
-    """Whether its time is that of this machine."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether its record becomes tables, figures and a report at the end."""
-        return self.config.draw
 
 
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
@@ -264,19 +224,8 @@ class _Shaper:
 
     def _check(self, raw: Raw, alike: _Alike) -> CheckedJob:
         """Check one job, whose seed and length are in ``raw``; raises :class:`ConfigError`."""
-        config, checked = alike.config, check_job(parse(raw), self._start)
+        checked = check_job(parse(raw), self._start)
         check_combinations(PLACES, checked)
-        if self._config.replay.detail == "measured":
-            runtime = checked.runtime
-            assert isinstance(runtime, VirtualRuntime)
-            jumping = Jumping(
-                strategy=checked.strategy,
-                disturbances=checked.plan.disturbances,
-                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
-                computes=alike.computes,
-                telemetry=runtime.telemetry_s(checked.strategy) is not None,
-            )
-            check_combinations(JUMPS, jumping)
         return checked
 
     def _compose(self, submission: Submission) -> Mapping[str, Any]:

@@ -15,7 +15,6 @@ from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts
 from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs.models import Model
-from runtime.virtual.control.refusals import JUMPS
 from strategies.protocol import Policy, Prevention, Reserve
 
 STAYING = ("Launch", "Retire")
@@ -242,7 +241,6 @@ SECTIONS: dict[str, tuple[Rule[Any], ...]] = {
     "Sets of jobs": SETS,
     "Jobs of a set by themselves": MODELS,
     "Jobs of a set and their places": PLACES,
-    "Jobs of a set that are skipped over (`replay.detail=measured`)": JUMPS,
     "Jobs of a set among the others": IN_SET,
 }
 """Rules by their subject, as the page shows them."""

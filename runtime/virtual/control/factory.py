@@ -11,13 +11,14 @@ from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
 from runtime.core.job import Job
+from runtime.core.membership import Membership
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, one_thread
+from runtime.virtual.machines.interface import one_thread
 from runtime.virtual.machines.machines import SHARED, ModelledMachines
 from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import THREAD_CORES, sites_of, sites_of_hosts
-from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.machines.tenancy import Machines, Tenancy
 from runtime.virtual.tasks.aggregators import Aggregators, Summed
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers
@@ -40,6 +41,7 @@ class Modelled(NamedTuple):
 def assemble(
     clock: Clock,
     spec: RunSpec,
+    members: Membership,
     schedule: Schedule,
     costs: Costs,
     num_parameters: int,
@@ -59,7 +61,7 @@ def assemble(
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     replicas = None
     if not job.num_servers and hosts is None:
-        replicas = Replicas(clock, costs, num_parameters, job.num_workers)
+        replicas = Replicas(clock, costs, num_parameters, members)
     shares_memory = spec.transport == "shm" or not job.num_servers
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
@@ -90,7 +92,7 @@ def assemble(
     on_hosts = replicas or (
         HostServers(machines, costs, *sizes)
         if job.num_servers
-        else HostReplicas(machines, costs, num_parameters, job.num_workers)
+        else HostReplicas(machines, costs, num_parameters, members)
     )
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]

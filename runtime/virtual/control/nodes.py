@@ -20,12 +20,13 @@ from runtime.core.recovery import inputs
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.supervisor import VirtualSupervisor
+from runtime.virtual.tasks.host_replicas import HostReplicas
 from strategies.protocol import NodeId
 
 
 @final
 class Nodes:
-    """Carries out what a port orders, see :class:`runtime.virtual.control.port.Nodes`.
+    """Carries out what a port orders; ``t`` is when an order leaves the coordinator.
 
     ``entered`` is called with the name of every newcomer that has a place.
     """
@@ -55,8 +56,9 @@ class Nodes:
                 self.supervisor.workers.lose_all()
                 parts = tuple((NodeId.parse(server), share) for server, share in shares)
                 self.supervisor.tell(t, inputs.Repartition(parts))
-            case SuspendOrder():  # iterations in progress are void
-                self.supervisor.workers.lose_all()
+            case SuspendOrder():  # iterations in progress are void; on a host a replica ends its own, then stores
+                if not isinstance(self.supervisor.servers, HostReplicas):
+                    self.supervisor.workers.lose_all()
                 self.supervisor.tell(t, inputs.Suspend())
             case AllocateOrder(node, cpu_cores, link_bytes_per_s):
                 self.places.allocate(node, cpu_cores, link_bytes_per_s)
@@ -80,5 +82,5 @@ class Nodes:
 
     def _deny(self, t: float, node: NodeId, reason: str) -> None:
         """No host takes it; its request may have been taken back meanwhile."""
-        if node in self.coordinator.elastic.awaited:
+        if node in self.coordinator.members.awaited:
             self.coordinator.receive(t, did_not_start(node, reason))

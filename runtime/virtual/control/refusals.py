@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from injectors.plan import Disturbance, Kind, target_of
+from injectors.plan import target_of
 from runtime.api import RunContext
 from runtime.cluster.hosts import Hosts
 from runtime.cluster.requests import OTHERWISE, SETTING
@@ -14,72 +13,9 @@ from runtime.errors import ConfigError
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines import kernel
 from runtime.virtual.machines.machines import SHARED
-from strategies.protocol import Strategy
 
 LOADING_FRAC = 0.02
 """Part of a device's time per sample: with at least this loading time, a throttled processor shows."""
-
-
-LOSING: frozenset[Kind] = frozenset({"kill", "pause"})
-"""Kinds of disturbances by which a process may be lost. Where that takes all back to a checkpoint nobody knows how far,
-since jumps take checkpoints along."""
-IN_DETAIL = "or replay.detail=iterations, which carries out every one of them"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Jumping:
-    """A job whose iterations are to be skipped."""
-
-    strategy: Strategy
-    disturbances: Collection[Disturbance]
-    halts_on_loss: bool
-    """Whether the others stop when a worker is lost."""
-    computes: bool
-    """Whether gradients are computed."""
-    telemetry: bool
-    """Whether the use of nodes is sampled."""
-
-    @property
-    def called(self) -> str:
-        """The name of its strategy's class, which the message names."""
-        return type(self.strategy).__name__
-
-
-def _losing(job: Jumping) -> dict[str, object]:
-    """A disturbance that may take all back to a checkpoint."""
-    for one in job.disturbances:
-        if one.kind in LOSING and (job.halts_on_loss or target_of(one.target).form != "worker"):
-            return {"kind": one.kind, "target": one.target}
-    return {}
-
-
-JUMPS: tuple[Rule[Jumping], ...] = (
-    Rule(
-        "skipped iterations and gradients",
-        lambda job: job.computes,
-        "replay.detail=measured: skipped iterations have no gradients",
-        f"set backend=none, {IN_DETAIL}",
-    ),
-    Rule(
-        "skipped iterations and a strategy that looks at every one",
-        lambda job: not job.strategy.may_jump,
-        "replay.detail=measured: {called} decides by what it sees of every iteration (Strategy.may_jump)",
-        f"choose a strategy that does not, {IN_DETAIL}",
-    ),
-    Rule(
-        "skipped iterations and samples of the use of nodes",
-        lambda job: job.telemetry,
-        "replay.detail=measured: runtime.telemetry_every_s would end every jump",
-        f"set it to null, {IN_DETAIL}",
-    ),
-    Rule(
-        "skipped iterations and returns to a checkpoint",
-        _losing,
-        "replay.detail=measured: a {kind} of {target} may take all back to a checkpoint",
-        f"disturb workers of a job with servers and failover=shards, {IN_DETAIL}",
-    ),
-)
-"""Jobs whose iterations cannot be skipped. In a set, which alone skips, no plan lets workers join or leave."""
 
 
 def refuse_without_kernel(hosts: Hosts | None, costs: Costs, around: RunContext) -> None:

@@ -11,7 +11,6 @@ from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.files import File, Files
 from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
@@ -24,7 +23,7 @@ from strategies.protocol import NodeId
 class Versions:
     """Carries out what the recovery orders about parameters: of checkpoints and, among replicas, of the group.
 
-    ``behind``: by how much the servers' time is behind. ``note`` writes to the record.
+    ``note`` writes to the record.
     """
 
     def __init__(
@@ -33,13 +32,11 @@ class Versions:
         coordinator: Coordinator,
         models: TaskModels,
         standstill: Standstill,
-        behind: Behind,
         note: Callable[..., None],
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
         self.coordinator, self.standstill, self.note = coordinator, standstill, note
         self.servers, self.learner, self.followers = models.servers, models.learner, models.followers
-        self._behind = behind
         self.are_replicas = isinstance(models.servers, ReplicaGroup)
         """Whether the workers hold the parameters themselves."""
         self._copies = self.are_replicas and coordinator.job.failover == "shards"
@@ -99,7 +96,7 @@ class Versions:
                 leave = inputs.Leave(effect.key, effect.incarnation)
                 self.drive(lambda t: self.tell(t, leave))
             case effects.Load():
-                self.servers.divide(self.recovery.state.layout)
+                self.servers.divide(self.coordinator.members.layout)
                 number = self._newest(effect.number)
                 told_s = t + self.costs.control_s if number == effects.FOLLOWED else self._read_by(t)
                 self.clock.at(told_s, MESSAGE, self._read, number, effect.generation)
@@ -110,9 +107,9 @@ class Versions:
         stored = partial(self._stored, effect.number, effect.keepers)
 
         def written(done_s: float) -> None:
-            self.clock.at(done_s + self._behind.s + self.costs.control_s, MESSAGE, stored)
+            self.clock.at(done_s + self.costs.control_s, MESSAGE, stored)
 
-        self.servers.store(t - self._behind.s, written)
+        self.servers.store(t, written)
 
     def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:
@@ -125,7 +122,7 @@ class Versions:
             return number
         assert self.followers is not None
         state = self.recovery.state
-        stored, heir = self._files.read(state.checkpoints.complete), state.layout.holders[0].number
+        stored, heir = self._files.read(state.checkpoints.complete), self.coordinator.members.layout.holders[0].number
         return number if self.followers.replicas[heir].version >= stored.version else state.checkpoints.complete
 
     def _read_by(self, t: float) -> float:
@@ -154,10 +151,10 @@ class Versions:
         self.standstill.away.clear()
         if number == effects.FOLLOWED:
             assert self.followers is not None
-            self._held = File(*self.followers.take_over(state.layout.holders[0].number))
+            self._held = File(*self.followers.take_over(self.coordinator.members.layout.holders[0].number))
         else:
             self._held = self._files.read(number)
-        for server in state.layout.holders:
+        for server in self.coordinator.members.layout.holders:
             self.tell(t, inputs.Loaded(server, generation, self._held.version, self._held.state))
 
     # ---- replicas that agree: only copying takes time ----------------------------------------------------------------
@@ -200,7 +197,7 @@ class Versions:
 
     def _formed(self, t: float, forming: tuple[int, float]) -> None:
         if forming == self._forming:
-            for key in self.recovery.policy.ring:
+            for key in self.coordinator.members.ring:
                 self.tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))
 
     # ---- all come back -----------------------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from runtime.core.job import ApplyOrder
+from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.ring_sum import RingSum
@@ -44,8 +46,8 @@ class HostReplicas(ReplicaGroup):
     A step is work of its worker: what a server does to update the whole vector by one gradient.
     """
 
-    def __init__(self, machines: Machines, costs: Costs, num_parameters: int, num_workers: int) -> None:
-        super().__init__(costs, num_parameters, num_workers)
+    def __init__(self, machines: Machines, costs: Costs, num_parameters: int, members: Membership) -> None:
+        super().__init__(costs, num_parameters, members)
         self.machines = machines
         self._turns: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
@@ -61,7 +63,7 @@ class HostReplicas(ReplicaGroup):
     def copy_s(self) -> float:
         """Seconds to copy one replica's parameters to another, over the slowest link that any of them has."""
         own_s, carry = self.message(self.model_bytes)
-        names = [_name(worker) for worker in self.here()]
+        names = [_name(worker) for worker in self.ring]
         ways = [self.machines.passage(path) for path in pairwise(names)]
         link_s = max((way.latency_s + self.model_bytes / way.bytes_per_s for way in ways), default=0.0)
         return self.costs.control_s + own_s + max(carry.between_s, link_s)
@@ -72,10 +74,10 @@ class HostReplicas(ReplicaGroup):
     # ---- updates -----------------------------------------------------------------------------------------------------
 
     def update(self, sent_s: float, num_grads: int) -> None:
-        self._sum(sent_s, self.here())
+        self._sum(sent_s, self.ring)
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
-        self._sum(sent_s, [worker for worker in self.here() if worker not in order.apart])
+        self._sum(sent_s, [worker for worker in self.ring if worker not in order.apart])
         for worker, source in order.returning:
             copy = HandOver(partial(self._copy, source, worker))
             for one in (source, worker):
@@ -121,8 +123,8 @@ class HostReplicas(ReplicaGroup):
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """One replica, the first of those that have the parameters, writes all of them."""
-        here = self.here()
-        keeper = next((worker for worker in (*self._members, *here) if worker in here), 0)  # the job begins with all
+        ring = self.ring
+        keeper = next((worker for worker in (*self._members, *ring) if worker in ring), 0)  # the job begins with all
         seconds = self.costs.checkpoint_s(self.model_bytes)
         self.order(keeper, sent_s, partial(self._write, _name(keeper), seconds, then))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import final
 
 from runtime.core.job import ApplyOrder
 from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import FREE, Carry, Costs
 from runtime.virtual.tasks.servers import ServerGroup
@@ -17,16 +18,19 @@ class ReplicaGroup(ServerGroup):
     """Replicas in the place of servers.
 
     Nothing is pulled or pushed: a worker computes on its own copy, as soon as that is updated. All are reported as one.
-    ``here()`` is the workers that can compute, in the ring's order.
-
     Children (``ApplyOrder.apart``) are not in the ring. That their parents add what they deliver takes no time.
     """
 
-    def __init__(self, costs: Costs, num_parameters: int, num_workers: int) -> None:
+    def __init__(self, costs: Costs, num_parameters: int, members: Membership) -> None:
         super().__init__(costs, num_parameters, 0, lambda target, t: (0.0, 0.0))
         self.names, self.numbers = ["replicas"], [0]  # a worker waits for their delivery
-        self.here: Callable[[], Sequence[int]] = lambda: range(num_workers)
+        self.members = members
         self.model_bytes = 4 * num_parameters
+
+    @property
+    def ring(self) -> list[int]:
+        """The replicas that sum an update, in their order."""
+        return [number for _, number in self.members.ring]
 
     def divide(self, layout: Layout) -> None:
         """Nothing to do: nobody holds a part."""
@@ -55,7 +59,7 @@ class ReplicaGroup(ServerGroup):
 
     def traffic(self) -> tuple[float, float]:
         """Messages of the ring with what these and the step cost, as if all left their hosts."""
-        size, costs = max(1, len(self.here())), self.costs
+        size, costs = max(1, len(self.ring)), self.costs
         num_bytes = 2 * (size - 1) / size * self.model_bytes
         step_s = costs.replica_step_s(self.model_bytes) * costs.worker_cores
         return num_bytes, step_s + (costs.ring_per_byte_s + 2 * costs.carry_per_byte_s) * num_bytes
@@ -78,8 +82,8 @@ class Replicas(ReplicaGroup):
     earlier makes that update fail.
     """
 
-    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, num_workers: int) -> None:
-        super().__init__(costs, num_parameters, num_workers)
+    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, members: Membership) -> None:
+        super().__init__(costs, num_parameters, members)
         self.clock = clock
         self.idle_s = self.summed_s = 0.0
         self._copied_s: dict[int, float] = {}
@@ -100,11 +104,11 @@ class Replicas(ReplicaGroup):
 
     def update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients around the ring of all; then every replica steps with the sum."""
-        self._sum(sent_s, len(self.here()))
+        self._sum(sent_s, len(self.ring))
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
-        self._sum(sent_s, len(self.here()) - len(order.apart))
+        self._sum(sent_s, len(self.ring) - len(order.apart))
         for worker, source in order.returning:
             done_s = self.idle_of(source) + self.costs.hop_s(self.model_bytes)
             self._copied_s[worker] = self._copied_s[source] = done_s

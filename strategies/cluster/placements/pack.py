@@ -8,7 +8,7 @@ from typing import final
 
 from strategies.cluster.placements.servers import check_servers_on, check_there_are, next_to_workers
 from strategies.cluster.placements.workers import on_fewest
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import JobRequest, Machine, Placement, Places, Room
 
 
@@ -25,12 +25,11 @@ class Pack(Placement):
         servers_on: see ``FirstFit``.
     """
 
-    max_machines: int | None = None
+    max_machines: PositiveInt | None = None
     servers_on: str = "any"
 
     def __post_init__(self) -> None:
-        if self.max_machines is not None:
-            check_whole("max_machines", self.max_machines, 1)
+        check_settings(self)
         check_servers_on(self.servers_on)
 
     def validate(self, machines: Sequence[Machine]) -> None:

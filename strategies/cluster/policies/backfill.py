@@ -9,7 +9,7 @@ from typing import final
 
 from strategies.cluster.jobs import WaitingJobs, Walk
 from strategies.cluster.starting import start_until_blocked, try_to_start
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room, StartJob
 
 
@@ -29,11 +29,10 @@ class Backfill(Policy):
 
     needs_durations = True
 
-    depth: int | None = 500
+    depth: PositiveInt | None = 500
 
     def __post_init__(self) -> None:
-        if self.depth is not None:
-            check_whole("depth", self.depth, 1)
+        check_settings(self)
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()

@@ -11,7 +11,7 @@ from typing import final
 
 from strategies.cluster.jobs import WaitingJobs
 from strategies.cluster.preempting import start_by_preempting
-from strategies.parts.checks import check_number
+from strategies.parts.checks import Bool, PositiveFloat, check_number, check_settings
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 ROUNDING_S = 1e-6
@@ -51,24 +51,19 @@ class Las(Policy):
     work_conserving = True
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0, 18000.0)
-    quantum: float | None = None
-    by_gpus: bool = True
-    promote: float | None = None
+    quantum: PositiveFloat | None = None
+    by_gpus: Bool = True
+    promote: PositiveFloat | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
         self.thresholds = tuple(self.thresholds)
         for place, one in enumerate(self.thresholds):
             check_number("thresholds", one, above=0 if not place else self.thresholds[place - 1])
-        if self.quantum is not None:
-            check_number("quantum", self.quantum, above=0)
         if (self.quantum is None) != bool(self.thresholds):
             raise ValueError(
                 f"quantum={self.quantum}: give either thresholds or a quantum, and make the other null or []"
             )
-        if not isinstance(self.by_gpus, bool):
-            raise ValueError(f"by_gpus={self.by_gpus}: must be true or false")
-        if self.promote is not None:
-            check_number("promote", self.promote, above=0)
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()

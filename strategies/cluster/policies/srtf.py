@@ -8,6 +8,7 @@ from typing import final
 
 from strategies.cluster.jobs import WaitingJobs
 from strategies.cluster.preempting import start_by_preempting
+from strategies.parts.checks import Bool, check_settings
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 
@@ -27,11 +28,10 @@ class Srtf(Policy):
     preempts = True
     work_conserving = True
 
-    by_gpus: bool = False
+    by_gpus: Bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.by_gpus, bool):
-            raise ValueError(f"by_gpus={self.by_gpus}: must be true or false")
+        check_settings(self)
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()

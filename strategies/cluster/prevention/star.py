@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from strategies.cluster.prevention.reduction import reductions, weight_of
 from strategies.cluster.prevention.sensitivities import model_sensitivity
 from strategies.cluster.prevention.shares import NOTHING, Task, free_of, held_shares
 from strategies.cluster.prevention.times import iteration_s, rate_of, waited_for_s, work_of
-from strategies.parts.checks import check_choice, check_number
+from strategies.parts.checks import OneOf, PositiveFrac, check_settings
 from strategies.protocol import RESOURCES, Asked, Grant, JobLoad, Resource, Share, TaskLoad
 
 LEAST_GAIN, MOST_GAIN = 1e-4, 1.0
@@ -40,12 +40,11 @@ class StarPrevention:
 
     takes: ClassVar[bool] = True
 
-    reduce_by: str = "sensitivity"
-    floor_frac: float = 0.1
+    reduce_by: Annotated[str, OneOf("sensitivity", "equal")] = "sensitivity"
+    floor_frac: PositiveFrac = 0.1
 
     def __post_init__(self) -> None:
-        check_choice("reduce_by", self.reduce_by, "sensitivity", "equal")
-        check_number("floor_frac", self.floor_frac, above=0.0, most=1.0)
+        check_settings(self)
 
     def answer(self, asked: Asked) -> Grant:
         books = _Books(asked, self.floor_frac)

@@ -2,12 +2,79 @@
 
 from __future__ import annotations
 
-from math import ceil, isfinite
+from collections.abc import Sequence
+from math import ceil, isfinite, sqrt
 from typing import final
 
-from strategies.elastic.optimus.loss import fit_loss
+import msgspec
+import numpy as np
+
 from strategies.parts.checks import check_number, check_whole
 from strategies.protocol import Started
+
+MIN_POINTS = 4
+"""One more than there are coefficients."""
+
+
+class LossCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """``l(k) = 1 / (b0 k + b1) + b2`` after k steps: what SGD's O(1 / k) leaves of the loss above its limit b2."""
+
+    b0: float
+    b1: float
+    b2: float
+
+    def loss(self, steps: float) -> float:
+        """After so many steps."""
+        return 1.0 / (self.b0 * steps + self.b1) + self.b2
+
+    def steps_until_flat(self, steps_per_epoch: int, least_decrease: float) -> float:
+        """Steps from the start until an epoch lowers the loss by less than ``least_decrease``: Optimus' convergence.
+
+        With x = b0 k + b1 and c = b0 E the decrease is 1 / x - 1 / (x + c) = c / (x (x + c)).
+        """
+        c = self.b0 * steps_per_epoch
+        x = (sqrt(c * c + 4 * c / least_decrease) - c) / 2
+        return max(0.0, (x - self.b1) / self.b0) if self.b0 > 0 else 0.0
+
+
+def fit_loss(steps: Sequence[float], losses: Sequence[float]) -> LossCurve:
+    """The curve through these points by least squares, all coefficients at least zero.
+
+    For every limit b2 below the losses, ``1 / (l - b2) = b0 k + b1`` is linear: the best of several such fits is where
+    the least-squares solver begins.
+
+    Args:
+        steps: at which the losses were measured, from the start of the job.
+        losses: above zero; single batches vary, so means over some steps are better.
+
+    Raises:
+        ValueError: fewer than four different points, or a loss that is not above zero.
+    """
+    from scipy.optimize import least_squares  # takes 0.5 s to import
+
+    k, measured = np.asarray(steps, dtype=float), np.asarray(losses, dtype=float)
+    if len(set(k.tolist())) < MIN_POINTS:
+        raise ValueError(f"{len(set(k.tolist()))} losses: a curve of three coefficients needs {MIN_POINTS} or more")
+    if not np.all(np.isfinite(measured)) or np.any(measured <= 0):
+        raise ValueError("a loss that is not above zero has no curve 1 / (b0 k + b1) + b2")
+    span, unit = float(k.max()), float(measured.max())  # so that all three coefficients are of order one
+    x, y = k / span, measured / unit
+
+    def residuals(b: np.ndarray) -> np.ndarray:
+        return np.asarray(1.0 / (b[0] * x + b[1]) + b[2] - y)
+
+    starts = [_linear(x, y, share * float(y.min())) for share in (0.0, 0.5, 0.9, 0.99)]
+    start = min(starts, key=lambda b: float(np.sum(residuals(b) ** 2)))
+    found = least_squares(residuals, start, bounds=([0.0, 1e-9, 0.0], [np.inf, np.inf, 1.0]), xtol=1e-12, ftol=1e-12)
+    b0, b1, b2 = (float(one) for one in found.x)
+    return LossCurve(b0=b0 / (span * unit), b1=b1 / unit, b2=b2 * unit)
+
+
+def _linear(x: np.ndarray, y: np.ndarray, limit: float) -> np.ndarray:
+    """b0, b1 by a straight line for a given b2, float [3]; inside the bounds."""
+    slope, intercept = np.polyfit(x, 1.0 / (y - limit), 1)
+    return np.array([max(slope, 1e-6), max(intercept, 1e-6), limit])
+
 
 MAX_POINTS = 256
 """Means of the loss that are kept; beyond, two become one."""

@@ -1,28 +1,35 @@
-"""Optimus: asynchronous training that grows by the increment that saves most time per core, from a fitted speed."""
+"""Optimus: asynchronous training that grows by the increment that saves most time per core, from a fitted speed.
+
+Symbols: p servers, w workers, f(p, w) updates per second, Q the steps that are left.
+
+1. f is measured for ``sample_s`` at a few sizes, or given (``profile``).
+2. Speed (3.2; ``speed``): f = w / (a_0 + a_1 w / p + a_2 w + a_3 p), by non-negative least squares.
+3. Progress (3.1; ``remaining``): Q from the job's epochs, or from the loss fitted by 1 / (b_0 k + b_1) + b_2.
+4. Marginal gain (4.1; ``greedy``): (Q / f(p, w) - Q / f(p', w')) / cores for ``add_servers`` more and for
+   ``add_workers`` more; the larger is added while it is above zero and fits ``cores_total``. One every
+   ``adjust_every_s`` (``planner``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import final
 
-from strategies.elastic.optimus.greedy import Increments
-from strategies.elastic.optimus.planner import Growing, OptimusPlanner
+from strategies.elastic.optimus.planner import Growing, Increments, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
-from strategies.elastic.optimus.speed import read_profile
-from strategies.elastic.optimus.speedometer import Speedometer
-from strategies.parts.checks import check_choice, check_whole
+from strategies.elastic.optimus.speed import Speedometer, read_profile
+from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
 from strategies.parts.scaling.fleet import Fleet
-from strategies.parts.scaling.scaler import Scaler
+from strategies.parts.scaling.scaler import Scaler, ScalerSettings
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import CoresAs
 
 
 @final
 @dataclass(kw_only=True)
-class Optimus(Composition):
+class Optimus(ScalerSettings, Composition):
     """Measures its updates per second at a few sizes, fits a model to them, and adds servers or workers one by one.
 
     Source: Peng et al., "Optimus: an efficient dynamic resource scheduler for deep learning clusters", EuroSys 2018,
@@ -39,80 +46,41 @@ class Optimus(Composition):
     nor one that has it in it.
 
     Attributes:
-        cores_total: of all workers and servers together.
         server_cores: of every server.
         worker_cores: of every worker.
         add_servers: servers added at a time (1; 2 for Wide & Deep in DLRover's comparison).
         add_workers: workers added at a time (1; 4 for Wide & Deep there).
-        unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
-        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
-        memory_bytes: of every node.
-        limit_memory: whether new nodes have that limit; it needs control groups.
         sample_s: seconds for which a size is measured (60 s).
         skip_s: seconds after a change that are not measured.
         adjust_every_s: seconds from one increment to the next (180 s).
-        decide_every_s: seconds between two questions to the planner.
         profile: known speeds as lists of servers, workers and updates per second.
         flat_steps: updates in which the loss of a converged job falls by less than ``flat_loss``; only if a job ends by
             time, so that its number of updates is not known.
         flat_loss: see there.
         seamless: workers train while new nodes start; False: all stop first, and restart (native TensorFlow).
-        launch_s: seconds that new servers may take to join.
-        drain_s: seconds that gradients may take to arrive before parameters move.
-        data: allocation policy of the samples, ``dynamic`` or ``shared``.
-        lr_rule: see :mod:`strategies.parts.weights`.
     """
 
-    cores_total: int = 200
     server_cores: int = 16
     worker_cores: int = 3
-    add_servers: int = 1
-    add_workers: int = 1
-    unit_cores: float = 1.0
-    cores_as: CoresAs = "limit"
-    memory_bytes: int = 8 * 2**30
-    limit_memory: bool = True
+    add_servers: PositiveInt = 1
+    add_workers: PositiveInt = 1
     sample_s: float = 60.0
     skip_s: float = 0.0
     adjust_every_s: float = 180.0
-    decide_every_s: float = 5.0
     profile: tuple[tuple[int, int, float], ...] = ()
     flat_steps: int = 1000
     flat_loss: float = 0.001
     seamless: bool = False
-    launch_s: float = 600.0
-    drain_s: float = 60.0
-    data: str = "dynamic"
-    lr_rule: str = "unit"
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the growth as the only action."""
-        check_choice("cores_as", self.cores_as, "limit", "request")
-        check_whole("add_servers", self.add_servers, least=1)
-        check_whole("add_workers", self.add_workers, least=1)
-        by = Increments(
-            cores_total=self.cores_total,
-            server_cores=self.server_cores,
-            worker_cores=self.worker_cores,
-            servers=self.add_servers,
-            workers=self.add_workers,
-        )
-        growing = Growing(
-            by=by,
-            memory_bytes=self.memory_bytes,
-            adjust_every_s=self.adjust_every_s,
-            profile=read_profile(self.profile),
-        )
-        planner = OptimusPlanner(
-            growing, Speedometer(self.sample_s, self.skip_s), Remaining(self.flat_steps, self.flat_loss)
-        )
-        fleet = Fleet(
+        by = self.make(Increments, servers=self.add_servers, workers=self.add_workers)
+        growing = self.make(Growing, by=by, profile=read_profile(self.profile))
+        planner = OptimusPlanner(growing, self.make(Speedometer), self.make(Remaining))
+        fleet = self.make(
+            Fleet,
             worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
             server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
-            unit_cores=self.unit_cores,
-            limit_memory=self.limit_memory,
         )
-        scaler = Scaler(planner, fleet, seamless=self.seamless, launch_s=self.launch_s, drain_s=self.drain_s)
-        return Parts(
-            gate=EachGate(), actions={"optimus": scaler}, decide_every_s=self.decide_every_s, lr_rule=self.lr_rule
-        )
+        scaler = self.make(Scaler, planner=planner, fleet=fleet)
+        return self.make(Parts, gate=EachGate(), actions={"optimus": scaler})

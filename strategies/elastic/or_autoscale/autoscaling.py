@@ -1,15 +1,27 @@
-"""Or et al.'s autoscaling as the planner of a strategy: workers only, and slow ones are replaced (pure)."""
+"""Or et al.'s autoscaling: workers are added by steps while the last ones helped, and slow ones are replaced (pure).
+
+After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning"; threshold and steps as in the
+comparison of DLRover section 6.3.
+
+After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from statistics import median
 from typing import final
 
-import msgspec
-
-from strategies.elastic.or_autoscale.autoscale import Autoscaler
-from strategies.elastic.or_autoscale.replacing import SlowWorkers
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveFrac,
+    PositiveInt,
+    check_number,
+    check_settings,
+    check_whole,
+)
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given
@@ -26,38 +38,160 @@ from strategies.protocol import (
 )
 
 
-class Autoscaling(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the planner, with the values of DLRover's comparison where it gives any.
+def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate: float) -> float:
+    """Throughput that each worker between two sizes adds, relative to what one of the smaller size had.
+
+    1: linear speed-up; 0: none. Throughputs in any unit, ``old_rate`` above zero.
+    """
+    return (new_rate - old_rate) / (new_workers - old_workers) / (old_rate / old_workers)
+
+
+@final
+class Autoscaler:
+    """Grows by ``step_workers`` while the marginal gain is above the threshold; otherwise goes back one size and stays.
+
+    Args:
+        workers: at the start.
+        step_workers: added at a time.
+        max_workers: no size above this is tried; None: no bound.
+        threshold: least gain of a step; DLRover compares with 0.3, the engine's own default is 0.1.
+        min_iters: measured iterations that a size needs. The first after a change is skipped.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        step_workers: int = 1,
+        max_workers: int | None = None,
+        threshold: float = 0.3,
+        min_iters: int = 10,
+    ) -> None:
+        for name, value in (("workers", workers), ("step_workers", step_workers), ("min_iters", min_iters)):
+            check_whole(name, value, least=1)
+        if max_workers is not None:
+            check_whole("max_workers", max_workers, least=workers)
+        check_number("threshold", threshold)
+        self.workers, self.step_workers, self.max_workers = workers, step_workers, max_workers
+        self.threshold, self.min_iters = threshold, min_iters
+        self.rates: dict[int, float] = {}
+        self.gains: dict[int, float] = {}
+        self.stays = False
+        self._passed: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._iterations, self._samples, self._seconds = -1, 0, 0.0
+
+    def observe(self, samples: int, seconds: float) -> None:
+        """The job has taken so long for an iteration of so many samples."""
+        self._iterations += 1
+        if self._iterations:
+            self._samples += samples
+            self._seconds += seconds
+
+    def resized(self, workers: int) -> None:
+        """So many workers there are now, whether asked for, denied or lost: measured from the beginning."""
+        refused = self._passed is not None and workers <= self._passed
+        self.workers = workers
+        self.stays = self.stays or refused
+        self._begin()
+
+    def decide(self) -> int | None:
+        """The number of workers that there should be instead; None: those there are, for now or for good."""
+        if self.stays or self._iterations < self.min_iters or not self._seconds:
+            return None
+        self.rates[self.workers] = rate = self._samples / self._seconds
+        if self._passed is not None:
+            gain = marginal_gain(self._passed, self.rates[self._passed], self.workers, rate)
+            self.gains[self.workers] = gain
+            if gain <= self.threshold:
+                self.stays = True
+                return self._passed
+        larger = self.workers + self.step_workers
+        if self.max_workers is not None and larger > self.max_workers:
+            self.stays = True
+            return None
+        self._passed = self.workers
+        return larger
+
+
+@final
+class SlowWorkers:
+    """A moving average of each worker's throughput, relative to the median of all that have been measured.
+
+    Args:
+        weight: of the newest iteration.
+        threshold: average below which a worker is slow.
+
+    A new worker begins at 1, so that one slow iteration does not flag it.
+    """
+
+    def __init__(self, weight: float = 0.1, threshold: float = 0.8) -> None:
+        check_number("weight", weight, above=0.0, most=1.0)
+        check_number("threshold", threshold, above=0.0, most=1.0)
+        self.weight, self.threshold = weight, threshold
+        self.average: dict[int, float] = {}
+        self._rates: dict[int, float] = {}
+
+    def observe(self, worker: int, rate: float) -> None:
+        """A worker's throughput in its last iteration, in any unit above zero."""
+        self._rates[worker] = rate
+        share = rate / median(self._rates.values())
+        self.average[worker] = (1 - self.weight) * self.average.get(worker, 1.0) + self.weight * share
+
+    def forget(self, worker: int) -> None:
+        """It has left, or another process has its number."""
+        self._rates.pop(worker, None)
+        self.average.pop(worker, None)
+
+    def keep_only(self, workers: Collection[int]) -> None:
+        """Forget all workers but these."""
+        for worker in self._rates.keys() - set(workers):
+            self.forget(worker)
+
+    def slow(self) -> list[int]:
+        """All that are slow, the slowest first."""
+        found = [worker for worker, average in self.average.items() if average < self.threshold]
+        return sorted(found, key=lambda worker: (self.average[worker], worker))
+
+
+@dataclass(kw_only=True)
+class AutoscalingSettings:
+    """By how much a job grows, while it helps how much.
 
     Attributes:
-        cores_total: of all workers and servers together; no size that exceeds it is tried.
         worker_cores: of every worker.
-        memory_bytes: of every worker.
         step_workers: added at a time (4 for Wide & Deep, 1 for xDeepFM).
-        threshold: least marginal gain of a step (0.3).
-        min_iters: measured iterations that a size needs.
+        threshold: least throughput that each new worker adds, relative to each of those before.
+        min_iters: iterations, each of an update of every worker, for which a size is measured; one more is skipped.
         adjust_every_s: seconds from one decision to the next (180).
         slow_weight: of a worker's newest iteration in its moving average.
         slow_below: average throughput, relative to the median worker's, below which a worker is replaced.
     """
 
-    cores_total: int = 200
-    worker_cores: int = 3
-    memory_bytes: int = 8 * 2**30
-    step_workers: int = 4
-    threshold: float = 0.3
-    min_iters: int = 10
-    adjust_every_s: float = 180.0
-    slow_weight: float = 0.1
-    slow_below: float = 0.8
+    worker_cores: PositiveInt = 3
+    step_workers: PositiveInt = 4
+    threshold: NonNegativeFloat = 0.3
+    min_iters: PositiveInt = 10
+    adjust_every_s: PositiveFloat = 180.0
+    slow_weight: PositiveFrac = 0.1
+    slow_below: PositiveFrac = 0.8
+
+
+@dataclass(kw_only=True)
+class Autoscaling(AutoscalingSettings):
+    """Settings of the planner, with the values of DLRover's comparison where it gives any.
+
+    Attributes:
+        cores_total: of all workers and servers together; no size that exceeds it is tried.
+        memory_bytes: of every worker.
+    """
+
+    cores_total: PositiveInt = 200
+    memory_bytes: PositiveInt = 8 * 2**30
 
     def __post_init__(self) -> None:
-        for name in ("cores_total", "worker_cores", "memory_bytes", "step_workers", "min_iters"):
-            check_whole(name, getattr(self, name), least=1)
-        check_number("threshold", self.threshold, least=0.0)
-        check_number("adjust_every_s", self.adjust_every_s, above=0.0)
-        check_number("slow_weight", self.slow_weight, above=0.0, most=1.0)
-        check_number("slow_below", self.slow_below, above=0.0, most=1.0)
+        check_settings(self)
 
 
 @final
@@ -71,7 +205,6 @@ class AutoscalingPlanner:
         self.settings = settings
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
-        """Reset: nothing is measured."""
         settings = self.settings
         workers = len(started.workers)
         room = settings.cores_total - sum(given[node].cores for node in given if node.role == "server")
@@ -181,7 +314,6 @@ class AutoscalingPlanner:
         return Decision(t=t, stage="autoscale", rule=rule, changes=changes, numbers=numbers | rates)
 
     def log_state(self) -> State:
-        """Whether the number of workers is final."""
         return {"stays": int(self.autoscaler.stays)}
 
 

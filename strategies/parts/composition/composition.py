@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from inspect import signature
+from typing import Any, TypeVar, final
 
-from strategies.parts.composition.fitting import check_fit
-from strategies.parts.composition.parts import Parts
+from strategies.parts.checks import check_settings
+from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
-from strategies.parts.gates.base import Bounded, Dividing, Waiting
+from strategies.parts.gates.base import Dividing, Waiting
 from strategies.parts.hooks import (
     ChecksBatch,
     ChecksLength,
@@ -29,7 +30,6 @@ from strategies.parts.hooks import (
     Settling,
     Starting,
 )
-from strategies.parts.load.shares import EvenLoad
 from strategies.parts.nodes.controller import Controller
 from strategies.parts.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import (
@@ -38,7 +38,6 @@ from strategies.protocol import (
     AnyEvent,
     Apply,
     Arrived,
-    BoundedStalenessHint,
     Command,
     Compute,
     Drop,
@@ -52,6 +51,8 @@ from strategies.protocol import (
     Strategy,
     split_evenly,
 )
+
+Made = TypeVar("Made")
 
 
 class Composition(Strategy):
@@ -67,8 +68,15 @@ class Composition(Strategy):
         """Build the parts from the fields; raises ``ValueError`` naming a field that is refused."""
 
     @final
+    def make(self, kind: type[Made], **own: Any) -> Made:
+        """One of this ``kind``, with those settings of the system that it has under the same names, and its ``own``."""
+        names = signature(kind).parameters.keys() - own.keys()
+        return kind(**{name: getattr(self, name) for name in names if name in vars(self)}, **own)
+
+    @final
     def __post_init__(self) -> None:
-        """Build the parts, and refuse combinations that do not fit."""
+        """Check the settings, build the parts, and refuse combinations that do not fit."""
+        check_settings(self)
         self.parts = parts = self.compose()
         check_lr_rule(parts.lr_rule)
         if self.data not in DATA_POLICIES:
@@ -104,9 +112,6 @@ class Composition(Strategy):
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})
-        # what learns, decides or follows does so by what it sees; so does a rate that falls with a gradient's age
-        alone = isinstance(parts.load, EvenLoad) and len(everything) == 2
-        self.may_jump = alone and getattr(parts.gate, "may_jump", False) and parts.lr_rule not in STALENESS_RULES
         if parts.screen is not None:
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
 
@@ -166,15 +171,6 @@ class Composition(Strategy):
             yield
         except ValueError as error:
             raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
-
-    @final
-    def staleness_hint(self) -> BoundedStalenessHint | None:
-        """Only for a bounded gate and nothing else; rates that depend on staleness are not known beforehand."""
-        gate, rule = self.parts.gate, self.parts.lr_rule
-        alone = isinstance(self.parts.load, EvenLoad) and len(list(self.parts.slots())) == 2
-        if not alone or rule in STALENESS_RULES or not isinstance(gate, Bounded):
-            return None
-        return BoundedStalenessHint(lr_scale=1.0 if rule == "unit" else None, bound=gate.bound)
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:

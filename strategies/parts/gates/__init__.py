@@ -8,9 +8,8 @@ from strategies.parts.gates.base import Gate, Verdict
 from strategies.parts.gates.bounded import BoundedGate
 from strategies.parts.gates.each import EachGate
 from strategies.parts.gates.groups import GroupsGate
-from strategies.parts.gates.quorum import QuorumGate
+from strategies.parts.gates.quorum import QuorumGate, TimedQuorumGate
 from strategies.parts.gates.ring import RingGate
-from strategies.parts.gates.timed_quorum import TimedQuorumGate
 
 __all__ = [
     "AllGate",

@@ -7,8 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.roster import Roster
+from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import Grad
 
 
@@ -22,8 +21,6 @@ class AllGate:
 
     rounds: ClassVar[bool] = True
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
-    bound: ClassVar[int] = 0
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self.roster = Roster(workers)
@@ -77,5 +74,4 @@ class AllGate:
         return Verdict(apply=update, go=self.roster.all(), opens=not update)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Number of gradients of the round that have arrived."""
         return {"arrived": len(self.buffer)}

@@ -1,14 +1,61 @@
-"""What a gate answers, and the interface that all gates share."""
+"""What a gate answers, the interface that all gates share, and who takes part in its rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 import msgspec
 
 from strategies.protocol import Grad
+
+
+@final
+class Roster:
+    """``members`` are counted; ``lost_work`` are those of them whose Compute died with their process.
+
+    ``newcomers`` wait to enter with the next update, which may take long, or never come: see ``deserted``.
+    """
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        self.members = set(workers)
+        self.lost_work: set[int] = set()
+        self.newcomers: set[int] = set()
+
+    def all(self) -> tuple[int, ...]:
+        """All members, by rank."""
+        return tuple(sorted(self.members))
+
+    @property
+    def deserted(self) -> bool:
+        """Whether only newcomers are left, so that there will be no update to enter with."""
+        return bool(self.newcomers) and not self.members
+
+    def leave(self, worker: int) -> None:
+        """Remove the worker: it is not waited for any more."""
+        for crowd in (self.members, self.lost_work, self.newcomers):
+            crowd.discard(worker)
+
+    def admits(self, worker: int) -> bool:
+        """Whether a worker that joins computes now: one that repeats lost work, or the first of all.
+
+        A member that has lost nothing has its order or is waiting already; any other worker is a newcomer.
+        """
+        if worker not in self.members and self.members:
+            self.newcomers.add(worker)
+            return False
+        if worker in self.members and worker not in self.lost_work:
+            return False
+        self.members.add(worker)
+        self.lost_work.discard(worker)
+        return True
+
+    def enter(self) -> set[int]:
+        """Make the newcomers members, and return them."""
+        entered, self.newcomers = self.newcomers, set()
+        self.members |= entered
+        return entered
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -36,8 +83,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third, and one that
-    ``may_jump`` (:class:`strategies.protocol.Strategy`) as a fourth: it counts by itself, and compares no versions.
+    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
     """
 
     @property
@@ -64,16 +110,6 @@ class Gate(Protocol):
 
     def log_state(self) -> dict[str, float | int | str]:
         """The state to record, as numbers and strings by name."""
-        ...
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """A gate that its ``bound`` describes fully: see :class:`strategies.protocol.BoundedStalenessHint`."""
-
-    @property
-    def bound(self) -> int | None:
-        """Iterations that a worker may be ahead of the slowest; None: any number."""
         ...
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import NonNegativeInt, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
@@ -26,12 +26,11 @@ class BoundedGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
 
-    bound: int = 3
+    bound: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_whole("bound", self.bound)
+        check_settings(self)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them; they are at clock 0."""
@@ -105,5 +104,4 @@ class BoundedGate:
         return Verdict(apply=update, go=go)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The slowest clock and the number of workers that wait for it."""
         return {"slowest_clock": self.low, "blocked": sum(map(len, self.blocked.values()))}

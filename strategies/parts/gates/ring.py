@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import check_whole
-from strategies.parts.gates.base import NOTHING, Verdict, by_worker
-from strategies.parts.gates.roster import Roster
+from strategies.parts.checks import NonNegativeInt, check_settings
+from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Grad, Wake, Woke
 
 TAG = "children"
@@ -39,17 +38,16 @@ class RingGate:
     drops: ClassVar[bool] = True
     attaches: ClassVar[bool] = True
 
-    max_delay_versions: int = 1
+    max_delay_versions: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
         """All in the ring, and nobody to wait for; a schedule changes that."""
-        check_whole("max_delay_versions", self.max_delay_versions)
+        check_settings(self)
         self.wanted: tuple[int, ...] = ()
         self.wait_s = 0.0
         self.now_s = 0.0
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Keep the time of the event."""
         self.now_s = event.t
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -168,5 +166,4 @@ class RingGate:
         self.parents = after
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Sizes of the ring and of what waits, and the parents' patience."""
         return {"ring": len(self.ring), "arrived": len(self.buffer), "wait_s": self.wait_s}

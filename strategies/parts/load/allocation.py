@@ -1,4 +1,4 @@
-"""Splits of a batch by which the slowest worker finishes as early as possible: exact, in whole samples.
+"""Splits of a batch by which the slowest worker finishes as early as possible: exact, in whole samples; newcomers.
 
 ``minimise max_i F_i(b_i)  subject to  sum b_i = total,  low_i <= b_i <= high_i`` (AntDT Eq. 3 with bounds). Handing out
 one sample after another to the worker that would then finish first is optimal for every non-decreasing F_i; rounding
@@ -9,10 +9,75 @@ at most one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil, inf, isfinite
+from statistics import median, median_low
 
 import numpy as np
+
+from strategies.protocol import split_evenly
+
+
+def size_of(sizes: Mapping[int, int], worker: int) -> int:
+    """The samples of ``worker`` by ``sizes``; a worker that is not in there gets the lower median of the others.
+
+    So an elastic job keeps the batch per worker of its start until a policy that resizes has split it again.
+    """
+    return sizes[worker] if worker in sizes else median_low(sizes.values())
+
+
+def samples_of_round(global_batch_samples: int, least: int) -> int:
+    """Samples of a round: those of the global batch, or one for each worker or part, where so many have joined.
+
+    Nobody can compute no sample at all.
+    """
+    return max(global_batch_samples, least)
+
+
+def round_sizes(
+    total: int,
+    workers: Sequence[int],
+    speeds: Mapping[int, float],
+    newcomers: Collection[int] = (),
+    base_samples: float = 0.0,
+    returning: Mapping[int, int] | None = None,
+) -> dict[int, int]:
+    """Split ``total`` samples over ``workers`` so that, by ``speeds`` in samples/s, the last one finishes earliest.
+
+    The fixed cost of an iteration equals that of ``base_samples`` samples (:class:`strategies.antdt.detector.Base`).
+
+    Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
+    gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.
+    Every worker gets at least one sample if there are enough, because otherwise it could not be measured again. With
+    ``returning`` sizes, the result only moves from these towards the even split.
+    """
+    even = dict(zip(workers, split_evenly(total, len(workers)), strict=True))
+    known = [speeds[worker] for worker in workers if worker in speeds]
+    if not known or len(newcomers) >= len(workers):
+        return even
+    share, usual = total // len(workers), median(known)
+    lows = [share if worker in newcomers else 1 for worker in workers]
+    highs = [share if worker in newcomers else None for worker in workers]
+    if returning is not None and returning.keys() == even.keys() and not newcomers:
+        pairs = [(returning[worker], even[worker]) for worker in workers]
+        lows, highs = [min(pair) for pair in pairs], [max(pair) for pair in pairs]
+    lows, highs = relaxed(total, lows, highs)
+    sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs, base_samples)
+    return dict(zip(workers, sizes, strict=True))
+
+
+def slowest_s(sizes: Mapping[int, int], speeds: Mapping[int, float], base_samples: float = 0.0) -> float:
+    """Seconds until the last worker with a known speed has finished its part."""
+    return max(
+        ((sizes[worker] + base_samples) / speed for worker, speed in speeds.items() if worker in sizes), default=0.0
+    )
+
+
+def extremes(sizes: Mapping[int, int], workers: Sequence[int]) -> dict[str, int]:
+    """The smallest and the largest size of a round of these workers, for the log."""
+    own = [sizes[worker] for worker in workers]
+    return {"smallest_batch": min(own), "largest_batch": max(own)}
+
 
 High = int | None
 """Upper bound in samples; None: no bound."""

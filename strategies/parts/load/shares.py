@@ -5,12 +5,38 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar, Protocol, final, runtime_checkable
 
-from strategies.parts.checks import check_whole
-from strategies.parts.load.allocation import split_min_max
-from strategies.parts.load.newcomers import size_of
+from strategies.parts.checks import NonNegativeInt, check_settings
+from strategies.parts.load.allocation import size_of, split_min_max
 from strategies.protocol import Compute, Started, split_evenly
+
+
+@runtime_checkable
+class Load(Protocol):
+    """Decides what each worker computes; it is started with the job, before the gate begins.
+
+    Sizes may change while the job runs unless ``steady``. A policy that ``needs_rounds`` compares the times of whole
+    rounds, or solves for them; others can be combined with any gate.
+    """
+
+    steady: ClassVar[bool]
+    needs_rounds: ClassVar[bool]
+
+    def order(self, worker: int) -> Compute:
+        """The next Compute of ``worker``."""
+        ...
+
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """New sizes for these workers may hold from now on; they should sum to the global batch.
+
+        With a gate of rounds, ``workers`` are about to get their orders together: called at the start, after a restore,
+        and whenever an update lets them go; exactly once per round and with all of its members. With any other gate
+        they are all current workers; it is called once as many gradients have been applied as there are workers, and
+        each takes its new size with its next order. Sizes are what is *assigned*: if a worker leaves within the round,
+        its samples are missing, and the update is the mean over those of the others.
+        """
+        ...
 
 
 class SteadyLoad(ABC):
@@ -67,7 +93,6 @@ class ThroughputLoad(SteadyLoad):
             raise ValueError(f"throughputs={list(self.throughputs)}: must be a positive number for each worker")
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` unless there is one throughput for each worker."""
         if len(self.throughputs) != num_workers:
             raise ValueError(
                 f"throughputs={list(self.throughputs)}: must be one number for each of the {num_workers} workers"
@@ -91,13 +116,12 @@ class EnlargedLoad(SteadyLoad):
         num_backup: workers that are not waited for; fewer than the number of workers.
     """
 
-    num_backup: int = 1
+    num_backup: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
-        check_whole("num_backup", self.num_backup)
+        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` unless at least one worker is waited for."""
         if self.num_backup >= num_workers:
             raise ValueError(f"num_backup={self.num_backup}: must be less than the number of workers ({num_workers})")
 

@@ -7,7 +7,7 @@ from typing import final
 
 from strategies.parts.checks import check_number
 from strategies.parts.hooks import Deciding, Learning, Tick
-from strategies.parts.nodes.timers import is_due
+from strategies.parts.nodes.pause import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
 MIN_PERIOD_S = 0.001
@@ -23,7 +23,6 @@ class Controller:
         self.decide_every_s, self.detectors, self.actions = decide_every_s, detectors, actions
 
     def start(self, started: Started) -> None:
-        """Reset: no decision has been made."""
         self._pending_s = self._due_s = 0.0
         self._halted = False
         self._decided = ""
@@ -67,5 +66,4 @@ class Controller:
         return commands
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The last decision and its reasons."""
         return {"decided": self._decided}

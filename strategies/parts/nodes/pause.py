@@ -1,12 +1,19 @@
-"""A pause in which no worker begins to compute (pure): the cost of a change of mode."""
+"""A pause in which no worker begins to compute, the cost of a change of mode; timers (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import final
 
-from strategies.parts.nodes.timers import is_due
 from strategies.protocol import AnyCommand, Compute
+
+TOO_EARLY_S = 1e-3
+"""By how much a timer may fire early: a clock may round."""
+
+
+def is_due(t: float, due_s: float) -> bool:
+    """Whether a timer fired at ``t`` is the one due at ``due_s``; an earlier one has been replaced."""
+    return t >= due_s - TOO_EARLY_S
 
 
 @final

@@ -1,7 +1,7 @@
 """Carries changes of a job's nodes out, one decision at a time (pure).
 
-Workers come and go during training (:mod:`strategies.parts.scaling.worker_changes`); servers change by one switch for
-all of a decision (:mod:`strategies.parts.scaling.server_changes`). If that is not seamless, another number of workers
+Workers come and go during training (:mod:`strategies.parts.scaling.node_changes`); servers change by one switch for
+all of a decision (:mod:`strategies.parts.scaling.node_changes`). If that is not seamless, another number of workers
 restarts the present ones, too.
 """
 
@@ -13,9 +13,8 @@ from typing import final
 from strategies.parts.checks import check_number
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, Resize, StopWaiting
 from strategies.parts.scaling.fleet import Fleet
-from strategies.parts.scaling.server_changes import ServerChanges
+from strategies.parts.scaling.node_changes import ServerChanges, WorkerChanges
 from strategies.parts.scaling.switching.switch import Switch
-from strategies.parts.scaling.worker_changes import WorkerChanges
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -54,7 +53,6 @@ class Resizing:
         self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
 
     def start(self, started: Started) -> None:
-        """Nothing is under way."""
         self.workers = WorkerChanges(self.fleet)
         self.servers = ServerChanges(
             self.fleet,

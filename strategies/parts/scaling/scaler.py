@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol, final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Protocol, final
 
+from strategies.parts.checks import OneOf, PositiveInt
 from strategies.parts.hooks import Order, State, Tick
 from strategies.parts.scaling.changes import Decision, Replace
 from strategies.parts.scaling.fleet import Fleet
@@ -17,6 +19,7 @@ from strategies.protocol import (
     Checkpoint,
     Command,
     Compute,
+    CoresAs,
     Grad,
     Launch,
     NodeId,
@@ -28,6 +31,35 @@ from strategies.protocol import (
     Started,
     Wake,
 )
+
+
+@dataclass(kw_only=True)
+class ScalerSettings:
+    """The nodes of a job, and how long it may take to change them.
+
+    Attributes:
+        cores_total: of all workers and servers together.
+        unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
+        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
+        memory_bytes: of every node at the start.
+        limit_memory: whether new nodes have that limit; it needs control groups.
+        decide_every_s: seconds between two questions to the planner.
+        launch_s: seconds that new nodes may take to join.
+        drain_s: seconds that gradients may take to arrive before parameters move.
+        data: allocation policy of the samples, ``dynamic`` or ``shared``.
+        lr_rule: see :mod:`strategies.parts.weights`.
+    """
+
+    cores_total: PositiveInt = 200
+    unit_cores: float = 1.0
+    cores_as: Annotated[CoresAs, OneOf("limit", "request")] = "limit"
+    memory_bytes: PositiveInt = 8 * 2**30
+    limit_memory: bool = True
+    decide_every_s: float = 5.0
+    launch_s: float = 600.0
+    drain_s: float = 60.0
+    data: str = "dynamic"
+    lr_rule: str = "unit"
 
 
 class Planner(Protocol):
@@ -107,7 +139,6 @@ class Scaler:
         self.planner.observe_event(event, now if now is before else {**before, **now})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Pass the update on to the planner."""
         self.planner.applied(grads)
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from strategies.parts.checks import check_whole
+from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import NodeId
 
 WINDOW = 5
@@ -21,13 +21,12 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     ``low_priority``: it is preempted first when others need the cores.
     """
 
-    cores: int
-    memory_bytes: int
+    cores: PositiveInt
+    memory_bytes: PositiveInt
     low_priority: bool = False
 
     def __post_init__(self) -> None:
-        check_whole("cores", self.cores, least=1)
-        check_whole("memory_bytes", self.memory_bytes, least=1)
+        check_settings(self)
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import check_number, check_whole
+from strategies.parts.checks import Bool, NonNegativeFloat, Whole, check_settings
 from strategies.parts.gates import AllGate
 from strategies.parts.gates.base import Gate, TakesSums, Verdict
 from strategies.parts.hooks import Order
@@ -68,22 +68,18 @@ class TreeGate:
         gate: decides about updates: one that knows whose gradients make an update (AllGate, ModalGate).
     """
 
-    tree_fanout: int = 3
-    tree_wait_s: float | None = None
+    tree_fanout: Annotated[int, Whole(1, MAX_FANOUT)] = 3
+    tree_wait_s: NonNegativeFloat | None = None
     smoothing: float = 0.3
-    near_workers: bool = False
+    near_workers: Bool = False
     gate: Gate = field(default_factory=AllGate)
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Send, Wake})
 
     def __post_init__(self) -> None:
-        check_whole("tree_fanout", self.tree_fanout, least=1, most=MAX_FANOUT)
-        if self.tree_wait_s is not None:
-            check_number("tree_wait_s", self.tree_wait_s, least=0)
+        check_settings(self)
         if not 0 < self.smoothing <= 1:
             raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
-        if not isinstance(self.near_workers, bool):
-            raise ValueError(f"near_workers={self.near_workers}: must be true or false")
         if not isinstance(self.gate, TakesSums):
             raise ValueError(
                 f"gate={type(self.gate).__name__}: it is not known beforehand which gradients make an update, so none "
@@ -122,7 +118,6 @@ class TreeGate:
             )
 
     def start(self, started: Started) -> None:
-        """Reset for a job with these places."""
         self._begin_job(started.places)
 
     def _begin_job(self, places: Mapping[str, str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import RecordError, find_runs, load_run
-from analysis.records.schema import Arrived, Other, _decode_parts, decode_line
+from analysis.records.schema import Other, _decode_parts, decode_line
+from strategies.protocol import Arrived
 from tests.support.records import Story, bsp_story
 
 

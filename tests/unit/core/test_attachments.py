@@ -149,7 +149,7 @@ def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
     at = attached(((2, 0),))
     for worker in range(4):
         at.arrive(worker)
-    at.core.executor.attachments.parents[3] = 1  # as if it had left with what it keeps
+    at.core.members.parents[3] = 1  # as if it had left with what it keeps
     assert "worker 3 keeps gradient 7, and is not in the ring" in refusal(at, with_children(4, 5, 6, 7))
 
 

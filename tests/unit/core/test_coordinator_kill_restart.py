@@ -21,6 +21,16 @@ from tests.support.harness import Desk, HeapRun, apply, compute, make_job, puppe
 from tests.support.restarting import Restarting
 
 
+def test_who_comes_back_while_all_are_halted_has_its_part_of_the_data_again() -> None:
+    """With ``data=even`` nobody would have computed that part of the next epoch."""
+    desk = puppet_desk()
+    desk.say(Restart(node="worker:1"))
+    desk.lose_server()
+    desk.join(1)
+    desk.restore()
+    assert not desk.core.shards.departed
+
+
 def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     desk = puppet_desk(num_samples=12)
     desk.say(*compute(0, 1, 2))

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from runtime.core import inputs
-from runtime.core.stuck import awaits
 from strategies.protocol import Apply, Measured, Wake
 from tests.support.harness import Desk, Puppet, apply, compute, make_job
 
@@ -86,9 +85,9 @@ def test_nobody_waits_for_a_norm() -> None:
     at = desk()
     at.core.receive(at.t, inputs.Evaluated(0, 0.0, {}))
     at.say(measured(0, 1, 2))
-    assert not awaits(at.core)
+    assert not at.core.watch.awaits()
     at.say(Wake(at_s=99.0, tag="later"))
-    assert awaits(at.core)
+    assert at.core.watch.awaits()
 
 
 @pytest.mark.parametrize(

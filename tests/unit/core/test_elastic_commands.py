@@ -10,7 +10,6 @@ from runtime.core import inputs
 from runtime.core.node_orders import LaunchOrder
 from runtime.core.quota import Quota
 from runtime.core.scheduling import ConstantPending
-from runtime.core.stuck import awaits
 from strategies.protocol import (
     Allocate,
     Denied,
@@ -41,7 +40,7 @@ def desk_of(scheduler: Any = None, **changes: Any) -> Desk:
 
 
 def nodes(desk: Desk) -> list[str]:
-    return [str(node) for node in desk.core.executor.layout.nodes]
+    return [str(node) for node in desk.core.members.layout.nodes]
 
 
 def server_joins(desk: Desk, number: int) -> None:
@@ -165,11 +164,11 @@ def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
 
 def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
     desk = desk_of()
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.say(Launch(node="server:2"))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     server_joins(desk, 2)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
@@ -199,7 +198,7 @@ def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
     assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "did not join: crash")]
     assert not desk.received(Lost, ServerLost)
     assert node not in nodes(desk)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 # ---- nodes that leave -----------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) 
     assert desk.retired == [(2.0, node)]
     assert not desk.received(Lost, ServerLost, Denied)
     assert node not in nodes(desk)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_who_is_needed_stays() -> None:
@@ -386,7 +385,7 @@ def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     shares = ((NodeId.server(2), 3.0), (NodeId.server(0), 1.0))
     desk.restore(shares=shares)
     assert [event.servers for event in desk.received(Restored)] == [(2, 0)]
-    assert desk.core.executor.layout.shares == shares
+    assert desk.core.members.layout.shares == shares
     desk.say(*compute(0, 1, 2))
     assert {order.worker for order in desk.orders.values()} == {0, 1, 2}
 
@@ -402,13 +401,14 @@ def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile()
 
 
 def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
-    """The runtime says that it holds nothing any more before the coordinator knows who does."""
+    """Others hold it from when the recovery says so, before all continue."""
     desk = desk_of()
     desk.say(Repartition(servers=(1,)))
+    desk.core.members.divide(((NodeId.server(1), 1.0),))
     server_dies(desk, 0)
     assert [event.holding for event in desk.received(ServerLost)] == [False]
-    desk.restore(shares=((NodeId.server(1), 1.0),))
-    assert "server:0" not in nodes(desk)
+    desk.restore()
+    assert nodes(desk)[:1] == ["server:1"]
 
 
 def test_who_holds_nothing_is_not_restarted() -> None:

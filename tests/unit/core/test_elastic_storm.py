@@ -63,7 +63,7 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
 def test_coordinator_and_recovery_agree_on_the_nodes(failover: str, num_servers: int) -> None:
     for seed in OFTEN:
         run, _, _ = stormy(seed, failover, num_servers)
-        ordered, carried_out = run.core.executor.layout, run.recovery.state.layout
+        ordered, carried_out = run.core.members.layout, run.recovery.state.members.layout
         assert set(ordered.nodes) == set(carried_out.nodes)
         assert ordered.shares == carried_out.shares or run.core.course.halted
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core import inputs
+from runtime.core.layout import Layout
 from runtime.core.membership import Membership
 from strategies.basic.bsp import BSP
 from tests.support.harness import Desk, make_job
@@ -13,14 +14,14 @@ from tests.support.harness import Desk, make_job
 
 def attached(num_workers: int) -> Membership:
     """Everybody's first incarnation is there."""
-    members = Membership(range(num_workers))
+    members = Membership(Layout.initial(num_workers, 1))
     for worker in range(num_workers):
         assert members.joined(worker, 0)
     return members
 
 
 def test_nobody_is_there_before_it_joined() -> None:
-    members = Membership(range(2))
+    members = Membership(Layout.initial(2, 1))
     assert (members.here(), members.anyone_launching()) == ((), True)
     assert members.joined(1, 0)
     assert (members.here(), members.is_here(0), members.is_here(1)) == ((1,), False, True)

@@ -25,6 +25,7 @@ from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import ImpossibleTransitionError, Phase, PhaseStep, TaskState
 from runtime.core.recovery.task import TaskLife
 from strategies.protocol import NodeId
+from tests.support.members import recovery_of
 from tests.support.recovery_world import Process, World
 
 LIVE = Rules()
@@ -227,7 +228,7 @@ def takes_the_oldest(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_newcomers_for_holders(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Servers, "keepers", property(lambda self: self.state.layout.servers))
+    patch.setattr(Servers, "keepers", property(lambda self: self.state.members.layout.servers))
 
 
 def mourns_who_held_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -357,14 +358,14 @@ def test_a_replica_that_comes_while_others_agree(kind: str, together: bool) -> N
     answered(world, "halted")
     answered(world, "place")
     answered(world, "ready")
-    assert (("worker", 0) in world.recovery.policy.ring) == (together and not world.owed)
+    assert (("worker", 0) in world.recovery.state.members.ring) == (together and not world.owed)
     world.settle()
     world.check_settled()
     assert world.recovery.state.generation == (2 if together else 1)
 
 
 def test_a_task_that_never_does_anything_is_given_up_after_so_many_deaths() -> None:
-    recovery = Recovery(Rules(max_futile=3), 1, 1)
+    recovery = recovery_of(Rules(max_futile=3), 1, 1)
     recovery.receive(inputs.Begin())
     for incarnation in range(2):
         assert wanted(recovery, inputs.Gone(("worker", 0), incarnation, "x")) == [effects.Fence, effects.Launch]
@@ -376,7 +377,7 @@ def test_who_finds_a_killed_predecessor_s_memory_on_its_device_tries_again() -> 
     """It counts for no other limit, but only of a successor, before it has computed, and so many times."""
     recovery = begun(Rules(max_futile=2, max_restarts=1, max_crowded=3, crowded_s=0.5), 1, 1).recovery
     full = inputs.Gone(("worker", 0), 0, "CUDA out of memory", retryable=False, device_full=True)
-    first = Recovery(Rules(), 1, 1)
+    first = recovery_of(Rules(), 1, 1)
     first.receive(inputs.Begin())
     assert first.receive(full) == [effects.Failed("worker 0 crashed: CUDA out of memory")]
     assert wanted(recovery, inputs.Gone(("worker", 0), 0, "x"))[:2] == [effects.Fence, effects.Launch]
@@ -440,7 +441,7 @@ def test_who_has_left_is_not_heard_any_more() -> None:
 
 def test_a_scorer_that_connects_after_all_go_on_is_announced_again() -> None:
     """It was stopped while a server was lost, and what it was asked until it connected again has to be repeated."""
-    recovery = Recovery(Rules(), 1, 1, ("scorer",))
+    recovery = recovery_of(Rules(), 1, 1, ("scorer",))
     recovery.receive(inputs.Begin())
     for role in ("server", "worker", "scorer"):
         recovery.receive(inputs.Ready((role, 0), 0))
@@ -457,7 +458,7 @@ def test_a_scorer_that_connects_after_all_go_on_is_announced_again() -> None:
 
 def test_a_repartition_ends_with_the_loss_of_a_server() -> None:
     """All have rolled back to the old division; what is stored later moves nothing."""
-    recovery = Recovery(Rules(), 1, 2)
+    recovery = recovery_of(Rules(), 1, 2)
     first, second, worker = NodeId.server(0), NodeId.server(1), NodeId.worker(0)
     recovery.receive(inputs.Begin())
     for node in (first, second, worker):
@@ -476,7 +477,7 @@ def test_a_repartition_ends_with_the_loss_of_a_server() -> None:
     recovery.receive(inputs.Save(7, b""))
     for server in (first, second):
         recovery.receive(inputs.Saved(server, 2))
-    assert recovery.state.layout.holders == (first, second)
+    assert recovery.state.members.layout.holders == (first, second)
     assert recovery.state.phase == Phase.RUNNING
 
 

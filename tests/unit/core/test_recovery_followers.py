@@ -11,6 +11,7 @@ from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.task import Key
 from strategies.protocol import NodeId
+from tests.support.members import recovery_of
 
 FIRST, SECOND, THIRD = (NodeId.server(number) for number in range(3))
 
@@ -22,8 +23,10 @@ class Job:
     """
 
     def __init__(self, num_replicas: int = 1) -> None:
-        self.recovery = Recovery(Rules(num_replicas=num_replicas), 2, 1)
+        self.recovery = recovery_of(Rules(num_replicas=num_replicas), 2, 1)
         self.news: list[effects.AnyEffect] = []
+        self.back: list[tuple[int, tuple[Key, ...]]] = []
+        """Version and holders of every return."""
         self.give(inputs.Begin())
         for key in list(self.recovery.tasks):
             self.launched(key)
@@ -41,6 +44,8 @@ class Job:
                     self.give(inputs.Loaded(keeper, generation, *told))
                 case effects.Attach(key, generation):
                     self.give(inputs.Attached(key, self.recovery.tasks[key].incarnation, generation))
+                case effects.Restored(version):
+                    self.back.append((version, self.recovery.state.members.layout.holders))
 
     def launched(self, key: Key) -> None:
         self.give(inputs.Ready(key, self.recovery.tasks[key].incarnation))
@@ -50,11 +55,6 @@ class Job:
 
     def follows(self, key: Key) -> None:
         self.give(inputs.Follows(key, self.recovery.tasks[key].incarnation))
-
-    def back(self) -> list[tuple[int, tuple[Key, ...]]]:
-        """Version and holders of every return."""
-        restored = [news for news in self.news if isinstance(news, effects.Restored)]
-        return [(one.version, tuple(server for server, _ in one.shares)) for one in restored]
 
     def joined(self) -> list[tuple[int, int]]:
         return [(one.server, one.incarnation) for one in self.news if isinstance(one, effects.ServerJoined)]
@@ -67,7 +67,7 @@ def test_at_the_start_it_follows_and_nobody_is_told() -> None:
     job = Job()
     assert (job.joined(), job.lost()) == ([], [])
     job.die(FIRST)
-    assert (job.lost(), job.back()) == ([(0, True)], [(7, (SECOND,))])
+    assert (job.lost(), job.back) == ([(0, True)], [(7, (SECOND,))])
 
 
 def killed(job: Job) -> None:
@@ -82,13 +82,13 @@ def held(job: Job) -> None:
 def test_nobody_waits_for_the_old_server_which_comes_back_as_a_replica(end: Callable[[Job], None]) -> None:
     job = Job()
     end(job)
-    assert job.back() == [(7, (SECOND,))]
+    assert job.back == [(7, (SECOND,))]
     job.give(inputs.Release(FIRST))
     job.launched(FIRST)
     assert job.joined() == [(0, 1)]
     job.follows(FIRST)
     job.die(SECOND)
-    assert job.back()[1:] == [(7, (FIRST,))]
+    assert job.back[1:] == [(7, (FIRST,))]
 
 
 def test_one_without_a_copy_takes_over_nothing() -> None:
@@ -99,22 +99,22 @@ def test_one_without_a_copy_takes_over_nothing() -> None:
     job.launched(SECOND)
     assert job.joined() == [(1, 1)]
     job.die(FIRST)
-    assert job.back() == []
+    assert job.back == []
     job.launched(FIRST)
-    assert job.back() == [(3, (FIRST,))]
+    assert job.back == [(3, (FIRST,))]
 
 
 def test_a_replica_needs_another_copy_after_every_return() -> None:
     job = Job(2)
     job.die(FIRST)
-    assert job.back() == [(7, (SECOND,))]
+    assert job.back == [(7, (SECOND,))]
     job.die(SECOND)  # the third has followed the first, and not the second
-    assert job.back()[1:] == []
+    assert job.back[1:] == []
     job.launched(SECOND)
-    assert job.back()[1:] == [(3, (SECOND,))]
+    assert job.back[1:] == [(3, (SECOND,))]
     job.follows(THIRD)
     job.die(SECOND)
-    assert job.back()[2:] == [(7, (THIRD,))]
+    assert job.back[2:] == [(7, (THIRD,))]
 
 
 def test_a_copy_from_before_a_loss_does_not_count() -> None:
@@ -125,12 +125,12 @@ def test_a_copy_from_before_a_loss_does_not_count() -> None:
     job.follows(SECOND)
     job.launched(FIRST)
     job.die(FIRST)
-    assert job.back() == [(3, (FIRST,))]
+    assert job.back == [(3, (FIRST,))]
 
 
 def starting(*there: Key) -> tuple[Recovery, list[effects.AnyEffect]]:
     """One worker, a server and a replica, of which these are there; all orders are obeyed."""
-    recovery, news = Recovery(Rules(num_replicas=1), 1, 1), list[effects.AnyEffect]()
+    recovery, news = recovery_of(Rules(num_replicas=1), 1, 1), list[effects.AnyEffect]()
     start(recovery, news, inputs.Begin())
     for key in there:
         start(recovery, news, inputs.Ready(key, 0))
@@ -161,7 +161,7 @@ def test_nobody_takes_over_before_the_job_has_begun() -> None:
     start(recovery, news, inputs.Ready(FIRST, 1))
     start(recovery, news, inputs.Ready(NodeId.worker(0), 0))
     assert news[-1] == effects.Started()
-    assert recovery.state.layout.holders == (FIRST,)
+    assert recovery.state.members.layout.holders == (FIRST,)
     found = recovery.receive(inputs.Gone(FIRST, 1, "killed"))
     assert effects.Load(effects.FOLLOWED, 2, (SECOND,)) in found
 
@@ -178,7 +178,7 @@ def test_who_dies_before_the_job_has_begun_is_a_replica_all_the_same() -> None:
 
 def test_without_replicas_a_server_that_holds_nothing_leaves() -> None:
     """Negative control of what is different with replicas."""
-    recovery = Recovery(Rules(), 1, 1)
+    recovery = recovery_of(Rules(), 1, 1)
     for given in (inputs.Begin(), inputs.Admit(SECOND), inputs.PlaceFree(SECOND, 0), inputs.Ready(SECOND, 0)):
         recovery.receive(given)
     found = recovery.receive(inputs.Gone(SECOND, 0, "killed"))

@@ -9,7 +9,6 @@ import pytest
 from runtime.core import inputs
 from runtime.core.job import ReplicateOrder
 from runtime.core.replication import Replication
-from runtime.core.stuck import awaits
 from strategies.protocol import Drop, Grad, NodeId, ProtocolError, Replicate, Replicated, Send, ServerJoined, ServerLost
 from tests.support.harness import Desk, apply, compute, make_job
 from tests.unit.core.test_transfers import Sender
@@ -204,11 +203,11 @@ def ended(at: Desk, how: str) -> None:
 @pytest.mark.parametrize("how", ["arrived", "worker lost", "replica lost"])
 def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Desk, how: str) -> None:
     at.lose(1, restarting=False)
-    assert not awaits(at.core)
+    assert not at.core.watch.awaits()
     at.say(Replicate(server=1, grad=0))
-    assert awaits(at.core)
+    assert at.core.watch.awaits()
     ended(at, how)
-    assert not awaits(at.core)
+    assert not at.core.watch.awaits()
 
 
 def test_a_compute_without_data_does_not_end_while_an_update_may_wait_for_a_replica() -> None:
@@ -228,5 +227,5 @@ def test_a_job_begins_with_equal_replicas() -> None:
     at = Desk(Sender(), make_job(**size)).start()
     started = at.lines[0].event
     assert (started.num_servers, started.replicas) == (1, (1, 2))
-    assert [str(node) for node in at.core.executor.layout.servers] == ["server:0", "server:1", "server:2"]
-    assert at.core.executor.layout.holders == (NodeId.server(0),)
+    assert [str(node) for node in at.core.members.layout.servers] == ["server:0", "server:1", "server:2"]
+    assert at.core.members.layout.holders == (NodeId.server(0),)

@@ -15,7 +15,7 @@ from injectors.schedule import Schedule
 from runtime.core import inputs
 from runtime.core.answers import checked
 from runtime.core.scheduling import ConstantPending
-from runtime.core.stuck import Vigil, awaits, declare
+from runtime.core.stuck import Vigil
 from runtime.record.recorder import Recorder
 from runtime.record.replay import RecordedEvent, replay
 from runtime.virtual.control.session import VirtualSession
@@ -63,53 +63,53 @@ def settle(desk: Desk) -> None:
 
 
 def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(desk: Desk) -> None:
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     settle(desk)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.say(Evaluate())
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_a_compute_is_to_come_and_its_gradient_is_not(desk: Desk) -> None:
     settle(desk)
     desk.say(*compute(0))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.arrive(0)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.say(apply(0), *compute(1))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
 
 
 def test_a_timer_is_to_come_until_it_fires(desk: Desk) -> None:
     settle(desk)
     desk.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.core.receive(20.0, inputs.TimerFired("strategy:later"))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.core.receive(30.0, inputs.TimerFired("strategy:later"))
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_who_restarts_or_waits_for_a_place_is_to_come(desk: Desk) -> None:
     settle(desk)
     desk.lose(0)
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.join(0)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.say(Restart(node="worker:1"))
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.join(1)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
     desk.lose(1, restarting=False)
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 def test_servers_that_are_gone_are_to_come(desk: Desk) -> None:
     settle(desk)
     desk.lose_server()
-    assert awaits(desk.core)
+    assert desk.core.watch.awaits()
     desk.restore()
-    assert not awaits(desk.core)
+    assert not desk.core.watch.awaits()
 
 
 # ---- with real processes: a time of idleness ------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_servers_that_are_gone_are_to_come(desk: Desk) -> None:
 
 def test_idleness_is_borne_for_a_while(desk: Desk) -> None:
     settle(desk)
-    vigil = Vigil(desk.core, 10.0)
+    vigil = Vigil(desk.core.watch, 10.0)
     for t in (5.0, 14.9):
         vigil.look(t)
     assert desk.core.status is None
@@ -130,7 +130,7 @@ def test_idleness_is_borne_for_a_while(desk: Desk) -> None:
 def test_work_in_between_begins_the_time_anew(desk: Desk) -> None:
     """Even such as has come and gone between two looks."""
     settle(desk)
-    vigil = Vigil(desk.core, 10.0)
+    vigil = Vigil(desk.core.watch, 10.0)
     vigil.look(5.0)
     desk.say(*compute(0))
     desk.arrive(0)
@@ -146,7 +146,7 @@ def test_work_in_between_begins_the_time_anew(desk: Desk) -> None:
 @pytest.mark.parametrize("after_s", [None, 1e9])
 def test_it_can_be_switched_off(desk: Desk, after_s: float | None) -> None:
     settle(desk)
-    vigil = Vigil(desk.core, after_s)
+    vigil = Vigil(desk.core.watch, after_s)
     for t in range(1000):
         vigil.look(float(t))
     assert desk.core.status is None
@@ -347,7 +347,7 @@ def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
 
 def test_the_message_names_four_workers_and_counts_the_others() -> None:
     desk = puppet_desk(num_workers=6, num_samples=100)
-    declare(desk.core, 3.0)
+    desk.core.watch.declare(3.0)
     assert "worker 3: nothing and 2 others;" in desk.core.reason
     assert "worker 4" not in desk.core.reason
     assert list(desk.noted("Stuck")[0]["workers"]) == [str(worker) for worker in range(6)]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from runtime.core import inputs
-from runtime.core.stuck import Vigil, awaits
+from runtime.core.stuck import Vigil
 from runtime.core.transfers import Transfers
 from strategies.protocol import (
     Apply,
@@ -177,10 +177,10 @@ def test_what_is_held_may_still_free_data() -> None:
 
 
 def test_who_neither_sends_nor_drops_is_stuck(at: Desk) -> None:
-    assert awaits(at.core)  # of worker 1 a gradient is to come
+    assert at.core.watch.awaits()  # of worker 1 a gradient is to come
     at.ready(1)
-    assert not awaits(at.core)
-    vigil = Vigil(at.core, 3.0)
+    assert not at.core.watch.awaits()
+    vigil = Vigil(at.core.watch, 3.0)
     vigil.look(10.0)
     vigil.look(10.5)
     at.say(Wake(at_s=99.0, tag="window"))
@@ -197,7 +197,7 @@ def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() 
     at.say(*compute(0, 1))
     at.ready(0)
     assert at.core.ledger.held
-    assert not awaits(at.core)
+    assert not at.core.watch.awaits()
 
 
 # ---- sums -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs.docs_site import LINK, PAGES, relinked
+from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_methods
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
@@ -62,7 +62,7 @@ def test_a_dead_link_is_found() -> None:
 def test_every_page_is_in_the_navigation_once() -> None:
     nav = re.search(r"^nav:\n(?:[ -].*\n)+", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert nav is not None
-    listed = list(pages(yaml.safe_load(nav[0])))
+    listed = list(pages(with_methods(yaml.safe_load(nav[0])["nav"], method_cards())))
     own = [str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")]
     assert sorted(listed) == sorted([*own, *PAGES.values()])
 

@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
+from runtime.config.choices import merged
+from scripts.docs.docs_site import method_cards, method_tables
 from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
 METHODS = ROOT / "docs" / "methods" / "README.md"
+BEGIN, END = "<!-- drawn from strategies/*/about.toml by pytest --rewrite -->", "<!-- end of methods -->"
+CARDS = method_cards()
 PAGE = ROOT / "docs" / "commands.md"
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
@@ -24,12 +27,6 @@ ORDERED = [
 ]
 
 
-def missing(names: set[str], text: str) -> set[str]:
-    """Those names that no code of a page (between single backquotes) has as a word of its own."""
-    code = " ".join(re.findall(r"`([^`\n]*)`", text)).split()
-    return names.difference(code)
-
-
 def targets() -> set[str]:
     """What ``make`` can be asked for, but for what only others need."""
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -37,24 +34,24 @@ def targets() -> set[str]:
     return set(phony[1].split()) - {"help", "setup"}
 
 
-def test_every_strategy_is_in_the_list_of_methods() -> None:
+def test_the_list_of_methods_shows_what_they_say(pytestconfig: pytest.Config) -> None:
+    head, _, _ = METHODS.read_text().partition(BEGIN)
+    wanted = "\n".join([f"{head}{BEGIN}", *method_tables(CARDS), "", f"{END}\n"])
+    if pytestconfig.getoption("--rewrite"):
+        METHODS.write_text(wanted)
+    assert METHODS.read_text() == wanted
+
+
+def test_every_strategy_and_every_card_is_in_a_table() -> None:
     names = {path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")}
-    assert missing(names, METHODS.read_text()) == set()
-
-
-def test_every_card_is_in_the_list_of_methods() -> None:
-    cards = {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
-    assert cards - set(re.findall(r"\]\(([^)]*)\)", METHODS.read_text())) == set()
+    assert {name for card in CARDS.values() for name in card.names} == names
+    assert set(CARDS) == {path.name for path in METHODS.parent.glob("*.md")} - {METHODS.name}
+    assert [file for file, card in CARDS.items() if not (card.family and card.does)] == []
 
 
 def cards() -> dict[str, Path]:
-    """The card of every strategy, by the rows of the list of methods."""
-    found = {}
-    for row in METHODS.read_text().splitlines():
-        if (link := re.search(r"\]\((\w+\.md)\) \|$", row)) is not None:
-            names = re.findall(r"`(\w+)`", row.split(" | ")[0])
-            found |= dict.fromkeys(names, METHODS.parent / link[1])
-    return found
+    """The card of every strategy."""
+    return {name: METHODS.parent / file for file, card in CARDS.items() for name in card.names}
 
 
 def unnamed(parameters: set[str], text: str) -> set[str]:
@@ -67,7 +64,7 @@ def test_a_card_has_every_parameter_of_its_strategies() -> None:
     found = cards()
     lacking = {}
     for path in sorted((ROOT / "conf" / "strategy").glob("*.yaml")):
-        parameters = set(yaml.safe_load(path.read_text())) - {"_target_", "defaults"}
+        parameters = set(merged(path.stem, [path.parent])) - {"_target_"}
         lacking[path.stem] = unnamed(parameters, found[path.stem].read_text())
     assert {name: words for name, words in lacking.items() if words} == {}
 
@@ -80,7 +77,7 @@ def folders() -> dict[str, set[str]]:
     """The folder of every method, with the names of its YAMLs."""
     found: dict[str, set[str]] = {}
     for path in (ROOT / "conf" / "strategy").glob("*.yaml"):
-        found.setdefault(yaml.safe_load(path.read_text())["_target_"].split(".")[1], set()).add(path.stem)
+        found.setdefault(str(merged(path.stem, [path.parent])["_target_"]).split(".")[1], set()).add(path.stem)
     return found
 
 
@@ -113,10 +110,6 @@ def test_every_command_is_in_the_list_of_commands(program: str, names: set[str])
     """In a row of its own, and of its own program: ``check`` is a command of both."""
     first = "\n".join(row.partition(" | ")[0] for row in PAGE.read_text().splitlines())
     assert names - set(re.findall(rf"`{program} (\w+)", first)) == set()
-
-
-def test_a_name_that_no_code_has_is_missing() -> None:
-    assert missing({"bsp", "ssp", "run"}, "ssp: `bsp`, `python rerun`") == {"ssp", "run"}
 
 
 def listed_wrongly(text: str, files: set[str]) -> set[str]:

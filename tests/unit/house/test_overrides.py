@@ -6,7 +6,7 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from inspect import isabstract, isfunction
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +55,11 @@ def behaviour(cls: type) -> Iterator[str]:
             yield name
 
 
+def is_settings(cls: type) -> bool:
+    """Fields alone, which a system has in common with its part."""
+    return is_dataclass(cls) and not list(behaviour(cls)) and not hasattr(cls, "__post_init__")
+
+
 def overridden(cls: type) -> list[str]:
     """Concrete methods of a base class of this project that the class defines again, as ``Base.method``."""
     own = set(vars(cls))
@@ -82,19 +87,19 @@ def test_nobody_calls_super() -> None:
 
 
 def test_every_class_is_abstract_or_nobodys_base() -> None:
-    """An interface, an abstract class, or something that is made: never two of these."""
+    """An interface, an abstract class, settings alone, or something that is made: never two of these."""
     bases = {base for cls in own_classes() for base in cls.__bases__ if base.__module__.startswith("strategies.")}
     data = ("strategies.protocol.events", "strategies.protocol.commands")  # tagged structs share their fields
-    assert [
-        base for base in bases if not is_interface(base) and not isabstract(base) and base.__module__ not in data
-    ] == []
+    made = [base for base in bases if base.__module__ not in data and not is_settings(base)]
+    assert [base for base in made if not is_interface(base) and not isabstract(base)] == []
 
 
 def test_a_strategy_is_a_composition_or_decides_alone() -> None:
     """One step from the interface to what is made: systems with parts differ in their parts alone."""
     for cls in own_classes():
         if Strategy in cls.__mro__[1:] and not isabstract(cls):
-            assert cls.__bases__ in ((Composition,), (Strategy,))
+            assert cls.__bases__[-1] in (Composition, Strategy)
+            assert all(map(is_settings, cls.__bases__[:-1])), f"{cls.__name__} has a base that does something"
 
 
 # ---- negative controls ----------------------------------------------------------------------------------------------

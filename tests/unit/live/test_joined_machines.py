@@ -28,12 +28,12 @@ class Scene:
         for task, node in self.node_of.items():
             place = Place(address=ADDRESSES[node])
             self.machines.places[task], self.tasks[NodeId.parse(task)] = place, SimpleNamespace(place=place)
-        self.layout = SimpleNamespace(nodes=[NodeId.parse(task) for task in self.node_of])
+        members: Any = SimpleNamespace(layout=SimpleNamespace(nodes=[NodeId.parse(task) for task in self.node_of]))
         self.cores = {"a": 4, "b": 2, "c": 3}
         self.launcher = SimpleNamespace(cores=self.cores.__getitem__, address=self.addresses.get)
         site = Site(nodes=("a", "b", "c"), addresses=ADDRESSES, checkpoints=checkpoints)
         here: Any = self
-        self.joined = JoinedMachines(site, here, cast("Any", self.machines), here, here, self.tasks, 1.0)
+        self.joined = JoinedMachines(site, here, cast("Any", self.machines), here, members, self.note, self.tasks, 1.0)
 
     # agents
     def where(self, task: str) -> str:

@@ -59,9 +59,7 @@ def test_only_who_has_another_host_after_a_pause_leaves_something_behind() -> No
 
 
 class Owner:
-    """A job whose layout never changes, and what it hears."""
-
-    layout = SimpleNamespace(version=0, nodes=())
+    """A session that receives inputs."""
 
     def __init__(self) -> None:
         self.heard: list[inputs.AnyInput] = []
@@ -81,7 +79,8 @@ def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: i
     def admit(order: LaunchOrder) -> Place:
         raise ValueError("no room")
 
-    nobody, owner = cast("Any", SimpleNamespace()), Owner()
+    members = SimpleNamespace(layout=SimpleNamespace(version=0, nodes=()))
+    nobody, owner = cast("Any", SimpleNamespace(members=members)), Owner()
     nodes = LiveNodes(cast("Any", owner), nobody, nobody, cast("Any", SimpleNamespace(admit=admit)), lambda task: None)
     nodes.carry_out(LaunchOrder(node=node, pending_s=0.0))
     assert owner.heard == [heard]

@@ -13,8 +13,8 @@ import pytest
 from runtime.config import project
 from runtime.errors import ConfigError
 from runtime.house import command, run_py
-from stragglab.commands.experiment import known_specs
 from stragglab.commands.new import main as new_project
+from stragglab.grids.experiments import known_specs
 from tests.support.cli import Finished, run_cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -285,18 +285,35 @@ from analysis.figures.style import looks
 from analysis.reports.remedies import REMEDIES
 look = looks(["my_strategy"])["my_strategy"]
 print(shown_name("my_strategy x=1"), look.colour, look.marker, look.hatch, REMEDIES["my_strategy"].needs, sep="|")
+from pathlib import Path
+from scripts.docs.docs_site import method_cards, method_tables, with_methods
+cards = method_cards(Path("lab_about"), Path("lab_about"))
+print(*method_tables(cards))
+print(with_methods([{"Methods": []}], cards))
+from tests.contract.catalogue import NAMES
+print(*NAMES)
 """
 
 
-def test_a_folder_and_a_yaml_are_found_in_help_figures_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_and_a_yaml_are_found_in_help_figures_advice_docs_and_contract(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert new_project(["lab_about"]) == 0
     monkeypatch.setenv("STRAGGLAB_PROJECT", str(Path("lab_about").absolute()))
+    monkeypatch.setenv("STRAGGLAB_CONTRACT_STRATEGIES", str(Path("lab_about", "conf", "strategy").absolute()))
     about = Path("lab_about", "lab_about", "about.toml")
-    about.write_text(f'{about.read_text()}colour = "#123456"\nmarker = "D"\n')
+    about.write_text(
+        f'{about.read_text()}colour = "#123456"\nmarker = "D"\nfamily = "balanced"\ndoes = "as it likes"\n'
+    )
+    Path("lab_about", "my_strategy.md").write_text("# Mine: a method\n")
     done = subprocess.run(
         [sys.executable, "-c", SAID], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    assert done.stdout == "My strategy (x=1)|#123456|D|xxxx|parameter servers\n", done.stderr
+    seen, listed, navigation, contract = [*done.stdout.splitlines(), "", "", "", ""][:4]
+    assert seen == "My strategy (x=1)|#123456|D|xxxx|parameter servers", done.stderr
+    assert "| `my_strategy` | as it likes | [Mine](my_strategy.md) |" in listed
+    assert navigation == "[{'Methods': [{'Mine': 'methods/my_strategy.md'}]}]"
+    assert contract == "my_strategy"
     assert "my_strategy" in run("--help").out
     log = Path("steps.csv")
     log.write_text(

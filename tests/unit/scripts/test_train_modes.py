@@ -13,7 +13,7 @@ import pytest
 from predictors.network_file import load_network
 from scripts.fitting import train_modes
 from scripts.fitting.ring_lessons import asked_at, measured_rows, recorded_rings
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.star.features import feature_names
 from strategies.star.learned import ModeLearner
 from strategies.star.ring_took import read_took

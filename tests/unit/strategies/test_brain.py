@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import pairwise, product
 from random import Random
 from typing import Any
@@ -9,12 +10,9 @@ from typing import Any
 import pytest
 
 from strategies.dlrover.adjust import Rules
-from strategies.dlrover.backoff import Backoff
-from strategies.dlrover.brain import Brain
+from strategies.dlrover.brain import MEANING, TABLE, Backoff, Brain, BrainSettings, Stage, Step, after
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
-from strategies.dlrover.settings import BrainSettings
-from strategies.dlrover.stages import MEANING, TABLE, Stage, Step, after
 from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
@@ -31,7 +29,7 @@ def uneven(number: int) -> list[float]:
 
 
 def world(worker_cores: float, update_cores: float, **about: Any) -> World:
-    names = [name for name in BrainSettings.__struct_fields__ if name in about]
+    names = [field.name for field in fields(BrainSettings) if field.name in about]
     settings = BrainSettings(**{"limits": PAPER, **{name: about.pop(name) for name in names}})
     brain = Brain(settings, about.pop("iterations", 395_500), about.pop("initial", None))
     return World(brain, worker_cores, about.pop("load", lambda number: update_cores), **about)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.monitoring.base import cluster_by_ratio
 
 
 def test_values_exactly_the_ratio_apart_are_one_group() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from strategies.gradient_coding.decoding import Code
 from strategies.gradient_coding.group import CodedGroup, Recipe
-from strategies.gradient_coding.stragglers import Rated
+from strategies.gradient_coding.schemes import Rated
 
 
 @pytest.mark.parametrize(("max_amplification", "enough"), [(6.9, False), (7.1, True)])

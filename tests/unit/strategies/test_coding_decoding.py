@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.gradient_coding.decoding import Code
-from strategies.gradient_coding.groups import group_based, packed
-from strategies.gradient_coding.matrices import cyclic, fractional_repetition, heter_aware, heter_aware_of, naive
+from strategies.gradient_coding.matrices import (
+    cyclic,
+    fractional_repetition,
+    group_based,
+    heter_aware,
+    heter_aware_of,
+    naive,
+    packed,
+)
 from strategies.gradient_coding.partitions import counts, support
 
 FIVE = support([1, 2, 3, 4, 4], 7)

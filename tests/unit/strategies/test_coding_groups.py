@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.gradient_coding.groups import find_groups, group_based, packed, pruned
+from strategies.gradient_coding.decoding import Group, Mask
+from strategies.gradient_coding.matrices import find_groups, group_based, packed, pruned
 from strategies.gradient_coding.partitions import counts, support
-from strategies.gradient_coding.shapes import Group, Mask
 
 SIX_EQUAL = support(counts([1] * 6, 6, 2), 6)
 

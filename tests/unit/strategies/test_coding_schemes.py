@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from strategies.gradient_coding import SCHEMES, Code, GradientCoding, Rated, build, rounding_error, straggler_sets
 from strategies.gradient_coding.matrices import cyclic, cyclic_of, naive
-from strategies.gradient_coding.stragglers import best_of, rate
+from strategies.gradient_coding.schemes import best_of, rate
 
 SPEEDS = (2, 4, 8, 8, 12, 2, 4, 8)
 """Of unequal workers, again and again."""

@@ -11,27 +11,24 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.antdt.accumulation import AccumulationLoad
 from strategies.antdt.adjust_bs import AdjustBS
+from strategies.antdt.antdt_dd import AccumulationLoad
 from strategies.antdt.detector import StragglerDetector
 from strategies.antdt.kill_restart import KillRestart
 from strategies.basic.asp import ASP
-from strategies.basic.exactly import ExactlyGate
-from strategies.basic.own_times import OwnTimes
-from strategies.basic.regroup import Regroup
+from strategies.basic.dynamic_x import OwnTimes, Regroup
 from strategies.basic.ssp import SSP
-from strategies.basic.static_x import StaticX
+from strategies.basic.static_x import ExactlyGate, StaticX
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
-from strategies.lgc.blocks import BlocksGate
+from strategies.lgc.delayed import BlocksGate
 from strategies.parts.composed import Composed
-from strategies.parts.gates import AllGate, BoundedGate, EachGate, GroupsGate
-from strategies.parts.load.shares import EnlargedLoad
-from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
+from strategies.parts.gates import AllGate, BoundedGate, EachGate
+from strategies.protocol import Apply, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
-from strategies.zeno_pp.descent import DescentScreen
+from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import Desk, HeapRun, make_job
 
@@ -150,14 +147,6 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
     assert [command.weights for command in at.commands if isinstance(command, Apply)][-1] == (1.0,)
 
 
-def test_what_depends_on_staleness_has_no_rhythm() -> None:
-    """A runtime that knew the rates beforehand would get them wrong."""
-    assert ASP(data="even").staleness_hint() is not None
-    assert SSP().staleness_hint() is not None
-    assert ASP(lr_rule="inverse").staleness_hint() is None
-    assert SSP(lr_rule="linear").staleness_hint() is None
-
-
 # ---- what a composition refuses -------------------------------------------------------------------------------------
 
 
@@ -235,14 +224,6 @@ def test_what_a_composition_needs_follows_from_its_parts() -> None:
     assert not composed().watches_servers
     zeno = composed(gate=EachGate(), screen=DescentScreen(validation_samples=9))
     assert (zeno.validation_samples, zeno.rescales, zeno.needs) == (9, True, {Compute, Apply, Drop, Score})
-
-
-def test_a_bounded_gate_alone_has_a_rhythm() -> None:
-    assert composed().staleness_hint() == BoundedStalenessHint(bound=2)
-    assert composed(lr_rule="unit").staleness_hint() == BoundedStalenessHint(bound=2, lr_scale=1.0)
-    assert composed(load=EnlargedLoad()).staleness_hint() is None
-    assert restarting().staleness_hint() is None
-    assert composed(gate=GroupsGate()).staleness_hint() is None
 
 
 # ---- a combination that no system has -------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 
 from strategies.protocol import Wake
 from strategies.star import Star
+from strategies.star.deciding import Spacing
 from strategies.star.learned import ModeLearner
-from strategies.star.spacing import Spacing
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful

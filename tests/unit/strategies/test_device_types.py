@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from strategies.antdt.device_types import DeviceSpec, cap_of, find_devices
+from strategies.antdt.profiling import DeviceSpec, cap_of, find_devices
 
 FAST, SLOW = [(32.0, 0.1), (64.0, 0.2)], [(32.0, 0.4), (64.0, 0.8)]
 

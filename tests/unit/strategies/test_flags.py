@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.antdt.flags import CENTERS, bounds, check_ratio, slow, still_slow
-from strategies.antdt.restarts import Restarts
+from strategies.antdt.detector import CENTERS, bounds, check_ratio, slow, still_slow
+from strategies.antdt.kill_restart import Restarts
 from strategies.parts.checks import check_choice, check_number, check_whole
-from strategies.parts.load.round_sizes import round_sizes
+from strategies.parts.load.allocation import round_sizes
 from strategies.protocol import NodeId
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)

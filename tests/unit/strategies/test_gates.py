@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.exactly import ExactlyGate
 from strategies.basic.first_fresh import FirstFreshGate
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.basic.static_x import ExactlyGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.parts.gates.base import NOTHING, by_worker
 from strategies.protocol import Grad, Started

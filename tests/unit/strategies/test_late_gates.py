@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from strategies.basic.exactly import ExactlyGate
-from strategies.lgc.blocks import BlocksGate
-from strategies.lgc.delayed import DelayedGate
+from strategies.basic.static_x import ExactlyGate
+from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Failed

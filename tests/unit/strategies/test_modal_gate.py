@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.exactly import ExactlyGate
+from strategies.basic.static_x import ExactlyGate
 from strategies.parts.gates import AllGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode

@@ -11,13 +11,12 @@ import pytest
 
 from strategies.protocol import Grad
 from strategies.star.choice import Choice
+from strategies.star.estimates import first_updates, in_step, out_of_step
 from strategies.star.features import feature_names, rows_of
-from strategies.star.first_updates import first_updates
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import Held
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.orders import order_intervals
-from strategies.star.regular import in_step, out_of_step
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import LearnedTimes, Question, ServerQuestion
 from strategies.star.times import ModeTimes

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.antdt.monitor import Monitor, check_windows
-from strategies.antdt.windows import Window
+from strategies.antdt.monitor import Monitor, Window, check_windows
 from strategies.protocol import (
     Arrived,
     Grad,

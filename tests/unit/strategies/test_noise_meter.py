@@ -11,8 +11,7 @@ from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate
 from strategies.parts.gates.base import Gate
 from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started, Timings
-from strategies.star.fixed_noise import FixedNoise
-from strategies.star.noise import NoiseMeter
+from strategies.star.noise import FixedNoise, NoiseMeter
 from tests.contract.scenarios import make_job
 from tests.support.harness import HeapRun
 from tests.support.laws import unlawful

@@ -54,7 +54,7 @@ def test_both_forms_of_import_work_in_a_new_process() -> None:
         "assert old is descent and old.DescentScreen is DescentScreen; print(DescentScreen.__module__)"
     )
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == "strategies.zeno_pp.descent\n", done.stderr
+    assert done.stdout == "strategies.zeno_pp.strategy\n", done.stderr
 
 
 def test_a_folder_of_compiled_files_that_an_update_left_behind_is_no_package(tmp_path: Path) -> None:

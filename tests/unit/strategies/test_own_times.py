@@ -8,12 +8,12 @@ import pytest
 
 from runtime.live.transport import links as links_module
 from runtime.virtual.costs import Costs
-from strategies.basic.own_times import OwnTimes
+from strategies.basic.dynamic_x import OwnTimes
+from strategies.lb_bsp.by_speed import Regaining
+from strategies.lb_bsp.by_steps import Balancer
 from strategies.lb_bsp.forecast import Forecast
-from strategies.lb_bsp.leader_straggler import Balancer
-from strategies.lb_bsp.regaining import Regaining
 from strategies.protocol import Arrived, Grad, Timings
-from strategies.sync_switch.slow_lately import SlowLately
+from strategies.sync_switch.flagged import SlowLately
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
 from tests.unit.virtual.test_virtual_host_tasks import HostModel

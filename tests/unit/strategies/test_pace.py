@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.antdt.adjust_bs import speeds_of
-from strategies.antdt.pace import MOST_BASE, Base, fit_base, paces
-from strategies.parts.load.round_sizes import round_sizes, slowest_s
+from strategies.antdt.detector import MOST_BASE, Base, fit_base, paces
+from strategies.parts.load.allocation import round_sizes, slowest_s
 
 
 def test_the_base_of_a_line_is_found() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from strategies.parts.gates import GroupsGate, Verdict
-from strategies.parts.gates.waiting import Places
-from strategies.parts.monitoring.clustering import cluster_by_ratio
+from strategies.parts.gates.groups import Places
+from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.support.scanning import ScanningGroups, ScanningModal, scanned_clusters

@@ -124,14 +124,13 @@ class Rising:
 
 def test_a_predictor_may_tell_later_iterations_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over three iterations: 1.1, 1.2 and 1.3 s, of which the last straggles. Two seconds are two iterations."""
+    monkeypatch.setattr(PredictedTimes, "_predictor", lambda _: Rising())
     of = detector(horizon_iters=3)
-    monkeypatch.setattr(of, "_of", Rising())
     for worker in (0, 1):
         arrive(of, worker, 1.0)
     assert told(of, (0, 1)) == ([1.0, 1.2], {1})
     assert told(of, (0, 1), lead_s=2.0) == ([1.0, 1.4], {1})
     short = detector(horizon_iters=2)
-    monkeypatch.setattr(short, "_of", Rising())
     for worker in (0, 1):
         arrive(short, worker, 1.0)
     assert told(short, (0, 1)) == ([1.0, 1.15], set())

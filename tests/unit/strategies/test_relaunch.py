@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strategies.protocol import Joined, Lost, Restored, ServerLost
-from strategies.sync_switch.relaunch import Relaunch
+from strategies.sync_switch.sync_then_async import Relaunch
 
 
 def nodes(relaunch: Relaunch, idle: bool = True) -> list[str]:

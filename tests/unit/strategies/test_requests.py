@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strategies.dlrover import DLRover
 from strategies.dlrover.plan import Limits, Need, optimal_plan
-from strategies.dlrover.requests import at_requests
+from strategies.dlrover.used import at_requests
 from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import NodeId
 from tests.support.laws import played

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.antdt.restarts import Restarts
+from strategies.antdt.kill_restart import Restarts
 from strategies.protocol import NodeId
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import HeldPace
-from strategies.star.ring_modes import WHOLE, RingMode
-from strategies.star.ring_overhead import NEWEST, RingOverhead
+from strategies.star.ring_modes import NEWEST, WHOLE, RingMode, RingOverhead
 from strategies.star.ring_took import RingTook, read_took
 from strategies.star.times import ModeTimes
 from tests.support.faults import Crash

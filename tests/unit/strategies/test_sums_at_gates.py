@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.exactly import ExactlyGate
+from strategies.basic.static_x import ExactlyGate
 from strategies.parts.gates import AllGate, EachGate, Gate, Verdict
 from strategies.parts.gates.base import TakesSums
 from strategies.protocol import Grad

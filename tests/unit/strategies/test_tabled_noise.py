@@ -10,7 +10,7 @@ import pytest
 from strategies.parts.monitoring.base import MeasuresNoise
 from strategies.protocol import Grad, Restored, Started
 from strategies.star import Star
-from strategies.star.tabled_noise import TabledNoise
+from strategies.star.noise import TabledNoise
 from tests.support.cli import run_cli
 from tests.support.harness import HeapRun, make_job
 

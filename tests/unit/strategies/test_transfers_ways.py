@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.mlfabric.aggregate import Aggregator, group
-from strategies.mlfabric.replicate import Lag, to_replicate
+from strategies.mlfabric.order import Aggregator, group
+from strategies.mlfabric.replicas import Lag, to_replicate
 from strategies.mlfabric.updates import Update
-from strategies.parts.sending.routes import Tree, build, going_direct, moved
+from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
 
 # ---- aggregation -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.parts.monitoring.warmup import Warmup
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import Arrived, Grad, Timings
 
 

@@ -27,6 +27,7 @@ from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
+from tests.support.members import ring_of
 from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
 
 PARAMETERS = 64
@@ -69,7 +70,7 @@ def finish(run: VirtualSession, tape: Tape) -> None:
 
 
 def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
-    replicas = Replicas(new_clock(), COSTS, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), COSTS, PARAMETERS, ring_of(4))
     order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=apart, returning=returning)
     replicas.carry_out(order, 1.0)
     return replicas

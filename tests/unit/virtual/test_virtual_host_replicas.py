@@ -26,6 +26,7 @@ from runtime.virtual.tasks.model_state import NoLearner, RealLearner
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
+from tests.support.members import ring_of
 from tests.unit.virtual.test_virtual_children import ring_of_three
 from tests.unit.virtual.test_virtual_replicas import (
     LEDGER,
@@ -177,7 +178,7 @@ class Group:
         self.clock = new_clock()
         sites = {f"worker:{worker}": Site(f"host:{worker}", 1.0, 1024.0) for worker in range(num_workers)}
         self.machines = ModelledMachines(self.clock, sites)
-        self.replicas = HostReplicas(self.machines, costs, parameters, num_workers)
+        self.replicas = HostReplicas(self.machines, costs, parameters, ring_of(num_workers))
         self.free_s: dict[int, float] = {}
 
     def watch(self, *workers: int) -> None:

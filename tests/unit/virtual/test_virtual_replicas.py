@@ -24,6 +24,7 @@ from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
+from tests.support.members import ring_of
 from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
 
 MB = 1_000_000
@@ -49,10 +50,10 @@ def test_a_worker_alone_has_nobody_to_sum_with() -> None:
 
 
 def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
-    replicas = Replicas(new_clock(), RING, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
     replicas.update(1.0, num_grads=4)
     assert replicas.idle_s == 1.0 + RING_OF_4_S + STEP_S
-    replicas.here = lambda: range(2)
+    replicas.members.ring = replicas.members.ring[:2]
     replicas.update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
 
@@ -60,11 +61,11 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
 def test_a_replica_is_ordered_and_then_copied_in_one_hop() -> None:
     """256 bytes at 1/1024 s each, after a step of 1/64 s."""
     costs = msgspec.structs.replace(RING, control_s=1 / 8)
-    assert Replicas(new_clock(), costs, PARAMETERS, 4).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
+    assert Replicas(new_clock(), costs, PARAMETERS, ring_of(4)).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
 
 
 def test_the_next_ring_waits_for_the_last() -> None:
-    replicas = Replicas(new_clock(), RING, PARAMETERS, 4)
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
     replicas.update(1.0, 4)
     replicas.update(1.0, 4)
     assert replicas.idle_s == 1.0 + 2 * (RING_OF_4_S + STEP_S)

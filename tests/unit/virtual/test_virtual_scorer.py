@@ -17,6 +17,7 @@ from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup, Servers
+from tests.support.members import ring_of
 
 COSTS = Costs(
     control_s=0.5,
@@ -110,7 +111,7 @@ def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
 
 
 def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
-    replicas = Replicas(new_clock(), COSTS, FLOATS, 4)
+    replicas = Replicas(new_clock(), COSTS, FLOATS, ring_of(4))
     with pytest.raises(NotImplementedError):
         replicas.inner_products(0, 0.0, print)
     with pytest.raises(NotImplementedError):
@@ -131,7 +132,7 @@ def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
 
 
 def test_replicas_measure_the_sum_all_at_once() -> None:
-    replicas, heard = Replicas(new_clock(), COSTS, FLOATS, 1), list[float]()
+    replicas, heard = Replicas(new_clock(), COSTS, FLOATS, ring_of(1)), list[float]()
     replicas.update(0.0, 1)
     replicas.measure(0, 0.0, heard.append)
     assert heard == [0.5 + 8.0 + 24.0 + 24.0]
