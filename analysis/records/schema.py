@@ -180,7 +180,7 @@ class Other(msgspec.Struct, frozen=True, gc=False):
 
 
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Starved | Rollback | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
+Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

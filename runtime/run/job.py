@@ -245,5 +245,5 @@ def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> dict[str, Any]:
 
 
 def publish_meta(run_dir: Path, meta: dict[str, Any]) -> None:
-    """Write what is known of the run into its ``meta.json``, whole or not at all."""
+    """Write ``meta.json`` as a whole, in place of an earlier one."""
     publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(meta), indent=1), b"\n"])

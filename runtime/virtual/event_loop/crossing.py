@@ -1,7 +1,7 @@
 """A session's state goes into the compiled loop, and comes back: the same as if Python had come there.
 
 What both have under one name (``_shared``) is copied either way. Books that are lists or dicts are the same objects for
-both, so only what is in progress, and the samples, are told one by one.
+both, so only what is in progress, and the samples, are given one by one.
 """
 
 from __future__ import annotations

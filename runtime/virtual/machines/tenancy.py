@@ -59,7 +59,7 @@ class Tenancy:
 
     @property
     def task_work(self) -> TaskWork:
-        """Of all jobs on these machines."""
+        """The part of the kernel that carries out the work of tasks, of any job."""
         return self._machines.task_work
 
     def name_of(self, task: str) -> str:
@@ -160,12 +160,12 @@ class Tenancy:
 
     @property
     def paused_since_s(self) -> Mapping[str, float]:
-        """Since when each paused task of ours is paused, in our job's seconds."""
+        """Tasks that are paused, and since when."""
         return self._in_our_time(self._machines.paused_since_s)
 
     @property
     def resumed_s(self) -> Mapping[str, float]:
-        """When each of our tasks was last resumed, in our job's seconds."""
+        """When tasks that were paused continued, the last time."""
         return self._in_our_time(self._machines.resumed_s)
 
     # ---- to there and back -------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class NoLearner:
         self.evaluation_took_s = 0.0
 
     def gradient(self, order: ComputeOrder) -> Result:
-        """No gradient is computed."""
+        """Nothing is computed, so its report is empty."""
         return NOTHING
 
     def apply(self, order: ApplyOrder) -> None:
@@ -165,7 +165,7 @@ class NoLearner:
             self.progress.update(order.samples, order.lr / self.progress.model.lr)
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
-        """No gradients, so no norms."""
+        """Without gradients there are no norms."""
         return []
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -187,7 +187,7 @@ class NoLearner:
         return self.progress.state() if self.progress is not None else None
 
     def load(self, dumped: Any) -> None:
-        """Continue the progress model from what :meth:`dump` returned."""
+        """Restore what :meth:`dump` has returned."""
         if self.progress is not None:
             self.progress.load_state(dumped)
 

@@ -17,7 +17,6 @@ HOSTS, DDP, SHM = "cluster=hosts", "topology.collective=ddp", "topology.transpor
 ROWS = f"{VIRTUAL} record=iterations"
 LIST = "runtime=virtual jobs=list cluster=star_servers"
 MODEL = "'jobs.entries=[{job: a, submit_s: 0, gpus: 2, iterations: 5, model: vgg13}]'"
-MEASURED = f"{LIST} replay.detail=measured"
 GPU, FAKE = "backend.device=cuda", "backend.device=fake"
 MLFABRIC = "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1"
 
@@ -127,11 +126,6 @@ REFUSED_LINES: dict[str, str] = {
     "a set of jobs and a strategy that launches or retires nodes": f"{LIST} strategy=dlrover",
     "a set of jobs and replicas of the server": f"{LIST} backend=torch {MLFABRIC}",
     "a set of jobs and disturbances of what they share": f"{LIST} straggler=link_throttle",
-    # jobs of a set that are skipped over
-    "skipped iterations and gradients": f"{MEASURED} backend=torch",
-    "skipped iterations and a strategy that looks at every one": f"{MEASURED} strategy=lb_bsp",
-    "skipped iterations and samples of the use of nodes": f"{MEASURED} runtime.telemetry_every_s=1",
-    "skipped iterations and returns to a checkpoint": f"{MEASURED} failover=checkpoint straggler=kill",
     # jobs of a set among the others
     "preemption and aggregators": f"{LIST} policy=las strategy=star_h strategy.tree_fanout=2",
     "prevention where no job asks": f"{LIST} prevention=star",
