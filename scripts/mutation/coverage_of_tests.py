@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -73,20 +74,34 @@ class Coverage:
                 yield f"{test}: {ended.spent_s:.1f} s" if passed else f"{test} is not used: {ended.code}\n{ended.said}"
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Those that execute it, within limits; first who executes most of its file in a second."""
+        """Those that execute it, within limits; first who executes most of its file in a second.
+
+        What is declared outside of functions is executed by all who import it: there, who executes most lines that
+        mention its name.
+        """
         of_file = {row.test: set(row.lines[mutant.file]) for row in self.rows.values() if mutant.file in row.lines}
         places = statement(self.root / mutant.file, mutant.line, mutant.line + mutant.old.count("\n") - 1)
         found = [test for test, lines in of_file.items() if lines & places]
         if not found and not mutant.file.endswith(".py"):
             near = set(range(mutant.line - NEAR, mutant.line))
             found = [test for test, lines in of_file.items() if lines & near] or list(of_file)
-        found.sort(key=lambda test: self.rows[test].seconds / len(of_file[test]))
+        names = declared(self.root / mutant.file, mutant.line) if mutant.file.endswith(".py") else frozenset()
+        executed = {test: self._mentions(test, names) if names else len(of_file[test]) for test in found}
+        found.sort(key=lambda test: self.rows[test].seconds / (executed[test] or 0.1))
         chosen, total_s = found[:1], sum(self.rows[test].seconds for test in found[:1])
         for test in found[1:]:
             if len(chosen) < MOST_FILES and total_s + self.rows[test].seconds <= MOST_OF_A_MUTANT_S:
                 chosen.append(test)
                 total_s += self.rows[test].seconds
         return chosen
+
+    def _mentions(self, test: str, names: frozenset[str]) -> int:
+        """How many lines it executes that mention one of these names."""
+        return sum(
+            len(_mentioned(self.root / file, names).intersection(lines))
+            for file, lines in self.rows[test].lines.items()
+            if file.endswith(".py")
+        )
 
     def seconds(self, tests: Sequence[str]) -> float:
         """How long they take one after another."""
@@ -160,3 +175,36 @@ def _spans(path: Path) -> list[tuple[int, int]]:
                 end = max(first, inner.lineno - 1)
             found.append((first, end))
     return found
+
+
+def declared(path: Path, line: int) -> frozenset[str]:
+    """What a line outside of functions declares: the name that it gives a value, or that of its class; else nothing."""
+    names: set[str] = set()
+    nodes: list[ast.stmt] = list(ast.parse(path.read_text()).body)
+    for node in nodes:
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if line >= node.body[0].lineno:
+                    return frozenset()
+                case ast.ClassDef():
+                    names = {node.name}
+                    nodes += node.body
+                case ast.AnnAssign(target=ast.Name(name)):
+                    names = {name}
+                case ast.Assign(targets=[ast.Name(name)]):
+                    names = {name}
+    return frozenset(names)
+
+
+@cache
+def _mentioned(path: Path, names: frozenset[str]) -> frozenset[int]:
+    """The lines of a file, inside functions, that mention one of these names."""
+    word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+    inside = {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line in range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(path.read_text().splitlines(), start=1)
+    return frozenset(number for number, text in lines if word.search(text) and number in inside)

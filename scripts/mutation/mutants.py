@@ -3,6 +3,7 @@
     python -m scripts.mutation.mutants                              # 600 drawn by chance
     python -m scripts.mutation.mutants runtime/core runtime/virtual --count 300
     python -m scripts.mutation.mutants --written                    # only those that people wrote
+    python -m scripts.mutation.mutants --repair                     # after files were divided: bugs go with their text
     python -m scripts.mutation.mutants --report out/mutants.md      # a table, and every survivor by its name
 
 Bugs are made by the operators of universalmutator, in Python and in C: lines are drawn by a seed, one bug of each.
@@ -32,7 +33,7 @@ from typing import NamedTuple
 
 from runtime.record.progress import counted
 from scripts.mutation.coverage_of_tests import Coverage
-from scripts.mutation.operators import ROOT, Mutant, draw, read_lists, said
+from scripts.mutation.operators import ROOT, Mutant, draw, planted, read_lists, repair, said
 from scripts.mutation.runs import FAILING, GOOD, NOT_COMPILED, SAME_CODE, Task, in_forks, run_tests
 
 RECORDED, VERDICTS = Path("out/mutants/coverage.jsonl"), Path("out/mutants/verdicts.csv")
@@ -179,11 +180,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="only record what tests execute")
     parser.add_argument("--least", type=float, default=LEAST_FRAC, help="part that must be killed")
     parser.add_argument("--report", type=Path, help="where the table goes, too")
+    parser.add_argument("--repair", action="store_true", help="only move written ones to where their text is now")
     parser.add_argument("--no-preload", action="store_true", help="let every fork import libraries for itself")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     root = options.root.resolve()
+    if options.repair:
+        print(*repair(root), sep="\n")
+        return 0
     for name in () if options.no_preload else PRELOADED:
         with contextlib.suppress(ImportError):
             import_module(name)
@@ -197,9 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.written:
         wanted = [mutant for mutant in written if not mutant.equivalent]
     else:
-        same = {(one.file, said(one.old), said(one.new)): one for one in written}
+        same = {(one.file, planted((root / one.file).read_text(), one)): one for one in written}
         drawn = draw(root, options.rooms, options.count, options.seed)
-        wanted = [same.get((one.file, said(one.old), said(one.new)), one) for one in drawn]
+        wanted = [same.get((one.file, planted((root / one.file).read_text(), one)), one) for one in drawn]
     hunt = Hunt(root, coverage, root / VERDICTS, options.jobs)
     found = []
     for mutant, row in counted(hunt.verdicts(wanted), len(wanted), "planting bugs"):

@@ -87,6 +87,23 @@ def read_lists(root: Path = ROOT) -> list[Mutant]:
     return found
 
 
+def repair(root: Path) -> Iterator[str]:
+    """Move what people wrote to the only file that has its text now, and drop what has no such file; a line of each."""
+    paths = [path for place in PLACES for path in root.joinpath(place).rglob("*") if path.suffix in (".py", *SUFFIXES)]
+    texts = {str(path.relative_to(root)): path.read_text() for path in sorted(paths)}
+    for path in sorted((root / LISTS).glob("*.yaml")):
+        moved: dict[str, list[dict[str, str]]] = {}
+        for file, mutants in (yaml.safe_load(path.read_text()) or {}).items():
+            for one in mutants:
+                places = [other for other, text in texts.items() if text.count(one["find"]) == 1]
+                if file not in places:
+                    yield f"{file}: {one['find']!r} {f'goes to {places[0]}' if len(places) == 1 else 'is dropped'}"
+                for place in [file] if file in places else places if len(places) == 1 else []:
+                    moved.setdefault(place, []).append(one)
+        head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
+        path.write_text(head + yaml.safe_dump(moved, sort_keys=False, allow_unicode=True, width=1000))
+
+
 def tree_of(text: str) -> str | None:
     """The syntax tree of a text in Python without docstrings and annotations, which mypy checks; None if it is none."""
     try:

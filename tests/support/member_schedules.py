@@ -165,7 +165,7 @@ def struck(run: HeapRun, draw: float, away_s: float, t: float) -> None:
 
 
 def operated(run: HeapRun, change: str, draw: float, t: float) -> None:
-    """An operator lets a worker join, or one that has joined leave: a strategy would not notice that of another."""
+    """An operator lets a worker join, or one leave of those that have joined: a strategy would not learn of others."""
     workers = [node for node in run.core.members.layout.workers if node not in run.core.members.awaited]
     if not workers:
         return

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.compiling import is_c
-from scripts.mutation.coverage_of_tests import Coverage, statement
-from scripts.mutation.operators import Mutant, Operators, draw, planted, said, written
+from scripts.mutation.coverage_of_tests import Coverage, declared, statement
+from scripts.mutation.operators import Mutant, Operators, draw, planted, read_lists, repair, said, written
 from tests.support.runs import ROOT
 
 SOURCE = '''"""Signs + numbers."""
@@ -104,6 +104,19 @@ def test_what_is_written_takes_whole_lines() -> None:
     assert planted(SOURCE, mutant) == SOURCE.replace("-1", "5")
 
 
+def test_what_is_written_goes_with_its_text_to_another_file(project: Path) -> None:
+    path = project / "tests/mutants/all.yaml"
+    path.write_text("# A comment.\n" + LISTED % "breaks" + "  - {find: gone, put: '', breaks: Nothing.}\n")
+    (project / "runtime/sign.py").rename(project / "runtime/signs.py")
+    assert list(repair(project)) == [
+        "runtime/sign.py: 'number < 0' goes to runtime/signs.py",
+        "runtime/sign.py: 'gone' is dropped",
+    ]
+    assert path.read_text().startswith("# A comment.\nruntime/signs.py:\n- find: number < 0\n")
+    assert [mutant.line for mutant in read_lists(project)] == [6]
+    assert list(repair(project)) == []
+
+
 # ---- which tests ----------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +153,18 @@ def test_the_most_thorough_in_a_second_comes_first_within_limits(project: Path) 
     assert coverage.tests_of(body) == ["test_all.py"]
     assert recorded(project, rows[0], rows[3]).tests_of(body) == ["test_long.py"], "the only one may be long"
     assert recorded(project, rows[0]).tests_of(body) == []
+
+
+def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
+    path = project / "runtime/sign.py"
+    path.write_text(
+        "class Sign:\n    plus: int = 1\n    minus: int = 2\n\n    def of(self):\n        return self.minus\n"
+    )
+    assert [declared(path, line) for line in (1, 2, 3, 6)] == [{"Sign"}, {"plus"}, {"minus"}, set()]
+    rows = [("test_imports.py", 1.0, [1, 2, 3, 5]), ("test_uses.py", 2.0, [1, 2, 3, 5, 6])]
+    coverage = recorded(project, *rows)
+    assert coverage.tests_of(Mutant("runtime/sign.py", 3, "x\n", "y\n")) == ["test_uses.py", "test_imports.py"]
+    assert coverage.tests_of(Mutant("runtime/sign.py", 2, "x\n", "y\n")) == ["test_imports.py", "test_uses.py"]
 
 
 def test_what_is_known_of_a_test_is_forgotten_with_what_it_executes(project: Path) -> None:
