@@ -13,7 +13,7 @@ from analysis.measures.metrics import summarise
 from analysis.records.jumps import COPY, Jump, iterations_with, updates_with
 from analysis.records.load import load_run
 from analysis.records.schema import Jumped
-from scripts.common.recomposed import check_settings
+from stragglab.vouching.recomposed import check_settings
 
 RECORDS = Path(__file__).parents[2] / "support" / "skipped_iterations.tar.gz"
 """A job of 6 workers that a lab skipped through, as rows (BSP) and as events (SSP)."""
