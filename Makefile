@@ -64,9 +64,9 @@ quick: $(VENV)/.dev check  ## what a commit needs: `check`, the tests that find 
 	$(SAY)
 	$(ONE_THREAD) $(PY) -m pytest $(QUICK) $(PARALLEL) $(ARGS)
 
-mutants: $(VENV)/.dev  ## plant 1,400 bugs one by one: do the tests notice? (continues where it was) | hours | the terminal
+mutants: $(VENV)/.dev  ## plant 600 bugs drawn by a seed: do the tests notice? (continues where it was) | hours | out/mutants/report.md
 	$(SAY)
-	$(PY) scripts/mutants.py $(ARGS)
+	$(ONE_THREAD) $(PY) -m scripts.mutation.mutants --report out/mutants/report.md $(ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, import arrows | under a minute, more at the first time | the terminal
 	$(SAY)

@@ -5,40 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
 from injectors.schedule import Schedule
 from runtime.backends.base import Backend
-from runtime.config.instantiate import TARGET, locate
 from runtime.config.parse import MIN_PERIOD_S, Config
 from runtime.containment import Isolation
 from runtime.core.job import Job, RecordSink, Status
-from runtime.core.layout import why_fixed
 from runtime.core.scheduling import ConstantPending, Scheduler
 from strategies.protocol import (
     AggregatorsAt,
-    Allocate,
-    AnyCommand,
-    Command,
     CoresAs,
-    Launch,
-    Repartition,
-    Retire,
     Strategy,
 )
 
 if TYPE_CHECKING:  # checks need neither
     from runtime.core.coordinator import Coordinator
-
-COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCommand))
-"""Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
-CHILDREN = "Apply.children"
-"""The ability to let replicas leave the ring, and attach them to others (``Strategy.attaches``)."""
-ABILITIES = (*COMMANDS, CHILDREN)
-OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
-"""Commands that change which nodes there are, and what they may use."""
 
 TELEMETRY_S = 0.5
 """Default seconds between two samples of what tasks use, where there are samples."""
@@ -144,6 +128,8 @@ class RunSpec:
     """The scheduler of the cluster."""
     interrupted_by: int = 0
     """The signal that ended the run, if one did."""
+    engine: str = ""
+    """What drives a job on the virtual clock: ``event_loop``, or ``python: `` and why. Empty: nothing has said it."""
 
 
 RunStatus = Status | Literal["disk_full"]
@@ -193,7 +179,7 @@ class Runtime(Protocol):
         ...
 
     def can(self, config: Config) -> dict[str, str | None]:
-        """For every command of the vocabulary, and ``CHILDREN``, None or why this runtime cannot carry it out there.
+        """For every ability (:mod:`runtime.config.abilities`) None, or why this runtime lacks it there.
 
         A reason is written as a refusal: the setting that prevents it, its value, what is wrong, the cure.
         """
@@ -270,67 +256,6 @@ class Launcher(Protocol):
     def kill_all(self) -> None:
         """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
         ...
-
-
-def commands_on(config: Config) -> dict[str, str | None]:
-    """Abilities that topology, collective and backend of a job allow in any runtime; each runtime refines this.
-
-    Live and virtual agree here, so that a job on the virtual clock could also run live.
-    """
-    unable: dict[str, str] = {}
-    if config.topology.name == "allreduce":
-        unable["Partition"] = (
-            "topology=allreduce: parts of a round are decoded where all gradients come together; use topology=ps"
-        )
-        unable["Score"] = "topology=allreduce: servers compare gradients with the reference; use topology=ps"
-        unable["Reserve"] = "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps"
-        unable["Send"] = (
-            "topology=allreduce: replicas sum their gradients together; no single one is sent, so use topology=ps"
-        )
-    else:
-        unable[CHILDREN] = "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"
-    if config.topology.transport == "shm":
-        unable.setdefault(
-            "Send",
-            "topology.transport=shm: gradients lie where servers read them, so nothing travels that could be ordered; "
-            "use topology.transport=tcp",
-        )
-    if config.topology.collective not in (None, "ring"):
-        unable[CHILDREN] = (
-            f"topology.collective={config.topology.collective}: all replicas take part in every sum; use "
-            "topology.collective=ring"
-        )
-    if config.topology.collective == "ddp":
-        ring = "use topology.collective=ring"
-        unable["Restart"] = f"topology.collective=ddp: ends with the first replica that is killed; {ring}"
-        unable["Drop"] = f"topology.collective=ddp: a gradient is in the sum as soon as it is computed; {ring}"
-    if (fixed := why_fixed(_nodes_of(config))) is not None:
-        unable.update(dict.fromkeys((command.__name__ for command in OF_NODES), fixed))
-    if config.topology.name == "allreduce":
-        unable["Repartition"] = "topology=allreduce: every worker holds all parameters; use topology=ps"
-    if not locate(config.backend[TARGET]).computes:  # type: ignore[attr-defined]
-        backend = f"backend={config.names.backend}"
-        unable.setdefault("Score", f"{backend}: computes no gradients that could be scored; use backend=torch")
-        if config.backend.get("progress") is None:
-            unable["Evaluate"] = (
-                f"{backend}: measures no {config.workload.metric}; estimate it with backend.progress=NAME"
-            )
-    return {name: unable.get(name) for name in ABILITIES}
-
-
-def _nodes_of(config: Config) -> dict[str, object]:
-    """The settings on which it depends whether nodes can come and go."""
-    strategy = config.strategy
-    return {
-        "transport": config.topology.transport,
-        "collective": config.topology.collective,
-        "data": strategy.get("data", getattr(locate(strategy[TARGET]), "data", None)),
-    }
-
-
-def divides_again(strategy: Strategy) -> bool:
-    """Whether the number of servers that hold the parameters may change."""
-    return Repartition in strategy.needs
 
 
 UNSCORED = "the final parameters were not evaluated"

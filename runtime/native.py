@@ -11,12 +11,8 @@ from runtime.house import module_name
 SWITCH = "STRAGGLAB_NATIVE"
 """Environment variable: 0 uses no compiled module, 1 refuses to go on without one."""
 OFF = "0"
-KERNEL = "kernel"
-"""Value of the switch with which the kernel is used, and no compiled twin of a Python module: what mutants need."""
 HOSTS = "runtime.virtual.compiled._hosts"
 """The clock and the kernel of shared machines, which has no twin."""
-JITTER = "runtime.virtual.tasks._jitter"
-"""The memory of jitter."""
 EVENTS = "runtime.virtual.event_loop._events"
 """The event path of jobs whose members do not change."""
 UPDATES = "runtime.training._updates"
@@ -34,7 +30,7 @@ def native(module: str) -> ModuleType | None:
         ImportError: if it was not built and is required.
     """
     wish = os.environ.get(SWITCH, "")
-    if wish == OFF or (wish == KERNEL and module != HOSTS):
+    if wish == OFF:
         return None
     try:
         return importlib.import_module(module_name(module))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sysconfig
+import tempfile
 from pathlib import Path
 
 FLAGS = ["-O2", "-ffp-contract=off"]
@@ -22,11 +24,24 @@ def built_of(module: Path) -> Path:
     return module.with_name(module.stem + str(sysconfig.get_config_var("EXT_SUFFIX")))
 
 
-def compile_module(module: Path) -> str:
+def compile_module(module: Path, *flags: str) -> str:
     """Compile ``_NAME.c`` into a module in its folder; returns what the compiler says if it fails, else nothing."""
-    house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
-    compiler = shlex.split(str(sysconfig.get_config_var("CC")))
-    command = [*compiler, "-shared", "-fPIC", *FLAGS, *house, str(module), "-o", str(built_of(module)), "-lm"]
     built_of(module).unlink(missing_ok=True)
+    return _refused("-shared", "-fPIC", *FLAGS, *flags, str(module), "-o", str(built_of(module)), "-lm")
+
+
+def is_c(source: Path, text: str) -> bool:
+    """Whether the modules that this source belongs to are still C with this text in its place."""
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory, "runtime", *source.parent.parts[-2:])
+        shutil.copytree(source.parents[1], folder.parent, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
+        (folder / source.name).write_text(text)
+        return not any(_refused("-fsyntax-only", str(module)) for module in modules_of(folder / source.name))
+
+
+def _refused(*arguments: str) -> str:
+    """What the compiler says if it fails, else nothing."""
+    house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
+    command = [*shlex.split(str(sysconfig.get_config_var("CC"))), *house, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else ""

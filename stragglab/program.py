@@ -12,7 +12,7 @@ from runtime.config.project import adopt
 from runtime.errors import ConfigError, Interrupted, print_error, print_interrupted
 from runtime.house import NAME, module_name
 from runtime.importing import importing
-from stragglab.commands import COMMANDS, FLAGS
+from stragglab.commands import COMMANDS, FLAGS, announcement
 
 
 def program() -> int:
@@ -21,8 +21,6 @@ def program() -> int:
         given = adopt(sys.argv[1:])
         word = given[0] if given else ""
         if word in COMMANDS and sys.stderr.isatty():
-            from stragglab.terminal.announcing import announcement
-
             print(announcement(word), file=sys.stderr)
         if word in COMMANDS or word in FLAGS:
             with importing():

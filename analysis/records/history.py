@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from analysis.records.halting import halts
-from analysis.records.schema import Jumped, Line, Parked, Preempted, RollingBack
+from analysis.records.schema import Jumped, Line, Preempted, Rollback, Starved
 from strategies.protocol import Apply, Arrived, Compute, Drop, Failed, Lost, Ready, Restored, ServerLost
 
 FATES = ("open", "empty", "applied", "dropped", "void")
@@ -95,9 +95,9 @@ class History:
 
     def _noted(self, t: float, note: object) -> None:
         match note:
-            case Parked(worker=worker):
+            case Starved(worker=worker):
                 self._held.add((worker, t))
-            case RollingBack():
+            case Rollback():
                 self._going_back = True
             case Preempted():
                 self._halt()

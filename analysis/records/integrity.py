@@ -14,7 +14,7 @@ from analysis.records.log import Log
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
 from analysis.records.run import LOG, Integrity, Run
-from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Preempted, RollingBack
+from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Preempted, Rollback
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -165,7 +165,7 @@ class _Lives:
 
     def take(self, line: Line) -> Iterator[str]:
         """What the next line breaks."""
-        self.going_back |= isinstance(line.note, RollingBack)
+        self.going_back |= isinstance(line.note, Rollback)
         if isinstance(line.note, Preempted):
             self._halt()
         self.version += line.note.updates if isinstance(line.note, Jumped) else 0

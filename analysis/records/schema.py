@@ -51,14 +51,26 @@ class _Tagged(msgspec.Struct, frozen=True, tag_field="type", tag=True, gc=False)
 # ---- notes ----------------------------------------------------------------------------------------------------------
 
 
-class Parked(_Tagged, frozen=True, tag="Held", gc=False):
+class Starved(_Tagged, frozen=True, tag=True, gc=False):
     """A Compute waits because no data is free."""
 
     worker: int
 
 
-class RollingBack(_Tagged, frozen=True, tag="GoingBack", gc=False):
+class Rollback(_Tagged, frozen=True, tag=True, gc=False):
     """Nothing counts from the following ``Lost``, or from the ``Restart`` that causes it, until :class:`Restored`."""
+
+
+class Held(Starved, frozen=True, tag=True, gc=False):
+    """The name of before."""
+
+
+class GoingBack(Rollback, frozen=True, tag=True, gc=False):
+    """The name of before."""
+
+
+OLD_NOTES = {Held.__name__: Starved.__name__, GoingBack.__name__: Rollback.__name__}
+"""Notes of older records by their names, and today's names."""
 
 
 class Preempted(_Tagged, frozen=True, tag=True, gc=False):
@@ -168,7 +180,7 @@ class Other(msgspec.Struct, frozen=True, gc=False):
 
 
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Parked | RollingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
+Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

@@ -26,7 +26,7 @@ from analysis.records.schema import (
     Other,
     Preempted,
     Repartitioning,
-    RollingBack,
+    Rollback,
     type_of,
 )
 from strategies.protocol import Evaluated, Failed, Joined, Lost, NodeUse, Observed, Restored, ServerJoined, ServerLost
@@ -198,7 +198,7 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
 
 def _takes_back(line: Line) -> bool:
     """Whether all return to the last checkpoint instead."""
-    return isinstance(line.note, RollingBack) or (isinstance(line.event, ServerLost) and line.event.holding)
+    return isinstance(line.note, Rollback) or (isinstance(line.event, ServerLost) and line.event.holding)
 
 
 def _restart(line: Line, moves: bool) -> tuple[str, str, int, str, int] | None:

@@ -7,7 +7,7 @@ it has, it gets them whenever it can use them; what it leaves idle is anybody's.
 from __future__ import annotations
 
 from runtime.cluster.hosts import Hosts
-from runtime.errors import ConfigError
+from runtime.config.rules import Rule
 
 SETTING = "strategy.cores_as=request"
 OTHERWISE = "strategy.cores_as=limit"
@@ -15,16 +15,25 @@ UNREQUESTED_FRAC = 0.01
 """Part of a host as which a task counts that requests nothing: the kernel's default weight, where a host is 10,000."""
 
 
-def refuse_requests(hosts: Hosts | None) -> None:
-    """Raise :class:`ConfigError` where tasks share nothing of which a part could be guaranteed."""
-    if hosts is None:
-        raise ConfigError(
-            f"{SETTING}: without hosts there are no cores of which a part could be guaranteed; use {OTHERWISE}, or "
-            "choose cluster=hosts"
-        )
-    for host in hosts.hosts:
-        if host.cores is None:
-            raise ConfigError(
-                f"{SETTING}: host {host.number} has no number of cores (cluster.hosts.cpu_cores=null) of which a part "
-                f"could be guaranteed; give it one, or use {OTHERWISE}"
-            )
+def _unlimited(hosts: Hosts | None) -> dict[str, object]:
+    """The first host without a number of cores."""
+    found = [] if hosts is None else [host.number for host in hosts.hosts if host.cores is None]
+    return {"host": found[0]} if found else {}
+
+
+REQUESTS: tuple[Rule[Hosts | None], ...] = (
+    Rule(
+        "requests without hosts",
+        lambda hosts: hosts is None,
+        f"{SETTING}: without hosts there are no cores of which a part could be guaranteed",
+        f"use {OTHERWISE}, or choose cluster=hosts",
+    ),
+    Rule(
+        "requests on hosts without a number of cores",
+        _unlimited,
+        f"{SETTING}: host {{host}} has no number of cores (cluster.hosts.cpu_cores=null) of which a part could be "
+        "guaranteed",
+        f"give it one, or use {OTHERWISE}",
+    ),
+)
+"""Where tasks share nothing of which a part could be guaranteed."""

@@ -124,7 +124,7 @@ class Workload(_Strict, frozen=True):
 class Replay(_Strict, frozen=True):
     """How a set of jobs is replayed; ``conf/config.yaml`` explains every field."""
 
-    detail: Literal["iterations", "measured", "gpus_only"]
+    detail: Literal["iterations", "gpus_only"]
     use_every_s: Period
     duration_scale: Positive
     max_iterations: Annotated[int, Meta(ge=2)] | None
@@ -189,6 +189,11 @@ class Config(_Strict, frozen=True):
 def parse(raw: Mapping[str, Any]) -> Config:
     """The composed configuration as a :class:`Config`; raises :class:`ConfigError` with one line for users."""
     checking.refuse_nonfinite(raw)
+    if raw.get("replay", {}).get("detail") == "measured":  # which records of before name
+        raise ConfigError(
+            "replay.detail=measured: iterations are not skipped any more; use replay.detail=iterations, which carries "
+            "out all of them"
+        )
     config: Config = checking.convert(raw, Config, "")
     for path, kind in CORE.items():
         checking.convert(_at(raw, path), kind, path)

@@ -175,7 +175,7 @@ class Commands:
         """An operator's order, like a command that the strategy did not give; it waits while all roll back."""
         layout = self.executor.members.layout
         if self.course.halted:
-            self._deferred.append(lambda t: self.operated(t, change, node))
+            self._defer(t, change, node, lambda t: self.operated(t, change, node))
         elif change == "join":
             self.elastic.launch(t, Launch(node=str(NodeId.worker(layout.next_worker))))
         elif NodeId.parse(node) in layout.workers:
@@ -184,9 +184,14 @@ class Commands:
     def evicted(self, t: float, node: str) -> None:
         """The cluster takes a node away; not while all roll back, when it is not known who will hold parameters."""
         if self.course.halted:
-            self._deferred.append(lambda t: self.evicted(t, node))
+            self._defer(t, "evict", node, lambda t: self.evicted(t, node))
         else:
             self.elastic.evict(t, node)
+
+    def _defer(self, t: float, order: str, node: str, call: Callable[[float], None]) -> None:
+        """Carry an order out when all continue; its effects are then recorded far from their cause."""
+        self.record.note(self.course.advance(t), "Deferred", order=order, **({"node": node} if node else {}))
+        self._deferred.append(call)
 
     def restored(self, t: float) -> None:
         """All continue: operators' orders and evictions do, too."""
@@ -224,7 +229,7 @@ class Commands:
     def halt(self, t: float, reason: str) -> None:
         """Void all work until the runtime has brought all tasks to one version (``Restored``)."""
         if not self.course.halted and not self.course.status:
-            self.record.note(self.course.advance(t), "GoingBack", reason=reason)
+            self.record.note(self.course.advance(t), "Rollback", reason=reason)
             self.void()
 
     def store_and_halt(self) -> None:

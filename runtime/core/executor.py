@@ -125,7 +125,7 @@ class Executor:
         if not self._begin(t, command):
             self.ledger.held[command.worker] = command
             if not command.parts:
-                self.record.note(t, "Held", worker=command.worker)
+                self.record.note(t, "Starved", worker=command.worker)
 
     def partition(self, t: float, command: Partition) -> None:
         """Begin a round of parts."""

@@ -7,7 +7,7 @@ number of its role. A server that has just joined holds nothing until the vector
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 import msgspec
@@ -120,18 +120,3 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 def _check_member(node: NodeId, members: Iterable[NodeId]) -> None:
     if node not in members:
         raise ValueError(f"{node}: there is no such node")
-
-
-def why_fixed(settings: Mapping[str, object]) -> str | None:
-    """Why the nodes of a job cannot change while it runs, naming the setting; None if they can.
-
-    Who launches nodes asks here before the job. ``settings`` are ``transport`` (``tcp``, ``shm``), ``collective``
-    (empty with servers) and ``data`` (the policy of the data service).
-    """
-    if settings.get("transport") == "shm":
-        return "topology.transport=shm: the shared buffers have one row per worker of the start; use tcp"
-    if settings.get("collective") == "ddp":
-        return "topology.collective=ddp: DistributedDataParallel keeps its group; use ring"
-    if settings.get("data") == "even":
-        return "data=even: every epoch is cut into one part per worker of the start; use dynamic or shared"
-    return None

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import msgspec
 
-from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
+from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry
 from runtime.backends.devices.choice import CPU, CUDA
 from runtime.backends.devices.found import num_devices
 from runtime.cluster.device import DeviceProfile, parse_device, profiles_of, slowest_s
 from runtime.cluster.gpus import on_nodes, parse_gpus
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
+from runtime.config.abilities import commands_on
 from runtime.config.checking import convert
 from runtime.config.parse import MIN_PERIOD_S, Cluster, Config
 from runtime.containment import inside

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from runtime.record.recorder import Recorder, reserve_space
@@ -178,8 +178,6 @@ class ColumnRecorder:
         """Write a note line; before the job's last one, close the rows, so that it can say if they are complete."""
         if kind == "Finished":
             self.rows.close()
-        elif kind == "Jumped":
-            self._jumped(**fields)
         self.lines.note(t, kind, **fields)
 
     def close(self) -> None:
@@ -188,17 +186,6 @@ class ColumnRecorder:
             self.rows.close()
         finally:
             self.lines.close()
-
-    def _jumped(self, *, updates: Any, iterations: Any, **_: object) -> None:
-        """Gradients that wait are as many iterations and updates later as were skipped."""
-        for grad_id, (t, event) in self.open_rows.items():
-            grad = event.grad
-            later = replace(
-                grad,
-                version=grad.version + updates,
-                iteration=grad.iteration + iterations.get(str(grad.worker), 0),
-            )
-            self.open_rows[grad_id] = t, replace(event, grad=later)
 
     def _decided(self, grad_id: int, applied_version: int, applied_t: float) -> None:
         waiting = self.open_rows.pop(grad_id, None)

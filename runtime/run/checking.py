@@ -13,7 +13,8 @@ from runtime.importing import importing
 if TYPE_CHECKING:
     from runtime.run.checks.job import CheckedJob
     from runtime.run.ending import Ending
-    from runtime.run.jobs.checks import Again, CheckedSet
+    from runtime.run.jobs.checked import CheckedSet
+    from runtime.run.jobs.checks import Again
 
     Checked = CheckedJob | CheckedSet
 

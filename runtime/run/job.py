@@ -53,7 +53,7 @@ def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[
     """Run the job, with its record; ``watching`` is for what is called a few times per second."""
     config = checked.config
     recorder = open_record(config, run_dir)
-    write_head(run_dir, checked, job)
+    head = write_head(run_dir, checked, job)
     picture = Picture(job, title(config, job), checked.plan)
     view = make_view(config.view, picture)
     spec = make_run_spec(
@@ -67,6 +67,8 @@ def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[
     outcome = checked.runtime.run(spec, Schedule(checked.plan))
     view.close(outcome.t)
     recorder.close()
+    if spec.engine and outcome.status != "disk_full":
+        publish_meta(run_dir, {**head, "engine": spec.engine})
     write_sums(run_dir)
     if outcome.status not in ("done", "interrupted"):
         words = f"{title(config, job)}: {outcome.reason}"
@@ -212,8 +214,8 @@ def described(config: Config) -> dict[str, Any]:
     }
 
 
-def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
-    """Write ``plan.json`` and ``meta.json``, with paths as the user wrote them."""
+def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> dict[str, Any]:
+    """Write ``plan.json`` and ``meta.json``, with paths as the user wrote them; returns what the latter says."""
     config, strategy, runtime, plan = checked.written, checked.strategy, checked.runtime, checked.plan
     publish(run_dir / "plan.json", [plan_json(plan)])
     fields = {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}  # type: ignore[arg-type]
@@ -238,4 +240,10 @@ def write_head(run_dir: Path, checked: CheckedJob, job: Job) -> None:
             **about,
         },
     }
+    publish_meta(run_dir, meta)
+    return meta
+
+
+def publish_meta(run_dir: Path, meta: dict[str, Any]) -> None:
+    """Write ``meta.json`` as a whole, in place of an earlier one."""
     publish(run_dir / "meta.json", [msgspec.json.format(msgspec.json.encode(meta), indent=1), b"\n"])

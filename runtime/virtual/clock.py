@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 START, PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-2, 4)
@@ -70,10 +70,6 @@ class Timeline:
         _, _, priority, number, _, when_s, action, args = self._heap[0]
         return when_s, priority, number, action, args
 
-    def is_next(self, priority: int) -> bool:
-        """Whether nothing else is to happen at this moment before an action of this priority."""
-        return not self._heap or self._heap[0][:3] > (*self.moment, priority)
-
     @property
     def next_s(self) -> float:
         """Time of the next action, in the lab's time; infinity if there is none."""
@@ -90,20 +86,6 @@ class Timeline:
 
     advance = step
     """A compiled timeline carries out several actions here, as long as none of them is Python."""
-
-    @property
-    def next_fixed_s(self) -> float:
-        """Time of the next action that no jump takes along, in the lab's time; infinity if there is none."""
-        return min((entry[0] for entry in self._heap if not (entry[4].moves or entry[4].ended)), default=math.inf)
-
-    def jump(self, span_s: float, clocks: Collection[Clock]) -> None:
-        """Advance at once; what these clocks have scheduled is as far away afterwards as before."""
-        for clock in clocks:
-            clock.offset_s += span_s
-        lab_s, rest_s = exact_sum(self.moment[0], span_s)
-        self.moment = lab_s, rest_s + self.moment[1]
-        self._heap = [(*max(exact_sum(entry[4].offset_s, entry[5]), self.moment), *entry[2:]) for entry in self._heap]
-        heapq.heapify(self._heap)
 
     def drop_ended(self) -> None:
         """Forget what jobs that are over had scheduled, and so the jobs."""
@@ -128,16 +110,10 @@ class Clock:
         self.now = 0.0
         self.ended = False
         """Whether the job is over, so that its scheduled actions are dropped."""
-        self.moves = False
-        """Whether a jump takes along what it has scheduled."""
 
     def at(self, when_s: float, priority: int, action: Callable[..., None], *args: Any) -> None:
         """Call ``action(*args)`` at ``when_s``, or now if that has passed."""
         self.timeline.add(self, max(when_s, self.now), priority, action, args)
-
-    def is_next(self, priority: int) -> bool:
-        """Whether an action of this priority, scheduled for now by an action of this clock, would be the next."""
-        return self.timeline.is_next(priority)
 
     @property
     def next_s(self) -> float:
@@ -151,8 +127,7 @@ class Clock:
     def catch_up(self) -> None:
         """Advance to the lab's time: another clock's action affects this job."""
         self.timeline.clock = self
-        now = math.fsum((*self.timeline.moment, -self.offset_s))  # rounded once, so it decreases by jumps at most
-        self.now = max(self.now, now)
+        self.now = max(self.now, math.fsum((*self.timeline.moment, -self.offset_s)))  # rounded once
 
 
 def exact_sum(a: float, b: float) -> Moment:

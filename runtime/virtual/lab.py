@@ -14,11 +14,9 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Crashed, Outcome, never_began
-from runtime.core.jumping.jumps import Measured
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
-from runtime.virtual.control.jumping import LabJumps
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
@@ -26,7 +24,6 @@ from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.short_cuts import is_without
 from strategies.protocol import Prevention
 
 LOOK_EVERY = 256
@@ -79,8 +76,6 @@ class VirtualLab:
         keeper: adds jobs while others run; None: all are added before.
         prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
         note: writes what was reserved, in the lab's time.
-        measured: carry out some rounds after every change, and jump to the next; None: carry out all. Only on shared
-            machines.
     """
 
     def __init__(
@@ -89,7 +84,6 @@ class VirtualLab:
         keeper: Keeper | None = None,
         prevention: Prevention | None = None,
         note: Note = silent,
-        measured: Measured | None = None,
     ) -> None:
         self.timeline = new_timeline()
         self.interrupted_by = 0
@@ -99,11 +93,6 @@ class VirtualLab:
         self.keeper, self.sharing = keeper, None
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
-        self._jumps: LabJumps | None = None
-        if measured is not None and not is_without("jumping"):
-            if self.machines is None:
-                raise ValueError("measured: is for jobs on shared machines")
-            self._jumps = LabJumps(self.timeline, self.machines, measured)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
@@ -146,8 +135,6 @@ class VirtualLab:
         assert tenant.session is not None
         if self.sharing is not None:
             self.sharing.leave(tenant.name, returns=True)
-        if self._jumps is not None:
-            self._jumps.ended(tenant.session)
         tenant.clock.catch_up()
         left()
 
@@ -161,8 +148,6 @@ class VirtualLab:
         if self.sharing is not None and tenancy is not None:
             self.sharing.enter(session, tenancy, tenant.model)
         session.resume(hosts)
-        if self._jumps is not None:  # whom it disturbs from now on is on these hosts
-            self._jumps.started(session)
         return True
 
     def _tenant(self, name: str) -> _Tenant | None:
@@ -182,11 +167,10 @@ class VirtualLab:
 
     def _start(self, tenant: _Tenant) -> None:
         self._waiting.remove(tenant)
-        work = tenant.clock if self._jumps is None else self._jumps.clock_of_tasks(tenant.clock)
         tenancy, sharing = None, self.sharing
         if self.machines is not None:
             desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
-            tenancy = tenant.tenancy = Tenancy(tenant.name, work, self.machines, desk)
+            tenancy = tenant.tenancy = Tenancy(tenant.name, tenant.clock, self.machines, desk)
         try:
             tenant.session = tenant.make(tenant.clock, tenancy)
         except Exception as error:
@@ -198,8 +182,6 @@ class VirtualLab:
         if sharing is not None and tenancy is not None:
             sharing.enter(tenant.session, tenancy, tenant.model)
             tenant.clock.catch_up()
-        if self._jumps is not None:
-            self._jumps.started(tenant.session)
         self._running.append(tenant)
         tenant.session.begin()
         if self.machines is None and self.keeper is None:  # whose actions are on the timeline, too
@@ -222,8 +204,6 @@ class VirtualLab:
             steps = self._loop()
             if not steps:
                 self.timeline.advance()
-            if self._jumps is not None:
-                self._jumps.look()
         except OSError as error:
             if not is_full(error):
                 raise
@@ -272,14 +252,10 @@ class VirtualLab:
         if tenant.ended is not None:
             tenant.ended(outcome)
         tenant.clock.ended = True
-        if not session.away:
-            if self.sharing is not None:
-                self.sharing.leave(tenant.name)
-            if self._jumps is not None:
-                self._jumps.ended(session)
-        if session.work is not session.clock:
-            session.work.ended = True
-        session.leave()
+        if self.sharing is not None and not session.away:
+            self.sharing.leave(tenant.name)
+        if tenant.tenancy is not None:
+            tenant.tenancy.leave()
         self._running.remove(tenant)
         self.timeline.drop_ended()
 

@@ -8,23 +8,25 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast, final
 
 from injectors.schedule import Schedule
-from runtime.api import OF_NODES, TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry, commands_on
+from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_telemetry
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
-from runtime.cluster.requests import refuse_requests
+from runtime.cluster.requests import REQUESTS
+from runtime.config.abilities import commands_on
 from runtime.config.checking import convert
 from runtime.config.parse import Cluster, Config
+from runtime.config.rules import check_combinations
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.importing import importing
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.refusals import refuse_hidden, refuse_without_kernel
+from runtime.virtual.control.refusals import HIDDEN, Shown, refuse_without_kernel
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
+from runtime.virtual.event_loop.obstacles import refuse_misspelt
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.short_cuts import refuse_unknown
 from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
 from strategies.protocol import NodeId, Strategy
@@ -125,21 +127,11 @@ class VirtualRuntime:
 
     def can(self, config: Config) -> dict[str, str | None]:
         """Whether topology and backend can carry out each command, and the record can hold it."""
-        can = commands_on(config)
-        if config.record == "iterations":
-            rows = f"record=iterations: rows know no rounds of strategy={config.names.strategy}; use record=events"
-            can["Partition"] = can["Partition"] or rows
-            held = f"record=iterations: rows know no gradients that are held (strategy={config.names.strategy})"
-            can["Send"] = can["Send"] or f"{held}; use record=events"
-            nodes = "record=iterations: rows know no nodes that come and go; use record=events"
-            for command in OF_NODES:
-                can[command.__name__] = can[command.__name__] or nodes
-            can["Reserve"] = can["Reserve"] or "record=iterations: rows hold no reservations; use record=events"
-        return can
+        return commands_on(config)
 
     def check(self, around: RunContext) -> Needs:
         """Refuse what cannot work, or would have no effect; it needs nothing of this machine."""
-        refuse_unknown()
+        refuse_misspelt()
         hosts = self._parse_hosts(around.num_servers + around.replicas)
         refuse_without_kernel(hosts, self._values, around)
         self._check_stand_in(hosts, around)
@@ -151,12 +143,12 @@ class VirtualRuntime:
         if hosts is not None:
             aggregator_hosts(hosts, around.aggregators, around.aggregators_at)
         if around.cores_as == "request":
-            refuse_requests(hosts)
+            check_combinations(REQUESTS, hosts)
         if hosts is not None and ("Launch" in around.commands or "join" in around.kinds):
             self._refuse_timeless_hosts(hosts)
         devices = [*self._profiles, *(host.device for host in hosts.hosts)] if hosts is not None else self._profiles
         paced_s = max((device.seconds(1) for device in devices if device is not None), default=0.0)
-        refuse_hidden(hosts, self._values, around, paced_s=paced_s)
+        check_combinations(HIDDEN, Shown(hosts=hosts, costs=self._values, around=around, paced_s=paced_s))
         return Needs()
 
     def _check_stand_in(self, hosts: Hosts | None, around: RunContext) -> None:

@@ -66,7 +66,7 @@ def with_methods(nav: list[Any], cards: dict[str, Card]) -> list[Any]:
 
 
 def on_config(config: Any) -> Any:
-    """Complete the navigation."""
+    """Add the cards of methods to the navigation."""
     config["nav"] = with_methods(config["nav"], method_cards())
     return config
 

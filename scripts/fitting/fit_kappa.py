@@ -30,10 +30,10 @@ from analysis.records.load import RecordError, Run
 from runtime.errors import ConfigError, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.forks import processors, run_here
 from stragglab.grids.grid import GRID, QUIET, Runner, fill, stored
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of, number_of, numbers_of
 
 OUT = Path("out/kappa")

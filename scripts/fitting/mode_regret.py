@@ -31,7 +31,7 @@ from predictors.stragglers import deviations, exceeding
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.record.replay import replay
 from runtime.run.streams import run_program
-from stragglab.commands.replay import build_strategy, read_record
+from stragglab.vouching.replaying import build_strategy, read_record
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import Started, Strategy
 from strategies.star import Star

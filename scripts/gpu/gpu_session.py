@@ -33,7 +33,7 @@ from runtime.run.streams import run_program
 from scripts.gpu.gpu_measurements import SIZES
 from scripts.gpu.gpu_steps import LEAST_S, OURS, Result, Step, order, parsed, steps
 from scripts.gpu.leftovers import nothing_left
-from stragglab.terminal.answering import answer, lacks_gpu
+from stragglab.grids.answering import answer, lacks_gpu
 
 NAME = "gpu_session.py"
 DEVICE, ROUNDS = "STRAGGLAB_GPU_DEVICE", "STRAGGLAB_BENCH_ROUNDS"

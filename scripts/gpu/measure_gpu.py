@@ -52,8 +52,8 @@ from scripts.gpu.gpu_measurements import (
 from scripts.gpu.gpu_steps import OURS
 from stragglab.commands import calibrate
 from stragglab.commands import injectors as calibrate_injectors
+from stragglab.grids.answering import answer, lacks_gpu
 from stragglab.grids.grid import JobFailed, Runner, fill, run_child, stored
-from stragglab.terminal.answering import answer, lacks_gpu
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10

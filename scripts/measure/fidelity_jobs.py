@@ -32,9 +32,9 @@ from runtime.house import module_name
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of
 
 GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}

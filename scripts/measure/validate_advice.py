@@ -32,10 +32,11 @@ from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from stragglab.commands import advise
 from stragglab.grids.advice import jct_of
+from stragglab.grids.advising import prepared, understood
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
 from stragglab.grids.marked import put_between
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of, numbers_of
 
 PRESENT = "bsp"
@@ -100,8 +101,8 @@ def _predicted(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked:
     """The present strategy repeated, and all others predicted, from its record alone."""
     path, same = runs[log_of.name].path, [cell for cell in cells if cell[:2] == log_of[:2]]
     options = advise.parse([str(path), "--kind", "delay", "-o", str(asked.out / "advice" / log_of.name)])
-    job = advise.understood(without_first(read_log(path), options.skip), [], options)
-    configs, refused = advise.prepared(job, [cell.strategy for cell in same], options.out)
+    job = understood(without_first(read_log(path), options.skip), [], options)
+    configs, refused = prepared(job, [cell.strategy for cell in same], options.out)
     if refused:
         raise ConfigError("; ".join(f"--strategies {name}: {why}" for name, why in refused.items()))
     return [Compared(cell, runs[cell.name].end_s, jct_of(job.replay, configs[cell.strategy])) for cell in same]

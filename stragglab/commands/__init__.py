@@ -58,3 +58,16 @@ COMMANDS: dict[str, tuple[str, str | int, str]] = {
 the result is."""
 FLAGS = {"--version": "runtime.version"}
 """Programs of flags: what Hydra would say only when all of it is imported."""
+MEASURED_ON = 2
+"""Processors on which the times in minutes were measured."""
+
+
+def announcement(word: str) -> str:
+    """What a command prints first on a terminal."""
+    from stragglab.grids.forks import processors
+
+    does, takes, into = COMMANDS[word]
+    if isinstance(takes, int):
+        there = processors()
+        takes = f"about {max(round(takes * MEASURED_ON / there), 1)} min on {there} processors"
+    return f"{word}: {does}; takes {takes}; result: {into}"

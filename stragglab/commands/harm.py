@@ -30,10 +30,10 @@ from runtime.errors import FAILED, refuse
 from runtime.house import NAME, ROOT
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
+from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices, steady_strategies
 from stragglab.grids.forks import processors
 from stragglab.grids.harm import HOSTS, PACED, PATTERNS, WORKERS, Task, Timed, run, tasks_of
-from stragglab.terminal.answering import answer
 from stragglab.terminal.lists import names_of, number_of, numbers_of
 
 OUT = Path("out/harm")

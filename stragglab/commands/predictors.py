@@ -25,10 +25,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from math import inf, isnan
+from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pandas as pd
 from rich import box
@@ -37,46 +36,24 @@ from rich.table import Table
 
 from analysis.figures.prediction import draw_prediction
 from analysis.files import write_file
-from analysis.measures.labels import case_labels, strategy_labels
 from analysis.measures.prediction import lead_summary, lead_times, scores
-from analysis.measures.prediction_labels import LABELS, losses, planned, realised, timed, windows
+from analysis.measures.prediction_labels import LABELS, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs
-from predictors.backtest import backtest
-from predictors.oracle import PlannedWindow
-from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS, settings_of, straggler_predictor
-from predictors.stragglers import Observation, StragglerPredictor
-from runtime.config.instantiate import TARGET, instantiate
+from predictors.registry import STRAGGLER_PREDICTORS
 from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
+from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, received, tagged, without_resources
 from stragglab.terminal.finding import readable
 
 KEPT = "the records are as they were; the same command starts again"
 """What a signal leaves."""
 
-ORACLE, TOLERANCE = "oracle", "tolerance_frac"
 WIDE = 1000
 """Width of a table in a file or a pipe, in columns."""
-
-
-class Asked(NamedTuple):
-    """A requested predictor: ``text``, its name, or the path of a class of the user's, and its settings."""
-
-    text: str
-    name: str
-    settings: dict[str, Any]
-
-    def make(self, plan: Sequence[PlannedWindow] = ()) -> StragglerPredictor:
-        """A new one; raises ``ValueError`` or :class:`ConfigError` for what it cannot be."""
-        if "." not in self.name:
-            return straggler_predictor(self.name, self.settings, plan)
-        made = instantiate({TARGET: self.name, **self.settings}, self.name)
-        if not isinstance(made, StragglerPredictor):
-            raise ValueError(f"{self.name}: is no predictor; it needs the methods update, forget and tags")
-        return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,14 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
         refuse_unwritable_folder("--out", arguments.out, ("predictors*.*", "lead_times.csv"), ("predictors_all.csv",))
-        tolerance_frac = _tolerance(arguments.tolerance_frac)
+        tolerance_frac = checked_tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         paths = _paths(arguments.folders)
         runs = readable(counted(paths, len(paths), "reading records"))
         if arguments.predictors is None and not all(len(windows(run)) for run in runs):
             asked = [each for each in asked if each.name != ORACLE]
-        if not all(_received(run) for run in runs):
-            asked = _without_resources(asked, arguments.predictors)
+        if not all(received(run) for run in runs):
+            asked = without_resources(asked, arguments.predictors)
         rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
@@ -102,55 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 # ---- what was asked -------------------------------------------------------------------------------------------------
-
-
-def parse(text: str | None, tolerance_frac: float) -> list[Asked]:
-    """Parse ``ema,nvrx:threshold=0.8``; without a text, every predictor. Raises :class:`ConfigError`."""
-    words = list(STRAGGLER_PREDICTORS) if text is None else [word.strip() for word in text.split(",")]
-    asked = []
-    for word in dict.fromkeys(words):
-        name, *pairs = word.split(":")
-        try:
-            usual = {TOLERANCE: tolerance_frac} if "." not in name and TOLERANCE in settings_of(name) else {}
-            one = Asked(word, name, usual | dict(_setting(word, pair) for pair in pairs))
-            one.make()
-        except ValueError as error:
-            raise ConfigError(f"--predictors: {error}") from None
-        asked.append(one)
-    return asked
-
-
-def _setting(word: str, pair: str) -> tuple[str, Any]:
-    key, equals, text = pair.partition("=")
-    if not equals:
-        raise ValueError(f"{word}: {pair or 'what follows the colon'} must be written setting=value")
-    for kind in (int, float):
-        try:
-            return key, kind(text)
-        except ValueError:
-            continue
-    return key, text
-
-
-def _received(run: Run) -> bool:
-    """Whether the record says what iterations received."""
-    return bool(timed(run)["cpu_frac"].notna().any())
-
-
-def _without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
-    """Predictors that need no resources; raises :class:`ConfigError` if another was asked for by name."""
-    if text is not None and (others := [each.text for each in asked if each.name in OF_RESOURCES]):
-        raise ConfigError(
-            f"--predictors: {others[0]} needs the processor time of iterations, and a run has none; record runs of "
-            "modelled machines (runtime=virtual cluster=hosts) or live ones, or leave it out"
-        )
-    return [each for each in asked if each.name not in OF_RESOURCES]
-
-
-def _tolerance(tolerance_frac: float) -> float:
-    if not 0 <= tolerance_frac < inf:
-        raise ConfigError(f"--tolerance-frac={tolerance_frac:g}: must be a finite number, 0 or more")
-    return tolerance_frac
 
 
 def _paths(folders: Sequence[Path]) -> list[Path]:
@@ -163,36 +91,6 @@ def _paths(folders: Sequence[Path]) -> list[Path]:
 
 
 # ---- tags and truth -------------------------------------------------------------------------------------------------
-
-
-def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
-    """For each run and predictor, the rows that :mod:`analysis.measures.prediction` scores, with their origin."""
-    metas = [run.meta for run in runs]
-    groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
-    names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
-    for run, name, group in zip(runs, names, groups, strict=True):
-        rows, lost, plan = timed(run), losses(run), windows(run)
-        reading = [each.text for each in asked if each.name == ORACLE]
-        if not len(plan) and (labels == "plan" or reading):
-            cure = "choose --labels realised" if labels == "plan" else "leave it out of --predictors"
-            wanted = "--labels plan" if labels == "plan" else reading[0]
-            raise ConfigError(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
-        truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
-        if not truth.notna().any():
-            raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
-        about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        seen = observed(rows)
-        reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
-        for each in asked:
-            tags = backtest(each.make(reads), seen, lost)
-            frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
-            yield frame[frame["label"].notna()].astype({"label": "bool"})
-
-
-def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
-    """The rows of :func:`timed` as :func:`predictors.backtest` takes them: (start in seconds, observation)."""
-    columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
-    return [(begun_s, Observation(*rest)) for begun_s, *rest in columns]
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ class Shared:
         self._made: tuple[ClusterShape, Plan, Schedule] | None = None
 
     def prepare(self, task: Task) -> None:
-        """Make the plan of this task's case, unless it is the one that is there."""
+        """Make the plan of this task's case, unless it is the present one."""
         if task.case == self._case:
             return
         self._case, self._made = task.case, None

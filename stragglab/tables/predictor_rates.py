@@ -15,7 +15,7 @@ from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.registry import straggler_predictor
 from predictors.stragglers import PredictsByFile
-from stragglab.commands.predictors import ORACLE, observed
+from stragglab.tables.predictor_scores import ORACLE, observed
 
 RatesOf = Callable[[Run], dict[str, dict[str, float]]]
 

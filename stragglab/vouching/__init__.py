@@ -1,1 +1,1 @@
-"""What :mod:`stragglab.commands.verify` asks of a record besides its files."""
+"""What ``verify`` and ``replay`` ask of a record."""

@@ -3,15 +3,14 @@
 Symbols: T_i is the mean batch processing time of worker i, B_i its batch, v_i its samples per second; B the global
 batch; lambda ``slowness_ratio``; L_trans and L_per ``short_window_s`` and ``long_window_s``.
 
-1. Monitor (``monitor``): each worker reports the mean time and batch of every ``report_iters`` iterations.
-   A node has a window of L_trans and one of L_per; one counts when the node has been there for 0.8 of it and it has
-   ``min_records``.
-2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j
-   over L_trans, a *persistent* one if that holds over L_per. Server j is persistent if its time per update over L_per
-   is >= lambda times the mean of all servers.
-3. KILL_RESTART (``kill_restart``) of one node at most, the slowest that may: a persistent server; if
-   none, a persistent worker, unless a new one would be pending for more than ``max_pending_s``. A node may be restarted
-   ``max_restarts`` times, ``cooldown_s`` apart.
+1. Monitor (``monitor``): each worker reports the mean time and batch of every ``report_iters`` iterations. A node has a
+   window of L_trans and one of L_per; one counts when the node has been there for 0.8 of it and it has ``min_records``.
+2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j over
+   L_trans, a *persistent* one if that holds over L_per. Server j is persistent if its time per update over L_per is >=
+   lambda times the mean of all servers.
+3. KILL_RESTART (``kill_restart``) of one node at most, the slowest that may: a persistent server; if none, a persistent
+   worker, unless a new one would be pending for more than ``max_pending_s``. A node may be restarted ``max_restarts``
+   times, ``cooldown_s`` apart.
 4. ADJUST_BS (``adjust_bs``; BSP only) if a worker was killed or another is a transient straggler: Eq. 3, min max_i B_i
    / v_i with sum_i B_i = B in whole samples, over all but the killed worker, v_i = mean of B_i / T_i over L_trans. The
    batches hold from the next round on.
@@ -53,7 +52,7 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
     equally fast by then).
 
     Departures: by default T_i contains sending (``times``), so that a slow link is detected, and workers are compared
-    at equal work (``judge``; ``pace``: seconds over samples and the fixed cost as samples, v_i its inverse), so that a
+    at equal work (``judge``: seconds over samples and the fixed cost as samples, v_i its inverse), so that a
     straggler with a small batch is still one. It must then be slow in most records and in the newest, too.
 
     Attributes:

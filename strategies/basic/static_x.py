@@ -26,7 +26,6 @@ class ExactlyGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
 
     x: PositiveInt = 2
 

@@ -7,8 +7,8 @@ steps.
 1. Model (Eq. 1; ``throughput``): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))). So
    more than w_hat cores per worker, or more workers than the servers have s_hat for, are wasted.
 2. Create (``history``): the first nodes, of the job or as earlier jobs have ended (hot start).
-3. Sample (``used``, ``brain``): for ``sample_s`` or ``sample_steps``, one worker (after a hot start: those there
-   are) shows w_hat and s_hat; a server at ``hot_util`` of its cores is enlarged, and the sample repeated.
+3. Sample (``brain``): for ``sample_s`` or ``sample_steps``, one worker (after a hot start: those there are) shows w_hat
+   and s_hat; a server at ``hot_util`` of its cores is enlarged, and the sample repeated.
 4. Optimise servers (Eq. 7 to 11; ``plan``): w = ceil(w_hat), N_w = floor(C_total / (w_hat + s_hat)), s_total = C_total
    - N_w w, in whole servers of s.
 5. Optimise workers: w_hat is measured again with these servers, and workers are added up to floor((C_total - N_w w_hat)
@@ -18,7 +18,7 @@ steps.
    min(s_total / s_hat, sqrt(K)) - N_w more workers, of low priority beyond C_total; a worker without progress for
    ``hang_s`` is restarted (one that is slow only draws fewer shards); a straggling server with more load than others
    gets more cores; one without moves. A node that ran out of memory gets twice as much, or there are twice as many
-   servers (``used``).
+   servers.
 7. A change (5.3; ``strategies.parts.scaling``): training continues until new nodes are there; then gradients drain, a
    checkpoint, the parameters are divided again. ``brain`` makes one at a time, ``min_interval_s`` apart.
 """

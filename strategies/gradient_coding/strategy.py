@@ -5,10 +5,10 @@ gradient sum of part j.
 
 1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), at consecutive
    places, so that every part is at s + 1 workers; without throughputs s + 1 for each.
-2. B (``matrices``, ``schemes``): ``naive`` the identity; ``fractional_repetition`` blocks of ones;
-   ``cyclic`` (Tandon et al., Algorithm 2) from a random H; ``heter_aware`` (Wang et al., Algorithm 1) from a random C,
-   so that C B = 1; ``group_based`` (Algorithms 2 and 3) ones for groups whose supports are disjoint and cover all
-   parts, the others by Algorithm 1 for the stragglers that are left.
+2. B (``matrices``, ``schemes``): ``naive`` the identity; ``fractional_repetition`` blocks of ones; ``cyclic`` (Tandon
+   et al., Algorithm 2) from a random H; ``heter_aware`` (Wang et al., Algorithm 1) from a random C, so that C B = 1;
+   ``group_based`` (Algorithms 2 and 3) ones for groups whose supports are disjoint and cover all parts, the others by
+   Algorithm 1 for the stragglers that are left.
 3. A round (``rounds``): worker i sends sum_j B[i, j] g_j in one gradient.
 4. As soon as a group is complete, or all but s workers have sent: a with a B = 1, zero for those that are missing
    (``decoding``), and the update is sum_i a_i (row i) = sum_j g_j.

@@ -9,7 +9,7 @@ Processors (``kind: cpu``), before every round:
 2. The next v_i is predicted by NARX, from the last ones and from what the worker has of processor and memory
    (``forecast``, ``predictors``); ``predictor`` has simpler ones.
 3. x_i in proportion to v_i, in whole samples: min max_i x_i / v_i with sum_i x_i = B (``by_speed``), and one more for a
-   worker that rounding would keep early (``by_speed``).
+   worker that rounding would keep early.
 
 Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong:
 

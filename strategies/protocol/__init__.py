@@ -100,7 +100,7 @@ from strategies.protocol.sharing import (
     TaskLoad,
     limit_of,
 )
-from strategies.protocol.strategy import DATA_POLICIES, AggregatorsAt, BoundedStalenessHint, CoresAs, Strategy
+from strategies.protocol.strategy import DATA_POLICIES, AggregatorsAt, CoresAs, Strategy
 from strategies.protocol.timings import Timings
 from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
 
@@ -115,7 +115,6 @@ __all__ = [
     "Apply",
     "Arrived",
     "Asked",
-    "BoundedStalenessHint",
     "Checkpoint",
     "ClusterCommand",
     "Command",

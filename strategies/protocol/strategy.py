@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-import msgspec
-
 from strategies.protocol.commands import AnyCommand, Apply, Command, Compute
 from strategies.protocol.events import AnyEvent
 
@@ -18,18 +16,6 @@ AggregatorsAt = Literal["free", "workers"]
 
 CoresAs = Literal["limit", "request"]
 """What the cores of a node are: the most that it may use, or the least that it can have (as in Kubernetes)."""
-
-
-class BoundedStalenessHint(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes a strategy that is a bounded gate and nothing else, so that a runtime knows its decisions beforehand.
-
-    Every worker computes its nominal batch whenever it is at most ``bound`` iterations ahead of the slowest (None:
-    always), and each gradient is an update of its own, with ``lr_scale``; with bound 0 a round is one update.
-    """
-
-    bound: int | None
-    lr_scale: float | None = None
-    """Learning-rate factor of an update of one gradient; None: the worker's share of the global batch."""
 
 
 @runtime_checkable
@@ -75,11 +61,6 @@ class Strategy(Protocol):
     rescales: bool = False
     """Whether its weights can give anything but the mean over the samples."""
 
-    may_jump: bool = False
-    """Whether a virtual clock may skip iterations of which it never hears: the next event is then one of an iteration
-    long after. Only if no decision depends on how many it has seen, or on what it has seen of each; it must not compare
-    versions of gradients, which have grown meanwhile."""
-
     data: str = "dynamic"
 
     aggregators: int = 0
@@ -114,10 +95,6 @@ class Strategy(Protocol):
 
     def validate_length(self, epochs: int | None) -> None:
         """Raise ``ValueError`` likewise when they do not fit a job of ``epochs`` epochs (None: it ends by time)."""
-        return None
-
-    def staleness_hint(self) -> BoundedStalenessHint | None:
-        """A description of all decisions, where one exists; a runtime without faults may use it to run faster."""
         return None
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:

@@ -19,8 +19,8 @@ update of x gradients to the next.
    in the paper, here 1 + kappa lag^2 (``mode_cost: pooled``).
 6. The least is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays unless another is
    better by more than ``min_gain_frac`` (the paper: 0).
-7. Prevention (IV-D1; ``demands``): a mode whose servers need more of their hosts is asked for; if the
-   other jobs there would lose more than this one wins, the next best is.
+7. Prevention (IV-D1; ``demands``): a mode whose servers need more of their hosts is asked for; if the other jobs there
+   would lose more than this one wins, the next best is.
 8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``); workers do not begin to compute
    before (``pause``). What waits is kept, and the rate becomes (x / N) r_SSGD (``lr_rule``). STAR- does not pause: it
    decides by predictions that much further ahead.

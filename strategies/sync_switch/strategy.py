@@ -4,14 +4,13 @@ Symbols: n workers, B the global batch, eta the learning rate of one worker's ba
 
 1. Configuration: BSP has batch B and rate n eta, ASP B / n and eta (``lr_rule``); momentum is kept.
 2. Timing (``sync_then_async``): BSP for the first ``bsp_frac`` of the job's samples, ASP for all others.
-3. Detection (``flagged``): a worker is flagged when its time has exceeded the fastest one's by
-   ``tolerance_frac`` throughout ``duration_s``, and no longer after one time that does not (``judge: median`` compares
-   medians).
+3. Detection (``flagged``): a worker is flagged when its time has exceeded the fastest one's by ``tolerance_frac``
+   throughout ``duration_s``, and no longer after one time that does not (``judge: median`` compares medians).
 4. Stragglers, as long as 2 says BSP (``sync_then_async``): ``greedy``: ASP while anybody is flagged, then BSP again;
    ``elastic``: BSP without those that are, each of whom computes a probe every ``probe_s`` whose gradient is dropped;
    ``none``: nothing.
 5. A switch follows the next update (``switching``): ``hot``, the new mode takes over what has arrived; or by
-   ``restart`` of all nodes from a checkpoint (``sync_then_async``), as in the published code.
+   ``restart`` of all nodes from a checkpoint, as in the published code.
 """
 
 from __future__ import annotations

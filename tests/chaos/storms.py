@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runtime.live.control.tasks import MAX_FUTILE
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.runs import LEDGER, Run, kill_quietly
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 import signal
 import time
-from itertools import product
 
 import pytest
 
-from tests.chaos.test_storm_of_nodes import CONF, asked, rage
+from tests.chaos.storms import is_at_its_last
+from tests.chaos.test_storm_of_nodes import CONF, MEAN_GAP_S, asked
 from tests.live.test_faults import ALLOW, ENDLESS, assert_sound
 from tests.support.leaks import Start
 from tests.support.runs import Run
 from tests.support.validated_wanderer import VALIDATE
 
 WISHES = 20
-STORMS = list(product(("ps", "allreduce"), ("shards", "checkpoint"), range(6)))
+KINDS = (("ps", "shards"), ("ps", "checkpoint"), ("allreduce", "checkpoint"))
+"""Replicas that continue from what they hold must not be behind by more updates than a barrier allows, as these may."""
+STORMS = [(*kind, seed) for kind in KINDS for seed in range(8)]
 
 
 def validated(start: Start, topology: str, failover: str, seed: int, validate: str = "yes") -> Run:
@@ -37,10 +39,21 @@ def validated(start: Start, topology: str, failover: str, seed: int, validate: s
     )
 
 
+def strike(run: Run, seed: int) -> None:
+    """Kill workers and servers until so much has been asked for, but none so often that the job gives it up."""
+    chance, deadline = random.Random(seed), time.monotonic() + 120
+    while asked(run) < WISHES and time.monotonic() < deadline:
+        assert run.process.poll() is None, run.wait()[2][-3000:]
+        time.sleep(chance.expovariate(1 / MEAN_GAP_S))
+        role, number = chance.choice(sorted(key for key in run.pids() if key[0] in ("worker", "server")))
+        if not is_at_its_last(run.lines(), role, number):
+            run.unregister((role, number), signal.SIGKILL)
+
+
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("topology", "failover", "seed"),
-    [pytest.param(*storm, marks=[pytest.mark.long] if storm not in STORMS[::18] else []) for storm in STORMS],
+    [pytest.param(*storm, marks=[pytest.mark.long] if storm not in STORMS[::16] else []) for storm in STORMS],
 )
 @pytest.mark.timeout(240)
 def test_all_structures_agree_after_every_event(
@@ -49,7 +62,7 @@ def test_all_structures_agree_after_every_event(
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")  # for the replay, in this process
     run = validated(start, topology, failover, seed)
     run.await_training(5)
-    rage(run, WISHES, seed)
+    strike(run, seed)
     run.await_progress(100)
     run.interrupt()
     assert run.finished["status"] == "interrupted", run.tail()

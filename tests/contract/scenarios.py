@@ -75,7 +75,7 @@ class Scribe(Desk):
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         super().note(t, kind, **fields)
         match kind, fields:
-            case "Held", {"worker": worker}:
+            case "Starved", {"worker": worker}:
                 self.noted_meanwhile.append(f"[worker {worker} finds no data]")
             case "EpochStarted", {"epoch": epoch} if epoch:
                 self.noted_meanwhile.append(f"[epoch {epoch} begins]")

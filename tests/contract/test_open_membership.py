@@ -117,6 +117,7 @@ def test_an_operator_waits_until_the_servers_are_back() -> None:
     desk.lose_server()
     desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
     assert not desk.received(Lost)
+    assert desk.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
     desk.restore()
     assert [event.cause for event in desk.received(Lost)] == ["retired"]
 

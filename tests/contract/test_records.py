@@ -14,7 +14,7 @@ from _pytest.mark import ParameterSet
 from omegaconf import OmegaConf
 
 from analysis.reports.report import finish_run
-from stragglab.commands.verify import verify
+from stragglab.vouching.record import verify
 from strategies.protocol import AnyCommand, AnyEvent
 from tests.contract.catalogue import HURRIES, NAMES, USERS, fits, hurried, spec
 from tests.support.cli import run_cli

@@ -131,7 +131,7 @@ def test_the_scenarios_have_in_them_what_they_are_for() -> None:
         assert any(isinstance(fault, Crash) and fault.back_after_s for fault in struck) == (mode != "calm")
         assert any(isinstance(fault, Crash) and not fault.back_after_s for fault in struck) == (mode == "departures")
         assert ("Nonfinite" in notes, "Requeued" in notes) == (mode != "calm", mode != "calm")
-        assert "Held" in notes
+        assert "Starved" in notes
         assert {run.job.epoch_overlap for run in seen} == {True, False}
         assert {node.partition(":")[0] for run in seen for _, node, _ in run.restarts} == {"worker", "server"}
 

@@ -23,7 +23,7 @@ from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, par
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
 from tests.support.cli import run_cli

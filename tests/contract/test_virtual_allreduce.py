@@ -78,10 +78,10 @@ def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path
 @pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
     """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""
-    run = next(run for run in every_run() if run.notes("GoingBack"))
+    run = next(run for run in every_run() if run.notes("Rollback"))
     void = {"type": "Drop", "grads": [10**9], "requeue": True}
     answered = [{**line, "commands": [*line["commands"], void]} if is_lost(line) else line for line in run.lines]
-    hidden = [line for line in answered if line not in run.notes("GoingBack")]
+    hidden = [line for line in answered if line not in run.notes("Rollback")]
     for lines, good in ((answered, True), (hidden, False)):
         numbered = [{**line, "seq": number} for number, line in enumerate(lines)]
         run_dir = run.write(tmp_path / str(good))

@@ -48,7 +48,7 @@ def test_it_does_the_same_again_to_the_byte(kind: str) -> None:
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     """Losses within rings and after them, several workers on a host, links with a limit, pauses that end in a loss."""
     seen = [run_of("bsp", 5, seed) for seed in range(10)]
-    assert any(run.notes("GoingBack") for run in seen)
+    assert any(run.notes("Rollback") for run in seen)
     assert any(run.notes("Fenced") for run in seen)
     hosts = [run.world.hosts for run in seen]
     assert any(one is not None and len(host.tasks) > 1 for one in hosts for host in (one.hosts if one else ()))

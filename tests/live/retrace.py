@@ -22,7 +22,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
 from runtime.core.membership import Membership
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import Timings
 from tests.support.harness import make_job
 from tests.support.runs import ROOT, RecordSink

@@ -16,7 +16,7 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.data.sampling import sample_indices
 from runtime.core.data.shards import Range
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.laws import samples_of
 from tests.support.runs import DIGITS, Run

@@ -13,7 +13,7 @@ import pytest
 from analysis.records.load import load_run
 from injectors.schedule import Schedule
 from runtime.live.machines.doctor import missing
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after

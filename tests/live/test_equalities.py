@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.core.data.sampling import sample_indices
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, initial_model, serial_sgd

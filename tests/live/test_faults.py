@@ -11,7 +11,10 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from stragglab.commands.replay import build_strategy
+from analysis.reports.story.lines import read_lines
+from analysis.reports.story.subjects import parse_subject
+from analysis.reports.story.telling import tell
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.long_tests import rows_long_after
@@ -178,6 +181,9 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     run.interrupt()
     assert_uses_are_exact(run)
     assert_sound(run)
+    lines = list(read_lines(run.run_dir / "events.jsonl"))
+    fates = " ".join(one.what for one in tell(lines, (), parse_subject("worker:0")).entries)
+    assert "applied, then rolled back (server:1 was lost (killed by signal 9))" in fates
 
 
 def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:

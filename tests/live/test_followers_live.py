@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.live.test_faults import PACED, assert_uses_are_exact
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.live.test_disturbances import assert_carried_out, write_plan
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
 from tests.support.measuring import noisy

@@ -18,8 +18,8 @@ import pytest
 from injectors.plan import parse_plan
 from injectors.schedule import Schedule
 from runtime.run.checks.resources import TASK_BYTES
-from stragglab.commands.replay import build_strategy
 from stragglab.commands.replay import main as replay_script
+from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import Book, problems, replay
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, ROOT, Run

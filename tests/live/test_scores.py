@@ -14,7 +14,7 @@ import pytest
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.data.holdout import Holdout
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.zeno_pp import ZenoPP
 from tests.live.retrace import Retracing
 from tests.support.invariants import problems, replay

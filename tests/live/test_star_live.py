@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.star import Star
 from tests.live.test_faults import ENDLESS, assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.live.machines.doctor import missing
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId
 from tests.live.test_faults import ALLOW, PACED
 from tests.support.invariants import problems, replay

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.reports.vouching import check_sums, files_of
-from stragglab.commands.verify import verify
+from stragglab.vouching.record import verify
 from tests.contract.catalogue import NAMES
 from tests.contract.test_records import verified
 from tests.support.leaks import Start

@@ -89,7 +89,7 @@ def test_with_static_parts_the_slowest_worker_sets_the_end() -> None:
     for order in run.orders.values():
         samples[order.worker] += sum(work.samples for work in order.ranges)
     assert set(samples.values()) == {56}
-    assert [note["worker"] for note in run.noted("Held")] == [0, 1]
+    assert [note["worker"] for note in run.noted("Starved")] == [0, 1]
 
 
 @given(
@@ -111,7 +111,7 @@ def test_with_shards_all_finish_within_one_shard(
         max_time_s=2000.0,
     )
     run = HeapRun(ASP(data="dynamic"), job, random_seconds(seed)).run()
-    first_idle_s = min((t for t, kind, _ in run.notes if kind == "Held"), default=run.core.finished_s)
+    first_idle_s = min((t for t, kind, _ in run.notes if kind == "Starved"), default=run.core.finished_s)
     assert run.core.finished_s - first_idle_s <= batches_per_shard * 4.0
 
 
@@ -134,7 +134,7 @@ def test_the_part_of_a_worker_that_left_goes_to_the_others() -> None:
 def test_an_empty_arrival_makes_no_update() -> None:
     """Beyond the paper: a Compute that ends without samples at an epoch's end is not applied."""
     desk = Desk(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
-    assert [note["worker"] for note in desk.noted("Held")] == [1]
+    assert [note["worker"] for note in desk.noted("Starved")] == [1]
     desk.arrive(0)
     assert desk.updates == 1
     assert set(desk.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"

@@ -58,7 +58,7 @@ class Book:
 
     def take(self, line: Line) -> None:
         if line["kind"] == "note":
-            self.going_back |= line["note"]["type"] == "GoingBack"
+            self.going_back |= line["note"]["type"] == "Rollback"
             if line["note"]["type"] == "Preempted":
                 self.halt()
             return

@@ -18,7 +18,8 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.instantiate import ALLOW_VARIABLE
 from runtime.config.parse import parse
-from runtime.run.jobs.checks import CheckedSet, check_set
+from runtime.run.jobs.checked import CheckedSet
+from runtime.run.jobs.checks import check_set
 from runtime.run.jobs.replay import run_set
 from strategies.protocol import Apply, Command, Compute, Event, Started, Strategy
 

@@ -15,11 +15,14 @@ import msgspec
 
 from injectors.plan import Disturbance, Kind, build_plan
 from runtime.core import inputs
-from runtime.core.job import Job
+from runtime.core.job import ComputeOrder, Job
 from runtime.core.quota import Quota
+from runtime.core.recovery import effects
+from runtime.core.recovery import inputs as recovery
+from runtime.live.control.tasks import MAX_FUTILE
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
-from strategies.protocol import Strategy
+from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, fits, hurried, make, sample
 from tests.support.elastic import Wanderer
 from tests.support.faults import departures, preemptions, quarters, random_outcome, random_seconds, restarts
@@ -120,18 +123,52 @@ def on_heap(drawn: Schedule) -> Counter[str]:
         faults += departures(seed, workers, horizon_s=20.0)
     if random.random() < 0.5:
         faults += preemptions(seed, horizon_s=20.0)
-    run = HeapRun(strategy, job, random_seconds(seed), faults, random_outcome(seed), scheduler=SCHEDULER)
+    run = ByLiveRules(strategy, job, random_seconds(seed), faults, random_outcome(seed), scheduler=SCHEDULER)
     run.cosine = random_scores(seed)
     for _ in range(random.randint(0, 3)):
         run.push(quarters(random, 1, 20), 0, partial(operated, run, random.choice(("join", "leave")), random.random()))
+    for _ in range(random.randint(0, 6)):
+        run.push(quarters(random, 1, 25), 0, partial(struck, run, random.random(), quarters(random, 0.25, 4)))
     run.run()
-    assert run.core.status is not None, f"{drawn} has no end"
+    assert run.core.status is not None or run.failed, f"{drawn} has no end"
     return Counter(type(line.event).__name__ for line in run.lines) + Counter(kind for _, kind, _ in run.notes)
 
 
+class ByLiveRules(HeapRun):
+    """With live's limits, by which a newcomer that dies again and again before it has computed has left."""
+
+    failed = ""
+    """What the run ends with that cannot continue."""
+
+    def everybody_is_there(self) -> None:
+        super().everybody_is_there()
+        rules = msgspec.structs.replace(self.recovery.rules, max_futile=MAX_FUTILE, replaces_workers=True)
+        self.recovery.rules = self.recovery.state.rules = self.recovery.limits.rules = rules
+
+    def _computed(self, t: float, order: ComputeOrder, took: float) -> None:
+        super()._computed(t, order, took)
+        self.happen(t, recovery.Worked(NodeId.worker(order.worker), order.incarnation))
+
+    def _news(self, t: float, effect: effects.AnyEffect) -> None:
+        super()._news(t, effect)
+        if isinstance(effect, effects.Failed):
+            self.failed = effect.reason
+            self.heap.clear()
+
+
+def struck(run: HeapRun, draw: float, away_s: float, t: float) -> None:
+    """A process is killed, perhaps of a newcomer that has not joined yet."""
+    nodes = run.core.members.layout.nodes
+    node = nodes[int(draw * len(nodes))]
+    if node in run.recovery.tasks:
+        run.kill(t, node, t + away_s)
+
+
 def operated(run: HeapRun, change: str, draw: float, t: float) -> None:
-    """An operator lets a worker join, or one of those that there are leave."""
-    workers = run.core.members.layout.workers
+    """An operator lets a worker join, or one leave of those that have joined: a strategy would not learn of others."""
+    workers = [node for node in run.core.members.layout.workers if node not in run.core.members.awaited]
+    if not workers:
+        return
     run.core.receive(t, inputs.Operated(change, str(workers[int(draw * len(workers))])))  # type: ignore[arg-type]
 
 

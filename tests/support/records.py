@@ -222,7 +222,7 @@ class Simulation:
             self.begin(worker)
         else:
             self.held.append(worker)
-            self.story.note(self.t, "Held", worker=worker)
+            self.story.note(self.t, "Starved", worker=worker)
         return compute(worker, self.batch)
 
     def begin(self, worker: int) -> None:

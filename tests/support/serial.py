@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from runtime.backends.torch import TorchModel
 from runtime.core.job import Job
-from stragglab.commands.replay import build_strategy
+from stragglab.vouching.replaying import build_strategy
 from tests.support.harness import HeapRun, make_job
 from tests.support.runs import ROOT, Run
 from workloads.digits import Digits

@@ -56,7 +56,7 @@ def validate(job: Coordinator, recovery: Recovery) -> None:
 def _on_heap(run: Any) -> tuple[Coordinator, Recovery] | None:
     """Not while orders are on their way, which the heap carries out as events of the same time."""
     ordered = run.core.course.halted and run.heap and run.heap[0][0] <= run.t
-    return None if ordered or not hasattr(run, "recovery") else (run.core, run.recovery)
+    return None if ordered or not hasattr(run, "recovery") or getattr(run, "failed", "") else (run.core, run.recovery)
 
 
 def _of_turns(turns: Turns) -> tuple[Coordinator, Recovery] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.reports.story.lines import Fields
 
+APPLIED = "applied"
 MIN_WAIT_S = 1e-3
 """Shorter waits between a gradient and the next order are left out."""
 
@@ -36,6 +37,11 @@ class Iterations:
         self.seconds.append(float(sum(parts)))
         self.injected.append(float(timings.get("injected_s") or 0.0))
 
+    def rolled_back(self, why: str) -> None:
+        """One of the gradients that were applied is lost with its update."""
+        self.fates[APPLIED] -= 1
+        self.fates["applied, then rolled back" + (f" ({why})" if why else "")] += 1
+
     def waited(self, seconds: float, whom: str) -> None:
         """Count a wait that ``whom`` ended."""
         if seconds >= MIN_WAIT_S:
@@ -49,7 +55,7 @@ class Iterations:
         said = [f"{number} iteration{'s' if number > 1 else ''} of {size} samples, {median(self.seconds):.3g} s each"]
         if injected := [one for one in self.injected if one > 0]:
             said.append(f"{median(injected):.3g} s of it injected" + _times(len(injected), number))
-        said += [f"{count} {fate}" for fate, count in sorted(self.fates.items())]
+        said += [f"{count} {fate}" for fate, count in sorted(self.fates.items()) if count]
         for whom, waits in sorted(self.waits.items(), key=lambda item: -sum(item[1]))[:3]:
             said.append(f"waited {median(waits):.3g} s for {whom}" + _times(len(waits), number))
         return "; ".join(said)

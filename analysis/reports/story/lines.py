@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from analysis.records.log import DAMAGED, RecordError, raw_lines
-from analysis.records.schema import UNREADABLE
+from analysis.records.schema import OLD_NOTES, UNREADABLE
 
 Fields = dict[str, Any]
 
@@ -34,8 +34,11 @@ def read_lines(path: Path) -> Iterator[RawLine]:
     """The lines in order; a torn last line is left out. Raises :class:`RecordError` for a missing or damaged file."""
     for number, text in enumerate(raw_lines(path), start=1):
         try:
-            yield _DECODER.decode(text)
+            line = _DECODER.decode(text)
         except (msgspec.DecodeError, *UNREADABLE) as error:
             if not text.endswith(b"\n"):
                 return
             raise RecordError(f"{path}:{number}: {error}. {DAMAGED}") from None
+        if line.note is not None and (name := OLD_NOTES.get(str(line.note.get("type")))):
+            line.note["type"] = name
+        yield line

@@ -1,8 +1,10 @@
 """The story of one subject: entries in the order of time, each with the cause that the record has for it.
 
 A line of the log holds an event and the commands that answer it. So the event is the cause of the commands, and the
-fields of the strategy's state that the line changes are its reason. A worker waits from its gradient to its next
-``Compute``; the event of the line with that order ended the wait.
+fields of the strategy's state that the line changes are its reason. Other causes are on an earlier line: of a timer
+where it was set, of a node's loss or start the order to it, of an order that waited the note about it. A worker waits
+from its gradient to its next ``Compute``; the event of the line with that order ended the wait. An update counts as
+applied until a ``Restored`` of an earlier version.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 from analysis.records.nodes import Node, worker_name
-from analysis.reports.story.iterations import Iterations
+from analysis.reports.story.causes import Causes
+from analysis.reports.story.iterations import APPLIED, Iterations
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.subjects import concerns
 from analysis.reports.story.words import (
@@ -25,9 +28,11 @@ from analysis.reports.story.words import (
     window_in_words,
 )
 
-OF_JOB = ("GoingBack", "Preempted", "Resumed", "Repartitioning", "Finished", "NodeLost", "NodeJoined")
+OF_JOB = ("Rollback", "Preempted", "Resumed", "Repartitioning", "Finished", "NodeLost", "NodeJoined")
 """Notes about the whole job; every task's story has them, too."""
 EVENTS_OF_JOB = ("Started", "Lost", "Joined", "ServerLost", "ServerJoined", "Restored", "Denied", "Reserved")
+OF_NODE = ("Restarting", "Requested", "Evicting", "Deferred", "Moved", "Stuck")
+"""Notes about one node that the whole job's story has."""
 LARGE = ("nodes", "shares", "places", "links", "memory", "parameters_sha256")
 """Fields that would fill a page."""
 
@@ -66,7 +71,7 @@ def tell(
         to_s: entries that begin after this time are left out.
     """
     teller = _Teller(windows, subject)
-    entries = [entry for line in lines for entry in teller.take(line)] + list(teller.rest())
+    entries = [entry for line in lines for entry in teller.take(line)] + list(teller.iterations_told())
     entries.sort(key=lambda entry: (entry.t, entry.seq))
     return Story([one for one in entries if one.until >= from_s and one.t <= to_s], subject is None or teller.known)
 
@@ -92,6 +97,13 @@ class _Teller:
         self.open: set[int] = set()
         self.gradients: dict[int, _Given] = {}
         self.iterations = Iterations()
+        self.told: list[Iterations] = []
+        """Iterations that other entries have followed; a rollback may change their fates."""
+        self.applied: dict[int, list[Iterations]] = {}
+        """Updates of the subject by the version that they made, with the iterations that count their gradients."""
+        self.reason_back = ""
+        """Why all tasks last had to return to one version."""
+        self.causes = Causes()
         self.idle_since: float | None = None
         self.nodes = frozenset[str]()
         self.samples: int | None = None
@@ -108,29 +120,35 @@ class _Teller:
         """The entries that a line completes."""
         found = list(self._of_note(line)) if line.note is not None else list(self._of_event(line))
         if found and self.iterations.times:
-            yield from self.rest()
+            self.told.append(self.iterations)
+            self.iterations = Iterations()
         yield from found
         if line.state is not None:
             self.state = line.state
 
-    def rest(self) -> Iterator[Entry]:
-        """The iterations that no other entry has followed yet."""
-        if (one := self.iterations).times:
-            yield Entry(one.times[0] - one.seconds[0], one.times[-1], one.seqs[0], one.in_words())
-            self.iterations = Iterations()
+    def iterations_told(self) -> Iterator[Entry]:
+        """The worker's iterations, when the fates of all of them are known."""
+        for one in (*self.told, self.iterations):
+            if one.times:
+                yield Entry(one.times[0] - one.seconds[0], one.times[-1], one.seqs[0], one.in_words())
 
     def _of_note(self, line: RawLine) -> Iterator[Entry]:
         note = line.note or {}
+        if note.get("type") == "Rollback":
+            self.reason_back = str(note.get("reason", ""))
+        if note.get("type") == "Deferred":
+            self.causes.deferred(line)
         if note.get("type") == "Injecting":
             yield from self._windows(line, set(note.get("active", ())))
         elif note.get("type") == "LayoutChanged":
             yield from self._layout(line, frozenset(map(str, note.get("nodes", ()))))
         elif (note.get("type") in OF_JOB and self._tells_job()) or (self.subject and self._is_of(note)):
             if note.get("type") != "Updated":
-                yield Entry(line.t, line.t, line.seq, note_in_words(_brief(note)))
-        elif self.subject is None and note.get("type") in ("Restarting", "Requested", "Evicting", "Moved", "Stuck"):
+                yield Entry(line.t, line.t, line.seq, note_in_words(_brief(note)), self.causes.of_note(note))
+        elif self.subject is None and note.get("type") in OF_NODE:
             where = note.get("node") or note.get("task") or ""
-            yield Entry(line.t, line.t, line.seq, f"{where} {note_in_words(note)}".strip())
+            what = f"{where} {note_in_words(note)}".strip()
+            yield Entry(line.t, line.t, line.seq, what, self.causes.of_note(note))
 
     def _of_event(self, line: RawLine) -> Iterator[Entry]:
         event = line.event or {}
@@ -141,9 +159,11 @@ class _Teller:
             if (event.get("grad") or {}).get("id") == self.subject.number:
                 yield Entry(line.t, line.t, line.seq, event_in_words(event))
         elif kind in EVENTS_OF_JOB and (self._is_of(event) or (self._tells_job() and kind in ("Started", "Restored"))):
-            yield Entry(line.t, line.t, line.seq, event_in_words(_brief(event)))
+            yield Entry(line.t, line.t, line.seq, event_in_words(_brief(event)), self.causes.of_event(event))
+        if kind == "ServerLost" and event.get("holding", True):
+            self.reason_back = event_in_words(event)
         if kind == "Restored":
-            self.gradients.clear()
+            yield from self._rolled_back(line, event)
             self.idle_since = line.t
         yield from self._of_commands(line)
 
@@ -182,9 +202,30 @@ class _Teller:
             )
             yield Entry(line.t, line.t, line.seq, f"{what}, computed on version {grad['version']}")
 
+    def _rolled_back(self, line: RawLine, event: Fields) -> Iterator[Entry]:
+        """What all tasks have lost by their return to one version."""
+        version, why = int(event.get("version", 0)), self.reason_back
+        for made in sorted(one for one in self.applied if one > version):
+            for iterations in self.applied.pop(made):
+                iterations.rolled_back(why)
+            what = f"the update that made version {made} is rolled back: all tasks return to version {version}"
+            if self.subject and self.subject.role in ("update", "gradient"):
+                yield Entry(line.t, line.t, line.seq, what, why)
+        for number, one in self.gradients.items():
+            if one.worker == self.worker:
+                self.iterations.fates["discarded unused as all tasks went back"] += 1
+            if self.subject == Node("gradient", (number,)):
+                yield Entry(line.t, line.t, line.seq, "discarded unused, as all tasks went back", why)
+        self.gradients.clear()
+        for node, t in self.causes.overtaken():
+            if str(self.subject) in ("None", node):
+                what = f"the restart of {node} that was ordered at {t:.3f} s is void: all tasks went back before"
+                yield Entry(line.t, line.t, line.seq, what, why)
+
     def _of_commands(self, line: RawLine) -> Iterator[Entry]:
         version = line.version - sum(command.get("type") == "Apply" for command in line.commands)
-        why = reason_of(line, self.state)
+        why = reason_of(line, self.state, self.causes.of_timer(line.event or {}))
+        self.causes.ordered(line)
         orders: dict[str, list[str]] = {}
         for command in line.commands:
             kind = command.get("type")
@@ -210,12 +251,15 @@ class _Teller:
         used = {number: self.gradients.pop(number) for number in ids}
         for number, one in used.items():
             if one.worker == self.worker:
-                self.iterations.fates["applied"] += 1
+                self.iterations.fates[APPLIED] += 1
+                self.applied.setdefault(version, []).append(self.iterations)
             if self.subject == Node("gradient", (number,)):
                 late = version - 1 - one.version
                 what = f"applied: the update made version {version}; the gradient was {late} updates old"
+                self.applied[version] = []
                 yield Entry(line.t, line.t, line.seq, what, why)
         if self.subject == Node("update", (version,)) and used:
+            self.applied[version] = []
             self.known = True
             for number, one in sorted(used.items(), key=lambda item: item[1].t):
                 waited = f", then waited {line.t - one.t:.3g} s" if line.t > one.t else ""
@@ -273,4 +317,4 @@ def _whom(event: Fields) -> str:
     grad = event.get("grad")
     if event.get("type") in ("Arrived", "Ready") and isinstance(grad, dict):
         return worker_name(grad["worker"])
-    return f"the event {event.get('type')}"
+    return f'the timer "{event.get("tag")}"' if event.get("type") == "Woke" else f"the event {event.get('type')}"

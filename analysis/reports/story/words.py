@@ -54,13 +54,14 @@ EVENTS = {
 }
 """An event as a clause; others appear with their types and fields."""
 NOTES = {
-    "Held": "waits for data: no samples are free now",
+    "Starved": "waits for data: no samples are free now",
     "Launched": "the process starts (incarnation {incarnation})",
     "Exited": "the process has ended (incarnation {incarnation}): {reason}",
     "Fenced": "messages of incarnation {incarnation} are ignored from here on: {reason}",
     "Restarting": "the restart waits {pending_s:g} s for a machine",
     "Requested": "the requested node waits {pending_s:g} s for a machine",
-    "GoingBack": "all tasks go back to the last checkpoint: {reason}",
+    "Rollback": "all tasks go back to the last checkpoint: {reason}",
+    "Deferred": "the order to {order} waits until all tasks continue",
     "Jumped": "{seconds:g} s were skipped, with iterations like the measured ones",
     "Repartitioning": "the parameters move to other servers, or in other shares",
     "Finished": "the run ended: {status} ({reason})",
@@ -125,8 +126,12 @@ def _counts(before: Any, after: Any) -> bool:
     return whole and (after in (0, 1) or after == (before or 0) + 1)
 
 
-def reason_of(line: RawLine, before: Fields | None) -> str:
-    """Why the commands of a line were given: its event, and the changes of the strategy's state."""
+def reason_of(line: RawLine, before: Fields | None, timer_set: str = "") -> str:
+    """Why the commands of a line were given: its event, and the changes of the strategy's state.
+
+    ``timer_set``: of a timer the event at which it was set.
+    """
     event = event_in_words(line.event or {})
+    event += f"; it was set when {timer_set}" if timer_set else ""
     news = change_of_state(before, line.state)
     return f"{event}; {news}" if news else event

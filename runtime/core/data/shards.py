@@ -20,7 +20,6 @@ import base64
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -105,13 +104,6 @@ class Epoch:
         self.partial: dict[int, int] = {}
         self.done = bytearray(cut.num_shards)
         self.num_done = 0
-
-    def copy(self) -> Epoch:
-        """One that is booked on separately from now on."""
-        other = Epoch(self.cut)
-        other.next_shard, other.num_done = self.next_shard, self.num_done
-        other.partial, other.done = dict(self.partial), bytearray(self.done)
-        return other
 
     def applied(self, work: Range) -> None:
         """Book the samples of ``work`` as applied; raises ``RuntimeError`` if its shard already has them all."""
@@ -334,21 +326,6 @@ class Shards:
                     self.requeued.append(Returned(work))
                 else:
                     self.local.setdefault(part, deque()).append(work)
-
-    def mark(self) -> Shards:
-        """Everything as it is now, for :meth:`rewind`; work that is handed out included, unlike :meth:`state`."""
-        marked = copy(self)
-        marked.rewind(self)
-        return marked
-
-    def rewind(self, marked: Shards) -> None:
-        """Be again as at a :meth:`mark`."""
-        for name in ("epochs_opened", "epochs_done", "samples_applied", "samples_given_up", "shards_done"):
-            setattr(self, name, getattr(marked, name))
-        self.departed, self.requeued, self.out = set(marked.departed), deque(marked.requeued), dict(marked.out)
-        self.local = {worker: deque(queue) for worker, queue in marked.local.items()}
-        self._donors = None
-        self.open = {number: epoch.copy() for number, epoch in marked.open.items()}
 
     def state(self) -> dict[str, Any]:
         """The unapplied work as plain data; handed-out work counts as returned to its holder, in order."""

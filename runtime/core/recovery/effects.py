@@ -171,14 +171,14 @@ class AuxiliaryLost(Effect, frozen=True):
     """An auxiliary task is lost; its pending requests are not answered."""
 
     role: str
-    number: int = 0
+    number: int
 
 
 class AuxiliaryJoined(Effect, frozen=True):
     """An auxiliary task is connected, at first or again: earlier requests are lost."""
 
     role: str
-    number: int = 0
+    number: int
 
 
 class ServerLost(Effect, frozen=True):

@@ -362,7 +362,7 @@ class LiveSession:
     def cannot_evaluate(self) -> None:
         """Continue without the evaluation: it is not available."""
         if self.started:
-            self.coordinator.receive(self.t, inputs.AuxiliaryLost(EVALUATOR.name))
+            self.coordinator.receive(self.t, inputs.AuxiliaryLost(EVALUATOR.name, 0))
 
     # ---- preemption --------------------------------------------------------------------------------------------------
 

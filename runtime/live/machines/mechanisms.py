@@ -13,7 +13,8 @@ import msgspec
 
 from injectors.plan import target_of
 from runtime.cluster.hosts import Hosts
-from runtime.cluster.requests import OTHERWISE, SETTING, refuse_requests
+from runtime.cluster.requests import OTHERWISE, REQUESTS, SETTING
+from runtime.config.rules import check_combinations
 from runtime.containment import Isolation
 from runtime.errors import ConfigError
 
@@ -132,7 +133,7 @@ def _ticks(wanted: TicksWanted, limits: bool, missing: Look) -> tuple[bool, str]
 
 def _refuse_shares(hosts: Hosts | None, cpu_by: CpuBy, missing: Look) -> None:
     """Refuse requests that nothing would guarantee: only control groups have weights."""
-    refuse_requests(hosts)
+    check_combinations(REQUESTS, hosts)
     if cpu_by in ("duty", "cpulimit"):
         raise ConfigError(
             f"runtime.cpu_by={cpu_by}: stops tasks at a limit, and guarantees nobody the cores of {SETTING}; use "
@@ -161,7 +162,10 @@ def _refuse_hidden(hosts: Hosts | None, device: bool, around: RunContext) -> Non
         unlimited = [host.number for host in hosts.hosts if host.link_bytes_per_s is None]
         for target in around.targets_of("bandwidth"):
             if target_of(target).number in unlimited:
-                raise ConfigError(f"cluster.hosts.link_mbps=null: {target} has no rate to throttle")
+                raise ConfigError(
+                    f"cluster.hosts.link_mbps=null: {target} has no rate to throttle; give it one, or choose another "
+                    "straggler"
+                )
 
 
 def _isolation(hosts: Hosts | None, around: RunContext, missing: Look) -> Isolation:

@@ -9,12 +9,12 @@ import numpy as np
 from runtime.core.job import ApplyOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.children import ParentLink
-from runtime.live.tasks.store import Store
+from runtime.live.tasks.store import ParameterStore
 from runtime.live.transport.auth import Identity
 from runtime.training.norms import sum_sqr_norm
 
 
-class ReplicaState(Store):
+class ReplicaState(ParameterStore):
     """Parameters, optimizer and unused gradients of one replica; the worker's own gradients only."""
 
     def __init__(self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity) -> None:

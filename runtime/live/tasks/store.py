@@ -23,7 +23,7 @@ from runtime.training.optimizers import Optimizer, make_optimizer
 PREFIX = "optimizer."
 
 
-class Store:
+class ParameterStore:
     """``params`` is float32 [hi - lo]; ``grads`` maps a gradient's id to its part, in own or shared memory.
 
     Without shared ``buffers`` all memory is the store's own. With them, gradients lie in their workers' rows
@@ -154,23 +154,6 @@ class Store:
 
     # ---- parameters --------------------------------------------------------------------------------------------------
 
-    def apply(self, order: ApplyOrder) -> float:
-        """Apply one update; returns the squared norm of the weighted sum if it is to be measured, otherwise 0.
-
-        Raises ``KeyError`` for a gradient that is not here.
-        """
-        grads = [self._take(grad_id) for grad_id in order.grads]
-        sqr_norm = 0.0 if order.measure is None else sum_sqr_norm(grads, order.weights)
-        self.table.release(order.grads)
-        before = self.params
-        if self.shares_memory:
-            self.table.advance()
-        self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
-        self.version, self._has_halves = order.version, False
-        for grad_id, grad in zip(order.grads, grads, strict=True):
-            self._free(grad_id, grad)
-        return sqr_norm
-
     def dump(self) -> dict[str, Any]:
         """Parameters and the optimizer's state, by name."""
         return {"params": self.params, **{PREFIX + name: value for name, value in self.optimizer.state().items()}}
@@ -209,7 +192,7 @@ class Store:
         self.version, self._has_halves = version, False
 
 
-def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int) -> Saved:
+def save_part(directory: Path, order: SaveCheckpoint, store: ParameterStore, number: int) -> Saved:
     """Write server ``number``'s part of a checkpoint, and delete old ones that are no longer needed."""
     begun = time.perf_counter()
     write_checkpoint(path_of(directory, order.id, number), order.version, order.state, store.dump(), store.lo)
@@ -217,3 +200,24 @@ def save_part(directory: Path, order: SaveCheckpoint, store: Store, number: int)
         if int(old.name.partition("-")[0]) < order.keep_from:
             old.unlink(missing_ok=True)
     return Saved(id=order.id, seconds=time.perf_counter() - begun)
+
+
+class Store(ParameterStore):
+    """Of a server, which updates its range by gradients that it has."""
+
+    def apply(self, order: ApplyOrder) -> float:
+        """Apply one update; returns the squared norm of the weighted sum if it is to be measured, otherwise 0.
+
+        Raises ``KeyError`` for a gradient that is not here.
+        """
+        grads = [self._take(grad_id) for grad_id in order.grads]
+        sqr_norm = 0.0 if order.measure is None else sum_sqr_norm(grads, order.weights)
+        self.table.release(order.grads)
+        before = self.params
+        if self.shares_memory:
+            self.table.advance()
+        self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
+        self.version, self._has_halves = order.version, False
+        for grad_id, grad in zip(order.grads, grads, strict=True):
+            self._free(grad_id, grad)
+        return sqr_norm

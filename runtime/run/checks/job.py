@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from injectors.plan import NO_HOSTS, OF_MEMBERS, ClusterShape, Plan, validate_plan
-from runtime.api import CHILDREN, Needs, RunContext, Runtime
+from runtime.api import Needs, RunContext, Runtime
+from runtime.config.abilities import CHILDREN
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import ON_THIS_MACHINE, Config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.api import divides_again
+from runtime.config.abilities import divides_again
 from runtime.config.checking import show
 from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts

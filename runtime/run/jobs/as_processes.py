@@ -19,7 +19,7 @@ from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.runtime import LiveRuntime
 from runtime.record.cluster import ClusterRecorder
 from runtime.run.checks.job import CheckedJob
-from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from strategies.protocol import Places
 

@@ -1,20 +1,20 @@
 """Whether a set of jobs can run: every job of the source becomes an ordinary checked job before the first starts.
 
 A job is refused with one line that names it. Where its tasks will be is not known yet, so they are checked anywhere.
+Combinations of settings are rules (:mod:`runtime.run.jobs.rules`). What is refused here is none: what a source of jobs
+contains (no job, a name twice, more GPUs than there are), and an iteration that would take no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from injectors.arrivals.base import Arrivals, Submission
-from injectors.plan import OF_MEMBERS, target_of
 from runtime.api import Needs
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
@@ -28,8 +28,9 @@ from runtime.errors import ConfigError
 from runtime.run.checks.backends import END
 from runtime.run.checks.facts import facts_of
 from runtime.run.checks.job import CheckedJob, check_job, explained
+from runtime.run.jobs.checked import CheckedSet, SetJob
 from runtime.run.jobs.models import Model, Models
-from runtime.run.jobs.rules import SETS, SetFacts
+from runtime.run.jobs.rules import IN_SET, MODELS, PLACES, SETS, InSet, Modelled, SetFacts
 from runtime.run.jobs.shaping import (
     Raw,
     duration_s_of,
@@ -42,57 +43,11 @@ from runtime.run.jobs.shaping import (
     with_length,
 )
 from runtime.virtual.cluster.undisturbed import Undisturbed, undisturbed
-from runtime.virtual.control.refusals import refuse_jumps
 from runtime.virtual.costs import CostModel, load_costs
-from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention, Reserve, Room, TaskDemand
-
-STAYING = ("Launch", "Retire")
-"""Commands for which a job would need more places than the cluster gave it, or fewer."""
-
-UNDISTURBED = "none"
-"""Name of the pattern that disturbs nobody."""
 
 Again = Callable[[tuple[str, ...]], Mapping[str, Any]]
 """Composes the run's configuration with more settings."""
-
-
-class SetJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of a set."""
-
-    submission: Submission
-    request: JobRequest
-    iterations: int
-    """Of every worker."""
-    checked: CheckedJob
-    """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedSet:
-    """A set of jobs that can run, with the objects that its configuration names. It runs once."""
-
-    written: Config
-    """The configuration as the user wrote it."""
-    config: Config
-    jobs: tuple[SetJob, ...]
-    """In the order of submission."""
-    hosts: Hosts
-    """The machines, without tasks."""
-    machines: tuple[Machine, ...]
-    policy: Policy
-    placement: Placement
-    prevention: Prevention | None
-    """None: no job asks for anything."""
-    needs: Needs
-    """Requirements of all jobs together, to prepare before they start."""
-    real_time: bool
-    """Whether its time is that of this machine."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether its record becomes tables, figures and a report at the end."""
-        return self.config.draw
 
 
 def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again) -> CheckedSet:
@@ -101,7 +56,8 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     real_time: bool = locate(config.runtime[TARGET]).real_time  # type: ignore[attr-defined]
     policy: Policy = instantiate(config.policy, "policy")
     check_combinations(SETS, SetFacts(config=config, policy=policy, real_time=real_time))
-    hosts = _hosts_of(config)
+    assert config.cluster.hosts is not None, "a rule refuses it"
+    hosts = parse_machines(config.cluster.hosts)
     arrivals: Arrivals = instantiate(config.jobs, "jobs")
     placement: Placement = instantiate(config.placement, "placement")
     prevention: Prevention = instantiate(config.prevention, "prevention")
@@ -125,7 +81,9 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         if problem := problem_of(job.request, empty, policy, placement):
             raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
-    _refuse_left_behind(jobs, policy)
+    asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
+    for job in jobs:
+        check_combinations(IN_SET, InSet(job=job.checked, policy=policy, prevention=prevention, asks=asks))
     needs = Needs()
     for job in jobs:
         needs = needs.with_those_of(job.checked.needs)
@@ -133,14 +91,6 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         from runtime.run.jobs.as_processes import shared_mechanisms
 
         shared_mechanisms([job.checked for job in jobs])
-        _refuse_reserving(jobs)
-    asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
-    if prevention.takes and not asks:
-        raise ConfigError(
-            f"prevention={written.names.prevention}: no job asks for anything, so it has no effect; use "
-            "strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none"
-        )
-    _refuse_unseen(jobs, config.replay.detail)
     return CheckedSet(
         written=written,
         config=config,
@@ -162,50 +112,6 @@ def _named(job: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{job}: {error}") from None
-
-
-def _refuse_left_behind(jobs: Sequence[SetJob], policy: Policy) -> None:
-    """A cluster gives places to workers and servers, and where a preempted job resumes its aggregators are not."""
-    for job in jobs if policy.preempts else ():
-        if job.checked.strategy.aggregators:
-            names = job.checked.written.names
-            raise ConfigError(
-                f"policy={names.policy}: preempts, and strategy={names.strategy} has aggregators on hosts, which would "
-                "stay there; set strategy.tree_fanout=null (of mlfabric num_aggregators=0), or choose a policy that "
-                "does not preempt"
-            )
-
-
-def _refuse_reserving(jobs: Sequence[SetJob]) -> None:
-    """Real jobs have nobody yet who answers what they ask of the hosts."""
-    if any(Reserve in job.checked.strategy.needs for job in jobs):
-        names = jobs[0].checked.written.names
-        raise ConfigError(
-            f"strategy={names.strategy}: reserves room on hosts, which runtime={names.runtime} cannot do for a set of "
-            "jobs; use strategy.prevent=false, or runtime=virtual"
-        )
-
-
-def _refuse_unseen(jobs: Sequence[SetJob], detail: str) -> None:
-    """Jobs that only hold their GPUs show no disturbance."""
-    for job in jobs:
-        # by the choice: whether a pattern draws a disturbance in one job's time depends on the seed
-        if detail == "gpus_only" and (name := job.checked.written.names.straggler) != UNDISTURBED:
-            raise ConfigError(
-                f"straggler={name}: slows nobody down with replay.detail=gpus_only, by "
-                "which jobs only hold their GPUs; use straggler=none, or replay.detail=iterations"
-            )
-
-
-def _hosts_of(config: Config) -> Hosts:
-    assert config.cluster.hosts is not None, "a rule refuses it"
-    hosts = parse_machines(config.cluster.hosts)
-    if not any(host.gpus for host in hosts.hosts):
-        raise ConfigError(
-            f"cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU; say how many each host "
-            "has, or use cluster=star_servers"
-        )
-    return hosts
 
 
 def _machine(host: Host) -> Machine:
@@ -297,15 +203,7 @@ class _Shaper:
         raw = sized(composed, submission, model, stand_in=stand_in)
         job = facts_of(anchored(parse(raw), self._start))
         config, backend, task = job.config, job.backend, job.task
-        if model is not None and backend.computes and not stand_in:
-            raise ConfigError(
-                f"backend={config.names.backend}: trains workload={composed['workload']['name']}, and of "
-                f"model={submission.model} only times are known; choose backend=none, replay.models=null, or "
-                "replay.stand_in=true, which takes the times of the one and the gradients of the other"
-            )
-        if stand_in and (model is None or not backend.computes):
-            why = "the job names no model" if model is None else f"backend={config.names.backend} computes no gradients"
-            raise ConfigError(f"replay.stand_in=true: {why}, so nothing represents another; set it to false")
+        check_combinations(MODELS, Modelled(job=job, submission=submission, model=model, stand_in=stand_in))
         check_combinations([END], job)  # before its rule and its target are left out, as none can be reached
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, config.workload.epochs
@@ -326,18 +224,8 @@ class _Shaper:
 
     def _check(self, raw: Raw, alike: _Alike) -> CheckedJob:
         """Check one job, whose seed and length are in ``raw``; raises :class:`ConfigError`."""
-        config, checked = alike.config, check_job(parse(raw), self._start)
-        _refuse_other_places(checked)
-        if self._config.replay.detail == "measured":
-            runtime = checked.runtime
-            assert isinstance(runtime, VirtualRuntime)
-            refuse_jumps(
-                checked.strategy,
-                checked.plan.disturbances,
-                halts_on_loss=config.failover == "checkpoint" or not config.topology.num_servers,
-                computes=alike.computes,
-                telemetry=runtime.telemetry_s(checked.strategy) is not None,
-            )
+        checked = check_job(parse(raw), self._start)
+        check_combinations(PLACES, checked)
         return checked
 
     def _compose(self, submission: Submission) -> Mapping[str, Any]:
@@ -386,24 +274,3 @@ def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: fl
         cpu_cores=demand.cpu_cores if cpu_cores is None else cpu_cores,
         link_bytes_per_s=demand.link_bytes_per_s if link_bytes_per_s is None else link_bytes_per_s,
     )
-
-
-def _refuse_other_places(checked: CheckedJob) -> None:
-    """A job has as many places as the cluster gave it, and disturbs nobody's machines."""
-    names = checked.written.names
-    if moving := sorted(command.__name__ for command in checked.strategy.needs if command.__name__ in STAYING):
-        raise ConfigError(
-            f"strategy={names.strategy}: needs {moving[0]}, and a job of a set has the places that the cluster gave "
-            "it; choose another strategy"
-        )
-    if checked.strategy.replicas:
-        raise ConfigError(
-            f"strategy.num_replicas={checked.strategy.replicas}: a job of a set has the tasks for which the cluster "
-            "gave it places; use strategy.num_replicas=0"
-        )
-    for one in checked.plan.disturbances:
-        if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
-            raise ConfigError(
-                f"straggler={names.straggler}: {one.kind} of {one.target}, which belongs to all jobs; disturb "
-                "workers or servers, or choose straggler=none"
-            )

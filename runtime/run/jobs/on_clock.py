@@ -7,9 +7,8 @@ from typing import final
 
 from injectors.schedule import Schedule
 from runtime.api import Outcome
-from runtime.core.jumping.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
-from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from runtime.virtual.clock import Clock
 from runtime.virtual.cluster.cluster import VirtualCluster
@@ -67,7 +66,6 @@ def on_clock(
         record,
         jobs={name: _OnClock(job) for name, job in jobs.items()},
         prevention=checked.prevention,
-        measured=Measured() if replay.detail == "measured" else None,
         use_every_s=replay.use_every_s,
         restart_s=replay.restart_s,
         grace_s=replay.grace_s,

@@ -18,7 +18,7 @@ from runtime.record.meta import SCHEMA, describe_machine, describe_versions, sta
 from runtime.record.sums import JOBS, write_sums
 from runtime.run.ending import Ending, JobFailed, ending_of
 from runtime.run.job import prepare_data
-from runtime.run.jobs.checks import CheckedSet
+from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from runtime.run.standing import Tick, standing
 

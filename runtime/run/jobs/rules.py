@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from injectors.arrivals.base import Submission
+from injectors.plan import OF_MEMBERS, target_of
+from runtime.cluster.hosts import parse_machines
 from runtime.config.checking import show
 from runtime.config.instantiate import TARGET, locate
-from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.config.parse import ON_THIS_MACHINE, Config, Names
 from runtime.config.rules import Rule
-from strategies.protocol import Policy
+from runtime.run.checks.facts import Facts
+from runtime.run.checks.job import CheckedJob
+from runtime.run.jobs.models import Model
+from strategies.protocol import Policy, Prevention, Reserve
 
+STAYING = ("Launch", "Retire")
+"""Commands that change the number of nodes."""
+UNDISTURBED = "none"
+"""Name of the pattern that disturbs nobody."""
 SPREAD = "spread"
 """``cluster.hosts.placement`` where nobody sets it."""
 
@@ -27,6 +38,11 @@ class SetFacts:
     def computes(self) -> bool:
         """Whether its jobs compute gradients."""
         return bool(locate(self.config.backend[TARGET]).computes)  # type: ignore[attr-defined]
+
+
+def _without_gpus(jobs: SetFacts) -> bool:
+    assert jobs.config.cluster.hosts is not None, "a rule above refuses it"
+    return not any(host.gpus for host in parse_machines(jobs.config.cluster.hosts).hosts)
 
 
 def _placed(jobs: SetFacts) -> dict[str, object]:
@@ -86,5 +102,145 @@ SETS: tuple[Rule[SetFacts], ...] = (
         "replicas have ended",
         "choose topology.collective=ring, or a policy that does not preempt",
     ),
+    Rule(
+        "a set of jobs without GPUs",
+        _without_gpus,
+        "cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU",
+        "say how many each host has, or use cluster=star_servers",
+    ),
 )
 """In the order in which they are looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """A job of a set, which may have the times of another model."""
+
+    job: Facts
+    submission: Submission
+    model: Model | None
+    """The model whose times are known."""
+    stand_in: bool
+    """``replay.stand_in``."""
+
+
+MODELS: tuple[Rule[Modelled], ...] = (
+    Rule(
+        "gradients and a model of which only times are known",
+        lambda one: one.model is not None and one.job.backend.computes and not one.stand_in,
+        "backend={job.names.backend}: trains workload={job.workload.name}, and of model={submission.model} only times "
+        "are known",
+        "choose backend=none, replay.models=null, or replay.stand_in=true, which takes the times of the one and the "
+        "gradients of the other",
+    ),
+    Rule(
+        "the times of another model and jobs without a model",
+        lambda one: one.stand_in and one.model is None,
+        "replay.stand_in=true: the job names no model, so nothing represents another",
+        "set it to false",
+    ),
+    Rule(
+        "the times of another model without gradients",
+        lambda one: one.stand_in and not one.job.backend.computes,
+        "replay.stand_in=true: backend={job.names.backend} computes no gradients, so nothing represents another",
+        "set it to false",
+    ),
+    # real jobs have nobody yet who answers what they ask of the hosts
+    Rule(
+        "live jobs and reservations",
+        lambda one: one.job.runtime.real_time and Reserve in one.job.strategy.needs,
+        "strategy={job.names.strategy}: reserves room on hosts, which runtime={job.names.runtime} cannot do for a set "
+        "of jobs",
+        "use strategy.prevent=false, or runtime=virtual",
+    ),
+)
+"""Before a job is shaped."""
+
+
+def _moving(job: CheckedJob) -> dict[str, object]:
+    """A command for which the job would need more places than the cluster gave it, or fewer."""
+    found = sorted(command.__name__ for command in job.strategy.needs if command.__name__ in STAYING)
+    return {"command": found[0]} if found else {}
+
+
+def _of_all(job: CheckedJob) -> dict[str, object]:
+    """A disturbance of what belongs to all jobs."""
+    for one in job.plan.disturbances:
+        if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
+            return {"kind": one.kind, "target": one.target}
+    return {}
+
+
+PLACES: tuple[Rule[CheckedJob], ...] = (
+    Rule(
+        "a set of jobs and a strategy that launches or retires nodes",
+        _moving,
+        "strategy={written.names.strategy}: needs {command}, and a job of a set has the places that the cluster gave "
+        "it",
+        "choose another strategy",
+    ),
+    Rule(
+        "a set of jobs and replicas of the server",
+        lambda job: job.strategy.replicas,
+        "strategy.num_replicas={strategy.replicas}: a job of a set has the tasks for which the cluster gave it places",
+        "use strategy.num_replicas=0",
+    ),
+    Rule(
+        "a set of jobs and disturbances of what they share",
+        _of_all,
+        "straggler={written.names.straggler}: {kind} of {target}, which belongs to all jobs",
+        "disturb workers or servers, or choose straggler=none",
+    ),
+)
+"""A job has as many places as the cluster gave it, and disturbs nobody's machines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSet:
+    """A job among the others of its set."""
+
+    job: CheckedJob
+    policy: Policy
+    prevention: Prevention
+    asks: bool
+    """Whether a job of the set asks for room on hosts."""
+
+    @property
+    def names(self) -> Names:
+        """The choices of the config groups."""
+        return self.job.written.names
+
+
+IN_SET: tuple[Rule[InSet], ...] = (
+    # a cluster gives places to workers and servers, and where a preempted job resumes its aggregators are not
+    Rule(
+        "preemption and aggregators",
+        lambda one: one.policy.preempts and one.job.strategy.aggregators,
+        "policy={names.policy}: preempts, and strategy={names.strategy} has aggregators on hosts, which would stay "
+        "there",
+        "set strategy.tree_fanout=null (of mlfabric num_aggregators=0), or choose a policy that does not preempt",
+    ),
+    Rule(
+        "prevention where no job asks",
+        lambda one: one.prevention.takes and not one.asks,
+        "prevention={names.prevention}: no job asks for anything, so it has no effect",
+        "use strategy=star_h strategy.prevent=true and replay.detail=iterations, or prevention=none",
+    ),
+    # by the choice: whether a pattern draws a disturbance in one job's time depends on the seed
+    Rule(
+        "disturbances and jobs that only hold their GPUs",
+        lambda one: one.job.config.replay.detail == "gpus_only" and one.names.straggler != UNDISTURBED,
+        "straggler={names.straggler}: slows nobody down with replay.detail=gpus_only, by which jobs only hold their "
+        "GPUs",
+        "use straggler=none, or replay.detail=iterations",
+    ),
+)
+"""When all jobs are known."""
+
+SECTIONS: dict[str, tuple[Rule[Any], ...]] = {
+    "Sets of jobs": SETS,
+    "Jobs of a set by themselves": MODELS,
+    "Jobs of a set and their places": PLACES,
+    "Jobs of a set among the others": IN_SET,
+}
+"""Rules by their subject, as the page shows them."""

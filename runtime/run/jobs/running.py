@@ -16,7 +16,7 @@ from runtime.record.crash import log_crash
 from runtime.record.sums import write_sums
 from runtime.run.checks.job import CheckedJob
 from runtime.run.job import make_job, make_run_spec, open_record, prepare_data, write_head
-from runtime.run.jobs.checks import SetJob
+from runtime.run.jobs.checked import SetJob
 from strategies.protocol import NodeId, Places
 
 

@@ -10,7 +10,6 @@ from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, Woke
-from runtime.core.jumping.jumps import Measured
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import DetailedJob, InDetail
@@ -35,7 +34,6 @@ class VirtualCluster:
         requests: in the order of submission.
         prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: all of them, by name.
-        measured: let them do some rounds after every change, and jump to the next.
         restart_s: seconds until a job that was preempted computes again once it has GPUs.
         grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
@@ -55,11 +53,10 @@ class VirtualCluster:
         use_every_s: float,
         restart_s: float = 0.0,
         grace_s: float = 0.0,
-        measured: Measured | None = None,
         tick: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.record, self._tick, self._every_s = record, tick, use_every_s
-        self.lab = VirtualLab(sites, self, prevention, self._note, measured)
+        self.lab = VirtualLab(sites, self, prevention, self._note)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])

@@ -5,6 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "heap.h"
 #include "joint.h"
 #include "types.h"
 #include "fair_rates.h"
@@ -30,7 +31,7 @@
 static PyTypeObject *const TYPES[] = {&FluidKind.type, &StepType,    &TimelineKind.type, &ClockKind.type, &SharingKind.type, &TaskKind.type,  &WayKind.type,
                                       &MessageKind.type, &TaskWorkKind.type, &QueueKind.type, &ChainKind.type,   &WorkerKind.type, &IterationKind.type};
 
-static PyMethodDef functions[] = {{"order_updates", (PyCFunction)(void (*)(void))order_updates, METH_FASTCALL,
+static PyMethodDef functions[] = {{"order_updates", (PyCFunction)order_updates, METH_VARARGS,
                                    "Order an update from every server, which reaches them at a time."},
                                   {NULL}};
 

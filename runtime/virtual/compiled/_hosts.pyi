@@ -178,9 +178,6 @@ class Queue:
     def put(self, order: Callable[[Then], object]) -> None:
         """An order has reached the task, which calls its argument at the end."""
 
-    def update(self, at_s: float, num_grads: int, injected: tuple[float, float]) -> None:
-        """Order an update that reaches the server at ``at_s``; ``injected``: seconds, and a fraction of its own."""
-
 def order_updates(queues: list[Queue], at_s: float, num_grads: int, disturb: Disturb, sent_s: float) -> None:
     """An update on every server, which reaches it at ``at_s``; ``disturb(task, sent_s)``: what is injected into it."""
 

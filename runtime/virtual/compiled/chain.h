@@ -41,7 +41,9 @@ typedef struct {
     long long place, grad_id; /* the first in a loop that decides; the second where it has given the order */
     double sent_s, delay_s, slowdown_frac;                         /* of its order */
     double begun_s, amount;                                        /* of its stage, and what its worker does in it */
-    double wait_s, data_s, pull_s, compute_s, injected_s, overrun_s, recv_s, cpu_s; /* as in Timings */
+#define TIME(name) double name;
+    WORK_TIMES(TIME)
+#undef TIME
     double loaded_s, receiving_since_s, updating_s, factor, computed_s, since_s, charged_s;
     Py_ssize_t samples, accum, missing, receiving;
 } Iteration;

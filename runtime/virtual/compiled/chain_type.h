@@ -172,8 +172,7 @@ static const Field chain_fields[] = {{"work", 'o', offsetof(Chain, work), &TaskW
 
 static int make_names(void) {
     if (!names_of_times)
-        names_of_times = Py_BuildValue("(sssssssss)", "wait_s", "data_s", "pull_s", "compute_s", "send_s", "injected_s",
-                                       "overrun_s", "recv_s", "cpu_s");
+        names_of_times = NAMES(WORK_TIMES(NAME));
     if (!name_grad_id)
         name_grad_id = PyUnicode_InternFromString("grad_id");
     if (!name_factor)
@@ -193,28 +192,19 @@ static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 /* begin(order, result, worker, samples, accum, delay_s, slowdown_frac, sent_s): its order leaves the coordinator. */
-static PyObject *chain_begin(Chain *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 8 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) != 3) {
-        PyErr_SetString(PyExc_TypeError, "begin(order, result, worker, samples, accum, delay_s, slowdown_frac, sent_s)");
+static PyObject *chain_begin(Chain *self, PyObject *args) {
+    PyObject *order, *result, *number;
+    Py_ssize_t samples, accum;
+    double delay_s, slowdown_frac, sent_s;
+    if (!PyArg_ParseTuple(args, "OO!Onnddd:begin", &order, &PyTuple_Type, &result, &number, &samples, &accum, &delay_s,
+                          &slowdown_frac, &sent_s))
         return NULL;
-    }
-    Worker *worker = find_worker(self, args[2]);
-    Iteration *one = worker ? make_iteration(self, worker, args[0], args[1]) : NULL;
-    if (!one)
-        return NULL;
-    one->samples = PyLong_AsSsize_t(args[3]);
-    one->accum = PyLong_AsSsize_t(args[4]);
-    one->delay_s = PyFloat_AsDouble(args[5]);
-    one->slowdown_frac = PyFloat_AsDouble(args[6]);
-    one->sent_s = PyFloat_AsDouble(args[7]);
-    int failed = PyErr_Occurred() || begin_iteration(one);
-    Py_DECREF(one);
-    return none_unless(failed);
+    return none_unless(begin_with(self, order, result, 0, 0, number, samples, accum, delay_s, slowdown_frac, sent_s));
 }
 
 static PyMethodDef chain_methods[] = {
     {"join", (PyCFunction)join, METH_O, "A capsule for the loop that decides; its gradients have this result."},
-    {"begin", (PyCFunction)(void (*)(void))chain_begin, METH_FASTCALL, "Begin an iteration: its order leaves the coordinator."},
+    {"begin", (PyCFunction)chain_begin, METH_VARARGS, "Begin an iteration: its order leaves the coordinator."},
     {NULL}};
 
 static PyMemberDef chain_members[] = {

@@ -6,7 +6,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *timeline;
     double offset_s, now;
-    char ended, moves;
+    char ended;
 } Clock;
 
 typedef struct {
@@ -41,28 +41,7 @@ static inline int is_before(const Entry *one, const Entry *other) {
     return one->sequence < other->sequence;
 }
 
-static void push_entry(Timeline *self, Entry entry) {
-    Py_ssize_t at = self->count++;
-    for (; at && is_before(&entry, &self->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        self->heap[at] = self->heap[(at - 1) / 2];
-    self->heap[at] = entry;
-}
-
-/* Take out the first entry, with its references. */
-static Entry pop_entry(Timeline *self) {
-    Entry first = self->heap[0], last = self->heap[--self->count];
-    Py_ssize_t at = 0;
-    for (Py_ssize_t child; (child = 2 * at + 1) < self->count; at = child) {
-        if (child + 1 < self->count && is_before(&self->heap[child + 1], &self->heap[child]))
-            child++;
-        if (!is_before(&self->heap[child], &last))
-            break;
-        self->heap[at] = self->heap[child];
-    }
-    if (self->count)
-        self->heap[at] = last;
-    return first;
-}
+HEAP(Timeline, Entry, is_before, push_entry, pop_entry)
 
 /* Whether it calls nothing in Python by itself. */
 static inline int is_step(const Entry *entry) { return Py_IS_TYPE(entry->action, &StepType); }
@@ -116,22 +95,14 @@ static void not_before_now(const Timeline *self, Entry *entry) {
 
 static int add_entry(Timeline *self, Clock *clock, double when_s, int priority, PyObject *action, PyObject *args) {
     Entry entry = {when_s, 0.0, when_s, ++self->sequence, priority, clock, action, args};
-    if (self->count == self->room) {
-        Entry *wider = PyMem_Realloc(self->heap, (2 * self->room + 64) * sizeof(Entry));
-        if (!wider) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        self->heap = wider;
-        self->room = 2 * self->room + 64;
-    }
     if (clock->offset_s)
         exact_sum(clock->offset_s, when_s, &entry.lab_s, &entry.rest_s);
     not_before_now(self, &entry);
+    if (push_entry(self, entry))
+        return -1;
     Py_INCREF(clock);
     Py_INCREF(action);
     Py_XINCREF(args);
-    push_entry(self, entry);
     return 0;
 }
 
@@ -144,32 +115,6 @@ static int act_at(Clock *clock, double when_s, int priority, PyObject *action, P
 static int is_next(Timeline *self, int priority) {
     Entry now = {self->lab_s, self->rest_s, 0.0, INT64_MAX, priority, NULL, NULL, NULL};
     return !self->count || is_before(&now, &self->heap[0]); /* what is scheduled now would be the last of its kind */
-}
-
-/* Time of the next action that no jump takes along. */
-static double next_fixed(const Timeline *self) {
-    double first_s = INFINITY;
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        const Entry *one = &self->heap[i];
-        if (!one->clock->moves && !one->clock->ended && one->lab_s < first_s)
-            first_s = one->lab_s;
-    }
-    return first_s;
-}
-
-/* The moment is later, and every action where its clock says. */
-static void move_on(Timeline *self, double span_s) {
-    double rest_s;
-    exact_sum(self->lab_s, span_s, &self->lab_s, &rest_s);
-    self->rest_s = rest_s + self->rest_s;
-    Py_ssize_t count = self->count;
-    self->count = 0;
-    for (Py_ssize_t i = 0; i < count; i++) { /* what is pushed takes the place of one that has been read */
-        Entry entry = self->heap[i];
-        exact_sum(entry.clock->offset_s, entry.when_s, &entry.lab_s, &entry.rest_s);
-        not_before_now(self, &entry);
-        push_entry(self, entry);
-    }
 }
 
 static int take_step(Timeline *self) {

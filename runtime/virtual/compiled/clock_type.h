@@ -27,21 +27,6 @@ static void timeline_release(PyObject *self) {
     PyMem_Free(((Timeline *)self)->heap);
 }
 
-static PyObject *timeline_add(Timeline *self, PyObject *args) {
-    PyObject *action, *about;
-    Clock *clock;
-    double when_s;
-    int priority;
-    if (!PyArg_ParseTuple(args, "O!diOO!", &ClockKind.type, &clock, &when_s, &priority, &action, &PyTuple_Type, &about))
-        return NULL;
-    return none_unless(add_entry(self, clock, when_s, priority, action, about));
-}
-
-static PyObject *timeline_is_next(Timeline *self, PyObject *priority) {
-    int number = PyLong_AsLong(priority);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(is_next(self, number));
-}
-
 static PyObject *timeline_step(Timeline *self, PyObject *unused) { return none_unless(take_step(self)); }
 
 static PyObject *timeline_advance(Timeline *self, PyObject *unused) {
@@ -124,49 +109,21 @@ static PyObject *timeline_next_s(Timeline *self, void *unused) {
     return PyFloat_FromDouble(self->count ? self->heap[0].lab_s : INFINITY);
 }
 
-static PyObject *timeline_next_fixed_s(Timeline *self, void *unused) { return PyFloat_FromDouble(next_fixed(self)); }
-
-static PyObject *timeline_jump(Timeline *self, PyObject *args) {
-    double span_s;
-    PyObject *clocks;
-    if (!PyArg_ParseTuple(args, "dO", &span_s, &clocks))
-        return NULL;
-    PyObject *each = PySequence_Fast(clocks, "clocks must be iterable");
-    if (!each)
-        return NULL;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(each); i++) {
-        PyObject *clock = PySequence_Fast_GET_ITEM(each, i);
-        if (!Py_IS_TYPE(clock, &ClockKind.type)) {
-            PyErr_SetString(PyExc_TypeError, "a compiled timeline moves compiled clocks");
-            Py_DECREF(each);
-            return NULL;
-        }
-        ((Clock *)clock)->offset_s += span_s;
-    }
-    Py_DECREF(each);
-    move_on(self, span_s);
-    Py_RETURN_NONE;
-}
-
 static PyObject *timeline_moment(Timeline *self, void *unused) {
     return Py_BuildValue("(dd)", self->lab_s, self->rest_s);
 }
 
 static PyMethodDef timeline_methods[] = {
-    {"add", (PyCFunction)timeline_add, METH_VARARGS, "Call an action at a time of a clock."},
-    {"is_next", (PyCFunction)timeline_is_next, METH_O, "Whether nothing else comes before a priority at this moment."},
     {"lift", (PyCFunction)timeline_lift, METH_NOARGS, "Take out all scheduled actions."},
     {"lay", (PyCFunction)timeline_lay, METH_VARARGS, "Schedule actions of a clock as they were before."},
     {"peek", (PyCFunction)timeline_peek, METH_NOARGS, "The next action; None: there is none."},
     {"step", (PyCFunction)timeline_step, METH_NOARGS, "Advance to the next action and carry it out."},
-    {"jump", (PyCFunction)timeline_jump, METH_VARARGS, "Advance at once, with all that these clocks have scheduled."},
     {"advance", (PyCFunction)timeline_advance, METH_NOARGS, "Carry out actions until one calls Python."},
     {"drop_ended", (PyCFunction)timeline_drop_ended, METH_NOARGS, "Forget what ended jobs had scheduled."},
     {NULL}};
 
 static PyGetSetDef timeline_getset[] = {
     {"next_s", (getter)timeline_next_s, NULL, "Time of the next action."},
-    {"next_fixed_s", (getter)timeline_next_fixed_s, NULL, "Time of the next action that no jump takes along."},
     {"moment", (getter)timeline_moment, NULL, "Time of the current action."},
     {NULL}};
 
@@ -226,10 +183,6 @@ static PyObject *clock_at(Clock *self, PyObject *const *args, Py_ssize_t count) 
     return none_unless(failed);
 }
 
-static PyObject *clock_is_next(Clock *self, PyObject *priority) {
-    return timeline_is_next((Timeline *)self->timeline, priority);
-}
-
 static PyObject *clock_step(Clock *self, PyObject *unused) {
     return none_unless(take_step((Timeline *)self->timeline));
 }
@@ -242,7 +195,6 @@ static PyObject *clock_catch_up(Clock *self, PyObject *unused) { return none_unl
 
 static PyMethodDef clock_methods[] = {
     {"at", (PyCFunction)(void (*)(void))clock_at, METH_FASTCALL, "Call action(*args) at a time, or now if it passed."},
-    {"is_next", (PyCFunction)clock_is_next, METH_O, "Whether an action of this priority for now would be the next."},
     {"step", (PyCFunction)clock_step, METH_NOARGS, "Carry out the next action."},
     {"catch_up", (PyCFunction)clock_catch_up, METH_NOARGS, "Advance to the lab's time."},
     {NULL}};
@@ -251,7 +203,6 @@ static PyMemberDef clock_members[] = {{"timeline", T_OBJECT, offsetof(Clock, tim
                                       {"offset_s", T_DOUBLE, offsetof(Clock, offset_s), 0, "The lab's at its start."},
                                       {"now", T_DOUBLE, offsetof(Clock, now), 0, "Seconds since the job's start."},
                                       {"ended", T_BOOL, offsetof(Clock, ended), 0, "Whether the job is over."},
-                                      {"moves", T_BOOL, offsetof(Clock, moves), 0, "Whether jumps take it along."},
                                       {NULL}};
 
 static PyGetSetDef clock_getset[] = {{"next_s", (getter)clock_next_s, NULL, "Time of the next action."}, {NULL}};

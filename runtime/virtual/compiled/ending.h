@@ -1,13 +1,13 @@
 /* The end of an iteration: its gradient is told to the coordinator, to a loop that decides, or to the job's models. */
 
-#define NUM_TIMES 9
 static PyObject *names_of_times, *name_grad_id, *name_factor; /* made once, with the types */
 
 /* The fields of Timings, in the order of names_of_times. */
-static void times_of(const Iteration *one, double taken_s, double *all) {
-    double found[NUM_TIMES] = {one->wait_s,     one->data_s,    one->pull_s, one->compute_s, taken_s - one->since_s,
-                               one->injected_s, one->overrun_s, one->recv_s, one->cpu_s};
-    memcpy(all, found, sizeof found);
+static void times_of(Iteration *one, double taken_s, double *all) {
+    one->send_s = taken_s - one->since_s;
+#define TIME(name) *all++ = one->name;
+    WORK_TIMES(TIME)
+#undef TIME
 }
 
 static PyObject *timings_of(Iteration *one, double taken_s) {

@@ -169,7 +169,7 @@ static double paced_seconds(Iteration *one, PyObject *profile) {
 static int delay(Iteration *one) {
     double now = one->chain->clock->now, asked_s = one->delay_s + one->slowdown_frac * (now - one->since_s);
     one->computed_s = now;
-    one->amount = slept_s(&one->chain->prices, asked_s);
+    one->amount = late_s(asked_s, one->chain->prices.sleep_overshoot_s);
     return advance_to(one, asked_s > 0 ? DELAYED : COMPUTED);
 }
 
@@ -185,7 +185,7 @@ static int leave_computing(Iteration *one) {
         if (paced_s < 0)
             return -1;
         if (spent_s <= paced_s * one->factor) {
-            one->amount = slept_s(&self->prices, paced_s * one->factor - spent_s);
+            one->amount = late_s(paced_s * one->factor - spent_s, self->prices.sleep_overshoot_s);
             return advance_to(one, PACING);
         }
         one->overrun_s = positive(spent_s - paced_s);

@@ -3,11 +3,10 @@
 static Worker *find_worker(Chain *chain, PyObject *number);
 static Iteration *make_iteration(Chain *chain, Worker *worker, PyObject *order, PyObject *result);
 
-static int joined_begin(void *chain, int64_t place, int64_t grad_id, PyObject *number, Py_ssize_t samples,
-                        Py_ssize_t accum, double delay_s, double slowdown_frac, double sent_s) {
-    Chain *self = chain;
+static int begin_with(Chain *self, PyObject *order, PyObject *result, int64_t place, int64_t grad_id, PyObject *number,
+                      Py_ssize_t samples, Py_ssize_t accum, double delay_s, double slowdown_frac, double sent_s) {
     Worker *worker = find_worker(self, number);
-    Iteration *one = worker ? make_iteration(self, worker, Py_None, self->result) : NULL;
+    Iteration *one = worker ? make_iteration(self, worker, order, result) : NULL;
     if (!one)
         return -1;
     one->place = place;
@@ -22,16 +21,15 @@ static int joined_begin(void *chain, int64_t place, int64_t grad_id, PyObject *n
     return failed;
 }
 
-static int joined_update(void *chain, double sent_s, Py_ssize_t num_grads, const double *delay_s,
-                         const double *slowdown_frac) {
+static int joined_begin(void *chain, int64_t place, int64_t grad_id, PyObject *number, Py_ssize_t samples,
+                        Py_ssize_t accum, double delay_s, double slowdown_frac, double sent_s) {
+    return begin_with(chain, Py_None, ((Chain *)chain)->result, place, grad_id, number, samples, accum, delay_s,
+                      slowdown_frac, sent_s);
+}
+
+static int joined_update(void *chain, double sent_s, Py_ssize_t num_grads, PyObject *disturb) {
     Chain *self = chain;
-    double reached_s = sent_s + self->prices.control_s;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(self->queues); i++) {
-        Queue *server = queue_at(self, i);
-        if (!server || order_update(server, reached_s, num_grads, delay_s[i], slowdown_frac[i]))
-            return -1;
-    }
-    return 0;
+    return order_all(self->queues, sent_s + self->prices.control_s, num_grads, disturb, sent_s);
 }
 
 static int joined_run(void *chain, double before_s, int priority, int64_t sequence) {

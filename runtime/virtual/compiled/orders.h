@@ -26,9 +26,6 @@ typedef struct {
 
 static Kind QueueKind;
 
-/* A sleep of so many seconds ends late. */
-static inline double slept_s(const Prices *prices, double asked_s) { return asked_s + prices->sleep_overshoot_s; }
-
 /* The clock of the side that acts next catches up, where there are two. */
 static inline int change_side(Clock *from, Clock *to) { return from == to ? 0 : catch_up(to); }
 
@@ -159,24 +156,10 @@ static Task *needed_task_of(Queue *self) {
 
 /* ---- an update ------------------------------------------------------------------------------------------------- */
 
-static int add_to_item(PyObject *list, Py_ssize_t i, double more) {
-    double before = PyFloat_AsDouble(PyList_GET_ITEM(list, i));
-    PyObject *sum = PyErr_Occurred() ? NULL : PyFloat_FromDouble(before + more);
-    return sum ? PyList_SetItem(list, i, sum) : -1;
-}
-
-static int was_busy(Queue *self, double seconds, double injected_s) {
-    PyObject *done = PyList_GET_ITEM(self->busy, self->place);
-    long updates = PyLong_AsLong(PyList_GET_ITEM(done, 0));
-    PyObject *more = PyErr_Occurred() ? NULL : PyLong_FromLong(updates + 1);
-    if (!more || PyList_SetItem(done, 0, more))
-        return -1;
-    return add_to_item(done, 1, seconds) || add_to_item(done, 2, injected_s) ? -1 : 0;
-}
-
 static int end_update(Queue *self) {
     double now = self->clock->now;
-    return was_busy(self, now - self->begun_s, now - self->updated_s) ? -1 : order_done(self);
+    PyObject *done = PyList_GET_ITEM(self->busy, self->place);
+    return was_busy(done, now - self->begun_s, now - self->updated_s) ? -1 : order_done(self);
 }
 
 static int run_end_update(Step *step) {
@@ -196,7 +179,7 @@ static int run_updated(Step *step) {
     Task *task = needed_task_of(self);
     PyObject *end = task ? (PyObject *)make_step(run_end_update, self, NULL, NULL, 0.0, 0) : NULL;
     int failed = !end || change_side(self->clock, self->work->clock) ||
-                 sleep_task(self->work, task, slept_s(&self->prices, asked_s), end);
+                 sleep_task(self->work, task, late_s(asked_s, self->prices.sleep_overshoot_s), end);
     Py_XDECREF(end);
     return failed ? -1 : 0;
 }
@@ -223,4 +206,20 @@ static int order_update(Queue *self, double at_s, Py_ssize_t num_grads, double d
     if (order)
         order->r = slowdown_frac;
     return put_at(self, at_s, order);
+}
+
+/* An update on every server of a list, with what is injected into it. */
+static int order_all(PyObject *queues, double at_s, Py_ssize_t num_grads, PyObject *disturb, double sent_s) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(queues); i++) {
+        Queue *one = (Queue *)PyList_GET_ITEM(queues, i);
+        double delay_s, slowdown_frac;
+        if (!Py_IS_TYPE(one, &QueueKind.type)) {
+            PyErr_SetString(PyExc_TypeError, "a compiled queue is needed");
+            return -1;
+        }
+        if (look_up(disturb, one->task, sent_s, &delay_s, &slowdown_frac) ||
+            order_update(one, at_s, num_grads, delay_s, slowdown_frac))
+            return -1;
+    }
+    return 0;
 }

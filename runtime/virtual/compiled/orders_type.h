@@ -54,43 +54,18 @@ static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static PyObject *queue_put(Queue *self, PyObject *order) { return none_unless(put_order(self, order)); }
 
-static PyObject *queue_update(Queue *self, PyObject *args) {
-    double at_s, delay_s, slowdown_frac;
-    Py_ssize_t num_grads;
-    if (!PyArg_ParseTuple(args, "dn(dd)", &at_s, &num_grads, &delay_s, &slowdown_frac))
-        return NULL;
-    return none_unless(order_update(self, at_s, num_grads, delay_s, slowdown_frac));
-}
-
 /* order_updates(queues, at_s, num_grads, disturb, sent_s): an update on every server, with what is injected into it. */
-static PyObject *order_updates(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    if (count != 5 || !PyList_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "order_updates(queues, at_s, num_grads, disturb, sent_s)");
+static PyObject *order_updates(PyObject *module, PyObject *args) {
+    PyObject *queues, *disturb;
+    double at_s, sent_s;
+    Py_ssize_t num_grads;
+    if (!PyArg_ParseTuple(args, "O!dnOd:order_updates", &PyList_Type, &queues, &at_s, &num_grads, &disturb, &sent_s))
         return NULL;
-    }
-    double at_s = PyFloat_AsDouble(args[1]), delay_s, slowdown_frac;
-    Py_ssize_t num_grads = PyLong_AsSsize_t(args[2]);
-    if (PyErr_Occurred())
-        return NULL;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[0]); i++) {
-        Queue *one = (Queue *)PyList_GET_ITEM(args[0], i);
-        if (!Py_IS_TYPE(one, &QueueKind.type)) {
-            PyErr_SetString(PyExc_TypeError, "a compiled queue is needed");
-            return NULL;
-        }
-        PyObject *about[] = {one->task, args[4]}, *found = PyObject_Vectorcall(args[3], about, 2, NULL);
-        int failed = !found || !PyArg_ParseTuple(found, "dd", &delay_s, &slowdown_frac) ||
-                     order_update(one, at_s, num_grads, delay_s, slowdown_frac);
-        Py_XDECREF(found);
-        if (failed)
-            return NULL;
-    }
-    Py_RETURN_NONE;
+    return none_unless(order_all(queues, at_s, num_grads, disturb, sent_s));
 }
 
 static PyMethodDef queue_methods[] = {
     {"put", (PyCFunction)queue_put, METH_O, "An order has reached the server: a callable, called with what ends it."},
-    {"update", (PyCFunction)queue_update, METH_VARARGS, "Order an update that reaches the server at a time."},
     {NULL}};
 
 static PyMemberDef queue_members[] = {{"task", T_OBJECT, offsetof(Queue, task), READONLY, "Its name in the job."},

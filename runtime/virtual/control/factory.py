@@ -14,11 +14,11 @@ from runtime.core.job import Job
 from runtime.core.membership import Membership
 from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, one_thread
+from runtime.virtual.machines.interface import one_thread
 from runtime.virtual.machines.machines import SHARED, ModelledMachines
 from runtime.virtual.machines.network import Network
 from runtime.virtual.machines.sites import THREAD_CORES, sites_of, sites_of_hosts
-from runtime.virtual.machines.tenancy import Tenancy
+from runtime.virtual.machines.tenancy import Machines, Tenancy
 from runtime.virtual.tasks.aggregators import Aggregators, Summed
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers

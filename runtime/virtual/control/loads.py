@@ -11,7 +11,7 @@ from typing import final
 from msgspec.structs import replace
 
 from runtime.core.coordinator import Coordinator
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import RESOURCES, JobLoad, NodeId, Share, TaskLoad, Timings

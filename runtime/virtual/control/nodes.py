@@ -26,7 +26,7 @@ from strategies.protocol import NodeId
 
 @final
 class Nodes:
-    """Carries out what a port orders, see :class:`runtime.virtual.control.port.Nodes`.
+    """Carries out what a port orders; ``t`` is when an order leaves the coordinator.
 
     ``entered`` is called with the name of every newcomer that has a place.
     """

@@ -7,7 +7,7 @@ from typing import final
 
 from runtime.cluster.hosts import Placement
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.iteration import WorkerModel
 from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import NodeId

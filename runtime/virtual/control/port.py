@@ -4,65 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from runtime.core import inputs
 from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
-from runtime.virtual.clock import MESSAGE
-from runtime.virtual.control.timers import Timers
+from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 
-
-class Nodes(Protocol):
-    """Who supervises the nodes; ``t`` is when an order leaves the coordinator."""
-
-    def carry_out(self, t: float, order: NodeOrder) -> None:
-        """Carry out an order about nodes."""
-        ...
-
-    def book(self, order: AllocateOrder) -> str | None:
-        """Reserve what a node is about to be given; returns why that is impossible."""
-        ...
-
-
-class Keeper(Protocol):
-    """Who keeps the versions that all may come back to."""
-
-    def save(self, asked_s: float, version: int, state: bytes, dumped: Any) -> None:
-        """Have the servers write a checkpoint of this version, which was ordered then."""
-        ...
-
-    def remember(self, version: int) -> None:
-        """The update after this version is ordered."""
-        ...
+if TYPE_CHECKING:
+    from runtime.virtual.control.nodes import Nodes
+    from runtime.virtual.control.versions import Versions
 
 
 class VirtualPort:
     """The port of the virtual clock, see :class:`runtime.core.job.Port`.
 
-    An evaluation takes ``evaluation_s``. ``applied`` is called with every order of an update.
+    An evaluation takes ``evaluation_s``.
     """
 
     nodes: Nodes
-    keeper: Keeper
+    keeper: Versions
 
     def __init__(
         self,
+        clock: Clock,
         models: TaskModels,
-        timers: Timers,
+        tell: Callable[[inputs.AnyInput], None],
         scorer: Scorer,
         evaluation_s: float,
-        applied: Callable[[ApplyOrder], None] = lambda order: None,
     ) -> None:
         self.servers, self.workers, self.learner, self._followers = models
-        self._timers, self._clock, self._tell, self._behind = timers, timers.clock, timers.tell, timers.behind
-        self._scorer, self._evaluation_s, self._applied = scorer, evaluation_s, applied
+        self._clock, self._tell, self._scorer, self._evaluation_s = clock, tell, scorer, evaluation_s
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
-    def connect(self, nodes: Nodes, keeper: Keeper) -> None:
+    def connect(self, nodes: Nodes, keeper: Versions) -> None:
         """Attach who carries out the orders about nodes and versions: they need a coordinator, which needs a port."""
         self.nodes, self.keeper = nodes, keeper
 
@@ -73,7 +51,6 @@ class VirtualPort:
     def apply(self, order: ApplyOrder) -> None:
         """Update all servers. The data service books the samples afterwards, so its state is that before."""
         self.keeper.remember(order.version - 1)
-        self._applied(order)
         self._orders.append((self._apply, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -117,7 +94,7 @@ class VirtualPort:
         return self.nodes.book(order)
 
     def wake(self, at_s: float, tag: str) -> None:
-        self._timers.wake(at_s, tag)
+        self._clock.at(at_s, TIMER, self._tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
@@ -139,7 +116,7 @@ class VirtualPort:
         self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._tell, evaluated)
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.learner.gradient(order), sent_s - self._behind.s)
+        self.workers.begin(order, self.learner.gradient(order), sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.learner.drop(grads)
@@ -147,10 +124,10 @@ class VirtualPort:
             self._followers.drop(grads)
 
     def _send(self, sent_s: float, order: SendOrder) -> None:
-        self.workers.send(order.worker, order.grad_id, sent_s - self._behind.s)
+        self.workers.send(order.worker, order.grad_id, sent_s)
 
     def _send_sum(self, sent_s: float, order: SumOrder) -> None:
-        self.workers.send_sum(order, sent_s - self._behind.s)
+        self.workers.send_sum(order, sent_s)
 
     @staticmethod
     def _replicate(followers: Followers, order: ReplicateOrder, sent_s: float) -> None:
@@ -158,13 +135,13 @@ class VirtualPort:
 
     def _forget(self, sent_s: float, worker: int, grad_id: int) -> None:
         self._drop(sent_s, (grad_id,))
-        self.workers.forget(worker, grad_id, sent_s - self._behind.s)
+        self.workers.forget(worker, grad_id, sent_s)
 
     def _apply(self, sent_s: float, order: ApplyOrder) -> None:
         learner, servers = self.learner, self.servers
         parts = [] if order.measure is None else learner.sqr_norms(order, servers.sizes)
         learner.apply(order)
-        servers.carry_out(order, sent_s - self._behind.s)
+        servers.carry_out(order, sent_s)
         for place, part in enumerate(parts):
             assert order.measure is not None
             answer = inputs.NormPart(servers.numbers[place], order.measure, part)

@@ -23,20 +23,17 @@ class Reports:
 
     Args:
         clock: the job's.
-        work: that of its tasks, in whose seconds servers report.
         schedule: what is injected when.
         servers: who holds parameters.
         coordinator: receives it.
         usage: what everybody uses.
         tell: passes an input to the coordinator, now or when it is free.
         note: writes to the record.
-        changed: called when a disturbance begins or ends.
     """
 
     def __init__(
         self,
         clock: Clock,
-        work: Clock,
         schedule: Schedule,
         servers: ServerGroup,
         coordinator: Coordinator,
@@ -44,11 +41,10 @@ class Reports:
         *,
         tell: Callable[[inputs.AnyInput], None],
         note: Note,
-        changed: Callable[[], None],
     ) -> None:
-        self.clock, self.work, self.schedule, self.servers = clock, work, schedule, servers
+        self.clock, self.schedule, self.servers = clock, schedule, servers
         self.coordinator, self.usage = coordinator, usage
-        self._tell, self._note, self._changed = tell, note, changed
+        self._tell, self._note = tell, note
         self.rests = False
         """Whether nobody is there."""
         self._silent: list[Callable[[], None]] = []
@@ -56,7 +52,7 @@ class Reports:
 
     def begin(self, every_s: float | None) -> None:
         """All but the disturbances, which :meth:`announce` begins; ``every_s``: between two samples, None: none."""
-        self.work.at(REPORT_EVERY_S, TIMER, self.serve)
+        self.clock.at(REPORT_EVERY_S, TIMER, self.serve)
         if every_s is not None:
             self.observe(every_s)
 
@@ -71,7 +67,6 @@ class Reports:
         """Record which disturbances are open, now and whenever that changes."""
         now = self.clock.now
         self._note("Injecting", active=self.schedule.active(now))
-        self._changed()
         if math.isfinite(following := self.schedule.next_change(now)):
             self.clock.at(following, TIMER, self.announce)
 
@@ -90,7 +85,6 @@ class Reports:
         if self.rests:
             self._silent.append(self.serve)
             return
-        self.clock.catch_up()
         version = self.coordinator.version
         for about in self.servers.report():
             busy = busy_of(about, version)
@@ -99,7 +93,7 @@ class Reports:
                 self._tell(busy)
             else:
                 self.coordinator.receive(self.clock.now, busy)
-        self.work.at(self.work.now + REPORT_EVERY_S, TIMER, self.serve)
+        self.clock.at(self.clock.now + REPORT_EVERY_S, TIMER, self.serve)
 
     def only_notes(self, action: Callable[..., None]) -> bool:
         """Whether an action only writes notes, which takes neither time nor decisions."""

@@ -13,13 +13,11 @@ from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder
 from runtime.core.membership import Membership
 from runtime.core.replication import step_of
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
-from runtime.virtual.control.behind import Behind, Jumping
 from runtime.virtual.control.factory import add_aggregators, assemble, replicas_of
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
@@ -27,7 +25,6 @@ from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.reports import Reports, busy_of
 from runtime.virtual.control.supervisor import VirtualSupervisor
-from runtime.virtual.control.timers import Timers
 from runtime.virtual.control.turns import Stopwatch, Turns
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
@@ -39,7 +36,7 @@ from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, RealLearner
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.workers import Workers
@@ -87,10 +84,6 @@ class VirtualSession:
         self.members = Membership(spec.job.start_layout)
         self._links = _links_of(costs, hosts, [str(node) for node in self.members.layout.nodes])
         self.clock = clock or new_clock()
-        self.work = self.clock if tenancy is None else tenancy.clock
-        """The clock of all that is in progress; the job's own unless the lab jumps (``jumping.py``)."""
-        self.behind = Behind()
-        self.jumps: Jumping | None = None
         self.loads: Loads | None = None
         """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self.failure: str | None = None
@@ -115,7 +108,9 @@ class VirtualSession:
         self.port = self._make_port()
         self.coordinator = self._make_coordinator(tenancy)
         self._course, self._ledger = self.coordinator.course, self.coordinator.ledger
-        self.supervisor = self._make_supervisor(lease_s)
+        self.supervisor = VirtualSupervisor(
+            self.clock, self.costs, self.coordinator, self._models, self.places, self, lease_s=lease_s
+        )
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
@@ -124,14 +119,12 @@ class VirtualSession:
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.reports = Reports(
             self.clock,
-            self.work,
             schedule,
             self.servers,
             self.coordinator,
             self.usage,
             tell=self.tell,
             note=self.note,
-            changed=self._changed,
         )
 
     # ---- its parts, which call one another ---------------------------------------------------------------------------
@@ -147,7 +140,7 @@ class VirtualSession:
         spec, job, costs = self.spec, self.spec.job, self.costs
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
         modelled = assemble(
-            self.work,
+            self.clock,
             spec,
             self.members,
             self.schedule,
@@ -166,8 +159,6 @@ class VirtualSession:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers = self._make_followers() if job.num_replicas else None
         self._models = TaskModels(self.servers, self.workers, self.learner, self.followers)
-        if self.work is not self.clock:
-            self.servers.disturb = lambda task, t: self.schedule.delay_for(task, t + self.behind.s)
         if self.machines is not None:
             self.workers.tell_arrivals(self._tell_arrived)
         requests = spec.strategy.cores_as == "request"
@@ -190,14 +181,6 @@ class VirtualSession:
         )
 
     def _make_port(self) -> VirtualPort:
-        timers = Timers(
-            self.clock,
-            self.tell,
-            work=self.work,
-            behind=self.behind,
-            tell_here=self._tell_here,
-            moving=() if self.work is self.clock else self._moving(),
-        )
         scorer = Scorer(
             self.clock,
             self.costs,
@@ -207,7 +190,7 @@ class VirtualSession:
             shares_memory=self.spec.transport == "shm",
             tell=self.tell,
         )
-        return VirtualPort(self._models, timers, scorer, self.costs.evaluation_s, self._applied)
+        return VirtualPort(self.clock, self._models, self.tell, scorer, self.costs.evaluation_s)
 
     def _make_coordinator(self, tenancy: Tenancy | None) -> Coordinator:
         return Coordinator(
@@ -221,18 +204,6 @@ class VirtualSession:
             scheduler=self.spec.scheduler,
             place_of=self.places.host_of,
             reservations=None if tenancy is None else tenancy.reservations,
-        )
-
-    def _make_supervisor(self, lease_s: float) -> VirtualSupervisor:
-        return VirtualSupervisor(
-            self.clock,
-            self.costs,
-            self.coordinator,
-            self._models,
-            self.places,
-            self,
-            lease_s=lease_s,
-            behind=self.behind,
         )
 
     @property
@@ -254,15 +225,10 @@ class VirtualSession:
         self.windows.begin()
         self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
-        self.tell(
-            inputs.JobStarted(
-                model_bytes=model_bytes, links=self._links, aggregators={**self._aggregators}, **self._step()
-            ),
-        )
+        step = {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
+        aggregators: dict[str, str | None] = {**self._aggregators}
+        self.tell(inputs.JobStarted(model_bytes=model_bytes, links=self._links, aggregators=aggregators, **step))
         self.reports.begin(self.telemetry_every_s)
-
-    def _step(self) -> dict[str, Any]:
-        return {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
 
     def end(self) -> Outcome:
         """The last reports and the evaluation of the final parameters, outside the job's time."""
@@ -302,11 +268,6 @@ class VirtualSession:
         """End the job: the disk is full, so its record cannot continue."""
         return self._end_as(no_space(error, self.spec.run_dir), failed="disk_full")
 
-    @property
-    def observes(self) -> bool:
-        """Whether it samples what tasks use."""
-        return self.telemetry_every_s is not None
-
     def interrupt(self, number: int) -> None:
         """The user wants it to end."""
         self.spec.interrupted_by = number
@@ -332,7 +293,6 @@ class VirtualSession:
     def resume(self, hosts: Mapping[str, int]) -> None:
         """Continue, with every task on the host of this number."""
         self.reports.rests = False
-        self.work.catch_up()
         self.clock.catch_up()
         for task, number in hosts.items():
             if self.places.host_of(task) != str(NodeId("host", number)):
@@ -350,11 +310,6 @@ class VirtualSession:
         if self.rehoused is not None:
             self.rehoused()
             self.clock.catch_up()
-
-    def leave(self) -> None:
-        """Release the shared machines."""
-        if isinstance(self.machines, Tenancy):
-            self.machines.leave()
 
     # ---- the coordinator, which does one thing at a time -------------------------------------------------------------
 
@@ -399,14 +354,13 @@ class VirtualSession:
         if self.telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
-        self.work.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
+        self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
     def _held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
         order, (loss, sqr_norm, _) = iteration.order, iteration.result
         num_bytes = self.workers.model_bytes
         ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
-        tell = self.tell if self.work is self.clock else self._tell_here
-        self.work.at(held_s + self.costs.control_s, MESSAGE, tell, ready)
+        self.clock.at(held_s + self.costs.control_s, MESSAGE, self.tell, ready)
 
     def _summed(self, made: Sum) -> None:
         assert isinstance(self.workers, HostWorkers)
@@ -414,38 +368,14 @@ class VirtualSession:
         members = tuple(part.order.grad_id for part in made.parts)
         worker = parts[0].order.worker
         arrived = inputs.GradientArrived(made.order.grad_id, worker, timings, members=members)
-        self.work.at(self.work.now + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
-
-    def _moving(self) -> set[str]:
-        """Tags of the timers that jumps take along: nobody needs a checkpoint, or an evaluation without metrics."""
-        scores = not isinstance(self.learner, NoLearner) or self.learner.progress is not None
-        return {"runtime:checkpoint"} if scores else {"runtime:checkpoint", "runtime:evaluate"}
-
-    def _changed(self) -> None:
-        """A disturbance begins or ends."""
-        if self.jumps is not None:
-            self.jumps.changed()
-
-    def _applied(self, order: ApplyOrder) -> None:
-        if self.jumps is not None:
-            self.jumps.applied(order)
-
-    def _tell_here(self, given: inputs.AnyInput) -> None:
-        """An input from where time is that of the tasks."""
-        self.clock.catch_up()
-        if self.jumps is not None and isinstance(given, inputs.GradientArrived):
-            self.jumps.arrived(given)
-        self.tell(given)
+        self.clock.at(self.clock.now + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
     def _tell_on_shared(self, given: inputs.GradientArrived) -> None:
         """A gradient that has arrived, of a job on machines that others share."""
         order = self._ledger.busy.get(given.worker)
         if self.loads is not None and order is not None and order.grad_id == given.grad_id:
             self.loads.arrived(given.worker, given.timings, order.samples)
-        if self.work is self.clock:
-            self.tell(given)
-        else:
-            self._tell_here(given)
+        self.tell(given)
 
     def discard(self) -> None:
         """Discard orders that were not sent."""

@@ -10,22 +10,18 @@ from typing import final
 from runtime.core.recovery import inputs
 from runtime.core.recovery.task import REACHABLE
 from runtime.virtual.clock import MESSAGE, TIMER
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.priced import PricedRecovery
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.tenancy import Machines
 from strategies.protocol import NodeId
-
-ROUNDING_S = 1e-6
-"""By less than this the same time differs before and after a jump."""
 
 
 @final
 class Standstill:
-    """Tracks pauses; a task whose lease expires is silent. ``behind``: by how much the machines' time is behind."""
+    """Tracks pauses; a task whose lease expires is silent."""
 
-    def __init__(self, priced: PricedRecovery, machines: Machines | None, lease_s: float, behind: Behind) -> None:
+    def __init__(self, priced: PricedRecovery, machines: Machines | None, lease_s: float) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
-        self.machines, self.lease_s, self._behind = machines, lease_s, behind
+        self.machines, self.lease_s = machines, lease_s
         self.away: set[int] = set()
         """Lost servers that have not returned."""
 
@@ -33,13 +29,11 @@ class Standstill:
         """Pause a task from now on, without heartbeats: after its lease it counts as lost."""
         if self.machines is not None and self.lease_s < math.inf:
             since_s = self.machines.paused_since_s[task]
-            ends_s = since_s + self._behind.s + self.lease_s
-            self.clock.at(ends_s, TIMER, self._look, task, since_s, self.living(task))
+            self.clock.at(since_s + self.lease_s, TIMER, self._look, task, since_s, self.living(task))
 
     def _look(self, task: str, since_s: float, living: int | None) -> None:
         assert self.machines is not None
-        paused_s = self.machines.paused_since_s.get(task, math.inf)
-        if abs(paused_s - since_s) < ROUNDING_S and living is not None:
+        if self.machines.paused_since_s.get(task) == since_s and living is not None:
             self.drive(partial(self._silent, task=task, living=living))
 
     def _silent(self, t: float, task: str, living: int) -> None:
@@ -62,7 +56,7 @@ class Standstill:
         if task in self.machines.paused_since_s:
             self.machines.awake(task, again)
             return True
-        resumed_s = self.machines.resumed_s.get(task, -math.inf) + self._behind.s
+        resumed_s = self.machines.resumed_s.get(task, -math.inf)
         ready_s = resumed_s + self.costs.launch_s + more_s + self.costs.control_s
         if ready_s > self.clock.now:
             self.clock.at(ready_s, MESSAGE, again)

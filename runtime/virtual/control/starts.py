@@ -10,7 +10,6 @@ from typing import assert_never, final
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.versions import Versions
@@ -19,7 +18,7 @@ from runtime.virtual.tasks.iteration import WorkerModel
 
 @final
 class Starts:
-    """Launches tasks; ``moved`` is called with one that starts elsewhere. ``behind``: by how much tasks are behind."""
+    """Launches tasks; ``moved`` is called with one that starts elsewhere."""
 
     def __init__(
         self,
@@ -28,11 +27,9 @@ class Starts:
         versions: Versions,
         workers: WorkerModel,
         moved: Callable[[str], None],
-        behind: Behind,
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
         self.standstill, self.versions, self.workers, self.moved = standstill, versions, workers, moved
-        self._behind = behind
         self.released_s: dict[Key, float] = {}
         """When the plan last allowed a task to start."""
 
@@ -65,7 +62,7 @@ class Starts:
         if role == "server":
             self.tell(self.clock.now, inputs.Ready(key, incarnation))
         elif not self.standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
-            self.workers.ready(number, self.clock.now - self._behind.s)
+            self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))
 
     def wait(self, t: float, effect: effects.Wait) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never, final
+from typing import TYPE_CHECKING, assert_never, final
 
 from runtime.core.coordinator import Coordinator
 from runtime.core.disturbing import BY_PLAN
@@ -15,9 +15,8 @@ from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.places import Places
-from runtime.virtual.control.priced import Call, PricedRecovery
+from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.starts import Starts
 from runtime.virtual.control.versions import Versions
@@ -26,33 +25,8 @@ from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from strategies.protocol import NodeId
 
-
-class SupervisorOwner(Protocol):
-    """The supervisor's calls to the session."""
-
-    def drive(self, call: Call) -> None:
-        """Let the coordinator react to something now, or when it is free."""
-        ...
-
-    def discard(self) -> None:
-        """Discard orders that were not sent."""
-        ...
-
-    def note(self, kind: str, /, **fields: object) -> None:
-        """Write to the record."""
-        ...
-
-    def fail(self, reason: str) -> None:
-        """The run cannot continue."""
-        ...
-
-    def moved(self, task: str) -> None:
-        """A task that the strategy restarts starts elsewhere."""
-        ...
-
-    def left(self) -> None:
-        """The cluster has all places of a preempted job back."""
-        ...
+if TYPE_CHECKING:
+    from runtime.virtual.control.session import VirtualSession
 
 
 @final
@@ -60,7 +34,7 @@ class VirtualSupervisor:
     """Like the live one it is a part of the coordinator, so events of a machine wait while the coordinator decides.
 
     Otherwise the coordinator would continue to order lost tasks, and learn of a return before the loss. ``lease_s``:
-    after so many seconds a paused task counts as lost. ``behind``: by how much the tasks' time is behind.
+    after so many seconds a paused task counts as lost.
     """
 
     def __init__(
@@ -70,10 +44,9 @@ class VirtualSupervisor:
         coordinator: Coordinator,
         models: TaskModels,
         places: Places,
-        owner: SupervisorOwner,
+        owner: VirtualSession,
         *,
         lease_s: float,
-        behind: Behind,
     ) -> None:
         self.clock, self.coordinator, self.places, self.owner = clock, coordinator, places, owner
         self.servers, self.workers, self._followers = models.servers, models.workers, models.followers
@@ -88,10 +61,9 @@ class VirtualSupervisor:
         )
         self.recovery = Recovery(rules, coordinator.members)
         priced = PricedRecovery(self.recovery, clock, costs, self.tell, owner.drive)
-        self._behind = behind
-        self._standstill = Standstill(priced, places.machines, lease_s, behind)
-        self.versions = Versions(priced, coordinator, models, self._standstill, behind, owner.note)
-        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved, behind)
+        self._standstill = Standstill(priced, places.machines, lease_s)
+        self.versions = Versions(priced, coordinator, models, self._standstill, owner.note)
+        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved)
         self.tell(0.0, inputs.Begin())
 
     # ---- events of tasks ---------------------------------------------------------------------------------------------
@@ -237,5 +209,5 @@ class VirtualSupervisor:
         if self._followers is not None:
             self._followers.begin_again()
         for worker in self.coordinator.members.members:
-            self.workers.ready(worker, t - self._behind.s)
+            self.workers.ready(worker, t)
         self.coordinator.receive(t, effects.Restored(news.version, state))

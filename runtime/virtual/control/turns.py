@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from runtime.virtual.clock import MESSAGE, Clock
+
+if TYPE_CHECKING:
+    from runtime.virtual.control.session import VirtualSession
 
 Waiting = tuple[Callable[..., None], tuple[Any, ...]]
 """What the coordinator does when it is free: a function of the time and of these arguments."""
@@ -36,23 +39,11 @@ class Stopwatch:
         return spent
 
 
-class TurnsOwner(Protocol):
-    """Whose coordinator takes the turns."""
-
-    def react(self, call: Callable[..., None], now: float, args: tuple[Any, ...]) -> bool:
-        """Let the coordinator react, by ``call(now, *args)``; returns whether the job continues."""
-        ...
-
-    def decided(self, now: float, sent_s: float) -> None:
-        """It has reacted to what was there at ``now``; its orders leave at ``sent_s``."""
-        ...
-
-
 @final
 class Turns:
     """A decision takes ``decision_s``, and what the ``stopwatch`` measures, if there is one."""
 
-    def __init__(self, clock: Clock, owner: TurnsOwner, decision_s: float, stopwatch: Stopwatch | None) -> None:
+    def __init__(self, clock: Clock, owner: VirtualSession, decision_s: float, stopwatch: Stopwatch | None) -> None:
         self.clock, self.owner, self.decision_s, self.stopwatch = clock, owner, decision_s, stopwatch
         self.busy_until_s = 0.0
         self.inbox: deque[Waiting] = deque()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement, limits_of
-from runtime.virtual.machines.interface import Machines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
+from runtime.virtual.machines.tenancy import Machines
 from strategies.protocol import NodeId, NodeUse
 
 
@@ -31,6 +31,8 @@ class Usage:
         cores: Callable[[str], tuple[float, float | None]] = lambda task: (1.0, None),
     ) -> None:
         self.tasks_now, self.machines, self.placement, self.cores = tasks, machines, placement, cores
+        hosts = () if placement is None else placement.hosts.hosts
+        self._named = [(f"host:{host.number}", host.number, limits_of(host)) for host in hosts]
         self.tasks: tuple[str, ...] = ()
         self._worked_s: dict[str, float] = {}
         self._before: dict[str, float] = {}
@@ -63,9 +65,8 @@ class Usage:
     def _since_last(self) -> dict[str, float]:
         if self.machines is None:
             return {task: self._worked_s.get(task, 0.0) * self.cores(task)[0] for task in self.tasks}
-        hosts = [] if self.placement is None else [f"host:{host.number}" for host in self.placement.hosts.hosts]
         sums = {task: self.machines.core_seconds(task) for task in self.tasks}
-        for host in hosts:
+        for host, _, _ in self._named:
             sums[f"out {host}"], sums[f"in {host}"] = self.machines.bytes_of(host)
         before, self._before = self._before, sums
         used = {name: value - before.get(name, 0.0) for name, value in sums.items()}
@@ -74,8 +75,8 @@ class Usage:
         return used
 
     def _task(self, task: str, used: dict[str, float], busy_s: float | None, period_s: float) -> NodeUse:
-        on_host = self.placement is not None and task in self.placement.host_of
-        host = self.placement.host(task) if self.placement is not None and on_host else None
+        placement = self.placement
+        host = None if placement is None or task not in placement.host_of else placement.host(task)
         return NodeUse(
             node=task,
             cpu_cores=used[task] / period_s,
@@ -88,13 +89,11 @@ class Usage:
             return []
         return [
             NodeUse(
-                node=(name := f"host:{host.number}"),
-                cpu_cores=sum(
-                    tasks[task].cpu_cores or 0.0 for task in self.placement.tasks_on[host.number] if task in tasks
-                ),
+                node=name,
+                cpu_cores=sum([tasks[one].cpu_cores or 0.0 for one in self.placement.tasks_on[number] if one in tasks]),
                 out_bytes_per_s=used[f"out {name}"] / PAYLOAD_FRAC / period_s,
                 in_bytes_per_s=used[f"in {name}"] / PAYLOAD_FRAC / period_s,
-                **limits_of(host),
+                **limits,
             )
-            for host in self.placement.hosts.hosts
+            for name, number, limits in self._named
         ]

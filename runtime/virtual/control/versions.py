@@ -11,7 +11,6 @@ from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
-from runtime.virtual.control.behind import Behind
 from runtime.virtual.control.files import File, Files
 from runtime.virtual.control.priced import PricedRecovery
 from runtime.virtual.control.standstill import Standstill
@@ -24,7 +23,7 @@ from strategies.protocol import NodeId
 class Versions:
     """Carries out what the recovery orders about parameters: of checkpoints and, among replicas, of the group.
 
-    ``behind``: by how much the servers' time is behind. ``note`` writes to the record.
+    ``note`` writes to the record.
     """
 
     def __init__(
@@ -33,13 +32,11 @@ class Versions:
         coordinator: Coordinator,
         models: TaskModels,
         standstill: Standstill,
-        behind: Behind,
         note: Callable[..., None],
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
         self.coordinator, self.standstill, self.note = coordinator, standstill, note
         self.servers, self.learner, self.followers = models.servers, models.learner, models.followers
-        self._behind = behind
         self.are_replicas = isinstance(models.servers, ReplicaGroup)
         """Whether the workers hold the parameters themselves."""
         self._copies = self.are_replicas and coordinator.job.failover == "shards"
@@ -110,9 +107,9 @@ class Versions:
         stored = partial(self._stored, effect.number, effect.keepers)
 
         def written(done_s: float) -> None:
-            self.clock.at(done_s + self._behind.s + self.costs.control_s, MESSAGE, stored)
+            self.clock.at(done_s + self.costs.control_s, MESSAGE, stored)
 
-        self.servers.store(t - self._behind.s, written)
+        self.servers.store(t, written)
 
     def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../compiled/heap.h"
 #include "../compiled/joint.h"
 #include "state.h"
 #include "machines.h"
@@ -21,31 +22,33 @@
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_events", .m_size = -1};
 
-/* Names for Python: of the times of a work, and of the columns of a row. */
+/* Names for Python: of the times and of all numbers of a work, and of the columns of a row. */
 static int add_names(PyObject *module) {
 #define COLUMN(name, value) #name,
-    PyObject *times = NAMES(WORK_TIMES(NAME)), *integers = NAMES(ROW_INTEGERS(COLUMN));
-    PyObject *floats = NAMES("t", WORK_TIMES(NAME) "applied_t");
+    struct { const char *name; PyObject *names; } lists[] = {
+        {"TIMES", NAMES(WORK_TIMES(NAME))},
+        {"NUMBERS", NAMES(WORK_INTEGERS(NAME) WORK_SECONDS(NAME))},
+        {"ROW_INTEGERS", NAMES(ROW_INTEGERS(COLUMN))},
+        {"ROW_FLOATS", NAMES("t", WORK_TIMES(NAME) "applied_t")}};
 #undef COLUMN
-    int failed = !times || !integers || !floats || PyModule_AddObjectRef(module, "TIMES", times) ||
-                 PyModule_AddObjectRef(module, "ROW_INTEGERS", integers) ||
-                 PyModule_AddObjectRef(module, "ROW_FLOATS", floats);
-    Py_XDECREF(times);
-    Py_XDECREF(integers);
-    Py_XDECREF(floats);
+    int failed = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        failed = failed || !lists[i].names || PyModule_AddObjectRef(module, lists[i].name, lists[i].names);
+        Py_XDECREF(lists[i].names);
+    }
     return failed;
 }
 
 PyMODINIT_FUNC PyInit__events(void) {
+#define NUMBERED(name) {#name, name}
+    static const struct { const char *name; int number; } numbers[] = {
+        NUMBERED(PAUSE), NUMBERED(FOREIGN), NUMBERED(OVER),  NUMBERED(ANSWERED), NUMBERED(HELD),
+        NUMBERED(IDLE),  NUMBERED(PUSHED),  NUMBERED(ARRIVED), NUMBERED(SERVE),  NUMBERED(WOKE)};
     PyObject *module = PyModule_Create(&definition);
-    if (!module || learn_vocabulary() || add_names(module) || PyModule_AddType(module, &LoopType) || PyModule_AddIntMacro(module, PAUSE) ||
-        PyModule_AddIntMacro(module, FOREIGN) || PyModule_AddIntMacro(module, OVER) ||
-        PyModule_AddIntMacro(module, ANSWERED) || PyModule_AddIntMacro(module, HELD) ||
-        PyModule_AddIntMacro(module, IDLE) || PyModule_AddIntMacro(module, PUSHED) ||
-        PyModule_AddIntMacro(module, ARRIVED) || PyModule_AddIntMacro(module, SERVE) ||
-        PyModule_AddIntMacro(module, WOKE) || PyModule_AddIntMacro(module, ROOM) || PyModule_AddIntMacro(module, FEW)) {
-        Py_XDECREF(module);
-        return NULL;
-    }
+    int failed = !module || learn_vocabulary() || add_names(module) || PyModule_AddType(module, &LoopType);
+    for (size_t i = 0; !failed && i < sizeof numbers / sizeof *numbers; i++)
+        failed = PyModule_AddIntConstant(module, numbers[i].name, numbers[i].number);
+    if (failed)
+        Py_CLEAR(module);
     return module;
 }

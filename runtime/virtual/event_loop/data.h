@@ -77,10 +77,12 @@ static Epoch *find_epoch(Loop *l, int64_t number) {
     return NULL;
 }
 
-/* An epoch whose books Python has made: (Epoch, its partial, its done). */
-static int add_epoch(Loop *l, int64_t number, int64_t next_shard, int64_t num_done, PyObject *books) {
+/* An epoch: (its Epoch, its partial, its done, its next shard, the number of those that are done). */
+static int add_epoch(Loop *l, int64_t number, PyObject *books) {
     PyObject *epoch, *partial, *done;
-    if (!PyArg_ParseTuple(books, "OO!O!", &epoch, &PyDict_Type, &partial, &PyByteArray_Type, &done))
+    long long next_shard, num_done;
+    if (!PyArg_ParseTuple(books, "OO!O!LL", &epoch, &PyDict_Type, &partial, &PyByteArray_Type, &done, &next_shard,
+                          &num_done))
         return -1;
     if (PyByteArray_GET_SIZE(done) != l->num_shards) {
         PyErr_SetString(PyExc_ValueError, "an epoch of other shards");
@@ -110,7 +112,7 @@ static void forget_epoch(Loop *l, int place) {
 static int open_next(Loop *l) {
     int64_t number = l->epochs_opened++;
     PyObject *books = PyObject_CallNoArgs(l->new_epoch);
-    int failed = !books || add_epoch(l, number, 0, 0, books);
+    int failed = !books || add_epoch(l, number, books);
     Py_XDECREF(books);
     for (int64_t part = 0; !failed && l->policy == EVEN && part < l->num_shards; part++)
         failed = push_back(&l->local[part], (Range){number, part, 0, length_of(l, part), part});
@@ -196,14 +198,14 @@ static int fresh(Loop *l, Range *found) {
         return 0;
     int64_t block = epoch->next_shard / SHUFFLED;
     if (l->shuffled_epoch != epoch->number || l->shuffled_block != block) {
-        PyObject *filled = PyObject_CallFunction(l->shuffle, "LL", (long long)epoch->number, (long long)block);
-        if (!filled)
+        PyObject *order = PyObject_CallFunction(l->shuffle, "LL", (long long)epoch->number, (long long)block);
+        if (!order || !PyBytes_AsString(order))
             return -1;
-        Py_DECREF(filled);
+        Py_XSETREF(l->shuffled, order);
         l->shuffled_epoch = epoch->number;
         l->shuffled_block = block;
     }
-    int64_t shard = l->shuffled[epoch->next_shard++ % SHUFFLED];
+    int64_t shard = ((const int64_t *)PyBytes_AS_STRING(l->shuffled))[epoch->next_shard++ % SHUFFLED];
     *found = (Range){epoch->number, shard, 0, length_of(l, shard), -1};
     return 1;
 }

@@ -111,22 +111,17 @@ static int begin_compute(Loop *l, PyObject *command) {
     }
     if (l->epochs_opened > opened && note_epoch(l))
         return -1;
-    if (l->t >= l->look_s) {
-        PyObject *found = PyObject_CallFunction(l->look_up, "d", l->t);
-        if (!found)
-            return -1;
-        Py_DECREF(found);
-    }
     Work *work = &l->works[place];
-    work->id = l->next_grad++;
+    if (look_up(l->disturb, PyList_GET_ITEM(l->names, worker), l->t, &work->delay_s, &work->slowdown_frac))
+        return -1;
+    PyObject *iteration = PyDict_GetItemWithError(l->iterations, l->numbers[worker]);
+    work->id = l->next_grad_id++;
     work->worker = worker;
-    work->iteration = l->iterations[worker];
+    work->iteration = iteration ? PyLong_AsLongLong(iteration) : 0;
     work->version = l->version;
     work->samples = samples;
     work->assigned_samples = assigned;
     work->accum = accum < samples ? accum : samples;
-    work->delay_s = l->delay_s[worker];
-    work->slowdown_frac = l->slowdown_frac[worker];
     l->busy[worker] = place;
     l->num_busy++;
     l->begun = 1;
@@ -223,7 +218,7 @@ static int apply(Loop *l, PyObject *command, const int64_t *places) {
     }
     long long opened = l->epochs_opened;
     l->version++;
-    if (l->learns) {
+    if (l->learn != Py_None) {
         PyObject *learnt = PyObject_CallFunction(l->learn, "LOL", (long long)samples, field(command, apply_scale),
                                                  l->samples_applied);
         if (!learnt)
@@ -327,10 +322,12 @@ static int receive_gradient(Loop *l, int64_t place) {
     work->t = l->t;
     l->busy[worker] = -1;
     l->num_busy--;
-    l->iterations[worker]++;
     PyObject *grad = make_grad(l, work), *id = PyLong_FromLongLong(work->id);
-    int failed = !grad || !id || PyDict_SetItem(l->grads, id, grad);
+    PyObject *iterations = PyLong_FromLongLong(work->iteration + 1);
+    int failed = !grad || !id || PyDict_SetItem(l->grads, id, grad) || !iterations ||
+                 PyDict_SetItem(l->iterations, l->numbers[worker], iterations);
     Py_XDECREF(id);
+    Py_XDECREF(iterations);
     PyObject *values[] = {PyFloat_FromDouble(l->t), grad, make_timings(l, work)};
     work->event = make(Arrived_, values, ARRIVED_NAMES);
     if (failed || !work->event)
@@ -354,14 +351,12 @@ static int receive(Loop *l, int kind, int64_t about, PyObject *tag) {
 
 /* VirtualSession._serve, but for what follows a decision that Python ends. */
 static int serve_on(Loop *l) {
-    l->serving = l->inbox_count > 0;
+    l->serving = l->inbox.count > 0;
     return l->serving ? happen_at(l, l->busy_until_s, MESSAGE, SERVE, 0, NULL) : 0;
 }
 
 static int serve(Loop *l) {
-    Waiting first = l->inbox[l->inbox_first];
-    l->inbox_first = (l->inbox_first + 1) % l->inbox_room;
-    l->inbox_count--;
+    Entry first = pop_waiting(&l->inbox);
     int why = receive(l, first.kind, first.about, first.given);
     if (why == GO_ON)
         return serve_on(l) ? BROKEN : GO_ON;
@@ -371,7 +366,7 @@ static int serve(Loop *l) {
 
 /* VirtualSession._drive. */
 static int drive(Loop *l, const Entry *entry) {
-    if (!l->inbox_count && l->now >= l->busy_until_s)
+    if (!l->inbox.count && l->now >= l->busy_until_s)
         return receive(l, entry->kind, entry->about, entry->given);
     if (wait_for_coordinator(l, entry->kind, entry->about, entry->given))
         return BROKEN;
@@ -397,8 +392,11 @@ static int advance(Loop *l) {
                 return found < 0 ? BROKEN : FOREIGN;
             }
             l->hosts->act(l->hosts->chain, first->when_s);
-        } else if (!l->count || is_before(l->foreign_s, l->foreign_priority, l->foreign_sequence, first))
-            return FOREIGN;
+        } else {
+            Entry foreign = {.when_s = l->foreign_s, .priority = l->foreign_priority, .sequence = l->foreign_sequence};
+            if (!l->count || is_before(&foreign, first))
+                return FOREIGN;
+        }
         Entry entry = pop_entry(l);
         l->now = entry.when_s;
         if (entry.kind == PUSHED)

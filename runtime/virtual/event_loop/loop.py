@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any, final
 
 from runtime.native import EVENTS, native
+from runtime.virtual.clock import Entry
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.event_loop.arrays import Arrays, connect, keeps_of
-from runtime.virtual.event_loop.crossing import Crossing
-from runtime.virtual.event_loop.obstacles import lasting_obstacle
-from runtime.virtual.tasks.host_servers import HostServers
-from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.replicas import Replicas
-from runtime.virtual.tasks.servers import Servers
-from runtime.virtual.tasks.workers import Workers
+from runtime.virtual.event_loop.crossing import Crossing, keeps_of
+from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
 
 CHUNK = 1 << 10
 """Decisions until a lab looks at views and signals."""
@@ -23,7 +18,9 @@ PATIENCE = 2, 4096
 
 def loop_of(session: VirtualSession) -> EventLoop | None:
     """The compiled loop for this job; None if there is none, or nearly every decision would be Python's."""
-    return None if lasting_obstacle(session) else EventLoop(session, native(EVENTS))
+    obstacle = lasting_obstacle(session)
+    session.spec.engine = "event_loop" if obstacle is None else f"python: {obstacle}"
+    return EventLoop(session, native(EVENTS)) if obstacle is None else None
 
 
 @final
@@ -31,14 +28,9 @@ class EventLoop:
     """One job, which is alone in its lab as long as :meth:`advance` is called."""
 
     def __init__(self, session: VirtualSession, module: Any) -> None:
-        workers, servers = session.workers, session.servers
-        assert isinstance(workers, Workers | HostWorkers)
-        assert isinstance(servers, Servers | HostServers | Replicas)
         self.session, self.module = session, module
-        arrays = Arrays(session, module)
-        connect(arrays, workers, servers)
-        self.loop = arrays.loop
-        self.crossing = Crossing(arrays, module, workers, servers)
+        self.crossing = Crossing(session, module)
+        self.loop = self.crossing.loop
         self._inside = False
         self._wait, self._patience = 0, PATIENCE[0]
         self._decided = 0
@@ -55,47 +47,44 @@ class EventLoop:
             except Exception as error:
                 self._decided += loop.events
                 if loop.event is None:  # no decision of the strategy: the disk is full, say
-                    self._leave(full=True)
+                    self.leave(full=True)
                     raise
                 self._decide(error)
                 return 1
             self._decided += loop.events
             session.clock.now, session.clock.timeline.sequence = loop.now, loop.sequence
-            if why == module.FOREIGN and self._is_report():
-                self.crossing.show()
+            if why == module.FOREIGN and session.reports.only_notes(self._due()[3]):
+                session.coordinator.executor.version = loop.version
                 session.clock.timeline.step()
-                self.crossing.share_reports()
                 self._see()
             else:
                 break
         if why == module.PAUSE:
             return int(loop.events)
         if why == module.FOREIGN:
-            self._leave()
+            self.leave()
             return 0
         if why == module.OVER:
-            self._leave()
+            self.leave()
         else:
             self._decide()
         return 1
-
-    def leave(self) -> None:
-        """Let Python drive the job again."""
-        if self._inside:
-            self._leave()
 
     def _enter(self) -> bool:
         if self._wait:
             self._wait -= 1
             return False
-        if self.crossing.obstacle() is not None:
+        if present_obstacle(self.session, *self.crossing.size) is not None:
             self._wait = self._patience
             return False
         self.crossing.enter()
         self._inside, self._decided = True, 0
         return True
 
-    def _leave(self, *, full: bool = False) -> None:
+    def leave(self, *, full: bool = False) -> None:
+        """Let Python drive the job again; ``full``: no row can be written any more."""
+        if not self._inside:
+            return
         self.crossing.leave(full=full)
         core = self.session.coordinator
         logged = keeps_of(self.session.record) == "all"
@@ -108,22 +97,19 @@ class EventLoop:
 
     def _see(self) -> None:
         """Tell the loop when something is due that it does not know."""
-        timeline, loop = self.session.clock.timeline, self.loop
-        entry = timeline.peek()
-        assert entry is not None, "a session reports forever"
-        loop.sequence = timeline.sequence
-        loop.foreign_s, loop.foreign_priority, loop.foreign_sequence = entry[:3]
+        self.loop.sequence = self.session.clock.timeline.sequence
+        self.loop.foreign_s, self.loop.foreign_priority, self.loop.foreign_sequence = self._due()[:3]
 
-    def _is_report(self) -> bool:
-        """Whether what is due only looks at the job, and tells the strategy nothing."""
+    def _due(self) -> Entry:
         entry = self.session.clock.timeline.peek()
-        return entry is not None and self.session.reports.only_notes(entry[3])
+        assert entry is not None, "a session reports forever"
+        return entry
 
     def _decide(self, error: Exception | None = None) -> None:
         """Python ends a decision: the strategy has failed, or its answer is not known to the loop, or nobody works."""
         session, loop = self.session, self.loop
         event, answer, serves = loop.event, loop.answer, loop.serves
-        self._leave()
+        self.leave()
         loop.event = loop.answer = None
         dialogue = session.coordinator.dialogue
 

@@ -17,19 +17,12 @@ static void forget_data(Loop *l) {
 
 /* ---- samples ------------------------------------------------------------------------------------------------------ */
 
-static int read_range(PyObject *from, Range *range) {
-    long long epoch, shard, start, stop, worker;
-    if (!PyArg_ParseTuple(from, "LLLLL", &epoch, &shard, &start, &stop, &worker))
-        return -1;
-    *range = (Range){epoch, shard, start, stop, worker};
-    return 0;
-}
-
 /* Ranges are tuples, see Range; appended to a queue. */
 static int read_ranges(PyObject *list, Queue *queue) {
-    Range range;
+    long long epoch, shard, start, stop, worker;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
-        if (read_range(PyList_GET_ITEM(list, i), &range) || push_back(queue, range))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "LLLLL", &epoch, &shard, &start, &stop, &worker) ||
+            push_back(queue, (Range){epoch, shard, start, stop, worker}))
             return -1;
     return 0;
 }
@@ -61,10 +54,9 @@ static PyObject *loop_add_samples(Loop *l, PyObject *args) {
 }
 
 static PyObject *loop_add_epoch(Loop *l, PyObject *args) {
-    long long number, next_shard, num_done;
+    long long number;
     PyObject *books;
-    if (!PyArg_ParseTuple(args, "LLLO!", &number, &next_shard, &num_done, &PyTuple_Type, &books) ||
-        add_epoch(l, number, next_shard, num_done, books))
+    if (!PyArg_ParseTuple(args, "LO!", &number, &PyTuple_Type, &books) || add_epoch(l, number, books))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -89,25 +81,22 @@ static PyObject *loop_leave_data(Loop *l, PyObject *unused) {
 
 /* ---- work --------------------------------------------------------------------------------------------------------- */
 
-/* A number that Python gives by its name: 0 if it gives none, or None; counts those that there are. */
-static int take_number(PyObject *fields, const char *name, PyObject **found, Py_ssize_t *taken) {
-    *found = PyDict_GetItemString(fields, name);
-    *taken += *found != NULL;
-    if (*found == Py_None)
-        *found = NULL;
-    return *found != NULL;
-}
+#define SHOWN(type, name, of) {#name, type, offsetof(of, name), 0, NULL},
+#define WORK_NUMBER(name) SHOWN(T_LONGLONG, name, Work)
+#define WORK_SECOND(name) SHOWN(T_DOUBLE, name, Work)
 
+static PyMemberDef work_fields[] = {WORK_INTEGERS(WORK_NUMBER) WORK_SECONDS(WORK_SECOND){NULL}};
+
+/* What is not given is 0. */
 static int read_work(PyObject *fields, Work *work) {
-    PyObject *found;
     Py_ssize_t taken = 0;
-#define TAKE(name) work->name = take_number(fields, #name, &found, &taken) ? PyLong_AsLongLong(found) : 0;
-    WORK_INTEGERS(TAKE)
-#undef TAKE
-#define TAKE(name) work->name = take_number(fields, #name, &found, &taken) ? PyFloat_AsDouble(found) : 0.0;
-    WORK_SECONDS(TAKE)
-#undef TAKE
-    if (!PyErr_Occurred() && taken != PyDict_GET_SIZE(fields))
+    for (PyMemberDef *one = work_fields; one->name; one++) {
+        PyObject *found = PyDict_GetItemString(fields, one->name);
+        if (found && PyMember_SetOne((char *)work, one, found))
+            return -1;
+        taken += found != NULL;
+    }
+    if (taken != PyDict_GET_SIZE(fields))
         PyErr_Format(PyExc_ValueError, "numbers that a work does not have: %R", fields);
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -160,7 +149,7 @@ static PyObject *loop_add_entry(Loop *l, PyObject *args) {
         !is_place(l, kind, about))
         return NULL;
     Entry entry = {when_s, sequence, about, priority, kind, given == Py_None ? NULL : given};
-    if (put_entry(l, entry))
+    if (push_entry(l, entry))
         return NULL;
     Py_XINCREF(entry.given);
     Py_RETURN_NONE;
@@ -211,36 +200,27 @@ static PyObject *loop_advance(Loop *l, PyObject *stop) {
     return why == RAISED || why == BROKEN ? NULL : PyLong_FromLong(why);
 }
 
-static int show_number(PyObject *fields, const char *name, PyObject *value) {
-    int failed = !value || PyDict_SetItemString(fields, name, value);
-    Py_XDECREF(value);
-    return failed;
-}
-
-/* As :c:func:`loop_add_work` takes it. */
-static PyObject *shown_work(const Work *w) {
+/* As loop_add_work takes it. */
+static PyObject *shown_work(const Work *work) {
     PyObject *fields = PyDict_New();
     int failed = !fields;
-#define SHOW(name) failed = failed || show_number(fields, #name, PyLong_FromLongLong(w->name));
-    WORK_INTEGERS(SHOW)
-#undef SHOW
-#define SHOW(name) failed = failed || show_number(fields, #name, PyFloat_FromDouble(w->name));
-    WORK_SECONDS(SHOW)
-#undef SHOW
-    if (failed) {
-        Py_XDECREF(fields);
-        return NULL;
+    for (PyMemberDef *one = work_fields; !failed && one->name; one++) {
+        PyObject *value = PyMember_GetOne((const char *)work, one);
+        failed = !value || PyDict_SetItemString(fields, one->name, value);
+        Py_XDECREF(value);
     }
-    return Py_BuildValue("NON", fields, w->event ? w->event : Py_None, shown_ranges(&w->ranges));
+    if (!failed)
+        return Py_BuildValue("NON", fields, work->event ? work->event : Py_None, shown_ranges(&work->ranges));
+    Py_XDECREF(fields);
+    return NULL;
 }
 
 static void forget(Loop *l) {
     for (Py_ssize_t i = 0; i < l->count; i++)
         Py_XDECREF(l->heap[i].given);
     l->count = 0;
-    for (int64_t i = 0; i < l->inbox_count; i++)
-        Py_XDECREF(l->inbox[(l->inbox_first + i) % l->inbox_room].given);
-    l->inbox_count = l->inbox_first = 0;
+    while (l->inbox.count)
+        Py_XDECREF(pop_waiting(&l->inbox).given);
     for (int64_t place = 0; place < l->num_works; place++)
         if (l->works[place].id >= 0)
             free_work(l, place);
@@ -268,10 +248,10 @@ static PyObject *loop_leave(Loop *l, PyObject *unused) {
         failed = append(entries, Py_BuildValue("diLiLO", e->when_s, e->priority, (long long)e->sequence, e->kind,
                                                (long long)e->about, e->given ? e->given : Py_None));
     }
-    for (int64_t i = 0; !failed && i < l->inbox_count; i++) {
-        Waiting *one = &l->inbox[(l->inbox_first + i) % l->inbox_room];
-        failed = append(waiting, Py_BuildValue("iLO", one->kind, (long long)one->about,
-                                               one->given ? one->given : Py_None));
+    while (!failed && l->inbox.count) {
+        Entry one = pop_waiting(&l->inbox);
+        failed = append(waiting, Py_BuildValue("iLO", one.kind, (long long)one.about, one.given ? one.given : Py_None));
+        Py_XDECREF(one.given);
     }
     for (int64_t worker = 0; !failed && worker < l->workers; worker++)
         if (l->held[worker])
@@ -294,22 +274,18 @@ static void *zeros(PyObject **bytes, long long length, size_t size) {
 }
 
 static int allocate(Loop *l) {
-    long long workers = l->workers, servers = l->servers;
+    int64_t workers = l->workers;
 #define ALLOCATE(type, name, length) \
     if (!(l->name = zeros(&l->name##_bytes, length, sizeof(type)))) return -1;
     ARRAYS(ALLOCATE)
 #undef ALLOCATE
-    l->numbers = PyMem_Calloc((size_t)workers, sizeof *l->numbers);
-    l->held = PyMem_Calloc((size_t)workers, sizeof *l->held);
-    l->busy = PyMem_Calloc((size_t)workers, sizeof *l->busy);
-    l->unused = PyMem_Calloc((size_t)workers, sizeof *l->unused);
-    l->worker_mark = PyMem_Calloc((size_t)workers, sizeof *l->worker_mark);
-    l->local = PyMem_Calloc((size_t)workers, sizeof *l->local);
-    if (!l->numbers || !l->held || !l->busy || !l->unused || !l->worker_mark || !l->local) {
+#define BY_WORKER(name) (l->name = PyMem_Calloc((size_t)workers, sizeof *l->name))
+    if (!BY_WORKER(numbers) || !BY_WORKER(held) || !BY_WORKER(busy) || !BY_WORKER(unused) || !BY_WORKER(worker_mark) ||
+        !BY_WORKER(local) || !BY_WORKER(paces)) {
         PyErr_NoMemory();
         return -1;
     }
-    for (long long worker = 0; worker < workers; worker++) {
+    for (int64_t worker = 0; worker < workers; worker++) {
         if (!(l->numbers[worker] = PyLong_FromLongLong(worker)))
             return -1;
         l->busy[worker] = l->unused[worker] = -1;
@@ -368,35 +344,27 @@ static void loop_dealloc(Loop *l) {
     }
     loop_clear(l);
     Py_CLEAR(l->hosts_held);
+    Py_CLEAR(l->shuffled);
 #define RELEASE(type, name, length) Py_XDECREF(l->name##_bytes);
     ARRAYS(RELEASE)
 #undef RELEASE
     for (long long worker = 0; l->numbers && worker < l->workers; worker++)
         Py_XDECREF(l->numbers[worker]);
-    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox, l->named,
-                      l->local, l->open};
+    void *arrays[] = {l->numbers, l->held, l->busy, l->unused, l->worker_mark, l->heap, l->works, l->inbox.heap, l->named,
+                      l->local, l->open, l->paces};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         PyMem_Free(arrays[i]);
     Py_TYPE(l)->tp_free(l);
 }
 
-#define SEEN(type, name, length) {#name, T_OBJECT_EX, offsetof(Loop, name##_bytes), READONLY, NULL},
-#define OBJECT(name) {#name, T_OBJECT, offsetof(Loop, name), 0, NULL},
-#define SECONDS(name) {#name, T_DOUBLE, offsetof(Loop, name), 0, NULL}
-#define NUMBER(name) {#name, T_LONGLONG, offsetof(Loop, name), 0, NULL}
-#define FLAG(name) {#name, T_BOOL, offsetof(Loop, name), 0, NULL}
+#define ARRAY(type, name, length) {#name, T_OBJECT_EX, offsetof(Loop, name##_bytes), READONLY, NULL},
+#define OBJECT(name) SHOWN(T_OBJECT, name, Loop)
+#define SECOND(name) SHOWN(T_DOUBLE, name, Loop)
+#define NUMBER(name) SHOWN(T_LONGLONG, name, Loop)
+#define FLAG(name) SHOWN(T_BOOL, name, Loop)
 
 static PyMemberDef loop_members[] = {
-    ARRAYS(SEEN) OBJECTS(OBJECT)
-    SECONDS(now), SECONDS(t), SECONDS(busy_until_s), SECONDS(idle_s), SECONDS(look_s), SECONDS(look_servers_s),
-    SECONDS(decision_s), SECONDS(control_s), SECONDS(overshoot_s), SECONDS(transfer_s), SECONDS(update_base_s),
-    SECONDS(update_per_byte_s), SECONDS(foreign_s), SECONDS(ring_s), SECONDS(step_s), SECONDS(summed_s),
-    FLAG(keeps_rows), FLAG(keeps_lines), FLAG(are_replicas), NUMBER(version), NUMBER(next_grad), NUMBER(sequence),
-    NUMBER(foreign_priority), NUMBER(foreign_sequence), NUMBER(rows), NUMBER(timers), NUMBER(events),
-    NUMBER(policy), NUMBER(epochs), NUMBER(epochs_opened), NUMBER(epochs_done), NUMBER(samples_applied),
-    NUMBER(shards_done), NUMBER(num_shards), NUMBER(shard_samples), NUMBER(num_samples), FLAG(overlap),
-    FLAG(shares_memory), FLAG(jitters), FLAG(learns), FLAG(declares_stuck), FLAG(serving), FLAG(over), FLAG(serves),
-    FLAG(begun), {NULL}};
+    ARRAYS(ARRAY) OBJECTS(OBJECT) SECONDS(SECOND) NUMBERS(NUMBER) FLAGS(FLAG){NULL}};
 
 /* Work is done on machines from now on; returns the capsule by which they tell what has arrived. */
 static PyObject *loop_join(Loop *l, PyObject *capsule) {

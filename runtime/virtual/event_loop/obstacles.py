@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from runtime.core import inputs
+from runtime.errors import ConfigError
 from runtime.native import EVENTS, native
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.short_cuts import WITHOUT, is_without
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.model_state import NoLearner
@@ -19,6 +20,8 @@ from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Command, Partition, Score, Send
 
+WITHOUT = "STRAGGLAB_WITHOUT"
+"""Environment variable: ``event_loop`` leaves all to Python, for measurements."""
 UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send)
 """Commands of which a strategy that needs them gives too many for the loop."""
 OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", "Stop", "Wake"})
@@ -27,6 +30,12 @@ UNDISTURBED = frozenset({"delay", "slowdown"})
 """Kinds of disturbance under which no replica is lost."""
 OURS = "strategy:"
 """Prefix of the tags of timers that a strategy has set."""
+
+
+def refuse_misspelt() -> None:
+    """Raise :class:`ConfigError` if the variable names something else."""
+    if (value := os.environ.get(WITHOUT)) not in (None, "", "event_loop"):
+        raise ConfigError(f"{WITHOUT}={value}: must be event_loop, or not set")
 
 
 def lasting_obstacle(session: VirtualSession) -> str | None:
@@ -38,7 +47,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
     strategy = session.coordinator.strategy
     if native(EVENTS) is None:
         yield "the loop is not compiled here"
-    if is_without("event_loop"):
+    if os.environ.get(WITHOUT):
         yield f"{WITHOUT} switches it off"
     if not isinstance(session.learner, NoLearner):
         yield "gradients are computed"
@@ -51,7 +60,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
         yield "the strategy makes workers children of others"
     if session.stopwatch is not None:
         yield "decisions are charged by their measured time"
-    if session.observes:
+    if session.telemetry_every_s is not None:
         yield "what nodes use is sampled"
     if session.clock.offset_s:
         yield "the job begins later than its lab"

@@ -35,20 +35,6 @@ static int has_fields(PyObject *type, Py_ssize_t count) {
     return found == count;
 }
 
-static PyObject *names_of(const char *const *names, Py_ssize_t count) {
-    PyObject *found = PyTuple_New(count);
-    for (Py_ssize_t i = 0; found && i < count; i++) {
-        PyObject *name = PyUnicode_InternFromString(names[i]);
-        if (!name)
-            Py_CLEAR(found);
-        else
-            PyTuple_SET_ITEM(found, i, name);
-    }
-    return found;
-}
-
-#define NAMES(...) names_of((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
-
 #ifndef HOUSE
 #define HOUSE "" /* where our modules are; the build of the package says "stragglab." */
 #endif
@@ -105,7 +91,7 @@ static PyObject *seconds(double s) { return s == 0.0 ? Py_NewRef(ZERO) : PyFloat
 static PyObject *make_grad(const Loop *l, const Work *work) {
     PyObject *values[] = {PyLong_FromLongLong(work->id),
                           Py_NewRef(l->numbers[work->worker]),
-                          PyLong_FromLongLong(l->incarnations[work->worker]),
+                          Py_NewRef(PyList_GET_ITEM(l->incarnations, work->worker)),
                           PyLong_FromLongLong(work->iteration),
                           PyLong_FromLongLong(work->version),
                           PyLong_FromLongLong(work->samples),

@@ -5,8 +5,6 @@ enum { PUSHED, ARRIVED, SERVE, WOKE };         /* what happens: a gradient is at
 enum { UNUSED_ID = -1 };
 
 #define ROOM 4096 /* rows that are collected */
-#define FEW 64    /* factors of jitter drawn at a time for one worker: runtime/virtual/tasks/jitter.py */
-#define PACES 1024
 #define SHUFFLED 1024 /* shards whose order is computed at once: BLOCK of runtime/core/data/permutation.py */
 
 /* Samples of a shard; of those that came back, the worker that had them (-1: unknown). */
@@ -31,27 +29,23 @@ typedef struct {
     PyObject *given; /* the TimerFired of WOKE, else NULL */
 } Entry;
 
-/* Numbers of a work, by the names that Python has for them: the only list of these fields. */
+/* Numbers of a work, by the names that Python has for them: the only list of these fields (work_fields shows them). */
 #define WORK_INTEGERS(X) X(id) X(worker) X(iteration) X(version) X(samples) X(assigned_samples) X(accum)
-/* Those of Timings, in the order in which machines tell them (joint.h). cpu_s: where processors are modelled. */
-#define WORK_TIMES(X) \
-    X(wait_s) X(data_s) X(pull_s) X(compute_s) X(send_s) X(injected_s) X(overrun_s) X(recv_s) X(cpu_s)
 /* t: when the coordinator received it. */
 #define WORK_SECONDS(X) X(delay_s) X(slowdown_frac) WORK_TIMES(X) X(loaded_s) X(since_s) X(t)
-#define NAME(name) #name,
-#define ONE(name) +1
-enum { NUM_TIMES = 0 WORK_TIMES(ONE) };
+
+#define OBJECT_FIELD(name) PyObject *name;
+#define SECOND_FIELD(name) double name;
+#define NUMBER_FIELD(name) int64_t name;
+#define FLAG_FIELD(name) char name;
+#define ARRAY_FIELD(type, name, length) PyObject *name##_bytes; type *name;
 
 /* A Compute in progress, then its gradient until it is used. */
 typedef struct {
-#define FIELD(name) int64_t name;
-    WORK_INTEGERS(FIELD)
-#undef FIELD
+    WORK_INTEGERS(NUMBER_FIELD)
     int64_t next; /* of the same worker that is unused, or the next free place; -1: none */
     int64_t mark; /* the last answer in which it was named */
-#define FIELD(name) double name;
-    WORK_SECONDS(FIELD)
-#undef FIELD
+    WORK_SECONDS(SECOND_FIELD)
     Queue ranges;    /* its samples */
     PyObject *event; /* Arrived, as soon as it was */
 } Work;
@@ -63,91 +57,81 @@ typedef struct {
 enum { NUM_ROW_INTEGERS = 7, NUM_ROW_FLOATS = NUM_TIMES + 2 }; /* t and applied_t, too */
 
 typedef struct {
-    int64_t profile, samples, accum;
+    int64_t samples, accum;
     double data_s, real_s, paced_s; /* paced_s < 0: not paced */
 } Pace;
 
 typedef struct {
-    int kind;
-    int64_t about;
-    PyObject *given;
-} Waiting; /* for the coordinator */
+    Entry *heap;
+    Py_ssize_t count, room;
+    int64_t sequence;
+} Inbox; /* what waits for the coordinator, in the order in which it came */
 
-/* Arrays that Python sees as bytearrays: element type, name, length. By worker, by server, by row. */
-#define ARRAYS(X)                        \
-    X(double, idle_since_s, workers)     \
-    X(double, delay_s, workers)          \
-    X(double, slowdown_frac, workers)    \
-    X(double, factors, workers * FEW)    \
-    X(int64_t, drawn, workers)           \
-    X(int64_t, iterations, workers)      \
-    X(int64_t, incarnations, workers)    \
-    X(int64_t, profiles, workers)        \
-    X(double, server_free_s, servers)    \
-    X(double, server_bytes, servers)     \
-    X(int64_t, server_updates, servers)  \
-    X(double, server_busy_s, servers)    \
-    X(double, server_injected_s, servers) \
-    X(double, server_delay_s, servers)   \
-    X(double, server_slowdown, servers)  \
-    X(int64_t, shuffled, SHUFFLED)       \
-    X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) \
-    X(double, row_floats, NUM_ROW_FLOATS * ROOM)
+/* Arrays that Python sees as bytearrays: element type, name, length. */
+#define ARRAYS(X) X(int64_t, row_integers, NUM_ROW_INTEGERS * ROOM) X(double, row_floats, NUM_ROW_FLOATS * ROOM)
 
-/* Python objects, set before the first event: functions, types, and the books that Python sees, too. */
-#define NEEDED(X)                                                                                                \
-    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(draw) X(look_up)      \
-    X(look_up_servers) X(pace) X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn)
+/* Numbers that Python sees, by the names that it has for them: the only list of these fields. */
+#define SECONDS(X)                                                                                            \
+    X(now) X(t) X(busy_until_s) X(idle_s) X(summed_s) X(decision_s) X(control_s) X(sleep_overshoot_s)         \
+    X(transfer_s) X(update_base_s) X(update_per_byte_s) X(foreign_s) X(ring_s) X(step_s)
+#define NUMBERS(X)                                                                                            \
+    X(version) X(next_grad_id) X(sequence) X(foreign_priority) X(foreign_sequence) X(rows) X(timers)          \
+    X(events) X(policy) X(epochs) X(epochs_opened) X(epochs_done) X(samples_applied) X(shards_done)           \
+    X(num_shards) X(shard_samples) X(num_samples)
+#define FLAGS(X)                                                                                              \
+    X(keeps_rows) X(keeps_lines) X(are_replicas) X(overlap) X(shares_memory) X(declares_stuck) X(serving)     \
+    X(over) X(serves) X(begun)
+
+/* Python objects, set before the first event: functions, types, and the books that Python sees, too. By worker, where
+ * a list or dict is one: when it was idle, its iterations, incarnation, name, and what draws its jitter. */
+#define NEEDED(X)                                                                                             \
+    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(disturb) X(pace)          \
+    X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn) X(idle_since_s) X(iterations)             \
+    X(incarnations) X(names) X(factors) X(server_names) X(num_bytes) X(reported) X(free_s)
 /* The event and the answer that Python goes on with. */
 #define OBJECTS(X) NEEDED(X) X(event) X(answer)
 
 typedef struct {
     PyObject_HEAD
-#define FIELD(type, name, length) PyObject *name##_bytes; type *name;
-    ARRAYS(FIELD)
-#undef FIELD
-#define FIELD(name) PyObject *name;
-    OBJECTS(FIELD)
-#undef FIELD
+    ARRAYS(ARRAY_FIELD)
+    OBJECTS(OBJECT_FIELD)
+    SECONDS(SECOND_FIELD)
+    NUMBERS(NUMBER_FIELD)
+    FLAGS(FLAG_FIELD)
     PyObject *hosts_held; /* the capsule of the machines; NULL: there are none */
     Hosts *hosts;
     Decisions decisions;
     int64_t *counter; /* of what was ever scheduled */
     PyObject **numbers, **held; /* of workers: as Python integers; Computes that wait for data */
     int64_t *busy, *unused, *worker_mark;
+    Pace *paces; /* of the last batch of every worker */
     Entry *heap;
     Py_ssize_t count, room;
     Work *works;
     int64_t num_works, free_work;
-    Waiting *inbox; /* a ring */
-    int64_t inbox_room, inbox_first, inbox_count;
+    Inbox inbox;
     int64_t *named; /* the gradients of an answer, in order */
     int64_t named_room, num_named;
-    Pace paces[PACES];
     Queue *local, requeued;
     Epoch *open;
     int num_open, open_room;
-    long long policy, epochs, epochs_opened, epochs_done, samples_applied, shards_done, num_shards, shard_samples;
-    long long num_samples, shuffled_epoch, shuffled_block;
-    double now, t, busy_until_s, idle_s, look_s, look_servers_s;
-    double decision_s, control_s, overshoot_s, transfer_s, update_base_s, update_per_byte_s;
-    double foreign_s, ring_s, step_s, summed_s; /* of replicas: a sum, an update by it, when the last sum was there */
-    int64_t sequence;
-    long long workers, servers, version, next_grad, foreign_priority, foreign_sequence, rows, timers;
-    long long num_busy, num_held, events, stop, stamp;
-    char keeps_rows, keeps_lines; /* what the record wants to know of every exchange */
-    char overlap, shares_memory, are_replicas, jitters, learns, declares_stuck, serving, over, serves, begun;
+    PyObject *shuffled; /* the order of a block of an epoch's shards */
+    int64_t shuffled_epoch, shuffled_block;
+    int64_t workers, servers, num_busy, num_held, stop, stamp;
 } Loop;
 
 /* ---- what happens next ------------------------------------------------------------------------------------------ */
 
-static inline int is_before(double s, long long priority, int64_t sequence, const Entry *other) {
-    if (s != other->when_s)
-        return s < other->when_s;
-    if (priority != other->priority)
-        return priority < other->priority;
-    return sequence < other->sequence;
+static inline int is_before(const Entry *one, const Entry *other) {
+    if (one->when_s != other->when_s)
+        return one->when_s < other->when_s;
+    if (one->priority != other->priority)
+        return one->priority < other->priority;
+    return one->sequence < other->sequence;
 }
+
+HEAP(Loop, Entry, is_before, push_entry, pop_entry)
+HEAP(Inbox, Entry, is_before, push_waiting, pop_waiting)
 
 static void *wider(void *array, int64_t count, size_t size) {
     void *found = PyMem_Realloc(array, (size_t)count * size);
@@ -156,43 +140,10 @@ static void *wider(void *array, int64_t count, size_t size) {
     return found;
 }
 
-static int put_entry(Loop *l, Entry entry) {
-    if (l->count == l->room) {
-        Entry *heap = wider(l->heap, 2 * l->room + 64, sizeof *heap);
-        if (!heap)
-            return -1;
-        l->heap = heap;
-        l->room = 2 * l->room + 64;
-    }
-    Py_ssize_t at = l->count++;
-    for (; at && is_before(entry.when_s, entry.priority, entry.sequence, &l->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        l->heap[at] = l->heap[(at - 1) / 2];
-    l->heap[at] = entry;
-    return 0;
-}
-
-static Entry pop_entry(Loop *l) {
-    Entry first = l->heap[0], last = l->heap[--l->count];
-    Py_ssize_t at = 0;
-    for (Py_ssize_t child; (child = 2 * at + 1) < l->count; at = child) {
-        Entry *one = &l->heap[child];
-        if (child + 1 < l->count && is_before(one[1].when_s, one[1].priority, one[1].sequence, one)) {
-            one++;
-            child++;
-        }
-        if (!is_before(one->when_s, one->priority, one->sequence, &last))
-            break;
-        l->heap[at] = *one;
-    }
-    if (l->count)
-        l->heap[at] = last;
-    return first;
-}
-
 /* As Clock.at: now if that has passed; takes over the reference to `given`. */
 static int happen_at(Loop *l, double when_s, int priority, int kind, int64_t about, PyObject *given) {
     Entry entry = {when_s > l->now ? when_s : l->now, ++*l->counter, about, priority, kind, given};
-    return put_entry(l, entry);
+    return push_entry(l, entry);
 }
 
 /* ---- work in progress -------------------------------------------------------------------------------------------- */
@@ -249,18 +200,5 @@ static void take_unused(Loop *l, int64_t place) {
 }
 
 static int wait_for_coordinator(Loop *l, int kind, int64_t about, PyObject *given) {
-    if (l->inbox_count == l->inbox_room) {
-        int64_t room = 2 * l->inbox_room + 16;
-        Waiting *ring = wider(NULL, room, sizeof *ring);
-        if (!ring)
-            return -1;
-        for (int64_t i = 0; i < l->inbox_count; i++)
-            ring[i] = l->inbox[(l->inbox_first + i) % l->inbox_room];
-        PyMem_Free(l->inbox);
-        l->inbox = ring;
-        l->inbox_room = room;
-        l->inbox_first = 0;
-    }
-    l->inbox[(l->inbox_first + l->inbox_count++) % l->inbox_room] = (Waiting){kind, about, given};
-    return 0;
+    return push_waiting(&l->inbox, (Entry){0.0, ++l->inbox.sequence, about, 0, kind, given});
 }

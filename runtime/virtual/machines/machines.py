@@ -61,8 +61,6 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._requested: dict[str, float] = {}
         """Cores that tasks can always have."""
-        self._skipped: dict[str, float] = {}
-        """What was not carried out of an account, but counts."""
         self._processors: Sharing = kernel().Sharing(
             clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf)
         )
@@ -98,6 +96,7 @@ class ModelledMachines:
         self._pause(task)
 
     def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
+        """A task may use so many cores, and send so many bytes per second; None: what its machine has."""
         if cores != self._allotted.get(task):
             self._allotted.pop(task, None)
             if cores is not None:
@@ -106,6 +105,7 @@ class ModelledMachines:
         self._links.set_capacity(f"up of {task}", inf if link_bytes_per_s is None else link_bytes_per_s)
 
     def request(self, task: str, cores: float | None) -> None:
+        """A task can always have so many cores of its host, whoever else works there; None: what others leave."""
         self._requested.pop(task, None)
         if cores is not None:
             self._requested[task] = cores
@@ -125,7 +125,6 @@ class ModelledMachines:
             del self.sites[task], self._uses[task]
             self._allotted.pop(task, None)
             self._requested.pop(task, None)
-            self._skipped.pop(task, None)
             self.paused_since_s.pop(task, None)
         gates = [f"gate of {task}" for task in tasks]
         self._links.remove([*gates, *(f"up of {task}" for task in tasks)])
@@ -137,33 +136,45 @@ class ModelledMachines:
         return self._named[name]
 
     def name_of(self, task: str) -> str:
+        """The name that a task has on shared machines."""
         return task
 
     # ---- work of tasks -----------------------------------------------------------------------------------------------
 
     def awake(self, task: str, then: Then) -> None:
+        """Call ``then()`` now, or when the task is no longer paused."""
         self.task_work.awake(task, then)
 
     def sleep(self, task: str, seconds: float, then: Then) -> None:
+        """Wait without a processor; a task that is paused at the end wakes up late."""
         self.task_work.sleep(task, seconds, then)
 
     def work(self, task: str, core_seconds: float, then: Then) -> None:
+        """Work of one thread; one thing at a time."""
         self.task_work.work(task, core_seconds, then)
 
     def compute(self, task: str, seconds: float, then: Then) -> None:
+        """Work that takes so many seconds on as many cores as the task can use; one thing at a time."""
         self.task_work.compute(task, seconds, then)
 
     def compute_on_device(self, task: str, seconds: float, then: Then, *, emulated: bool = False) -> None:
+        """Likewise, on its device, too, of which a plan may leave it only a part; ``emulated``: without a processor."""
         others = (f"gate of {task}",) if emulated else self._cores_of(task)
         self.turns.compute(task, seconds, self._uses[task], others, then, weight=None if emulated else 1.0)
 
     def send(self, task: str, path: Path, num_bytes: int, latency_s: float, then: Then, carry: Carry = FREE) -> None:
+        """A message along ``path`` (from, to), of which ``task`` is the end that it is forgotten with.
+
+        While it travels it is ``carry`` core-seconds of work at either end; it is there when all of that is done.
+        """
         self.task_work.send(task, path, num_bytes, latency_s, then, *carry)
 
     def apart(self, path: Path) -> bool:
+        """Whether the two tasks live on different machines."""
         return self.sites[path[0]].name != self.sites[path[1]].name
 
     def passage(self, path: Path) -> Passage:
+        """What a message along ``path`` (from, to) has to pass."""
         source, target = self.sites[path[0]], self.sites[path[1]]
         apart, rate = source.name != target.name, min(source.link_bytes_per_s, target.link_bytes_per_s)
         return Passage(source.latency_s + target.latency_s if apart else 0.0, rate if apart else inf)
@@ -197,25 +208,11 @@ class ModelledMachines:
 
     def core_seconds(self, task: str) -> float:
         """Work that a task has done so far, with the part of what it is doing."""
-        return self._processors.done(task) + self._skipped.get(task, 0.0)
+        return self._processors.done(task)
 
     def bytes_of(self, site: str) -> tuple[float, float]:
         """Payload bytes that have left a machine and that have reached it so far."""
-        out, into = f"out {site}", f"in {site}"
-        skipped = self._skipped
-        return self._links.done(out) + skipped.get(out, 0.0), self._links.done(into) + skipped.get(into, 0.0)
-
-    def accounts(self) -> dict[str, float]:
-        """What all tasks have worked, and the bytes that have left and reached all machines."""
-        found = {task: self.core_seconds(task) for task in self.sites}
-        for name in self._named:
-            found[f"out {name}"], found[f"in {name}"] = self.bytes_of(name)
-        return found
-
-    def skip(self, done: Mapping[str, float]) -> None:
-        """Count something on these accounts that was not carried out."""
-        for account, amount in done.items():
-            self._skipped[account] = self._skipped.get(account, 0.0) + amount
+        return self._links.done(f"out {site}"), self._links.done(f"in {site}")
 
     # ---- disturbances ------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ Limits = tuple[float | None, float | None]
 
 @final
 class Tenancy:
-    """What one job may do on shared machines; see :class:`runtime.virtual.machines.machines.Machines`.
+    """What one job may do on shared machines; see :class:`runtime.virtual.machines.machines.ModelledMachines`.
 
     Tasks are called ``worker:1`` here and ``NAME/worker:1`` there. Either side has a clock of its own: before it is
     called, the clock of that side catches up. ``reservations`` answers what the job reserves; None: the job itself.
@@ -59,6 +59,7 @@ class Tenancy:
 
     @property
     def task_work(self) -> TaskWork:
+        """The part of the kernel that carries out the work of tasks, of any job."""
         return self._machines.task_work
 
     def name_of(self, task: str) -> str:
@@ -159,10 +160,12 @@ class Tenancy:
 
     @property
     def paused_since_s(self) -> Mapping[str, float]:
+        """Tasks that are paused, and since when."""
         return self._in_our_time(self._machines.paused_since_s)
 
     @property
     def resumed_s(self) -> Mapping[str, float]:
+        """When tasks that were paused continued, the last time."""
         return self._in_our_time(self._machines.resumed_s)
 
     # ---- to there and back -------------------------------------------------------------------------------------------
@@ -184,3 +187,7 @@ class Tenancy:
     def _in_our_time(self, since_s: Mapping[str, float]) -> dict[str, float]:
         later_s = self._machines.clock.offset_s - self.clock.offset_s
         return {task: since_s[name] + later_s for task, name in self._tasks.items() if name in since_s}
+
+
+Machines = ModelledMachines | Tenancy
+"""What the tasks and the plan of one job act on: machines of its own, or its place on such as it shares."""

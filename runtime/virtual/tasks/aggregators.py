@@ -11,7 +11,7 @@ import msgspec
 
 from runtime.core.job import SumOrder
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Iteration
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, final
 
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines
 from runtime.virtual.machines.network import Network
+from runtime.virtual.machines.tenancy import Machines
 
 Way = tuple[str, str]
 """The sender, and the replica."""
@@ -25,7 +25,7 @@ class Load(NamedTuple):
 
 @final
 class Carriers:
-    """A task sends one thing after the other to a replica, see :class:`runtime.virtual.tasks.followers.Ways`.
+    """A task sends one thing after the other to a replica.
 
     On ``machines``, or on the equal links of a ``network``; with neither, a transfer takes the time of its copying.
     """

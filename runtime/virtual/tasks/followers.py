@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -20,20 +20,9 @@ from runtime.core.vectors import PARAMETER_BYTES, FloatVector
 from runtime.training.optimizers import Optimizer
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.model_state import RealLearner
 from strategies.protocol import NodeId
-
-
-class Ways(Protocol):
-    """What carries vectors to replicas."""
-
-    def carry(self, sender: str, replica: str, num_bytes: int, then: Callable[[], None]) -> None:
-        """Send so many bytes from a task to a replica, from now on; ``then()`` is called when all are there."""
-        ...
-
-    def forget(self, task: str) -> None:
-        """A task is gone: nothing arrives from it."""
-        ...
 
 
 class Update(NamedTuple):
@@ -76,7 +65,7 @@ class Followers:
         costs: Costs,
         learner: RealLearner,
         servers: tuple[int, ...],
-        ways: Ways,
+        ways: Carriers,
         *,
         holder: Callable[[], str],
         tell: Callable[[inputs.AnyInput], None],

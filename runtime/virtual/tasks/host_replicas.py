@@ -11,7 +11,8 @@ from runtime.core.job import ApplyOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.ring_sum import RingSum

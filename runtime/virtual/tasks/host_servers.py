@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, final
 from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.kernel import kernel
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.servers import ServerGroup
 

@@ -20,9 +20,10 @@ from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder, SumOrder
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.kernel import kernel
 from runtime.virtual.machines.sites import THREAD_CORES
+from runtime.virtual.machines.tenancy import Machines
 from runtime.virtual.tasks.aggregators import Aggregators, Sum
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers

@@ -44,6 +44,8 @@ class Iteration(msgspec.Struct, eq=False, gc=False):
         return samples_of(self.order.ranges)
 
 
+TIMES = tuple(name for name in Timings.__struct_fields__ if name in Iteration.__struct_fields__)
+"""Times that an iteration knows at its end; of others workers report nothing."""
 Arrived = Callable[[Iteration, Timings, float], None]
 
 
@@ -172,14 +174,4 @@ class WorkerModel(ABC):
 
     @staticmethod
     def _timings(iteration: Iteration, send_s: float) -> Timings:
-        return Timings(
-            wait_s=iteration.wait_s,
-            data_s=iteration.data_s,
-            pull_s=iteration.pull_s,
-            compute_s=iteration.compute_s,
-            send_s=send_s,
-            injected_s=iteration.injected_s,
-            overrun_s=iteration.overrun_s,
-            recv_s=iteration.recv_s,
-            cpu_s=iteration.cpu_s,
-        )
+        return Timings(send_s=send_s, **{name: getattr(iteration, name) for name in TIMES})

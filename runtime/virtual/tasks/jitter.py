@@ -7,10 +7,6 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.native import JITTER, native
-
-COMPILED = native(JITTER)
-"""The loop over levels in C; None: it was not built."""
 BLOCK = 1024
 """Factors drawn at a time where all are needed."""
 FEW = 64
@@ -44,20 +40,12 @@ class Jitter:
         self._next += 1
         return self._few[self._next - 1]
 
-    @property
-    def rest(self) -> tuple[list[float], int]:
-        """Factors drawn for :meth:`factor`, and how many of them are used."""
-        return self._few, self._next
-
-    @rest.setter
-    def rest(self, rest: tuple[list[float], int]) -> None:
-        self._few, self._next = rest
-
     def block(self, count: int = BLOCK) -> NDArray[np.float64]:
         """The next ``count`` factors, float64 [count]; not to be mixed with :meth:`factor`."""
         levels, level = self._inputs(count)
         if self.rho:
-            self._level = remember(levels, self.rho, level)
+            found = [level := self.rho * level + value for value in levels.tolist()]
+            levels, self._level = np.array(found), level
         factors: NDArray[np.float64] = np.exp(self.sigma * levels - self.sigma**2 / 2)
         return factors
 
@@ -70,16 +58,3 @@ class Jitter:
         if self._level is None:
             inputs[0] = draws[0]
         return inputs, self._level or 0.0
-
-
-def remember(values: NDArray[np.float64], rho: float, level: float) -> float:
-    """Make levels of ``values``, in place: each is ``rho`` times the one before, and its value; returns the last."""
-    if COMPILED is not None:
-        last: float = COMPILED.remember(values, rho, level)
-        return last
-    found = []
-    for value in values.tolist():
-        level = rho * level + value
-        found.append(level)
-    values[:] = found
-    return level

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,55 +38,6 @@ class Result(NamedTuple):
     finite: bool
 
 
-class ModelState(Protocol):
-    """The parameters and all operations on them, which take no time."""
-
-    num_parameters: int
-    evaluation_took_s: float
-    """Seconds (of this machine's clock) that the last evaluation took; 0 before the first."""
-
-    def gradient(self, order: ComputeOrder) -> Result:
-        """Compute a gradient on the current parameters."""
-        ...
-
-    def apply(self, order: ApplyOrder) -> None: ...
-
-    def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
-        """The squared norm of the weighted sum, before it is applied, in consecutive parts of so many elements.
-
-        If they are those of a larger model, in parts of these shares. Empty without gradients.
-        """
-        ...
-
-    def drop(self, grads: tuple[int, ...]) -> None:
-        """Discard gradients (unknown ones are ignored)."""
-        ...
-
-    def compute_reference(self) -> None:
-        """Compute the reference gradient on the current parameters, from the held-out samples."""
-        ...
-
-    def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
-        """Inner products of a gradient with the reference, by server; empty if the gradient was discarded."""
-        ...
-
-    def evaluate(self) -> dict[str, float]:
-        """Metrics of the current parameters on held-out data."""
-        ...
-
-    def dump(self) -> Any:
-        """A copy of all that a checkpoint holds."""
-        ...
-
-    def load(self, dumped: Any) -> None:
-        """Restore a :meth:`dump`; gradients become void."""
-        ...
-
-    def finish(self, save_to: Path | None) -> str:
-        """Save the parameters if configured; return their fingerprint, or an empty one without parameters."""
-        ...
-
-
 class RealLearner:
     """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each."""
 
@@ -97,6 +48,7 @@ class RealLearner:
         self.holdout = Holdout(cut.num_samples + validation_samples, validation_samples, seed)
         self.num_parameters = model.num_parameters
         self.evaluation_took_s = 0.0
+        """Seconds (of this machine's clock) that the last evaluation took; 0 before the first."""
         self.params = aligned_vector(self.num_parameters)
         self.params[:] = model.initial_parameters()
         self._grads: dict[int, FloatVector] = {}
@@ -113,6 +65,7 @@ class RealLearner:
         return optimizer
 
     def gradient(self, order: ComputeOrder) -> Result:
+        """Compute a gradient on the current parameters."""
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
@@ -126,6 +79,7 @@ class RealLearner:
         return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
 
     def apply(self, order: ApplyOrder) -> None:
+        """Make an update of gradients, which are used then."""
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         if self.used is not None:
@@ -133,6 +87,10 @@ class RealLearner:
         self._spare += grads  # always: a model keeps every vector that it has once seen
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
+        """The squared norm of the weighted sum, before it is applied, in consecutive parts of so many elements.
+
+        If they are those of a larger model, in parts of these shares.
+        """
         grads = [self._grads[grad_id] for grad_id in order.grads]
         cuts: Iterable[tuple[int, int]] = pairwise(accumulate(sizes, initial=0))
         if sum(sizes) != self.num_parameters:
@@ -140,15 +98,18 @@ class RealLearner:
         return [sum_sqr_norm([grad[lo:hi] for grad in grads], order.weights) for lo, hi in cuts]
 
     def drop(self, grads: tuple[int, ...]) -> None:
+        """Discard gradients (unknown ones are ignored)."""
         self._spare += [self._grads.pop(grad_id) for grad_id in grads if grad_id in self._grads]
 
     def compute_reference(self) -> None:
+        """Compute the reference gradient on the current parameters, from the held-out samples."""
         if self._reference is None:
             self._reference = aligned_vector(self.num_parameters)
         self.model.attach(self.params, self._reference)
         self.model.gradient(self.model.batch(self.holdout.indices), micro_batches(len(self.holdout.indices), 1))
 
     def inner_products(self, grad_id: int, num_servers: int) -> list[Products]:
+        """Inner products of a gradient with the reference, by server; empty if the gradient was discarded."""
         grad, reference = self._grads.get(grad_id), self._reference
         if grad is None or reference is None:
             return []
@@ -156,6 +117,7 @@ class RealLearner:
         return [products(grad[lo:hi], reference[lo:hi]) for lo, hi in ranges]
 
     def evaluate(self) -> dict[str, float]:
+        """Metrics of the current parameters on held-out data."""
         if not self._spare:
             self._spare.append(aligned_vector(self.num_parameters))
         begun_s = time.perf_counter()
@@ -165,16 +127,19 @@ class RealLearner:
         return metrics
 
     def dump(self) -> tuple[FloatVector, dict[str, Any]]:
+        """A copy of all that a checkpoint holds."""
         state = self.optimizer.state()
         copied = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
         return self.params.copy(), copied
 
     def load(self, dumped: tuple[FloatVector, dict[str, Any]]) -> None:
+        """Restore a :meth:`dump`; gradients become void."""
         self.drop(tuple(self._grads))
         self.params[:] = dumped[0]
         self.optimizer.load_state(dict(dumped[1]))
 
     def finish(self, save_to: Path | None) -> str:
+        """Save the parameters if configured; return their fingerprint."""
         if save_to is not None:
             publish_array(save_to, self.params)
         return hashlib.sha256(self.params.tobytes()).hexdigest()
@@ -191,6 +156,7 @@ class NoLearner:
         self.evaluation_took_s = 0.0
 
     def gradient(self, order: ComputeOrder) -> Result:
+        """Nothing is computed, so its report is empty."""
         return NOTHING
 
     def apply(self, order: ApplyOrder) -> None:
@@ -199,6 +165,7 @@ class NoLearner:
             self.progress.update(order.samples, order.lr / self.progress.model.lr)
 
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
+        """Without gradients there are no norms."""
         return []
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -216,12 +183,18 @@ class NoLearner:
         return self.progress.metrics() if self.progress is not None else {}
 
     def dump(self) -> Any:
+        """A copy of what the progress model has."""
         return self.progress.state() if self.progress is not None else None
 
     def load(self, dumped: Any) -> None:
+        """Restore what :meth:`dump` has returned."""
         if self.progress is not None:
             self.progress.load_state(dumped)
 
     def finish(self, save_to: Path | None) -> str:
         """There are no parameters to save."""
         return ""
+
+
+ModelState = RealLearner | NoLearner
+"""The parameters and all operations on them, which take no time."""

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.kernel import kernel
+from runtime.virtual.machines.tenancy import Machines
 
 if TYPE_CHECKING:
     from runtime.virtual.compiled._hosts import Queue

@@ -14,7 +14,8 @@ import msgspec
 
 from runtime.core.vectors import PARAMETER_BYTES, server_range
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Machines, Then
+from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.tenancy import Machines
 
 
 class Member(msgspec.Struct, eq=False):

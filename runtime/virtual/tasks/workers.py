@@ -173,7 +173,7 @@ class Workers(WorkerModel):
             return real_s * factor, 0.0
         if real_s > paced_s:
             return real_s * factor, max(0.0, real_s * factor - paced_s)
-        return paced_s * factor + self.costs.sleep_overshoot_s, 0.0
+        return self.costs.slept_s(paced_s * factor), 0.0
 
     def _abandon(self, worker: int, iteration: Iteration) -> None:
         if self.network is not None:

@@ -2,12 +2,12 @@
 
 Symbols: p servers, w workers, f(p, w) updates per second, Q the steps that are left.
 
-1. f is measured for ``sample_s`` at a few sizes (``speed``), or given (``profile``).
+1. f is measured for ``sample_s`` at a few sizes, or given (``profile``).
 2. Speed (3.2; ``speed``): f = w / (a_0 + a_1 w / p + a_2 w + a_3 p), by non-negative least squares.
 3. Progress (3.1; ``remaining``): Q from the job's epochs, or from the loss fitted by 1 / (b_0 k + b_1) + b_2.
 4. Marginal gain (4.1; ``planner``): (Q / f(p, w) - Q / f(p', w')) / cores for ``add_servers`` more and for
    ``add_workers`` more; the larger is added while it is above zero and fits ``cores_total``. One every
-   ``adjust_every_s`` (``planner``).
+   ``adjust_every_s``.
 """
 
 from __future__ import annotations

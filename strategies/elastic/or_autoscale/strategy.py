@@ -6,7 +6,7 @@ Symbols: N workers, R(N) their throughput, s_k the marginal gain of step k.
 2. A worker whose moving average of throughput over the median worker's is below ``slow_below`` is replaced by one on
    another machine; steps 3 and 4 wait.
 3. Only one size is known, or s_k = ((R(N) - R(N')) / (N - N')) / (R(N') / N') > ``threshold`` with N' the size before:
-   ``step_workers`` more, as far as ``cores_total`` allows (``autoscaling``).
+   ``step_workers`` more, as far as ``cores_total`` allows.
 4. Otherwise the job returns to N' and stays there.
 """
 

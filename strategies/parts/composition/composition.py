@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 from strategies.parts.checks import check_settings
 from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
-from strategies.parts.gates.base import Bounded, Dividing, Waiting
+from strategies.parts.gates.base import Dividing, Waiting
 from strategies.parts.hooks import (
     ChecksBatch,
     ChecksLength,
@@ -30,7 +30,6 @@ from strategies.parts.hooks import (
     Settling,
     Starting,
 )
-from strategies.parts.load.shares import EvenLoad
 from strategies.parts.nodes.controller import Controller
 from strategies.parts.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import (
@@ -39,7 +38,6 @@ from strategies.protocol import (
     AnyEvent,
     Apply,
     Arrived,
-    BoundedStalenessHint,
     Command,
     Compute,
     Drop,
@@ -114,9 +112,6 @@ class Composition(Strategy):
             self.topologies = frozenset({"allreduce"})
         if parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})
-        # what learns, decides or follows does so by what it sees; so does a rate that falls with a gradient's age
-        alone = isinstance(parts.load, EvenLoad) and len(everything) == 2
-        self.may_jump = alone and getattr(parts.gate, "may_jump", False) and parts.lr_rule not in STALENESS_RULES
         if parts.screen is not None:
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
 
@@ -176,15 +171,6 @@ class Composition(Strategy):
             yield
         except ValueError as error:
             raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
-
-    @final
-    def staleness_hint(self) -> BoundedStalenessHint | None:
-        """Only for a bounded gate and nothing else; rates that depend on staleness are not known beforehand."""
-        gate, rule = self.parts.gate, self.parts.lr_rule
-        alone = isinstance(self.parts.load, EvenLoad) and len(list(self.parts.slots())) == 2
-        if not alone or rule in STALENESS_RULES or not isinstance(gate, Bounded):
-            return None
-        return BoundedStalenessHint(lr_scale=1.0 if rule == "unit" else None, bound=gate.bound)
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:

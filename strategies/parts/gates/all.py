@@ -21,8 +21,6 @@ class AllGate:
 
     rounds: ClassVar[bool] = True
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
-    bound: ClassVar[int] = 0
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self.roster = Roster(workers)

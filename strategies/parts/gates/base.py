@@ -83,8 +83,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third, and one that
-    ``may_jump`` (:class:`strategies.protocol.Strategy`) as a fourth: it counts by itself, and compares no versions.
+    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
     """
 
     @property
@@ -111,16 +110,6 @@ class Gate(Protocol):
 
     def log_state(self) -> dict[str, float | int | str]:
         """The state to record, as numbers and strings by name."""
-        ...
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """A gate that its ``bound`` describes fully: see :class:`strategies.protocol.BoundedStalenessHint`."""
-
-    @property
-    def bound(self) -> int | None:
-        """Iterations that a worker may be ahead of the slowest; None: any number."""
         ...
 
 

@@ -26,7 +26,6 @@ class BoundedGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
 
     bound: NonNegativeInt = 3
 

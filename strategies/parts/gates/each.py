@@ -17,8 +17,6 @@ class EachGate:
 
     rounds: ClassVar[bool] = False
     drops: ClassVar[bool] = False
-    may_jump: ClassVar[bool] = True
-    bound: ClassVar[None] = None
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         return tuple(sorted(workers))

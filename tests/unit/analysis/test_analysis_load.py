@@ -74,8 +74,8 @@ def test_a_line_twice_is_refused(record: Path) -> None:
     ("text", "what"),
     [
         ('{"seq":2,"t":0.0', "truncated"),
-        ('{"seq":2,"t":"soon","kind":"note","note":{"type":"Held","worker":1}}', "Expected `float`, got `str`"),
-        ('{"seq":2,"t":0.0,"kind":"note","note":{"type":"Held"}}', "missing required field `worker`"),
+        ('{"seq":2,"t":"soon","kind":"note","note":{"type":"Starved","worker":1}}', "Expected `float`, got `str`"),
+        ('{"seq":2,"t":0.0,"kind":"note","note":{"type":"Starved"}}', "missing required field `worker`"),
         ('{"seq":2,"t":0.0,"kind":"event","event":{"type":"Woke","tag":"a"}}', "has `event` and `version`"),
         ('{"seq":2,"t":0.0,"kind":"poem"}', 'kind "poem"'),
         ("", "truncated"),

@@ -13,6 +13,7 @@ from analysis.logs.step_log import LogError, StepLog
 from analysis.reports.advice import whole_steps
 from analysis.reports.few_steps import compared_ranks
 from stragglab.commands import advise
+from stragglab.grids import advising
 from tests.support.log_samples import FILES, RECORD, TRACES, write_sample
 from tests.support.mutating import mutated
 from tests.support.runs import ROOT
@@ -50,7 +51,7 @@ def _check(log: StepLog) -> None:
     elif len(log.steps) < advise.FEWEST_STEPS:
         assert len(compared_ranks(log, 0.1, "")) == 3
     else:
-        job = advise.understood(log, [], advise.parse(["x.log"]))
+        job = advising.understood(log, [], advise.parse(["x.log"]))
         assert math.isfinite(job.model.length_s)
 
 

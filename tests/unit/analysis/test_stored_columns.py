@@ -27,7 +27,7 @@ def held_story() -> Story:
     """Two workers, one of which waits for data."""
     story = Story(num_workers=2, num_samples=16, epochs=1)
     story.started()
-    story.note(0.0, "Held", worker=1)
+    story.note(0.0, "Starved", worker=1)
     story.lines[1], story.lines[0] = story.lines[0] | {"seq": 1}, story.lines[1] | {"seq": 0}
     story.lines[1]["commands"] = [{"type": "Compute", "worker": worker, "num_samples": 8} for worker in (0, 1)]
     story.arrived(0.1, 0, 0, [{"type": "Apply", "grads": [0], "weights": [1.0], "lr_scale": 1.0}], compute_s=0.1)
@@ -99,7 +99,7 @@ def test_notable_lines_are_all_but_arrivals_and_reports_of_servers(record: Path)
     run = load_run(record)
     plain = [line for line in run.lines if line not in run.notable_lines]
     kinds = {type(line.event or line.note).__name__ for line in plain}
-    assert kinds == {"Arrived", "Updated"}
+    assert kinds == {"Arrived", "Reported"}
     assert {"Finished", "Restored", "Evaluated"} <= {
         type(line.event or line.note).__name__ for line in run.notable_lines
     }

@@ -39,7 +39,7 @@ def test_the_job_starts_with_everybody_and_an_even_batch() -> None:
 def test_a_held_compute_is_fed_when_a_gradient_is_dropped() -> None:
     desk = puppet_desk()
     desk.say(*compute(0, 1, 2))
-    assert desk.noted("Held") == [{"worker": 2}]
+    assert desk.noted("Starved") == [{"worker": 2}]
     lost = desk.busy()[0].ranges
     desk.arrive(0)
     desk.say(Drop(grads=(0,)))

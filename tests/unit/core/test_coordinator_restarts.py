@@ -80,7 +80,7 @@ def test_an_order_for_a_restarting_worker_is_held_like_any_other() -> None:
     desk = puppet_desk()
     desk.lose(2)
     desk.say(*compute(0, 1, 2))
-    assert desk.noted("Held") == [{"worker": 2}]
+    assert desk.noted("Starved") == [{"worker": 2}]
     desk.arrive(0)
     desk.say(Drop(grads=(0,)))
     desk.arrive(1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.layout import Layout, why_fixed
+from runtime.core.layout import Layout
 from runtime.core.vectors import CUT_FLOATS, cut_by_shares, server_range
 from strategies.protocol import NodeId
 
@@ -119,17 +119,3 @@ def test_a_worker_that_left_cannot_join_again() -> None:
     with pytest.raises(ValueError, match="numbers are never reused"):
         left.with_worker(NodeId.worker(1))
     assert left.with_worker(NodeId.worker(2)).workers == (NodeId.worker(0), NodeId.worker(2))
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting"),
-    [
-        ({"transport": "shm", "data": "dynamic"}, "topology.transport=shm"),
-        ({"transport": "tcp", "collective": "ddp"}, "topology.collective=ddp"),
-        ({"transport": "tcp", "data": "even"}, "data=even"),
-        ({"transport": "tcp", "collective": "", "data": "shared"}, None),
-    ],
-)
-def test_where_nodes_cannot_change_the_setting_is_named(settings: dict[str, object], setting: str | None) -> None:
-    reason = why_fixed(settings)
-    assert reason is None if setting is None else reason is not None and reason.startswith(f"{setting}: ")

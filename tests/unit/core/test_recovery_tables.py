@@ -71,6 +71,8 @@ def test_what_the_table_does_not_have_is_refused(name: str) -> None:
         else:
             with pytest.raises(ImpossibleTransitionError, match=f"it is {state}: {step} is impossible .*before: a; b"):
                 after(table, state, step, "it", ("a", "b"))  # type: ignore[type-var, arg-type]
+            with pytest.raises(ImpossibleTransitionError, match=r"before: nothing\)$"):
+                after(table, state, step, "it", ())  # type: ignore[type-var, arg-type]
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------

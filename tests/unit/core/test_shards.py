@@ -403,15 +403,15 @@ def test_the_giver_is_who_has_most(steps: list[tuple[str, int, int]]) -> None:
     """Whatever was taken, applied, returned, lost, marked (``m``) or brought back (``b``) before."""
     cut = cut_epoch("shared", 60, 20, 5)
     both = [kind(cut, policy="shared", epochs=2, seed=0) for kind in (Shards, LooksAtAll)]
-    marks = [(one.mark(), one.state()) for one in both]
+    marks = [one.state() for one in both]
     for work_id, (step, worker, number) in enumerate(steps):
-        for one, (mark, state) in zip(both, marks, strict=True):
+        for one, state in zip(both, marks, strict=True):
             if step == "b":
-                one.load_state(state) if number % 2 else one.rewind(mark)
+                one.load_state(state)
             else:
                 one_step(one, work_id, step, worker, number)
         if step == "m":
-            marks = [(one.mark(), one.state()) for one in both]
+            marks = [one.state() for one in both]
         assert both[0].out == both[1].out
         assert both[0].state() == both[1].state()
 

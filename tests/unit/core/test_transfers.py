@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,9 @@ import msgspec
 import pytest
 
 from runtime.core import inputs
+from runtime.core.executor import Executor
+from runtime.core.ledger import Order
+from runtime.core.membership import Member
 from runtime.core.stuck import Vigil
 from runtime.core.transfers import Transfers
 from strategies.protocol import (
@@ -298,3 +303,19 @@ def test_there_must_be_such_an_aggregator(at: Desk) -> None:
     at.ready(1)
     with pytest.raises(ProtocolError, match=r"no such aggregator .* there are none"):
         at.say(Send(grads=(0, 1), via="aggregator:0"))
+
+
+def test_a_sum_is_as_old_as_its_oldest_gradient_and_has_the_samples_of_all() -> None:
+    orders = [
+        Order(grad_id=7, worker=0, iteration=1, version=3, assigned_samples=3, samples=2),
+        Order(grad_id=8, worker=1, iteration=1, version=2, assigned_samples=5, samples=4),
+    ]
+    ended: list[int] = []
+    booked: list[Grad] = []
+    ledger = SimpleNamespace(end=ended.append, arrived=booked.append)
+    members = SimpleNamespace(members={0: Member(), 1: Member()})
+    executor = SimpleNamespace(ledger=ledger, members=members, iterations=Counter[int]())
+    executor.grad_of = partial(Executor.grad_of, executor)
+    found = Executor.summed(executor, 9, orders)  # type: ignore[arg-type]
+    assert (found.id, found.version, found.samples, found.assigned_samples, found.members) == (9, 2, 6, 8, (7, 8))
+    assert (ended, booked, executor.iterations) == ([0, 1], [found], {0: 1, 1: 1})

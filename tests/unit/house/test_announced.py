@@ -11,9 +11,8 @@ import sys
 import pytest
 
 from runtime.house import ROOT
-from stragglab.commands import COMMANDS
-from stragglab.terminal import announcing
-from stragglab.terminal.announcing import announcement
+from stragglab.commands import COMMANDS, announcement
+from stragglab.grids import forks
 
 LINE = re.compile(r"^(?P<target>[a-z]+):.*## (?P<does>[^|]+) \| (?P<takes>[^|]+) \| (?P<into>[^|]+)$")
 
@@ -60,7 +59,7 @@ def test_every_command_has_its_line(word: str) -> None:
 def test_time_is_that_of_the_processors_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COMMANDS, "harm", ("does", 30, "there"))
     for processors, takes in ((2, "about 30 min on 2"), (8, "about 8 min on 8"), (100, "about 1 min on 100")):
-        monkeypatch.setattr(announcing, "processors", lambda processors=processors: processors)
+        monkeypatch.setattr(forks, "processors", lambda processors=processors: processors)
         assert announcement("harm") == f"harm: does; takes {takes} processors; result: there"
 
 

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ ROOMS = {
     "analysis/records": "analysis.measures.stats",
     "strategies/parts/gates": "strategies.parts.load.shares",
     "strategies/parts": "strategies.basic.bsp",
+    "stragglab/grids": "stragglab.commands.run",
 }
 """A room, and what is above it, of every contract about rooms."""
 
@@ -51,7 +53,7 @@ def sources(root: Path) -> Iterator[Path]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The packages and their rules, to plant violations in."""
-    for name in PACKAGES:
+    for name in (*PACKAGES, "stragglab"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -83,13 +85,15 @@ def test_an_arrow_in_the_wrong_direction_is_caught(copy: Path) -> None:
     plant(copy, "injectors", "import runtime.errors")
     plant(copy, "workloads", "import runtime.errors")
     plant(copy, "reading", "import runtime.errors")
-    plant(copy, "analysis", "import strategies.protocol")
+    plant(copy, "analysis", "import strategies.basic.bsp")
+    with (copy / "analysis" / "records" / "run.py").open("a") as reader:
+        reader.write("\nimport analysis.records.load\n")
     for room, above in ROOMS.items():
         plant(copy, room, f"import {above}")
     done = lint_imports(copy)
     contracts = [contract["name"] for contract in PROJECT["tool"]["importlinter"]["contracts"]]
     assert done.returncode != 0
-    assert len(contracts) == 9 + len(ROOMS)
+    assert len(contracts) == 10 + len(ROOMS)
     for name in contracts:
         assert f"{name} BROKEN" in done.stdout
 
@@ -248,7 +252,7 @@ def folders_without_a_package(root: Path) -> set[str]:
 def test_all_packages_are_installed() -> None:
     assert folders_without_a_package(ROOT) == set()
     assert sorted(PACKAGES) == sorted(packing.PACKAGES)
-    assert sorted(PACKAGES) == PROJECT["tool"]["importlinter"]["root_packages"]
+    assert sorted([*PACKAGES, "stragglab"]) == PROJECT["tool"]["importlinter"]["root_packages"]
 
 
 def test_a_forgotten_package_is_caught(copy: Path) -> None:
@@ -269,3 +273,45 @@ def test_direct_dependencies_are_pinned_without_cuda() -> None:
     direct.remove("stragglab[ml,sweeps,tensorflow]")  # `make test` installs what `make run` need not
     assert direct <= names
     assert "torch==2.13.0" in pins
+
+
+# ---- circles of files -----------------------------------------------------------------------------------------------
+
+
+def needed_by(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
+    """Which of these modules a file imports, now or in a function; imports for types alone do not count."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                yield from {inner if inner in modules else node.module} & set(modules)
+        elif isinstance(node, ast.Import):
+            yield from {name.name for name in node.names} & set(modules)
+        yield from needed_by(node, modules)
+
+
+def circle_in(root: Path) -> list[str]:
+    """Files below ``runtime`` that import each other in a circle; none: there is no circle."""
+    files = (root / "runtime").rglob("*.py")
+    sources = {".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    needs = {name: {*needed_by(ast.parse(file.read_text()), sources)} - {name} for name, file in sources.items()}
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_of_the_runtime_import_each_other_in_a_circle() -> None:
+    assert circle_in(ROOT) == []
+
+
+def test_a_circle_is_found_also_through_a_function(tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "one.py").write_text("def act():\n    from runtime.two import other\n")
+    (tmp_path / "runtime" / "two.py").write_text("if TYPE_CHECKING:\n    from runtime import one\n")
+    assert circle_in(tmp_path) == []
+    (tmp_path / "runtime" / "two.py").write_text("from runtime import one\n")
+    assert set(circle_in(tmp_path)) == {"runtime.one", "runtime.two"}

@@ -27,12 +27,6 @@ ORDERED = [
 ]
 
 
-def missing(names: set[str], text: str) -> set[str]:
-    """Those names that no code of a page (between single backquotes) has as a word of its own."""
-    code = " ".join(re.findall(r"`([^`\n]*)`", text)).split()
-    return names.difference(code)
-
-
 def targets() -> set[str]:
     """What ``make`` can be asked for, but for what only others need."""
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -151,7 +151,8 @@ def test_a_replica_takes_over_at_once_with_the_data_of_its_version() -> None:
     assert {key[0] for key, message in world.sent if isinstance(message, Attach)} == {"worker", "evaluator"}
     world.attach(*world.clients)
     (restored,) = [words for words in world.heard if words[0] == "Restored"]
-    assert restored[1:] == (7, b"at 7", ((NodeId.server(1), 1.0),))
+    assert restored[1:] == (7, b"at 7")
+    assert world.supervisor.members.layout.shares == ((NodeId.server(1), 1.0),)
 
 
 def test_a_newer_checkpoint_is_read_instead() -> None:

@@ -134,6 +134,6 @@ def test_everybody_is_told_the_same() -> None:
 
     ears = [Ear(), Ear()]
     fanout = Fanout(*ears)
-    fanout.note(1.0, "Held", worker=3)
+    fanout.note(1.0, "Starved", worker=3)
     fanout.event(2.0, "event", (), 5, 1.5, None)
-    assert ears[0].heard == ears[1].heard == [((1.0, "Held"), {"worker": 3}), (2.0, "event", (), 5, 1.5, None)]
+    assert ears[0].heard == ears[1].heard == [((1.0, "Starved"), {"worker": 3}), (2.0, "event", (), 5, 1.5, None)]

@@ -22,7 +22,8 @@ from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from stragglab.commands.replay import build_strategy, main, read_record
+from stragglab.commands.replay import main
+from stragglab.vouching.replaying import build_strategy, read_record
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -449,7 +450,7 @@ def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pyte
 
 
 def test_a_description_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stragglab.commands.replay.MAX_META_BYTES", 5)
+    monkeypatch.setattr("stragglab.vouching.replaying.MAX_META_BYTES", 5)
     code, out, err = replayed(asp)
     assert (code, out) == (2, "")
     assert "meta.json: has more than 5 bytes" in err

@@ -13,6 +13,10 @@ NOISE = "strategy=star_h strategy.phi=null"
 AWAY = "launcher=join launcher.listen=127.0.0.1"
 RAY = "launcher=ray launcher.gpus_per_node=1 launcher.listen=127.0.0.1"
 HOG = "straggler=gpu_hog"
+HOSTS, DDP, SHM = "cluster=hosts", "topology.collective=ddp", "topology.transport=shm"
+ROWS = f"{VIRTUAL} record=iterations"
+LIST = "runtime=virtual jobs=list cluster=star_servers"
+MODEL = "'jobs.entries=[{job: a, submit_s: 0, gpus: 2, iterations: 5, model: vgg13}]'"
 GPU, FAKE = "backend.device=cuda", "backend.device=fake"
 MLFABRIC = "strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1 topology.num_servers=1"
 
@@ -70,6 +74,37 @@ REFUSED_LINES: dict[str, str] = {
     # disturbances that take a part of a GPU
     "a part of a GPU and agents elsewhere": f"{AWAY} {HOG}",
     "a part of a GPU and a backend on the CPU": HOG,
+    # requested cores
+    "requests without hosts": f"{NONE} strategy=dlrover strategy.cores_as=request straggler=none cluster=dlrover",
+    "requests on hosts without a number of cores": f"{NONE} {HOSTS} strategy=optimus strategy.cores_as=request "
+    "straggler=none cluster.hosts.cpu_cores=null",
+    # disturbances on the virtual clock
+    "a throttled processor and paced devices": f"{VIRTUAL} straggler=cpu_throttle",
+    "requests and a part of a GPU": f"{VIRTUAL} {HOSTS} {FAKE} {HOG} strategy=optimus strategy.cores_as=request",
+    "hosts and shared memory": f"{VIRTUAL} {HOSTS} topology.transport=shm",
+    "throttled links without a rate": f"{VIRTUAL} {HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
+    "throttled hosts without a quota": f"{VIRTUAL} {HOSTS} straggler=cpu_throttle cluster.hosts.cpu_cores=null "
+    "straggler.targets=['host:0']",
+    # commands that a strategy needs
+    "parts of gradients and replicas": RING,
+    "scores and replicas": RING,
+    "reservations and replicas": RING,
+    "ordered transfers and replicas": RING,
+    "repartitioning and replicas": RING,
+    "replicas outside of the ring and another collective": f"{RING} topology.collective=gloo",
+    "replicas outside of the ring and parameter servers": "",
+    "ordered transfers and shared memory": SHM,
+    "restarts and DDP": f"{RING} {DDP}",
+    "dropped gradients and DDP": f"{RING} {DDP}",
+    "nodes that come and go and shared memory": SHM,
+    "nodes that come and go and DDP": f"{RING} {DDP}",
+    "nodes that come and go and even parts of the data": "strategy.data=even",
+    "scores and a backend without gradients": NONE,
+    "ordered evaluations and a backend without a metric": NONE,
+    "parts of gradients and rows of iterations": ROWS,
+    "ordered transfers and rows of iterations": ROWS,
+    "nodes that come and go and rows of iterations": ROWS,
+    "reservations and rows of iterations": ROWS,
     # sets of jobs
     "agents elsewhere and a set of jobs": f"{AWAY} jobs=list",
     "live jobs that are only counted": "runtime=live jobs=list backend=torch replay.detail=gpus_only",
@@ -80,4 +115,19 @@ REFUSED_LINES: dict[str, str] = {
     "cluster.hosts.placement=pack",
     "live jobs with DDP and preemption": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=2 "
     f"policy=las {RING} topology.collective=ddp",
+    "a set of jobs without GPUs": "runtime=virtual jobs=list cluster=hosts",
+    # jobs of a set by themselves
+    "gradients and a model of which only times are known": f"{LIST} {MODEL} backend=torch",
+    "the times of another model and jobs without a model": f"{LIST} backend=torch replay.stand_in=true",
+    "the times of another model without gradients": f"{LIST} {MODEL} replay.stand_in=true",
+    "live jobs and reservations": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=4 "
+    "strategy=star_h strategy.prevent=true",
+    # jobs of a set and their places
+    "a set of jobs and a strategy that launches or retires nodes": f"{LIST} strategy=dlrover",
+    "a set of jobs and replicas of the server": f"{LIST} backend=torch {MLFABRIC}",
+    "a set of jobs and disturbances of what they share": f"{LIST} straggler=link_throttle",
+    # jobs of a set among the others
+    "preemption and aggregators": f"{LIST} policy=las strategy=star_h strategy.tree_fanout=2",
+    "prevention where no job asks": f"{LIST} prevention=star",
+    "disturbances and jobs that only hold their GPUs": f"{LIST} replay.detail=gpus_only straggler=persistent",
 }

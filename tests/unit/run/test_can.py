@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from runtime.api import ABILITIES, CHILDREN, COMMANDS, Runtime
+from runtime.api import Runtime
+from runtime.config.abilities import ABILITIES, CHILDREN, COMMANDS
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
@@ -38,45 +39,8 @@ DDP = "topology=allreduce topology.collective=ddp"
 
 REFUSALS = [
     ("topology=allreduce", "Send", "topology=allreduce: replicas sum their gradients together; "),
-    ("topology.transport=shm", "Send", "topology.transport=shm: gradients lie where servers read them, so nothing"),
-    (f"{VIRTUAL} record=iterations", "Send", "record=iterations: rows know no gradients that are held"),
-    ("topology=allreduce", "Partition", "topology=allreduce: parts of a round are decoded where all gradients come"),
-    (
-        "topology=allreduce",
-        "Score",
-        "topology=allreduce: servers compare gradients with the reference; use topology=ps",
-    ),
-    (DDP, "Restart", "topology.collective=ddp: ends with the first replica that is killed; use topology.collective="),
-    (DDP, "Drop", "topology.collective=ddp: a gradient is in the sum as soon as it is computed; use topology.collecti"),
-    (f"{VIRTUAL} {DDP}", "Restart", "topology.collective=ddp: ends with the first replica that is killed"),
-    (f"{VIRTUAL} {DDP}", "Drop", "topology.collective=ddp: a gradient is in the sum as soon as it is computed"),
-    (f"{VIRTUAL} topology=allreduce", "Partition", "topology=allreduce: parts of a round are decoded"),
-    (f"{VIRTUAL} topology=allreduce", "Score", "topology=allreduce: servers compare gradients"),
-    (f"{VIRTUAL} backend=none", "Score", "backend=none: computes no gradients that could be scored; use backend=torch"),
-    (f"{VIRTUAL} backend=none", "Evaluate", "backend=none: measures no accuracy; estimate it with backend.progress="),
-    (f"{VIRTUAL} record=iterations", "Partition", "record=iterations: rows know no rounds of strategy="),
-    ("topology=allreduce", "Repartition", "topology=allreduce: every worker holds all parameters; "),
-    (
-        "topology.transport=shm",
-        "Launch",
-        "topology.transport=shm: the shared buffers have one row per worker",
-    ),
-    (DDP, "Retire", "topology.collective=ddp: DistributedDataParallel keeps its group; "),
     ("strategy.data=even", "Launch", "data=even: every epoch is cut into one part per worker of the start; "),
-    (
-        "topology=allreduce",
-        "Reserve",
-        "topology=allreduce: jobs reserve what their servers need of hosts; use topology=ps",
-    ),
-    (f"{VIRTUAL} record=iterations", "Reserve", "record=iterations: rows hold no reservations; use record=events"),
-    (f"{VIRTUAL} record=iterations", "Allocate", "record=iterations: rows know no nodes that come and go; "),
     ("", CHILDREN, "topology=ps: servers hold the parameters, not other workers; use topology=allreduce"),
-    (f"{VIRTUAL} {DDP}", CHILDREN, "topology.collective=ddp: all replicas take part in every sum; use topology.coll"),
-    (
-        "topology=allreduce topology.collective=gloo",
-        CHILDREN,
-        "topology.collective=gloo: all replicas take part in every sum; use topology.collective=ring",
-    ),
 ]
 CAN = [
     ("", COMMANDS),
@@ -115,13 +79,6 @@ def test_what_it_can(line: str, commands: tuple[str, ...]) -> None:
     assert {command: can[command] for command in commands} == dict.fromkeys(commands)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize(("line", "command", "reason"), rows_long_after(REFUSALS, always=12))
-def test_what_it_cannot(line: str, command: str, reason: str) -> None:
-    runtime, config = asked(line)
-    assert (runtime.can(config)[command] or "").startswith(reason)
-
-
 @pytest.fixture
 def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Words that choose a strategy which needs whatever ``strategy.command`` names, on every topology."""
@@ -133,11 +90,7 @@ def needy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--config-dir", str(tmp_path), "strategy=needy", "straggler=none"]
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("line", "command", "reason"),
-    [pytest.param(*case, marks=[pytest.mark.long] if number % 12 else []) for number, case in enumerate(REFUSALS)],
-)
+@pytest.mark.parametrize(("line", "command", "reason"), rows_long_after(REFUSALS, always=1))
 def test_a_strategy_that_needs_it_is_refused_in_one_line(
     line: str, command: str, reason: str, needy: list[str], tmp_path: Path
 ) -> None:

@@ -104,15 +104,10 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         ("cluster=hosts",),
         r"^cluster.hosts.gpus=null: every worker .* GPU; .* cluster=star_servers$",
     ),
-    "learns": (
+    "skipped iterations": (
         [row("a")],
-        ("strategy=lb_bsp", "replay.detail=measured"),
-        r"^jobs=given: job a: replay.detail=measured: LBBSP decides by what it sees of every iteration",
-    ),
-    "telemetry": (
-        [row("a")],
-        ("runtime.telemetry_every_s=1", "replay.detail=measured"),
-        r"^jobs=given: job a: replay.detail=measured: runtime.telemetry_every_s",
+        ("replay.detail=measured",),
+        r"^replay.detail=measured: iterations are not skipped any more; use replay.detail=iterations",
     ),
     "no job": ([], (), r"^jobs=given: gives no job"),
     "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),

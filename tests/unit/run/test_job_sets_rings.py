@@ -94,15 +94,6 @@ def test_a_ring_and_a_job_with_servers_run_next_to_each_other(tmp_path: Path) ->
             assert least - 1e-9 <= slower <= most
 
 
-def test_jumps_skip_rounds_of_rings_at_the_same_rate(tmp_path: Path) -> None:
-    rows = [ring("a", gpus=4, iterations=400), row("b", gpus=4, iterations=300, submit_s=20.0)]
-    ends = [
-        run_rows(tmp_path / detail, rows, *QUIET, *HOSTS, f"replay.detail={detail}").end_s
-        for detail in ("iterations", "measured")
-    ]
-    assert ends[1].to_dict() == pytest.approx(ends[0].to_dict(), rel=0.02)
-
-
 def test_a_ring_is_preempted_and_continues(tmp_path: Path) -> None:
     rows = [ring("long", gpus=8, iterations=40), ring("short", gpus=8, iterations=4, submit_s=5.0)]
     jobs = run_rows(tmp_path / "set", rows, *HOSTS, "policy=srtf", "replay.restart_s=1")

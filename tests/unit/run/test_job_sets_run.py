@@ -299,24 +299,6 @@ def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch:
     assert most == [1]
 
 
-# ---- with jumps -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_jobs_on_one_host_slow_each_other_as_the_closed_form_says")
-def test_jobs_that_jump_end_when_they_end_in_detail(tmp_path: Path) -> None:
-    """Three jobs on the same servers of parameters, without anything random: within 1 %, with half of it skipped."""
-    rows = [row(f"j{n}", 7.0 * n, gpus=8, iterations=80) for n in range(3)]
-    words = ("replay.max_iterations=null", "record=iterations")
-    full = run_rows(tmp_path / "full", rows, *words)
-    jumps = run_rows(tmp_path / "jumps", rows, *words, "replay.detail=measured")
-    assert jumps.end_s.tolist() == pytest.approx(full.end_s.tolist(), rel=0.01)
-    assert jumps.iterations.tolist() == full.iterations.tolist()
-    used = [pd.read_parquet(tmp_path / name / "hosts.parquet").cpu_cores.sum() for name in ("full", "jumps")]
-    assert used[1] == pytest.approx(used[0], rel=0.1)
-    notes = (tmp_path / "jumps" / "jobs" / "j0" / "events.jsonl").read_text()
-    assert '"Jumped"' in notes
-
-
 # ---- without detail -------------------------------------------------------------------------------------------------
 
 

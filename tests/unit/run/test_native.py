@@ -47,7 +47,7 @@ def test_the_switch_turns_modules_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no module was compiled."""
     monkeypatch.delenv(native.SWITCH, raising=False)
-    for name in (native.HOSTS, native.EVENTS, native.JITTER):
+    for name in (native.HOSTS, native.EVENTS):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(kernel, "COMPILED", None)
 

@@ -18,6 +18,7 @@ from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from scripts.measure import validate_advice
 from stragglab.commands import advise
+from stragglab.grids import advising
 from stragglab.grids.choices import choices
 from tests.support.pages import loaded
 
@@ -152,8 +153,8 @@ def test_a_reason_that_several_strategies_share_is_one_line() -> None:
     why = "topology=allreduce: strategy={} does not work on it; choose topology=ps, or another strategy"
     refused = {"asp": why.format("asp"), "lgc": "k_fastest=9: too many", "ssp": why.format("ssp")}
     together = f"not possible: asp, ssp: {why.format('...')}"
-    assert advise.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
-    assert advise.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {refused['asp']}"]
+    assert advising.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
+    assert advising.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {refused['asp']}"]
 
 
 def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_work_of_unequal_size_has_cures_of_its_own(sigma: float, cured: bool) ->
     """Who is last changes from step to step, as with sequences of unequal length; equal work needs no cure."""
     own_s = np.exp(sigma * np.random.default_rng(1).standard_normal((200, 4)))
     log = StepLog(source="", ranks=tuple("0123"), steps=tuple(range(200)), own_s=own_s, round_s=own_s.max(axis=1))
-    job = advise.understood(log, [], advise.parse(["log.csv"]))
+    job = advising.understood(log, [], advise.parse(["log.csv"]))
     said = sentences(Advice(log=log, present=job.present, found=job.found, model=job.model, baseline_error=nan))
     assert any("bucket them by length" in line for line in said) == cured
 
@@ -191,7 +192,7 @@ def test_the_fastest_is_one_that_the_interval_shows(high: float, named: bool) ->
     """A ratio of 0.95 whose interval reaches above 1 is no gain, neither in words nor among the numbers."""
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((40, 2)))
     log = StepLog(source="", ranks=tuple("01"), steps=tuple(range(40)), own_s=noise)
-    job = advise.understood(log, [], advise.parse(["log.csv"]))
+    job = advising.understood(log, [], advise.parse(["log.csv"]))
     ranking = [Ranked("asp", 0.95, 0.93, high, 1.0), Ranked("bsp", 1.0, nan, nan, 1.0)]
     advice = Advice(log=log, present="bsp", found=job.found, model=job.model, baseline_error=0.0, ranking=ranking)
     assert ("fastest, predicted" in page(advice, 0.1)) == named

@@ -12,6 +12,7 @@ from rich.console import Console
 from analysis.logs.step_log import StepLog
 from analysis.reports.advice import Advice
 from stragglab.commands import advise
+from stragglab.grids import advising
 from tests.support.planted_logs import calm_log, planted_log
 
 TRIED = "bsp,lb_bsp,backup_workers,lgc"
@@ -29,7 +30,7 @@ def halves(ranks: int, steps: int, later: bool) -> StepLog:
 
 def advised(log: StepLog, out: Path, *words: str) -> Advice:
     asked = advise.parse(["x.csv", "-o", str(out), "--jobs", "1", "--topology", "ps", "--strategies", TRIED, *words])
-    return advise.advise(advise.understood(log, [], asked), asked, Console(file=StringIO()))
+    return advising.advise(advising.understood(log, [], asked), asked, Console(file=StringIO()))
 
 
 def ratios(advice: Advice) -> dict[str, float]:
@@ -51,7 +52,7 @@ def test_a_part_of_a_log_ranks_as_all_of_it(later: bool, tmp_path: Path, monkeyp
     log = halves(8, 640, later)
     whole = advised(log, tmp_path)
     assert not whole.remarks
-    monkeypatch.setattr(advise, "RANK_STEPS", 4 * 8 * 160)
+    monkeypatch.setattr(advising, "RANK_STEPS", 4 * 8 * 160)
     part = advised(log, tmp_path)
     assert "of the 640 steps: of every 4 one" in part.remarks[0]
     assert part.baseline_error == pytest.approx(whole.baseline_error, abs=0.02)

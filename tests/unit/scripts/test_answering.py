@@ -9,8 +9,8 @@ import pytest
 
 from analysis.records.load import RecordError
 from runtime.errors import ConfigError
+from stragglab.grids.answering import answer
 from stragglab.grids.grid import JobFailed
-from stragglab.terminal.answering import answer
 
 
 class OwnError(Exception):

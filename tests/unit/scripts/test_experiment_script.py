@@ -19,6 +19,7 @@ from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from stragglab.commands import experiment as script
+from stragglab.grids import experiments
 from strategies.star.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told
@@ -73,7 +74,7 @@ def composed_once(words: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-COMPOSED_WORDS = script.composed_words
+COMPOSED_WORDS = experiments.composed_words
 
 
 class Bench(ScriptBench):
@@ -101,12 +102,13 @@ def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     for name in ("conf", "claims"):
         (tmp_path / name).mkdir()
     (tmp_path / "claims" / "toy.yaml").write_text(LEDGER)
-    monkeypatch.setattr(script, "SPECS", tmp_path / "conf")
-    monkeypatch.setattr(script, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
-    monkeypatch.setattr(script, "preflight", lambda _: None)  # it takes longer than everything else together
-    monkeypatch.setattr(script, "load_pages", lambda: {"toy": Page("toy", "Toy", "About it.")})
-    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4"})
-    monkeypatch.setattr(script, "composed_words", lambda: nullcontext(lambda words: composed_once(tuple(words))))
+    monkeypatch.setattr(experiments, "SPECS", tmp_path / "conf")
+    for module in (script, experiments):
+        monkeypatch.setattr(module, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
+        monkeypatch.setattr(module, "load_pages", lambda: {"toy": Page("toy", "Toy", "About it.")})
+    monkeypatch.setattr(experiments, "preflight", lambda _: None)  # it takes longer than everything else together
+    monkeypatch.setattr(experiments, "describe_versions", lambda: {"commit": "1a2b3c4"})
+    monkeypatch.setattr(experiments, "composed_words", lambda: nullcontext(lambda words: composed_once(tuple(words))))
     found = Bench(tmp_path, capsys)
     found.describe()
     return found
@@ -128,7 +130,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_an_experiment_becomes_records_a_figure_and_a_page(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Composed by Hydra itself, too: its own records are taken for what they are."""
     bench = whole
-    monkeypatch.setattr(script, "composed_words", COMPOSED_WORDS)
+    monkeypatch.setattr(experiments, "composed_words", COMPOSED_WORDS)
     runner = ComposedRunner()
     code, out, err = bench.run(runner=runner)
     assert (code, err) == (0, "")
@@ -212,7 +214,7 @@ def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not
 def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
     commit: str, why: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": commit})
+    monkeypatch.setattr(experiments, "describe_versions", lambda: {"commit": commit})
     runner = ComposedRunner()
     code, _, err = bench.run("--fresh", runner=runner)
     assert (code, runner.ran) == (2, [])
@@ -220,7 +222,7 @@ def test_records_of_no_commit_are_refused_when_they_are_to_be_fresh(
 
 
 def test_uncommitted_changes_are_said_before_and_on_the_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "describe_versions", lambda: {"commit": "1a2b3c4-dirty"})
+    monkeypatch.setattr(experiments, "describe_versions", lambda: {"commit": "1a2b3c4-dirty"})
     runner = ComposedRunner()
     runner.commit = "1a2b3c4-dirty"
     _, out, _ = bench.run(runner=runner)
@@ -376,7 +378,7 @@ def test_an_unknown_experiment_or_setting_is_refused(bench: Bench, monkeypatch: 
         2,
         f"experiment: toy_tabel: no such experiment; did you mean toy_table? (--list names all){own}",
     )
-    monkeypatch.setattr(script, "preflight", preflight)
+    monkeypatch.setattr(experiments, "preflight", preflight)
     bench.describe(settings=["runtime=virtual", "workload.epoch=3"])
     code, _, err = bench.run()
     assert code == 2
@@ -410,7 +412,8 @@ def test_runs_may_be_sets_of_jobs_and_are_kept_judged_and_drawn_alike(
         'sets.less: {where: Table I, check: ratio, unit: "%", accept: [0, null], experiment: sets_table,\n'
         "  of: jct_mean_s, how: lower, subject: {system: asp}, against: {system: bsp}}\n"
     )
-    monkeypatch.setattr(script, "load_pages", lambda: {"sets": Page("sets", "Sets", "About them.")})
+    for module in (script, experiments):
+        monkeypatch.setattr(module, "load_pages", lambda: {"sets": Page("sets", "Sets", "About them.")})
     text = yaml.safe_dump({**SPEC, **SETS, "seeds": [0, 1, 2]}, sort_keys=False)
     (whole.folder / "conf" / "sets_table.yaml").write_text(text)
     runner = ClusterRunner()
@@ -449,7 +452,7 @@ def test_a_level_that_is_one_choice_lends_its_name_to_it(tmp_path: Path) -> None
     path = tmp_path / "own.yaml"
     figure = {"kind": "bars", "by": "system", "names": names}
     path.write_text(yaml.safe_dump(SPEC | {"axes": axes, "figure": figure}))
-    found = script.names_in_records(load_spec(path))
+    found = experiments.names_in_records(load_spec(path))
     assert found == names | {"random_workers": "random workers", "asp": "Mine", "cluster.num_workers=4": "four workers"}
 
 

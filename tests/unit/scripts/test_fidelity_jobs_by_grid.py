@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from stragglab.commands import fidelity as script
+from stragglab.grids import fidelity_runs
 from stragglab.grids.choices import steady_strategies
 from tests.support.long_tests import long_after
 from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
@@ -96,8 +97,8 @@ def test_the_virtual_runs_can_be_made_alone(bench: Bench) -> None:
 @pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
 def test_virtual_runs_are_made_in_forks_and_live_ones_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     forked, here = ComparedRunner(), ComparedRunner()
-    monkeypatch.setattr(script, "run_here", forked)
-    monkeypatch.setattr(script, "run_child", here)
+    monkeypatch.setattr(fidelity_runs, "run_here", forked)
+    monkeypatch.setattr(fidelity_runs, "run_child", here)
     assert script.main(["-o", str(bench.out), *GRID, "--jobs", "2"]) == 0
     assert forked.ran == [], "other processes ran them"
     assert here.ran == [f"{case}_none_seed{seed}_live" for seed in (0, 1) for case in ("bsp", "asp")]
@@ -150,4 +151,4 @@ def test_the_settings_of_a_grid_can_be_composed(grid: str, part: str, tmp_path: 
     if part != "all":
         some = [*first_of.values(), *own.values()][:: 3 if part == "a third" else 1]
         asked.cases = [case for case in asked.cases if case in some]
-    script.check_grid(asked)
+    fidelity_runs.check_grid(asked)

@@ -12,6 +12,7 @@ import yaml
 
 from runtime.virtual.costs import load_costs
 from stragglab.commands import fidelity as script
+from stragglab.grids import fidelity_runs
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import PNG, story
@@ -79,7 +80,7 @@ def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ben
 def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without what takes long: figures, and composing every configuration beforehand."""
     monkeypatch.setattr(script, "draw_fidelity", lambda *_: None)
-    monkeypatch.setattr(script, "preflight", lambda _: None)
+    monkeypatch.setattr(fidelity_runs, "preflight", lambda _: None)
     return whole
 
 

@@ -47,7 +47,7 @@ def test_a_fork_times_a_job_as_this_process_does(asked: argparse.Namespace) -> N
 
 
 def test_the_plan_of_a_case_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of plans cost more than the jobs that they disturb, so who makes one anew for a job stands out."""
+    """To make one of a million windows takes longer than the job that it disturbs."""
     made, plan = [], PowerLaw.plan
     monkeypatch.setattr(PowerLaw, "plan", lambda *args: (made.append(os.getpid()), plan(*args))[1])
     words = ["--strategies", "asp,ssp", "--stragglers", "power_law", "--workers", "4,5", "workload.epochs=1"]

@@ -1,7 +1,8 @@
-"""``scripts/mutants.py`` on a project of one function: what is killed, what survives, what is not asked again."""
+"""``scripts/mutation`` on projects of one function: what is drawn, by what it is tested, what is not asked again."""
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -9,174 +10,234 @@ from pathlib import Path
 
 import pytest
 
-from scripts.compiling import compile_module
-from scripts.mutant_lists import read_lists
-from scripts.mutant_runs import MOST_S
+from scripts.compiling import is_c
+from scripts.mutation.coverage_of_tests import Coverage, declared, statement
+from scripts.mutation.operators import Mutant, Operators, draw, planted, read_lists, repair, said, written
 from tests.support.runs import ROOT
 
-SOURCE = "def sign(number):\n    if number < 0:\n        return -1\n    return 1\n"
-TESTS = "from small import sign\n\ndef test_sign():\n    assert sign(-2) == -1\n    assert sign(2) == 1\n"
-LIST = """
-- file: small.py
-  tests: [test_small.py]
-  mutants:
-    - {breaks: Signs are swapped., find: return -1, put: return 5}
-    - {breaks: Zero is negative., find: number < 0, put: number <= 0}
-    - {breaks: Nothing., find: return 1, put: return 2 - 1, equivalent: It is the same number.}
-    - {breaks: All is negative., find: 'if number < 0:', put: 'while True:', tests: [test_small.py]}
-"""
+SOURCE = '''"""Signs + numbers."""
+from __future__ import annotations
+
+
+def sign(number: int | float) -> int:
+    if number < 0:
+        return -1
+    return abs(
+        +1
+    )
+'''
+TESTS = "from runtime.sign import sign\n\ndef test_sign():\n    assert sign(-2) == -1\n    assert sign(2) == 1\n"
+LISTED = "runtime/sign.py:\n  - {find: number < 0, put: number <= 0, %s: It is so.}\n"
 
 IN_C = """#include <Python.h>
 #include "sign.h"
 static PyObject *call(PyObject *module, PyObject *number) { return PyLong_FromLong(sign(PyLong_AsLong(number))); }
 static PyMethodDef methods[] = {{"sign", call, METH_O, ""}, {NULL}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_small", .m_size = -1, .m_methods = methods};
-PyMODINIT_FUNC PyInit__small(void) { return PyModule_Create(&definition); }
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_sign", .m_size = -1, .m_methods = methods};
+PyMODINIT_FUNC PyInit__sign(void) { return PyModule_Create(&definition); }
 """
-SIGN = "static long sign(long number) {\n    return number < 0 ? -1 : 1;\n}\n"
-LIST_IN_C = """
-- file: sign.h
-  tests: [test_small.py]
-  mutants:
-    - {breaks: Signs are swapped., find: "? -1 : 1", put: "? 1 : -1"}
-    - {breaks: Zero is negative., find: number < 0, put: number <= 0}
-    - {breaks: It is no C., find: return number, put: return return number}
-"""
+SIGN = "static long sign(long number) {\n    if (number < 0)\n        return -1;\n    return 1;\n}\n"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name, text in (("small.py", SOURCE), ("test_small.py", TESTS), ("tests/mutants/all.yaml", LIST)):
+    for name, text in (("runtime/sign.py", SOURCE), ("tests/unit/test_sign.py", TESTS), (".gitignore", "/out/\n")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / ".gitignore").write_text("/out/\n__pycache__/\n")
+    (tmp_path / "tests/mutants").mkdir()
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
     return tmp_path
 
 
-def mutants(project: Path, *words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts/mutants.py"), "--root", str(project), "--no-preload", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
+def mutants(project: Path, *words: str) -> tuple[int, str]:
+    program = [sys.executable, "-m", "scripts.mutation.mutants", "--root", str(project), "--no-preload", "--jobs", "1"]
+    done = subprocess.run([*program, *words], capture_output=True, text=True, check=False, timeout=100, cwd=ROOT)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def row(project: Path) -> list[str]:
+    """The last row of the CSV file: verdict and what noticed."""
+    with (project / "out/mutants/verdicts.csv").open(newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    return [last["verdict"], last["by"]]
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+
+def test_what_operators_make_of_a_line_is_valid_if_it_could_matter(project: Path) -> None:
+    operators = Operators(project, "runtime/sign.py")
+    of_line = {line: [said(mutant.new) for mutant in operators.of_line(line)] for line in range(1, 11)}
+    assert "if number <= 0:" in of_line[6]
+    assert of_line[5] == [], "annotations and names of arguments are the type checker's"
+    for mutant in operators.of_line(1):
+        assert not operators.is_valid(mutant), "a docstring"
+    for old, new, valid in (
+        ("number < 0", "number <= 0", True),
+        ("number < 0", "number != 0", True),
+        ("number < 0", "(number) < 0", False),
+        ("number < 0", "number < ", False),
+        ("number < 0", "numbers < 0", False),
+        ("int | float", "int & float", False),
+        ("return -1", "break", False),
+    ):
+        assert operators.is_valid(written("runtime/sign.py", SOURCE, old, new)) == valid, new
+
+
+def test_a_draw_is_the_beginning_of_a_longer_one_and_knows_no_other_file(project: Path) -> None:
+    few, all_of_them = (draw(project, ["runtime"], count, 1) for count in (2, 99))
+    assert all_of_them[:2] == few
+    assert sorted(mutant.line for mutant in all_of_them) == [6, 7, 9]
+    assert {mutant.name for mutant in draw(project, ["runtime"], 99, 2)} != {mutant.name for mutant in all_of_them}
+    (project / "runtime/sign.py").write_text(SOURCE.replace("\n\n\n", "\nCHANGED = 3\n\n\n"))
+    (project / "runtime/other.py").write_text("OTHER = 3\n")
+    later = draw(project, ["runtime"], 99, 1)
+    ours = [(mutant.line - 1, mutant.new) for mutant in later if mutant.file == "runtime/sign.py" and mutant.line > 3]
+    assert ours == [(mutant.line, mutant.new) for mutant in all_of_them]
+    assert [mutant.line for mutant in later if mutant.file == "runtime/other.py"] == [1]
+
+
+def test_what_is_written_takes_whole_lines() -> None:
+    mutant = written("a.py", SOURCE, "0:\n        return -1", "0:\n        return 5", breaks="Signs.")
+    assert (mutant.line, mutant.old) == (6, "    if number < 0:\n        return -1\n")
+    assert planted(SOURCE, mutant) == SOURCE.replace("-1", "5")
+
+
+def test_what_is_written_goes_with_its_text_to_another_file(project: Path) -> None:
+    path = project / "tests/mutants/all.yaml"
+    path.write_text("# A comment.\n" + LISTED % "breaks" + "  - {find: gone, put: '', breaks: Nothing.}\n")
+    (project / "runtime/sign.py").rename(project / "runtime/signs.py")
+    assert list(repair(project)) == [
+        "runtime/sign.py: 'number < 0' goes to runtime/signs.py",
+        "runtime/sign.py: 'gone' is dropped",
+    ]
+    assert path.read_text().startswith("# A comment.\nruntime/signs.py:\n- find: number < 0\n")
+    assert [mutant.line for mutant in read_lists(project)] == [6]
+    assert list(repair(project)) == []
+
+
+# ---- which tests ----------------------------------------------------------------------------------------------------
+
+
+def test_a_line_belongs_to_its_statement_and_a_head_has_no_body(project: Path) -> None:
+    path = project / "runtime/sign.py"
+    assert statement(path, 9, 9) == {8, 9, 10}
+    assert statement(path, 6, 6) == {6}
+    assert statement(path, 6, 7) == {6, 7}
+    path.with_suffix(".h").write_text(SIGN)
+    assert statement(path.with_suffix(".h"), 2, 2) == {2}
+
+
+def recorded(project: Path, *rows: tuple[str, float, list[int]]) -> Coverage:
+    found = Coverage(project, project / "coverage.jsonl")
+    text = ""
+    for test, seconds, lines in rows:
+        (project / test).write_text("")
+        of_file = {"runtime/sign.py": lines}
+        text += json.dumps([test, seconds, of_file, found._key(test, of_file)]) + "\n"
+    (project / "coverage.jsonl").write_text(text)
+    return Coverage(project, project / "coverage.jsonl")
+
+
+def test_the_most_thorough_in_a_second_comes_first_within_limits(project: Path) -> None:
+    head, body = (Mutant("runtime/sign.py", line, "x\n", "y\n") for line in (6, 9))
+    rows = [
+        ("test_imports.py", 1.0, [5]),
+        ("test_half.py", 1.0, [5, 6]),
+        ("test_all.py", 1.5, [5, 6, 7, 8]),
+        ("test_long.py", 25.0, [5, 6, 7, 8]),
+    ]
+    coverage = recorded(project, *rows)
+    assert coverage.tests_of(head) == ["test_all.py", "test_half.py"]
+    assert coverage.tests_of(body) == ["test_all.py"]
+    assert recorded(project, rows[0], rows[3]).tests_of(body) == ["test_long.py"], "the only one may be long"
+    assert recorded(project, rows[0]).tests_of(body) == []
+
+
+def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
+    path = project / "runtime/sign.py"
+    path.write_text(
+        "class Sign:\n    plus: int = 1\n    minus: int = 2\n\n    def of(self):\n        return self.minus\n"
     )
-    return done.returncode, done.stdout, done.stderr
+    assert [declared(path, line) for line in (1, 2, 3, 6)] == [{"Sign"}, {"plus"}, {"minus"}, set()]
+    rows = [("test_imports.py", 1.0, [1, 2, 3, 5]), ("test_uses.py", 2.0, [1, 2, 3, 5, 6])]
+    coverage = recorded(project, *rows)
+    assert coverage.tests_of(Mutant("runtime/sign.py", 3, "x\n", "y\n")) == ["test_uses.py", "test_imports.py"]
+    assert coverage.tests_of(Mutant("runtime/sign.py", 2, "x\n", "y\n")) == ["test_imports.py", "test_uses.py"]
 
 
-@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
-def test_what_is_killed_what_survives_and_what_is_known(project: Path) -> None:
-    code, out, err = mutants(project, "--least", "0.6")
-    assert (code, err) == (0, "")
-    assert "survived: small.py: number < 0  ->  number <= 0\n    Zero is negative." in out
-    assert out.splitlines()[-1].split() == ["all", "4", "1", "2", "1", "66.7%"]
-    rows = [json.loads(line) for line in (project / "out/mutants.jsonl").read_text().splitlines()]
-    assert sorted(row["verdict"] for row in rows) == ["killed", "killed", "survived", "survived"]
-    assert mutants(project)[0] == 1, "two of three are not enough"
-    assert len((project / "out/mutants.jsonl").read_text().splitlines()) == 4, "nothing was asked again"
-    (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 1\n")
-    code, out, _ = mutants(project, "small.py")
-    assert (code, out.splitlines()[-1].split()) == (0, ["all", "4", "1", "3", "0", "100.0%"])
-    assert (project / "small.py").read_text() == SOURCE, "the tree itself stays as it is"
+def test_what_is_known_of_a_test_is_forgotten_with_what_it_executes(project: Path) -> None:
+    rows = [("test_it.py", 1.0, [5, 6])]
+    assert list(recorded(project, *rows).rows) == ["test_it.py"]
+    (project / "runtime/sign.py").write_text(SOURCE + "\n")
+    assert Coverage(project, project / "coverage.jsonl").rows == {}
 
 
-@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
-def test_a_bug_is_found_in_a_package_that_the_script_imports_itself(project: Path) -> None:
-    """What was imported before a bug was planted would not have it."""
-    (project / "runtime").mkdir()
-    (project / "small.py").rename(project / "runtime/native.py")
-    (project / "test_small.py").write_text(TESTS.replace("small", "runtime.native") + "    assert sign(0) == 1\n")
-    (project / "tests/mutants/all.yaml").write_text(LIST.replace("small.py\n", "runtime/native.py\n", 1))
-    code, out, err = mutants(project)
-    assert (code, err) == (0, "")
-    assert out.splitlines()[-1].split() == ["all", "4", "1", "3", "0", "100.0%"]
+# ---- verdicts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_bug_in_c_is_compiled_in_the_copy(project: Path) -> None:
-    (project / "small.py").unlink()
-    for name, text in (("_small.c", IN_C), ("sign.h", SIGN), ("tests/mutants/all.yaml", LIST_IN_C)):
-        (project / name).write_text(text)
-    (project / "test_small.py").write_text(TESTS.replace("small", "_small"))
-    assert compile_module(project / "_small.c") == ""
-    code, out, err = mutants(project, "--jobs", "1")
-    assert (code, err) == (1, "")
-    assert out.splitlines()[-1].split() == ["all", "3", "0", "1", "1", "33.3%"]
-    assert "untested: sign.h: return number" in out
-    assert (project / "sign.h").read_text() == SIGN
-
-
-OF_C = """#include <Python.h>
-#include "value.h"
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_value", .m_size = -1};
-PyMODINIT_FUNC PyInit__value(void) {
-    PyObject *made = PyModule_Create(&module);
-    return made && !PyModule_AddIntConstant(made, "VALUE", VALUE) ? made : NULL;
-}
-"""
-
-
-@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
-def test_a_bug_in_c_is_compiled_and_later_ones_are_not_tested_with_it(project: Path) -> None:
-    folder = project / "runtime"
-    folder.mkdir()
-    (folder / "_value.c").write_text(OF_C)
-    (folder / "value.h").write_text("enum { VALUE = 4 };\n")
-    (folder / "sign.py").write_text("from runtime import _value\n\nPLUS = 0\nfound = _value.VALUE + PLUS\n")
-    assert compile_module(folder / "_value.c") == ""
-    head = "import os\nfrom runtime.sign import found\n\ndef test_it():\n"
-    body = '    assert os.environ["STRAGGLAB_NATIVE"] == ""\n    assert found == 4\n'
-    (project / "test_small.py").write_text(head + body)
-    (project / "tests/mutants/all.yaml").write_text("""
-- file: runtime/value.h
-  native: true
-  tests: [test_small.py]
-  mutants:
-    - {breaks: It is less., find: VALUE = 4, put: VALUE = 3}
-    - {breaks: Nothing., find: VALUE = 4, put: VALUE = 2 + 2}
-- file: runtime/sign.py
-  native: true
-  tests: [test_small.py]
-  mutants:
-    - {breaks: Nothing., find: PLUS = 0, put: PLUS = 1 - 1}
-""")
-    (project / ".gitignore").write_text("/out/\n__pycache__/\n*.so\n")
-    code, out, err = mutants(project, "--jobs", "1")
-    assert (code, err) == (1, "")
-    assert out.splitlines()[-1].split() == ["all", "3", "0", "1", "2", "33.3%"]
-
-
-@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
-def test_tests_that_fail_anyway_kill_nothing(project: Path) -> None:
-    (project / "test_small.py").write_text(TESTS + "    assert sign(0) == 0\n")
-    code, out, err = mutants(project)
+def test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again(project: Path) -> None:
+    (project / "tests/mutants/all.yaml").write_text(LISTED % "breaks")
+    code, out = mutants(project, "--written", "--report", str(project / "report.md"))
     assert code == 1
-    assert err.startswith("these tests fail without any mutant: test_small.py\n")
-    assert "assert sign(0) == 0" in err
-    assert out.count("untested: ") == 3
+    assert "survived: runtime/sign.py:6: if number < 0:  ->  if number <= 0:" in out
+    assert "| all | 1 | 0 | 0 | 1 | 0 | 0.0% |" in (project / "report.md").read_text()
+    (project / "tests/unit/test_sign.py").write_text(TESTS + "    assert sign(0) == 1\n")
+    for _ in range(2):
+        assert mutants(project, "--written")[0] == 0
+        assert row(project) == ["killed", "FAILED tests/unit/test_sign.py::test_sign"]
+    assert len((project / "out/mutants/verdicts.csv").read_text().splitlines()) == 3
+    assert (project / "runtime/sign.py").read_text() == SOURCE, "the tree itself stays as it is"
 
 
-@pytest.mark.long(like="test_a_bug_goes_with_its_text_to_another_file")
-def test_a_bug_that_never_ends_is_given_little_more_than_its_tests_take(project: Path) -> None:
-    """Ten seconds and a few of this processor, of which two minutes are the most."""
-    text = LIST.replace("return -1, put: return 5", '"    return -1", put: "    while True: pass"')
+@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
+def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) -> None:
+    drawn = next(mutant for mutant in draw(project, ["runtime"], 99, 1) if mutant.line == 6)
+    put = drawn.new.strip().removeprefix("if ").removesuffix(":")
+    text = (LISTED % "equivalent").replace("number <= 0", put)
     (project / "tests/mutants/all.yaml").write_text(text)
-    assert MOST_S > 100, "which is what the call below may take"
-    _, out, err = mutants(project, "--jobs", "1")
-    assert err == ""
-    assert out.splitlines()[-1].split() == ["all", "4", "1", "2", "1", "66.7%"]
-
-
-def test_a_bug_goes_with_its_text_to_another_file(project: Path) -> None:
-    (project / "parts").mkdir()
-    (project / "parts/sign.py").write_text(SOURCE.replace("sign(number)", "sign_of(number)"))
-    (project / "small.py").write_text("from parts.sign import sign_of as sign\n")
-    code, out, _ = mutants(project, "--repair")
+    code, out = mutants(project, "runtime", "--least", "0")
     assert code == 0
-    assert "small.py: 'return -1' goes to parts/sign.py\n" in out
-    moved = read_lists(project)
-    assert {mutant.file for mutant in moved} == {"parts/sign.py"}
-    assert [mutant.find for mutant in moved] == ["return -1", "number < 0", "return 1", "if number < 0:"]
-    assert mutants(project, "--repair", "--list")[1] == "", "nothing is left to be moved"
-    (project / "parts/sign.py").write_text("")
-    assert mutants(project, "--repair")[0] == 1
+    assert "| runtime | 3 | 1 | " in out
+    assert f"- `{drawn.name}`: It is so." in out
+
+
+@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
+def test_tests_that_fail_anyway_are_not_used(project: Path) -> None:
+    (project / "tests/mutants/all.yaml").write_text(LISTED % "breaks")
+    (project / "tests/unit/test_sign.py").write_text(TESTS + "    assert sign(0) == 0\n")
+    code, out = mutants(project, "--written")
+    assert code == 1
+    assert "tests/unit/test_sign.py is not used: 1\n" in out
+    assert "untested: runtime/sign.py:6:" in out
+
+
+@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
+def test_a_bug_that_never_ends_is_given_little_more_than_its_tests_take(project: Path) -> None:
+    (project / "tests/mutants/all.yaml").write_text(
+        LISTED.replace("number < 0, put: number <= 0", "if number, put: while number") % "breaks"
+    )
+    (project / "runtime/sign.py").write_text(SOURCE.replace("return -1", "number -= 1"))
+    (project / "tests/unit/test_sign.py").write_text("from runtime.sign import sign\n\ndef test_it():\n    sign(-1)\n")
+    assert mutants(project, "--written")[0] == 0
+    assert row(project)[0] == "killed"
+
+
+def test_a_bug_in_c_is_compiled_and_tested_by_who_executes_it(project: Path) -> None:
+    (project / "runtime/sign.py").unlink()
+    for name, text in (("_sign.c", IN_C), ("sign.h", SIGN)):
+        (project / "runtime/deep").mkdir(exist_ok=True)
+        (project / "runtime/deep" / name).write_text(text)
+    (project / "tests/unit/test_sign.py").write_text(TESTS.replace("runtime.sign", "runtime.deep._sign"))
+    header = project / "runtime/deep/sign.h"
+    assert is_c(header, SIGN.replace("-1", "5"))
+    assert not is_c(header, SIGN.replace("-1", "return"))
+    lists = project / "tests/mutants/all.yaml"
+    lists.write_text('runtime/deep/sign.h:\n  - {find: return -1, put: return 5, breaks: "Signs."}\n')
+    assert mutants(project, "--written")[0] == 0
+    assert row(project) == ["killed", "FAILED tests/unit/test_sign.py::test_sign"]
+    lists.write_text('runtime/deep/sign.h:\n  - {find: return 1, put: return 2 - 1, breaks: "Nothing."}\n')
+    mutants(project, "--written")
+    assert row(project) == ["equivalent", "it compiles to the same code"]
+    assert header.read_text() == SIGN

@@ -13,8 +13,8 @@ import pytest
 from runtime.config import project
 from runtime.errors import ConfigError
 from runtime.house import command, run_py
-from stragglab.commands.experiment import known_specs
 from stragglab.commands.new import main as new_project
+from stragglab.grids.experiments import known_specs
 from tests.support.cli import Finished, run_cli
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,8 +10,8 @@ import pytest
 from analysis.experiments.spec import Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, scores
 from analysis.records.load import Run, load_run
-from stragglab.commands.predictors import parse, tagged
 from stragglab.tables.predictor_rates import fitted_of, rates_of, scored
+from stragglab.tables.predictor_scores import parse, tagged
 from tests.support.records import asp_story, bsp_story, disturbance
 from tests.unit.analysis.test_experiments import spec_of
 

@@ -6,9 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
+from analysis.records.integrity import integrity
+from analysis.records.load import load_run
+from analysis.records.nodes import Node
+from analysis.records.schema import OLD_NOTES
+from analysis.reports.story.lines import Fields, RawLine
+from analysis.reports.story.telling import tell
 from stragglab.commands.story import main
 from tests.support.cli import run_cli
 
@@ -102,6 +109,93 @@ def test_why_did_all_go_back(run: Callable[[str], Path], told: Told) -> None:
     assert "server:1: the plan's kill begins" in story
     assert re.search(r"server:1 was lost \(.+\)", story)
     assert re.search(r"the parameters of version \d+ were restored", story)
+
+
+ROLLED_BACK = "strategy=bsp straggler=kill straggler.targets=[server:1] straggler.mean_s=0.5 workload.epochs=20"
+
+
+def test_what_became_of_updates_that_were_rolled_back(run: Callable[[str], Path], told: Told) -> None:
+    record = run(ROLLED_BACK)
+    made, version, gradient = dict[int, list[int]](), 0, None
+    for line in events(record):
+        for command in line.get("commands", ()):
+            if command["type"] == "Apply":
+                version += 1
+                made[version] = command["grads"]
+        if line.get("event", {}).get("type") == "Restored" and version > line["event"]["version"]:
+            version, gradient = line["event"]["version"], made[version][0]
+            made = {number: grads for number, grads in made.items() if number <= version}
+    assert gradient is not None, "nothing was rolled back"
+    words = r"the update that made version \d+ is rolled back: all .* version \d+\n +because server:\d was lost"
+    assert re.search(words, told(record, f"gradient:{gradient}"))
+    assert "is rolled back" in told(record, f"update:{version + 1}")
+    story = told(record, "worker:0")
+    assert re.search(r"[1-9]\d* applied, then rolled back \(server:\d was lost", story)
+    applied = sum(int(number) for number in re.findall(r"(\d+) applied(?:;|$)", story, re.M))
+    assert applied == len(made), "every update of bsp has one gradient of worker 0"
+
+
+def line(
+    seq: int, t: float, event: Fields | None = None, *commands: Fields, version: int = 0, **note: object
+) -> RawLine:
+    kind = "event" if event else "note"
+    return RawLine(seq=seq, t=t, kind=kind, event=event, note=note or None, commands=commands, version=version)
+
+
+def test_why_was_a_timer_set() -> None:
+    grad = {"id": 3, "worker": 0, "iteration": 0, "version": 0, "samples": 4}
+    wake = {"type": "Wake", "at_s": 1.5, "tag": "enough"}
+    go = {"type": "Compute", "worker": 0, "num_samples": 4}
+    lines = [
+        line(0, 1.0, {"type": "Arrived", "grad": grad}, wake, {"type": "Wake", "at_s": 9.0, "tag": "enough"}),
+        line(1, 1.5, {"type": "Woke", "tag": "enough"}, {"type": "Apply", "grads": [3]}, wake, go, version=1),
+        line(2, 1.6, {"type": "Woke", "tag": "enough"}, {"type": "Restart", "node": "worker:0"}, version=1),
+    ]
+    why = {entry.what: entry.why for entry in tell(lines, (), Node("worker", (0,))).entries}
+    fired = 'the timer "enough" of the strategy fired'
+    assert any('; waited 0.5 s for the timer "enough"' in what for what in why)
+    assert why["the strategy orders Restart"] == fired, "a timer that sets itself again needs no cause"
+    why = {entry.what: entry.why for entry in tell(lines, (), Node("update", (1,))).entries}
+    assert why["the update made version 1"] == f"{fired}; it was set when gradient 3 of worker:0 arrived at 1.000 s"
+
+
+def test_an_order_that_waited_and_a_restart_that_was_overtaken() -> None:
+    """The note ``Deferred`` is the cause of what is requested after the rollback."""
+    lines = [
+        line(0, 1.0, {"type": "Woke", "tag": "decide"}, {"type": "Restart", "node": "server:0"}),
+        line(1, 2.0, {"type": "ServerLost", "server": 1, "reason": "killed", "holding": True, "cause": "died"}),
+        line(2, 2.5, type="Deferred", order="join", node="worker:4"),
+        line(3, 3.0, {"type": "Restored", "version": 0, "workers": [0], "servers": [0, 1]}),
+        line(4, 3.0, type="Requested", node="worker:4", pending_s=0.0),
+    ]
+    told = {entry.what: entry.why for entry in tell(lines, (), None).entries}
+    assert told["worker:4 the order to join waits until all tasks continue"] == ""
+    assert told["worker:4 the requested node waits 0 s for a machine"] == (
+        "join ordered at 2.500 s, which waited while all tasks went back"
+    )
+    void = "the restart of server:0 that was ordered at 1.000 s is void: all tasks went back before"
+    assert told[void] == "server:1 was lost (killed)"
+    lines[1] = line(1, 2.0, {"type": "ServerLost", "server": 0, "reason": "restarted", "cause": "restarted"})
+    told = {entry.what: entry.why for entry in tell(lines, (), None).entries}
+    assert void not in told
+    assert told["server:0 was lost (restarted)"] == "the strategy orders Restart at 1.000 s"
+
+
+def test_notes_of_older_records_are_told_alike(run: Callable[[str], Path], told: Told, tmp_path: Path) -> None:
+    record = run("strategy=bsp failover=checkpoint straggler=kill straggler.mean_s=0.5 workload.epochs=20")
+    old = tmp_path / "old"
+    copytree(record, old)
+    text = (old / "events.jsonl").read_text()
+    assert '{"type":"Rollback"' in text
+    for name, now in OLD_NOTES.items():
+        text = text.replace(f'{{"type":"{now}"', f'{{"type":"{name}"')
+    (old / "events.jsonl").write_text(text)
+    for subject in ((), ("worker:0",)):
+        assert told(old, *subject) == told(record, *subject)
+    new, before = load_run(record), load_run(old)
+    assert before.tables.restarts.equals(new.tables.restarts)
+    assert "GoingBack" in set(before.tables.notes["type"])
+    assert integrity(before).ok
 
 
 def test_when_was_a_worker_slowed(run: Callable[[str], Path], told: Told) -> None:

@@ -15,7 +15,8 @@ import pytest
 from analysis.records.settings import NOTE
 from analysis.records.sums import SUMS
 from analysis.reports.vouching import Check, files_of
-from stragglab.commands.verify import main, verify
+from stragglab.commands.verify import main
+from stragglab.vouching.record import verify
 from tests.support.cli import run_cli
 from tests.support.tampering import change_a_number, flip_a_byte, sum_again
 

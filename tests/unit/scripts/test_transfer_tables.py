@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from analysis.experiments.spec import Cell, cells, load_spec
-from stragglab.commands.experiment import TABLES
+from stragglab.grids.experiments import TABLES
 from stragglab.tables import delayed_sgd
 from stragglab.tables.transfers import delays_row, groups_row, replicas_row, transfers_row
 

@@ -22,7 +22,8 @@ from analysis.reports import vouching
 from analysis.reports.verification import verify_record
 from analysis.reports.vouching import Check
 from runtime.record import sums as writing
-from stragglab.commands.verify import main, verify
+from stragglab.commands.verify import main
+from stragglab.vouching.record import verify
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story
 from tests.support.tampering import sum_again
@@ -318,7 +319,7 @@ def again(path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Chec
         started.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("stragglab.commands.verify.subprocess", SimpleNamespace(run=run, TimeoutExpired=TimeoutError))
+    monkeypatch.setattr("stragglab.vouching.record.subprocess", SimpleNamespace(run=run, TimeoutExpired=TimeoutError))
     (check,) = [check for check in verify(path, again=True) if check.question == "again"]
     return check, [word for command in started for word in command]
 

@@ -24,9 +24,8 @@ from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.delayed import BlocksGate
 from strategies.parts.composed import Composed
-from strategies.parts.gates import AllGate, BoundedGate, EachGate, GroupsGate
-from strategies.parts.load.shares import EnlargedLoad
-from strategies.protocol import Apply, BoundedStalenessHint, Compute, Drop, Restart, Score, Started, Strategy, Wake
+from strategies.parts.gates import AllGate, BoundedGate, EachGate
+from strategies.protocol import Apply, Compute, Drop, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
@@ -148,14 +147,6 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
     assert [command.weights for command in at.commands if isinstance(command, Apply)][-1] == (1.0,)
 
 
-def test_what_depends_on_staleness_has_no_rhythm() -> None:
-    """A runtime that knew the rates beforehand would get them wrong."""
-    assert ASP(data="even").staleness_hint() is not None
-    assert SSP().staleness_hint() is not None
-    assert ASP(lr_rule="inverse").staleness_hint() is None
-    assert SSP(lr_rule="linear").staleness_hint() is None
-
-
 # ---- what a composition refuses -------------------------------------------------------------------------------------
 
 
@@ -233,14 +224,6 @@ def test_what_a_composition_needs_follows_from_its_parts() -> None:
     assert not composed().watches_servers
     zeno = composed(gate=EachGate(), screen=DescentScreen(validation_samples=9))
     assert (zeno.validation_samples, zeno.rescales, zeno.needs) == (9, True, {Compute, Apply, Drop, Score})
-
-
-def test_a_bounded_gate_alone_has_a_rhythm() -> None:
-    assert composed().staleness_hint() == BoundedStalenessHint(bound=2)
-    assert composed(lr_rule="unit").staleness_hint() == BoundedStalenessHint(bound=2, lr_scale=1.0)
-    assert composed(load=EnlargedLoad()).staleness_hint() is None
-    assert restarting().staleness_hint() is None
-    assert composed(gate=GroupsGate()).staleness_hint() is None
 
 
 # ---- a combination that no system has -------------------------------------------------------------------------------

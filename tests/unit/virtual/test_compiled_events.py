@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import runtime.virtual.event_loop.arrays as arrays_module
+import runtime.virtual.event_loop.crossing as crossing_module
 import runtime.virtual.event_loop.loop as loop_module
 import runtime.virtual.lab as lab_module
 from injectors.plan import Disturbance, build_plan
@@ -141,14 +141,14 @@ def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int 
     with ExitStack() as changed:
         changed.enter_context(patch.object(loop_module, "CHUNK", chunk))
         changed.enter_context(patch.object(loop_module, "PATIENCE", (patience, 4096)))
-        leave = EventLoop._leave
+        leave = EventLoop.leave
 
         def counted(self: EventLoop, **how: Any) -> None:
             nonlocal decided
+            decided += self._decided * self._inside
             leave(self, **how)
-            decided += self._decided
 
-        changed.enter_context(patch.object(EventLoop, "_leave", counted))
+        changed.enter_context(patch.object(EventLoop, "leave", counted))
         compiled = play(place / "compiled", job, make(), about)
     with patch.object(lab_module, "loop_of", lambda session: None):
         python = play(place / "python", job, make(), about)
@@ -379,7 +379,7 @@ def test_a_loop_that_is_wrong_is_caught(tmp_path: Path) -> None:
     def pacer(workers: Any) -> Any:
         return lambda worker, samples, accum: (1e-9, 0.02, -1.0)
 
-    with patch.object(arrays_module, "pacer", pacer), pytest.raises(AssertionError):
+    with patch.object(crossing_module, "pacer", pacer), pytest.raises(AssertionError):
         both(tmp_path, JOB, lambda: hurried("asp"), ABOUT)
 
 
@@ -470,7 +470,7 @@ def test_a_loop_refuses_what_does_not_fit() -> None:
         loop.advance(1)
     with pytest.raises(ValueError, match=r"numbers that a work does not have: .*stage_s"):
         loop.add_work({**work, "stage_s": 0.0}, None, [])
-    assert loop.add_work({**work, "cpu_s": None}, None, []) == 0
+    assert loop.add_work(work, None, []) == 0
     with pytest.raises(ValueError, match="somebody who is busy"):
         loop.add_work(work, None, [])
     with pytest.raises(ValueError, match="work of nobody"):

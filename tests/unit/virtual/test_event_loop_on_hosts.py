@@ -62,17 +62,17 @@ def play(run_dir: Path, world: World, strategy: Strategy) -> Outcome:
 def both(place: Path, world: World, make: Callable[[], Strategy], chunk: int = 1 << 10) -> int:
     """Play it with and without the loop, and compare; returns how many decisions the loop has carried out."""
     decided = 0
-    leave = EventLoop._leave
+    leave = EventLoop.leave
 
     def counted(self: EventLoop, **how: Any) -> None:
         nonlocal decided
+        decided += self._decided * self._inside
         leave(self, **how)
-        decided += self._decided
 
     with ExitStack() as changed:
         changed.enter_context(patch.object(loop_module, "CHUNK", chunk))
         changed.enter_context(patch.object(loop_module, "PATIENCE", (0, 4)))
-        changed.enter_context(patch.object(EventLoop, "_leave", counted))
+        changed.enter_context(patch.object(EventLoop, "leave", counted))
         compiled = play(place / "compiled", world, make())
     with patch.object(lab_module, "loop_of", lambda session: None):
         python = play(place / "python", world, make())

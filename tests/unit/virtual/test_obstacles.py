@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,18 +13,19 @@ import pytest
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.core import inputs
+from runtime.errors import ConfigError
 from runtime.native import EVENTS, SWITCH, native
 from runtime.record.recorder import Recorder
 from runtime.run.timing import Forgetful
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.event_loop.arrays import keeps_of
-from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
-from runtime.virtual.short_cuts import WITHOUT
+from runtime.virtual.event_loop.crossing import keeps_of
+from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
 from runtime.virtual.tasks.model_state import NoLearner
 from strategies.protocol import NodeId
 from tests.contract.catalogue import hurried
+from tests.support.cli import run_cli
 from tests.support.harness import make_job, make_run_spec
 
 pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
@@ -76,6 +78,10 @@ def test_those_of_other_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session = session_of(tmp_path / "run")
     monkeypatch.setenv(WITHOUT, "event_loop")
     assert lasting_obstacle(session) == f"{WITHOUT} switches it off"
+    refuse_misspelt()
+    monkeypatch.setenv(WITHOUT, "event_lop")
+    with pytest.raises(ConfigError, match=f"^{WITHOUT}=event_lop: must be event_loop, or not set$"):
+        refuse_misspelt()
     monkeypatch.delenv(WITHOUT)
     monkeypatch.setenv(SWITCH, "0")
     assert lasting_obstacle(session) == "the loop is not compiled here"
@@ -156,3 +162,16 @@ def test_a_subclass_with_an_event_of_its_own_gets_everything_unless_it_says_othe
         keeps = "answers"
 
     assert [keeps_of(kind()) for kind in (Forgetful, Same, Own, Less)] == ["nothing", "nothing", "all", "answers"]
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (("backend=none",), "event_loop"),
+        (("backend=none", "runtime.telemetry_every_s=1"), "python: what nodes use is sampled"),
+    ],
+)
+def test_the_record_says_what_drives_a_job(words: tuple[str, ...], engine: str, tmp_path: Path) -> None:
+    about = ("runtime=virtual", "workload=ledger", "straggler=none", "draw=false", "view=none")
+    assert run_cli(*about, *words, f"hydra.run.dir={tmp_path}/run").exit_code == 0
+    assert json.loads((tmp_path / "run" / "meta.json").read_text())["engine"] == engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ class Owner:
 
     def __init__(self, over_at_s: float = 99.0, stopwatch: Stopwatch | None = None) -> None:
         self.clock, self.over_at_s = Clock(), over_at_s
-        self.turns = Turns(self.clock, self, DECISION_S, stopwatch)
+        self.turns = Turns(self.clock, cast("Any", self), DECISION_S, stopwatch)
         self.seen: list[tuple[float, str]] = []
         self.left: list[tuple[float, float]] = []
 

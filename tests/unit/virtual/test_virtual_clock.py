@@ -178,15 +178,14 @@ def test_what_a_job_that_is_over_had_scheduled_does_not_happen(make: Callable[[]
 
 
 def says(seed: int, timeline: Timeline, kind: Any) -> list[object]:
-    """What two clocks and their timeline say while chance schedules, steps, catches up and jumps."""
+    """What two clocks and their timeline say while chance schedules, steps and catches up."""
     random, found = Random(seed), list[object]()
     offsets = [0.0, random.choice((0.0, 17.3, 0.1, 2.0**50 + 0.3))]
     clocks = [kind(timeline, offset_s) for offset_s in offsets]
-    clocks[0].moves = random.random() < 0.5
 
     def act(clock: Clock, number: int) -> None:
         other = random.choice(clocks)
-        found.append((number, clock.now, timeline.moment, [timeline.is_next(priority) for priority in PRIORITIES]))
+        found.append((number, clock.now, timeline.moment))
         other.catch_up()
         found.append((other.now, timeline.clock is other))
         for _ in range(random.randint(0, 2)):
@@ -199,14 +198,9 @@ def says(seed: int, timeline: Timeline, kind: Any) -> list[object]:
     for _ in range(10):
         schedule(random.choice(clocks))
     for _ in range(60):
-        found.append((timeline.next_s, timeline.next_fixed_s, timeline.sequence))
+        found.append((timeline.next_s, timeline.sequence))
         if timeline.next_s == math.inf:
             break
-        fixed_s = timeline.next_fixed_s
-        if random.random() < 0.2 and fixed_s > timeline.moment[0]:
-            span_s = random.uniform(0, min(fixed_s - timeline.moment[0], 1e6))
-            timeline.jump(span_s, [clock for clock in clocks if clock.moves])
-            found.append((timeline.moment, [clock.offset_s for clock in clocks]))
         timeline.step()
     return found
 
@@ -216,48 +210,3 @@ def test_the_compiled_clock_says_what_that_in_python_says() -> None:
     """It has a twin, since jobs that share no machines run without the kernel."""
     for seed in range(300):
         assert says(seed, HOSTS.Timeline(), HOSTS.Clock) == says(seed, Timeline(), Clock), seed
-
-
-# ---- jumps ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
-@given(entries=ENTRIES, after=st.integers(0, 4), span_s=st.sampled_from([0.0, 0.1, 7.25, 1e6 + 1 / 3]))
-def test_a_jump_takes_along_what_is_on_clocks_that_move(
-    make: Callable[[], Timeline], entries: list[Entry], after: int, span_s: float
-) -> None:
-    """Of a clock that moves, everything is as late by its own reading; of one that does not, by that of the lab."""
-    timeline = make()
-    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
-    fixed, moving = kind(timeline, 0.3), kind(timeline, 0.3)
-    moving.moves = True
-    seen: list[tuple[Clock, float, float]] = []
-    for when_s, priority in entries:
-        for clock in (fixed, moving):
-            clock.at(when_s, priority, lambda clock, due_s: seen.append((clock, due_s, clock.now)), clock, when_s)
-    for _ in range(min(after, 2 * len(entries))):
-        timeline.step()
-    if timeline.next_fixed_s < timeline.moment[0] + span_s:  # it would pass that
-        return
-    timeline.jump(span_s, [moving])
-    before = timeline.moment[0]
-    while timeline.next_s < math.inf:
-        timeline.step()
-        assert timeline.moment[0] >= before - 1e-9
-    assert all(now_s == due_s for _, due_s, now_s in seen)
-    assert moving.offset_s == 0.3 + span_s
-    assert len(seen) == 2 * len(entries)
-
-
-@pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
-def test_the_next_fixed_action_is_neither_one_that_moves_nor_of_a_job_that_is_over(
-    make: Callable[[], Timeline],
-) -> None:
-    timeline = make()
-    kind: Any = Clock if isinstance(timeline, Timeline) else HOSTS.Clock
-    over, moving, fixed = (kind(timeline, 1.0) for _ in range(3))
-    over.ended = moving.moves = True
-    assert timeline.next_fixed_s == math.inf
-    for clock, when_s in ((over, 0.5), (moving, 0.75), (fixed, 2.0), (fixed, 3.0)):
-        clock.at(when_s, MESSAGE, print)
-    assert timeline.next_fixed_s == 3.0

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import runtime.virtual.tasks.jitter as jitter_module
 from runtime.virtual.tasks.jitter import BLOCK, Jitter
 
 WORKERS, BLOCKS = 40, 5
@@ -139,13 +138,3 @@ def test_workers_are_uncorrelated() -> None:
     """Largest of 780 correlations of 5,120 draws each; one beyond five standard errors has odds of one in 2,000."""
     correlations = np.corrcoef(crowd(0.3, 0.0)) - np.eye(WORKERS)
     assert np.abs(correlations).max() < 5 / np.sqrt(BLOCKS * BLOCK)
-
-
-@pytest.mark.skipif(jitter_module.COMPILED is None, reason="was not compiled here")
-def test_the_compiled_memory_is_its_twin_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for module in (jitter_module.COMPILED, None):
-        monkeypatch.setattr(jitter_module, "COMPILED", module)
-        stream = Jitter(7, 2, 0.3, 0.6)
-        found.append(np.concatenate([*(stream.block(count) for count in (1, 7, 64, BLOCK)), [stream.factor()]]))
-    np.testing.assert_array_equal(*found)

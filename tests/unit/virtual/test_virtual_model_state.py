@@ -21,7 +21,6 @@ from runtime.core.vectors import FloatVector
 from runtime.training.progress import Progress, ProgressModel
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.port import VirtualPort
-from runtime.virtual.control.timers import Timers
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NOTHING, NoLearner, RealLearner, Result
 from runtime.virtual.tasks.models import TaskModels
@@ -153,7 +152,7 @@ def test_orders_are_carried_out_in_their_order() -> None:
     about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *received: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
     nobody: Any = SimpleNamespace(remember=lambda version: None)
-    port = VirtualPort(TaskModels(servers, workers, learner), Timers(clock, scores.append), nobody, -1.0)
+    port = VirtualPort(clock, TaskModels(servers, workers, learner), scores.append, nobody, -1.0)
     port.connect(nobody, nobody)
     learner.gradient(compute(0))
     port.evaluate(0, last=False)

@@ -31,14 +31,12 @@ class World:
         )
         self.reports = Reports(
             self.clock,
-            self.clock,
             slow(w1=1.0),
             cast("Any", SimpleNamespace(report=lambda: [BUSY])),
             cast("Any", coordinator),
             cast("Any", usage),
             tell=lambda given: self.told.append((self.clock.now, given)),
             note=lambda kind, active: self.notes.append((self.clock.now, active)),
-            changed=lambda: None,
         )
 
     def until(self, end_s: float) -> None:

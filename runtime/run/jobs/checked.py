@@ -1,0 +1,52 @@
+"""A set of jobs that can run, as its checks leave it to who runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from injectors.arrivals.base import Submission
+from runtime.api import Needs
+from runtime.cluster.hosts import Hosts
+from runtime.config.parse import Config
+from runtime.run.checks.job import CheckedJob
+from strategies.protocol import JobRequest, Machine, Placement, Policy, Prevention
+
+
+class SetJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of a set."""
+
+    submission: Submission
+    request: JobRequest
+    iterations: int
+    """Of every worker."""
+    checked: CheckedJob
+    """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedSet:
+    """A set of jobs that can run, with the objects that its configuration names. It runs once."""
+
+    written: Config
+    """The configuration as the user wrote it."""
+    config: Config
+    jobs: tuple[SetJob, ...]
+    """In the order of submission."""
+    hosts: Hosts
+    """The machines, without tasks."""
+    machines: tuple[Machine, ...]
+    policy: Policy
+    placement: Placement
+    prevention: Prevention | None
+    """None: no job asks for anything."""
+    needs: Needs
+    """Requirements of all jobs together, to prepare before they start."""
+    real_time: bool
+    """Whether its time is that of this machine."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether its record becomes tables, figures and a report at the end."""
+        return self.config.draw

@@ -1,0 +1,195 @@
+"""Experiments as described: their runs, of which the missing ones are made, and the results."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from analysis.claims.ledger import Claim, chosen, load_ledger
+from analysis.claims.pages import load_pages
+from analysis.experiments.results import Results, measure_clusters, measure_runs, warnings_of_live
+from analysis.experiments.spec import Cell, Spec, cells, find_specs, settings_of
+from analysis.figures.names import id_of
+from analysis.records.cluster import Cluster
+from analysis.records.either import Record, load_record
+from analysis.records.load import RecordError, Run
+from reading import Unreadable
+from reading.plain import load_yaml
+from runtime.config import project
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
+from runtime.config.hydra_errors import own_part
+from runtime.errors import ConfigError
+from runtime.house import ROOT
+from runtime.record.meta import describe_versions
+from runtime.record.progress import counted
+from runtime.run.preflight import preflight
+from runtime.virtual.costs import load_costs
+from stragglab.grids.forks import processors, run_here
+from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
+from stragglab.tables.coding import coding
+from stragglab.tables.delayed_sgd import delayed_sgd
+from stragglab.tables.predictor_rates import fitted_of, rates_of
+from stragglab.tables.transfers import delays, groups, replicas, transfers
+from stragglab.vouching.fitted_since import fitted_since
+
+SPECS = ROOT / "conf" / "experiment"
+DIRTY = "-dirty"
+"""Suffix of a commit's name if there are uncommitted changes."""
+TABLES = {
+    **{"coding": coding, "delayed_sgd": delayed_sgd},
+    **{"transfers": transfers, "delays": delays, "groups": groups, "replicas": replicas},
+}
+"""Tables by the name that experiments use."""
+APART = ("hydra", "names")
+"""Parts of a stored configuration that do not describe the job."""
+
+
+def known_specs() -> dict[str, Path]:
+    """Paths of all experiments by name, those of the user's project included; raises :class:`ConfigError`."""
+    ours, own = find_specs(SPECS), project.conf()
+    theirs = {} if own is None else find_specs(own / SPECS.name)
+    for name in ours.keys() & theirs.keys():
+        raise ConfigError(f"{theirs[name]}: {name} is one of ours ({ours[name]}); give yours another name")
+    return ours | theirs
+
+
+def of_paper(spec: Spec) -> bool:
+    """Whether it answers claims of a paper, on whose page its results are shown: none of a user's project does."""
+    return spec.paper in load_pages() and spec.name in find_specs(SPECS)
+
+
+def claims_of(spec: Spec) -> list[Claim]:
+    """The claims of its paper that an experiment answers; none for one of a user's own."""
+    return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
+
+
+def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
+    """Directory of its records and of the output for a part."""
+    folder: Path = (asked.out / spec.name).absolute()
+    return folder
+
+
+def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner: Runner | None) -> None:
+    """Make the records that are missing or outdated. ``runner``: instead of ``run.py``, for tests."""
+    out = folder_of(spec, asked)
+    there = {cell.name: cell for cell in cells(spec)}
+    console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs", soft_wrap=True)
+    wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
+    with composed_words() as compose_words:
+        found = {
+            name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
+            for name, words in wanted.items()
+        }
+    forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or processors()
+    if not forks:  # refuse before the first run, not at the last; in forks the first seed's runs come first anyway
+        for name, cell in there.items():
+            if cell.seed == spec.seeds[0]:  # validity does not depend on the seed
+                preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
+    fill(
+        wanted,
+        found,
+        out,
+        console,
+        runner or (run_here if forks else run_child),
+        live=spec.timed,
+        forks=forks,
+        failing=spec.failing,
+    )
+
+
+def commit_of(asked: argparse.Namespace, console: Console) -> str | None:
+    """With ``--fresh`` the commit that records must be of; raises :class:`ConfigError` for uncommitted changes."""
+    commit = describe_versions()["commit"]
+    if asked.fresh and (commit == "unknown" or commit.endswith(DIRTY)):
+        why = "this is no git repository" if commit == "unknown" else "there are uncommitted changes; commit them first"
+        raise ConfigError(f"--fresh: {why}")
+    if commit.endswith(DIRTY):
+        said = f"there are uncommitted changes: records made now say {commit}, and so will their page"
+        console.print(said, soft_wrap=True)
+    return commit if asked.fresh else None
+
+
+@contextmanager
+def composed_words() -> Iterator[Any]:
+    """A function from settings to what ``run.py`` would store as ``.hydra/config.yaml``."""
+    with composing(parse_arguments([])) as composer:
+        yield lambda words: plain(own_part(composer.compose(words)))
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """The configuration with interpolations unresolved, since their values differ between runs."""
+    content: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    return {str(key): value for key, value in content.items() if key not in APART}
+
+
+def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | None = None) -> Record | None:
+    """The record, if it exists with these settings, the current cost model and fitted files, and any ``commit``.
+
+    ``composed`` returns the settings; it takes a tenth of a second, so it is called last.
+    """
+    if not (path / "meta.json").exists():
+        return None
+    run = load_record(path)
+    if commit is not None and run.meta["versions"].get("commit") != commit:
+        return None
+    try:
+        said, config = load_yaml(path / ".hydra" / "config.yaml"), composed()
+    except Unreadable:  # it is made again
+        return None
+    if not isinstance(said, dict) or plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
+        return None
+    if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
+        return run
+    model = load_costs(config["cluster"]["costs"])
+    return run if model.is_of(run.meta.get("calibration")) else None
+
+
+def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
+    """The existing records, even if some are missing."""
+    found = [(cell, record_of(out, cell.name)) for cell in cells(spec)]
+    there = [(cell, path) for cell, path in found if path.exists()]
+    runs = [(cell, load_record(path)) for cell, path in counted(there, len(there), "reading records")]
+    if not runs:
+        raise RecordError(f"{out}: no record of {spec.name} here; run it without --redraw first")
+    return runs
+
+
+def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
+    """Measures of all runs; the records of the first seed are kept in memory."""
+    single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
+    sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
+    scorers = fitted_of(spec)
+    return Results(
+        spec=spec,
+        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, rates_of(spec)),
+        metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
+        claims=claims_of(spec),
+        records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
+        evaluations=[(cell, run.tables.evaluations) for cell, run in single],
+        warnings=warnings_of_live([run for _, run in single]),
+    )
+
+
+def tabulated(spec: Spec) -> Results:
+    """The results of an experiment in which nothing is run."""
+    rows = TABLES[spec.table or ""](spec)
+    return Results(spec=spec, runs=rows, metas=[], claims=claims_of(spec))
+
+
+def names_in_records(spec: Spec) -> dict[str, str]:
+    """``figure.names``, and those of levels that are one choice also for that choice: records know no levels."""
+    names = dict(spec.figure.names)
+    for levels in spec.axes.values():
+        for level, words in levels.items():
+            if level in spec.figure.names and len(words) == 1:
+                setting, _, value = words[0].partition("=")
+                names.setdefault(id_of(setting, value), spec.figure.names[level])
+    return names
