@@ -46,7 +46,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation.NONE
     janitor: bool = False
     """Whether it creates control groups, which no namespace removes."""
-    keeper: bool = False
+    broker: bool = False
     """Whether somebody outside of its namespaces has to find other machines for it."""
 
     def with_those_of(self, other: Needs) -> Needs:
@@ -54,7 +54,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         return Needs(
             isolation=max(self.isolation, other.isolation),
             janitor=self.janitor or other.janitor,
-            keeper=self.keeper or other.keeper,
+            broker=self.broker or other.broker,
         )
 
 
@@ -193,7 +193,7 @@ class Runtime(Protocol):
         """The description of the machine for ``meta.json``."""
         ...
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines of a job, before its record is opened; raises ``ConfigError`` if they do not come.
 
         ``task``: the spec of its task; ``framework``: the library that computes gradients; ``device``: where, as in

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from injectors.actuators.turns import MOST_HOGS, hogs_for, least_left
+from injectors.actuators.gpu_duty import MOST_HOGS, hogs_for, least_left
 from injectors.plan import RULES, Kind, target_name, target_of
 from runtime.cluster.gpus import device_of
 from runtime.errors import ConfigError

@@ -46,7 +46,7 @@ class Attachments:
             self.kept[grad_id] = parent
         return parent
 
-    def keeper(self, grad_id: int, worker: int) -> int:
+    def holder(self, grad_id: int, worker: int) -> int:
         """Who keeps this gradient of ``worker``, or will when it is computed."""
         return self.kept.get(grad_id, worker)
 
@@ -71,8 +71,8 @@ class Attachments:
             raise ProtocolError(f"{command}: servers hold the parameters, so no worker can be the child of another")
         before, after = self.members.parents, self._checked(command)
         for grad in used:
-            if (keeper := self.keeper(grad.id, grad.worker)) in before:
-                raise ProtocolError(f"{command}: worker {keeper} keeps gradient {grad.id}, and is not in the ring")
+            if (holder := self.holder(grad.id, grad.worker)) in before:
+                raise ProtocolError(f"{command}: worker {holder} keeps gradient {grad.id}, and is not in the ring")
         self._check_idle(command, before.keys() ^ after.keys())
         self._check_empty(command, after.keys() - before.keys())
         self.forget(grad.id for grad in used)
@@ -108,7 +108,7 @@ class Attachments:
         """What a worker outside of the ring keeps could not be summed."""
         coming = [(order.grad_id, order.worker) for order in self.ledger.busy.values()]
         kept = {
-            self.keeper(*one): one[0]
+            self.holder(*one): one[0]
             for one in [*((one.id, one.worker) for one in self.ledger.grads.values()), *coming]
         }
         for worker in sorted(leaving):

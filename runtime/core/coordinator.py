@@ -399,7 +399,7 @@ class Coordinator:
     def _preempt(self, t: float, given: inputs.PreemptionOrdered) -> None:
         """The cluster takes the job's places; gradients that wait to be used are in progress, too."""
         ledger = self.ledger
-        works = bool(ledger.busy or ledger.held or ledger.grads or self.executor.scoring.asked)
+        works = bool(ledger.busy or ledger.starved or ledger.grads or self.executor.scoring.asked)
         self.preemption.order(self.course.advance(t), given.grace_s, works=works)
 
     # ---- measurements ------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Dialogue:
         self.state: dict[str, float | int | str] = {}
         """The last result of ``Strategy.log_state``."""
         self._queue: deque[AnyEvent] = deque()
-        self._held = executor.ledger.held
+        self._starved = executor.ledger.starved
 
     def tell(self, event: AnyEvent) -> None:
         """Pass an event to the strategy, now or after it has answered earlier ones."""
@@ -66,12 +66,12 @@ class Dialogue:
         while queue:
             self._ask(queue[0])
             queue.popleft()
-            if self._held:
+            if self._starved:
                 self._release()
 
     def _release(self) -> None:
         queue, course = self._queue, self.course
-        if self._held and not queue and not course.halted and not course.status:
+        if self._starved and not queue and not course.halted and not course.status:
             for grad in self.executor.empty_arrivals():
                 queue.append(Arrived(t=course.t, grad=grad, timings=Timings()))
 

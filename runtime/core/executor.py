@@ -123,7 +123,7 @@ class Executor:
         """Start a Compute, or hold it until there is data."""
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
         if not self._begin(t, command):
-            self.ledger.held[command.worker] = command
+            self.ledger.starved[command.worker] = command
             if not command.parts:
                 self.record.note(t, "Starved", worker=command.worker)
 
@@ -322,7 +322,7 @@ class Executor:
         """A worker's Compute is lost with it; one reserved while it restarts waits for its next incarnation."""
         self.replication.lost_worker(worker)
         if here or not restarting:
-            self.ledger.held.pop(worker, None)
+            self.ledger.starved.pop(worker, None)
             self.reserved.pop(worker, None)
             if (order := self.ledger.end(worker)) is not None:
                 self.give_back(t, order, to_holder=restarting, reason=reason)
@@ -394,16 +394,16 @@ class Executor:
 
     def feed_held(self, t: float) -> None:
         """Start held Computes, in worker order, as long as there is data."""
-        for worker in sorted(self.ledger.held):
-            if self._begin(t, self.ledger.held[worker]):
-                del self.ledger.held[worker]
+        for worker in sorted(self.ledger.starved):
+            if self._begin(t, self.ledger.starved[worker]):
+                del self.ledger.starved[worker]
 
     def empty_arrivals(self) -> list[Grad]:
         """Gradients of zero samples for all held Computes, if nothing in progress could free data.
 
         For parts without samples always, since nothing could free any.
         """
-        held = self.ledger.held
+        held = self.ledger.starved
         # after every event: thousands may be held at the end of an epoch, with parts only in coded jobs
         if self.parts.used and (without := {worker: command for worker, command in held.items() if command.parts}):
             held = without
@@ -423,7 +423,7 @@ class Executor:
         for worker in sorted(held):
             orders.append(self._order(held[worker], self.next_grad_id, 0))
             self.next_grad_id += 1
-            del self.ledger.held[worker]
+            del self.ledger.starved[worker]
         return [self.arrived(order) for order in orders]
 
 

@@ -34,7 +34,7 @@ class GradientLedger:
 
     def __init__(self) -> None:
         self.busy: dict[int, Order] = {}
-        self.held: dict[int, Compute] = {}
+        self.starved: dict[int, Compute] = {}
         self.grads: dict[int, Grad] = {}
         self.ready: dict[int, Grad] = {}
         """Held by workers that are busy with them, and with nothing else."""
@@ -63,7 +63,7 @@ class GradientLedger:
 
         One whose gradient is held does not, nor does one that waits for data which only that could free.
         """
-        return len(self.busy) > len(self.ready) or (bool(self.held) and not self.ready)
+        return len(self.busy) > len(self.ready) or (bool(self.starved) and not self.ready)
 
     def remember(self, grad: Grad) -> None:
         """Remember a used gradient, likewise."""
@@ -78,7 +78,7 @@ class GradientLedger:
         worker = command.worker
         if not alive:
             raise self.error(worker, f"{command} for a worker that is not running")
-        if worker in self.busy or worker in self.held:
+        if worker in self.busy or worker in self.starved:
             raise self.error(worker, f"{command} while it is busy with an earlier one")
         if command.num_samples < 1 or not 1 <= command.accum <= command.num_samples:
             raise self.error(worker, f"{command}: needs at least one sample per micro-batch")
@@ -120,7 +120,7 @@ class GradientLedger:
     def void(self) -> None:
         """Void all Computes and gradients."""
         self.busy.clear()
-        self.held.clear()
+        self.starved.clear()
         self.ready.clear()
         self.grads.clear()
 

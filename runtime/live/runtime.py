@@ -38,8 +38,8 @@ from runtime.record.checkpoint import CHECKPOINTS
 if TYPE_CHECKING:  # what only carries out a job is imported where it starts: no check waits for it
     from injectors.schedule import Schedule
     from runtime.live.control.job import LiveJob
+    from runtime.live.control.job_resources import JobResources
     from runtime.live.control.lab import LiveLab
-    from runtime.live.control.seat import Seat
     from runtime.live.control.settings import Processes
 
 MAX_NICENESS = 19
@@ -170,7 +170,7 @@ class LiveRuntime:
         if (hosts := self.parse_hosts(around.num_servers + around.replicas)) is not None:
             aggregator_hosts(hosts, around.aggregators, around.aggregators_at)
         mechanisms = self.mechanisms(around)
-        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, keeper=self.launcher.keeps)
+        return Needs(isolation=mechanisms.isolation, janitor=mechanisms.cgroups, broker=self.launcher.needs_broker)
 
     def mechanisms(self, around: RunContext) -> Mechanisms:
         """The mechanisms for hosts and plan on this machine."""
@@ -195,9 +195,9 @@ class LiveRuntime:
             )
         return "duty"
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines, if the launcher has to."""
-        self.launcher.gather(task, framework, device, self.port)
+        self.launcher.await_nodes(task, framework, device, self.port)
 
     def parse_hosts(self, num_servers: int) -> Hosts | None:
         """The emulated hosts, if there are any."""
@@ -278,7 +278,7 @@ class LiveRuntime:
         starter = self.launcher
         return LiveLab(hosts, self.mechanisms(spec.around), starter.make, starter.loop(), starter.release)
 
-    def job(self, spec: RunSpec, schedule: Schedule, seat: Seat) -> LiveJob:
+    def job(self, spec: RunSpec, schedule: Schedule, resources: JobResources) -> LiveJob:
         """A job of a lab; the record is written by ``spec.record``."""
         from runtime.live.control.job import LiveJob
 
@@ -286,7 +286,7 @@ class LiveRuntime:
             (spec.run_dir / directory).mkdir(exist_ok=True)
         hosts = self._hosts_of(spec)
         return LiveJob(
-            seat,
+            resources,
             self._processes(spec.strategy.watches_use, str(spec.backend_spec.get("device", CPU))),
             spec,
             schedule,

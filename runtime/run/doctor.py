@@ -51,7 +51,7 @@ def look(settings: Sequence[str]) -> list[dict[str, Any]]:
     if not isinstance(job, CheckedJob) or starter is None or not starter.elsewhere:
         raise ConfigError(f"doctor {CLUSTER}: launcher={launcher} has no other machines; choose launcher=join or ray")
     prepare(ready.jobs.needs)
-    job.runtime.gather(job.config.workload.task, job.backend.framework, device_of(job.backend))
+    job.runtime.await_nodes(job.config.workload.task, job.backend.framework, device_of(job.backend))
     try:
         nodes: list[dict[str, Any]] = starter.describe()
         return nodes

@@ -43,7 +43,7 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
     """
     config = checked.config
     job = make_job(checked, prepare_data(checked.task, config))
-    checked.runtime.gather(config.workload.task, checked.backend.framework, device_of(checked.backend))
+    checked.runtime.await_nodes(config.workload.task, checked.backend.framework, device_of(checked.backend))
     run_dir.mkdir(parents=True, exist_ok=True)
     with standing(run_dir) as watching:
         return _recorded(checked, job, run_dir, watching)

@@ -1,4 +1,4 @@
-"""Preparation of a run: a janitor for what namespaces do not remove, a keeper of machines elsewhere, the namespaces."""
+"""Preparation of a run: a janitor for what namespaces do not remove, a broker of machines elsewhere, the namespaces."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def prepare(needs: Needs) -> None:
         from runtime.live.machines.janitor_process import the_janitor
 
         the_janitor()
-    if needs.keeper:
-        from runtime.live.launchers.ray.keeper import the_keeper
+    if needs.broker:
+        from runtime.live.launchers.ray.broker import the_broker
 
-        the_keeper()
+        the_broker()
     contain(needs.isolation)

@@ -44,7 +44,7 @@ class Block(NamedTuple):
 
     params: FloatVector
     grad: FloatVector
-    """``gain`` times the combined gradient; may be overwritten."""
+    """``step_scale`` times the combined gradient; may be overwritten."""
     state: list[FloatVector]
     """State vectors, in the order of the rule's ``slots``."""
     spare: FloatVector
@@ -64,7 +64,7 @@ class Rule(ABC):
     """Whether steps are linear combinations of gradients, so that their norms are those of the gradients."""
 
     @abstractmethod
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         """A factor that is folded into the gradients' weights, and so costs no extra pass."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Tally(Rule):
     adds: ClassVar[bool] = True
     along_gradients: ClassVar[bool] = True
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         """Undo the mean that the weights contain."""
         return float(samples)
 
@@ -99,7 +99,7 @@ class PlainSGD(Rule):
     adds: ClassVar[bool] = True
     along_gradients: ClassVar[bool] = True
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         """The negative learning rate, so that the weighted sum is the step."""
         return -lr
 
@@ -129,7 +129,7 @@ class SGD(Rule):
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov=true: needs a momentum above 0")
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         """1, since momentum accumulates gradients and not steps, and so survives a change of the learning rate."""
         return 1.0
 
@@ -163,7 +163,7 @@ class Adagrad(Rule):
         _check("eps", self.eps, least=MIN_EPS)
         _check("weight_decay", self.weight_decay)
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
@@ -196,7 +196,7 @@ class Adam(Rule):
         _check("eps", self.eps, least=MIN_EPS)
         _check("weight_decay", self.weight_decay)
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
@@ -234,7 +234,7 @@ class AdamW(Rule):
         self._adam()
         _check("weight_decay", self.weight_decay)
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         return 1.0
 
     def update(self, block: Block, lr: float, step: int) -> None:
@@ -292,9 +292,9 @@ class Optimizer:
         target = params if out is None else out
         self._check([params, target, *grads], weights)
         self.steps += 1
-        gain = self.rule.gain(lr, samples)
+        step_scale = self.rule.step_scale(lr, samples)
         # computed in double precision, so that a mean (1 / n) and its inverse (n) cancel exactly in Tally
-        factors = [np.float32(gain * weight) for weight in weights]
+        factors = [np.float32(step_scale * weight) for weight in weights]
         uniform = all(weight == weights[0] for weight in weights)
         if self._compiled is not None and all(vector.flags.c_contiguous for vector in (params, target, *grads)):
             self._add((target, params, list(grads), np.array(factors, np.float32), uniform, np.zeros(2, np.int64)))

@@ -16,7 +16,7 @@ import msgspec
 from runtime.api import Crashed, Outcome, never_began
 from runtime.errors import is_full
 from runtime.virtual.clock import START, Clock
-from runtime.virtual.control.host_sharing import Desk, HostSharing, Note, silent
+from runtime.virtual.control.host_sharing import HostSharing, Note, ReservationClient, silent
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
@@ -35,7 +35,7 @@ Make = Callable[[Clock, Tenancy | None], VirtualSession]
 Ended = Callable[[Outcome], None]
 
 
-class Keeper(Protocol):
+class Submitter(Protocol):
     """Who adds jobs while the lab runs."""
 
     @property
@@ -73,7 +73,7 @@ class VirtualLab:
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
-        keeper: adds jobs while others run; None: all are added before.
+        submitter: adds jobs while others run; None: all are added before.
         prevention: decides what jobs on shared machines reserve; None: all is granted, and nobody is limited.
         note: writes what was reserved, in the lab's time.
     """
@@ -81,7 +81,7 @@ class VirtualLab:
     def __init__(
         self,
         shared: Sequence[Site] = (),
-        keeper: Keeper | None = None,
+        submitter: Submitter | None = None,
         prevention: Prevention | None = None,
         note: Note = silent,
     ) -> None:
@@ -90,7 +90,7 @@ class VirtualLab:
         """The signal that ends all jobs, if one came."""
         self.machines = ModelledMachines(new_clock(self.timeline), {}, others=shared) if shared else None
         """Those that all jobs share."""
-        self.keeper, self.sharing = keeper, None
+        self.submitter, self.sharing = submitter, None
         if prevention is not None and self.machines is not None:
             self.sharing = HostSharing(self.machines, shared, prevention, note)
         self._names: set[str] = set()
@@ -158,7 +158,7 @@ class VirtualLab:
         """Run until all jobs are over; returns the outcomes by name (after an interrupt: of started jobs)."""
         steps = 0
         with interruptible(self), rare_collections():
-            while self._waiting or self._running or (self.keeper is not None and self.keeper.to_come):
+            while self._waiting or self._running or (self.submitter is not None and self.submitter.to_come):
                 steps += self._step()
                 if steps >= LOOK_EVERY or self.interrupted_by:
                     steps = 0
@@ -169,8 +169,8 @@ class VirtualLab:
         self._waiting.remove(tenant)
         tenancy, sharing = None, self.sharing
         if self.machines is not None:
-            desk = None if sharing is None else Desk(sharing, tenant.name, tenant.clock)
-            tenancy = tenant.tenancy = Tenancy(tenant.name, tenant.clock, self.machines, desk)
+            reservation_client = None if sharing is None else ReservationClient(sharing, tenant.name, tenant.clock)
+            tenancy = tenant.tenancy = Tenancy(tenant.name, tenant.clock, self.machines, reservation_client)
         try:
             tenant.session = tenant.make(tenant.clock, tenancy)
         except Exception as error:
@@ -184,7 +184,7 @@ class VirtualLab:
             tenant.clock.catch_up()
         self._running.append(tenant)
         tenant.session.begin()
-        if self.machines is None and self.keeper is None:  # whose actions are on the timeline, too
+        if self.machines is None and self.submitter is None:  # whose actions are on the timeline, too
             tenant.loop = loop_of(tenant.session)
 
     def _never_began(self, tenant: _Tenant, outcome: Outcome, tenancy: Tenancy | None) -> None:
@@ -219,7 +219,7 @@ class VirtualLab:
 
     def _loop(self) -> int:
         """Many decisions of a job that is alone, where it has a compiled loop; 0: none."""
-        if self.machines is not None or self.keeper is not None:  # no job has one
+        if self.machines is not None or self.submitter is not None:  # no job has one
             return 0
         alone = len(self._running) == 1 and not self._waiting
         for tenant in self._running:
@@ -275,8 +275,8 @@ class VirtualLab:
                 tenant.session.interrupt(self.interrupted_by)
             if shows:
                 tenant.session.spec.tick(tenant.session.clock.now)
-        if self.keeper is not None and (shows or self.interrupted_by):
-            self.keeper.look(self.interrupted_by)
+        if self.submitter is not None and (shows or self.interrupted_by):
+            self.submitter.look(self.interrupted_by)
         if shows:
             self._seen_s = now_s
 

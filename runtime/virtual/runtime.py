@@ -28,7 +28,7 @@ from runtime.virtual.event_loop.obstacles import refuse_misspelt
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.stand_in import SETTING, parse_stand_in
-from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
 from strategies.protocol import NodeId, Strategy
 
 HOSTS = "cluster.hosts"
@@ -184,7 +184,7 @@ class VirtualRuntime:
         devices = {"gpus": list(around.gpus)} if around.gpus and "gpu" in around.kinds else {}
         return devices if hosts is None else {"hosts": hosts.describe(), **devices}
 
-    def gather(self, task: dict[str, Any], framework: str, device: str) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Nothing to wait for."""
 
     def calibration(self, batch_samples: int) -> str:
@@ -195,19 +195,19 @@ class VirtualRuntime:
 
     def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """A lab with one job."""
-        learner = make_learner(spec)
+        model_state = make_model_state(spec)
         lab, name = VirtualLab(), "job"
-        lab.add(name, partial(self.session, spec, schedule, learner))
+        lab.add(name, partial(self.session, spec, schedule, model_state))
         return lab.run()[name]
 
     def session(
-        self, spec: RunSpec, schedule: Schedule, learner: ModelState, clock: Clock, tenancy: Tenancy | None
+        self, spec: RunSpec, schedule: Schedule, model_state: ModelState, clock: Clock, tenancy: Tenancy | None
     ) -> VirtualSession:
         """A job of a lab, on its clock; the record is written by ``spec.record``."""
         session = VirtualSession(
             spec,
             schedule,
-            learner,
+            model_state,
             self._values,
             self._profiles,
             measures_decisions=self.decisions == "measured",
@@ -240,14 +240,14 @@ def _refuse_timeless_types(profiles: Profiles) -> None:
             )
 
 
-def make_learner(spec: RunSpec) -> ModelState:
+def make_model_state(spec: RunSpec) -> ModelState:
     """The model of the job's task on its backend."""
     job = spec.job
     task, backend = spec.task, cast(Any, spec.backend)  # one without gradients has methods of its own
     if not backend.computes:
-        return NoLearner(backend.parameters_of(task), backend.load_progress())
+        return NoModelState(backend.parameters_of(task), backend.load_progress())
     cut = cut_for(job, spec.strategy.data)
     with importing():
         backend.preload()
     model = backend.prepare(task, job.seed)
-    return RealLearner(model, spec.optimizer, cut, job.seed, job.validation_samples)
+    return RealModelState(model, spec.optimizer, cut, job.seed, job.validation_samples)

@@ -21,7 +21,7 @@ import runtime.virtual.lab as lab
 from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from tests.contract.catalogue import make
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
@@ -73,7 +73,7 @@ def cost_s(name: str, workers: int, run_dir: Path, kind: type[Recorder | ColumnR
     )
     gc.collect()
     run_alone(
-        VirtualSession(make_run_spec(job, strategy, record, run_dir), calm(), NoLearner(1000, None), COSTS, PROFILE)
+        VirtualSession(make_run_spec(job, strategy, record, run_dir), calm(), NoModelState(1000, None), COSTS, PROFILE)
     )
     record.close()
     last = len(record.marks) - 3  # at the end of an epoch data is short
@@ -106,7 +106,7 @@ def play_s(name: str, workers: int, rounds: int, run_dir: Path, *, compiled: boo
         num_workers=workers, num_samples=batch * rounds, global_batch_samples=batch, epochs=1, max_time_s=1e6
     )
     session = VirtualSession(
-        make_run_spec(job, make(name), record, run_dir), calm(), NoLearner(1000, None), COSTS, PROFILE
+        make_run_spec(job, make(name), record, run_dir), calm(), NoModelState(1000, None), COSTS, PROFILE
     )
     gc.collect()
     begun = time.process_time()

@@ -27,7 +27,7 @@ from runtime.record.columns import ColumnRecorder
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
-from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
@@ -71,7 +71,7 @@ def play(name: str, workers: int, rounds: int, run_dir: Path, *, full: bool = Fa
     )
     spec = make_run_spec(job, strategy, recorder, run_dir)
     begun = time.perf_counter()
-    run_alone(VirtualSession(spec, calm(), NoLearner(1000, None), COSTS, PROFILE))
+    run_alone(VirtualSession(spec, calm(), NoModelState(1000, None), COSTS, PROFILE))
     recorder.close()
     return time.perf_counter() - begun
 
@@ -173,7 +173,7 @@ def play_hosts(name: str, workers: int, hosts: int, rounds: int, run_dir: Path) 
     spec = make_run_spec(job, STRATEGIES[name], recorder, run_dir)
     placed = parse_hosts({**HOST, "count": hosts}, workers, 4)
     costs = load_costs("hosts_tcp").values
-    session = VirtualSession(spec, calm(), NoLearner(75_000, None), costs, None, hosts=placed)
+    session = VirtualSession(spec, calm(), NoModelState(75_000, None), costs, None, hosts=placed)
     begun = time.process_time()
     run_alone(session)
     recorder.close()
@@ -255,8 +255,8 @@ def train(name: str, rounds: int, run_dir: Path) -> tuple[float, float]:
     model = Timed(TorchModel(BenchTask(model=name, num_workers=4), 0, 1))
     job = make_job(num_samples=1280, global_batch_samples=128, epochs=rounds // 10, max_time_s=1e6, lr=0.01)
     spec = make_run_spec(job, BSP(), Recorder(run_dir), run_dir)
-    learner = RealLearner(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
-    session = VirtualSession(spec, calm(), learner, COSTS, PROFILE)
+    model_state = RealModelState(model, {"name": "sgd", "lr": 0.01, "momentum": 0.9}, cut_for(job, "dynamic"), 0)
+    session = VirtualSession(spec, calm(), model_state, COSTS, PROFILE)
     begun = time.perf_counter()
     run_alone(session)
     return time.perf_counter() - begun, model.spent_s

@@ -53,16 +53,16 @@ from strategies.protocol import (
     Strategy,
 )
 from tests.contract.catalogue import make
-from tests.support.harness import Desk, make_job
+from tests.support.harness import Rig, make_job
 
 INDENT = "    "
 SETTINGS = {"workers", "servers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
 
 
-class Scribe(Desk):
-    """Puts into words what happens at the desk."""
+class Scribe(Rig):
+    """Puts into words what happens at the rig."""
 
-    def start(self) -> Desk:
+    def start(self) -> Rig:
         self.received: list[str] = []
         self.noted_meanwhile: list[str] = []
         return super().start()
@@ -175,93 +175,93 @@ def counted(samples: int) -> str:
     return f"{samples} sample" if samples == 1 else f"{samples} samples"
 
 
-def fire(desk: Desk, tag: str = "") -> None:
+def fire(rig: Rig, tag: str = "") -> None:
     """The strategy's last timer (of a tag); later than it is due, if more has happened since."""
-    at_s, tag = [timer for timer in desk.timers if timer[1].startswith(f"strategy:{tag}")][-1]
-    desk.core.receive(desk.at(max(at_s, desk.t)), inputs.TimerFired(tag))
+    at_s, tag = [timer for timer in rig.timers if timer[1].startswith(f"strategy:{tag}")][-1]
+    rig.core.receive(rig.at(max(at_s, rig.t)), inputs.TimerFired(tag))
 
 
-def move(desk: Desk) -> None:
+def move(rig: Rig) -> None:
     """The servers of the last Repartition have read their parts."""
-    desk.restore(shares=tuple((NodeId.parse(server), share) for server, share in desk.moves[-1][1]))
+    rig.restore(shares=tuple((NodeId.parse(server), share) for server, share in rig.moves[-1][1]))
 
 
-def observe(desk: Desk, worker_tenths: int, server_tenths: int) -> None:
+def observe(rig: Rig, worker_tenths: int, server_tenths: int) -> None:
     """Tenths of a core that each worker and each server uses."""
     cores = {"worker": worker_tenths / 10, "server": server_tenths / 10}
-    present = [node for node in desk.core.members.layout.nodes if node not in desk.core.members.awaited]
+    present = [node for node in rig.core.members.layout.nodes if node not in rig.core.members.awaited]
     uses = tuple(NodeUse(node=str(node), cpu_cores=cores[node.role]) for node in present)
-    desk.core.receive(desk.at(None), inputs.Observed(1.0, uses))
+    rig.core.receive(rig.at(None), inputs.Observed(1.0, uses))
 
 
-def score(desk: Desk, grad_id: int, cosine: float) -> None:
+def score(rig: Rig, grad_id: int, cosine: float) -> None:
     """Of a gradient whose mean is twice as long as that of the reference, which is 1."""
-    sqr_grad = 4.0 * desk.grads[grad_id].samples ** 2
-    desk.score_parts(grad_id, desk.references[-1][0], cosine, sqr_grad, float(desk.job.validation_samples**2))
+    sqr_grad = 4.0 * rig.grads[grad_id].samples ** 2
+    rig.score_parts(grad_id, rig.references[-1][0], cosine, sqr_grad, float(rig.job.validation_samples**2))
 
 
 HAPPENINGS: dict[str, Callable[..., object]] = {
-    "start": lambda desk: desk.start(),
-    "arrived N": lambda desk, worker: desk.arrive(worker),
-    "arrived N taking N s": lambda desk, worker, compute_s: desk.arrive(worker, compute_s=compute_s),
-    "ready N with N bytes": lambda desk, worker, num_bytes: desk.ready(worker, num_bytes=num_bytes),
-    "sent N taking N s": lambda desk, worker, send_s: desk.arrive(worker, send_s=send_s),
-    "arrived N not finite": lambda desk, worker: desk.arrive(worker, finite=False),
-    "failed N": lambda desk, worker: desk.fail(worker),
-    "failed N for good": lambda desk, worker: desk.fail(worker, retryable=False),
-    "lost N": lambda desk, worker: desk.lose(worker),
-    "lost N for good": lambda desk, worker: desk.lose(worker, restarting=False),
-    "joined N": lambda desk, worker: desk.join(worker),
-    "referred": lambda desk: desk.reference_ready(),
-    "scored N downhill": lambda desk, grad: score(desk, grad, 0.5),
-    "scored N uphill": lambda desk, grad: score(desk, grad, -0.5),
-    "server lost": lambda desk: desk.lose_server(),
-    "server lost N": lambda desk, server: desk.lose_server(server=server),
-    "checkpoint": lambda desk: desk.core.receive(desk.at(None), inputs.TimerFired("runtime:checkpoint")),
-    "restored": lambda desk: desk.restore(),
-    "server joined N": lambda desk, server: desk.core.receive(desk.at(None), inputs.ServerJoined(server, 0)),
-    "server denied N": lambda desk, server: desk.lose_server(server=server),
-    "denied N": lambda desk, worker: desk.lose(worker, restarting=False),
+    "start": lambda rig: rig.start(),
+    "arrived N": lambda rig, worker: rig.arrive(worker),
+    "arrived N taking N s": lambda rig, worker, compute_s: rig.arrive(worker, compute_s=compute_s),
+    "ready N with N bytes": lambda rig, worker, num_bytes: rig.ready(worker, num_bytes=num_bytes),
+    "sent N taking N s": lambda rig, worker, send_s: rig.arrive(worker, send_s=send_s),
+    "arrived N not finite": lambda rig, worker: rig.arrive(worker, finite=False),
+    "failed N": lambda rig, worker: rig.fail(worker),
+    "failed N for good": lambda rig, worker: rig.fail(worker, retryable=False),
+    "lost N": lambda rig, worker: rig.lose(worker),
+    "lost N for good": lambda rig, worker: rig.lose(worker, restarting=False),
+    "joined N": lambda rig, worker: rig.join(worker),
+    "referred": lambda rig: rig.reference_ready(),
+    "scored N downhill": lambda rig, grad: score(rig, grad, 0.5),
+    "scored N uphill": lambda rig, grad: score(rig, grad, -0.5),
+    "server lost": lambda rig: rig.lose_server(),
+    "server lost N": lambda rig, server: rig.lose_server(server=server),
+    "checkpoint": lambda rig: rig.core.receive(rig.at(None), inputs.TimerFired("runtime:checkpoint")),
+    "restored": lambda rig: rig.restore(),
+    "server joined N": lambda rig, server: rig.core.receive(rig.at(None), inputs.ServerJoined(server, 0)),
+    "server denied N": lambda rig, server: rig.lose_server(server=server),
+    "denied N": lambda rig, worker: rig.lose(worker, restarting=False),
     "moved": move,
     "observed N N": observe,
     "timer": fire,
-    "timer switch": lambda desk: fire(desk, "switch"),
-    "timer children": lambda desk: fire(desk, "children"),
-    "timer decided": lambda desk: fire(desk, "decided"),
+    "timer switch": lambda rig: fire(rig, "switch"),
+    "timer children": lambda rig: fire(rig, "children"),
+    "timer decided": lambda rig: fire(rig, "decided"),
 }
 
 
-def happen(desk: Scribe, line: str) -> None:
+def happen(rig: Scribe, line: str) -> None:
     """One line of a scenario."""
     words = line.split()
     kind = " ".join("N" if word.isdigit() else word for word in words)
     if kind not in HAPPENINGS:
         raise ValueError(f"{line}: nothing that can happen in a scenario")
-    HAPPENINGS[kind](desk, *(int(word) for word in words if word.isdigit()))
+    HAPPENINGS[kind](rig, *(int(word) for word in words if word.isdigit()))
 
 
 def play(text: str) -> str:
     """The scenario with its results rewritten."""
     settings = dict(read_settings(text))
-    desk = Scribe(make_strategy(settings), job_of(settings))
+    rig = Scribe(make_strategy(settings), job_of(settings))
     written = []
     for line in text.splitlines():
         if line.startswith(INDENT):
             continue
         written.append(line)
         if is_happening(line):
-            written += [INDENT + received for received in what_follows(desk, line)]
+            written += [INDENT + received for received in what_follows(rig, line)]
     return "\n".join(written) + "\n"
 
 
-def what_follows(desk: Scribe, line: str) -> list[str]:
+def what_follows(rig: Scribe, line: str) -> list[str]:
     """Events, commands and notes caused by one line."""
-    desk.received, desk.noted_meanwhile = [], []
-    over = desk.core.status
-    happen(desk, line)
-    desk.read_notes()
-    end = [f"[{desk.core.status}: {desk.core.reason}]"] if desk.core.status and not over else []
-    return [*desk.received, *end] or ["nothing"]
+    rig.received, rig.noted_meanwhile = [], []
+    over = rig.core.status
+    happen(rig, line)
+    rig.read_notes()
+    end = [f"[{rig.core.status}: {rig.core.reason}]"] if rig.core.status and not over else []
+    return [*rig.received, *end] or ["nothing"]
 
 
 def is_happening(line: str) -> bool:

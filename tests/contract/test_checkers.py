@@ -250,7 +250,7 @@ class Blind(GradientLedger):
         self.ever: dict[int, Grad] = {}
 
     def check_compute(self, command: Compute, alive: bool) -> None:
-        self.held.pop(command.worker, None)
+        self.starved.pop(command.worker, None)
 
     def arrived(self, grad: Grad) -> None:
         self.ever[grad.id] = grad

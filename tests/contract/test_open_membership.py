@@ -14,7 +14,7 @@ from runtime.core.inputs import Operated
 from strategies.protocol import Compute, Denied, Joined, Launch, Lost, NodeId, Restored
 from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import random_seconds, restarts
-from tests.support.harness import Desk, HeapRun, Puppet, compute, make_job, puppet_desk
+from tests.support.harness import HeapRun, Puppet, Rig, compute, make_job, puppet_rig
 from tests.support.laws import Complaints, dead, played, unaveraged, unconserved, unlawful
 from tests.support.long_tests import rows_long_after
 from tests.support.scores import random_scores
@@ -84,10 +84,10 @@ def test_nobody_computes_who_is_no_member(name: str, mode: str, seed: int) -> No
 
 
 def test_the_layouts_are_in_the_record_one_by_one() -> None:
-    desk = puppet_desk(num_workers=2, num_samples=8)
-    desk.core.receive(desk.at(None), Operated("join", "worker:2"))
-    desk.core.receive(desk.at(None), Operated("leave", "worker:0"))
-    assert desk.noted("LayoutChanged") == [
+    rig = puppet_rig(num_workers=2, num_samples=8)
+    rig.core.receive(rig.at(None), Operated("join", "worker:2"))
+    rig.core.receive(rig.at(None), Operated("leave", "worker:0"))
+    assert rig.noted("LayoutChanged") == [
         {"version": 0, "nodes": ["server:0", "worker:0", "worker:1"], "shares": {"server:0": 1.0}},
         {"version": 1, "nodes": ["server:0", "worker:0", "worker:1", "worker:2"], "shares": {"server:0": 1.0}},
         {"version": 2, "nodes": ["server:0", "worker:1", "worker:2"], "shares": {"server:0": 1.0}},
@@ -95,45 +95,45 @@ def test_the_layouts_are_in_the_record_one_by_one() -> None:
 
 
 def test_who_is_admitted_holds_nobody_up_and_computes_when_it_has_joined() -> None:
-    desk = Desk(Puppet(), make_job(num_workers=1, global_batch_samples=1, num_samples=2, epochs=1)).start()
-    desk.core.receive(desk.at(None), Operated("join", "worker:1"))
-    desk.say(*compute(0))
-    assert not desk.received(Joined)
-    desk.join(1)
-    assert desk.received(Joined)[0].worker == 1
-    desk.say(*compute(1))
-    assert {order.worker for order in desk.orders.values()} == {0, 1}
+    rig = Rig(Puppet(), make_job(num_workers=1, global_batch_samples=1, num_samples=2, epochs=1)).start()
+    rig.core.receive(rig.at(None), Operated("join", "worker:1"))
+    rig.say(*compute(0))
+    assert not rig.received(Joined)
+    rig.join(1)
+    assert rig.received(Joined)[0].worker == 1
+    rig.say(*compute(1))
+    assert {order.worker for order in rig.orders.values()} == {0, 1}
 
 
 def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
-    desk = puppet_desk(num_workers=2)
-    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
-    desk.core.receive(desk.at(None), Operated("join", "worker:1"))
-    assert [order.node for _, order in desk.launches] == ["worker:2"]
+    rig = puppet_rig(num_workers=2)
+    rig.core.receive(rig.at(None), Operated("leave", "worker:1"))
+    rig.core.receive(rig.at(None), Operated("join", "worker:1"))
+    assert [order.node for _, order in rig.launches] == ["worker:2"]
 
 
 def test_an_operator_waits_until_the_servers_are_back() -> None:
-    desk = puppet_desk(num_workers=2)
-    desk.lose_server()
-    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
-    assert not desk.received(Lost)
-    assert desk.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
-    desk.restore()
-    assert [event.cause for event in desk.received(Lost)] == ["retired"]
+    rig = puppet_rig(num_workers=2)
+    rig.lose_server()
+    rig.core.receive(rig.at(None), Operated("leave", "worker:1"))
+    assert not rig.received(Lost)
+    assert rig.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
+    rig.restore()
+    assert [event.cause for event in rig.received(Lost)] == ["retired"]
 
 
 def test_the_last_worker_does_not_leave() -> None:
-    desk = puppet_desk(num_workers=1)
-    desk.core.receive(desk.at(None), Operated("leave", "worker:0"))
-    assert [event.reason for event in desk.received(Denied)] == ["is the last worker"]
-    assert not desk.retired
+    rig = puppet_rig(num_workers=1)
+    rig.core.receive(rig.at(None), Operated("leave", "worker:0"))
+    assert [event.reason for event in rig.received(Denied)] == ["is the last worker"]
+    assert not rig.retired
 
 
 def test_the_samples_of_who_left_go_to_the_others() -> None:
-    desk = Desk(Puppet(), make_job(num_workers=2, global_batch_samples=2, num_samples=2, epochs=1)).start()
-    desk.say(*compute(0, 1))
-    desk.core.receive(desk.at(None), Operated("leave", "worker:1"))
-    desk.arrive(0)
-    desk.say(*compute(0))
-    assert [order.worker for order in desk.orders.values()] == [0, 1, 0]
-    assert len({order.ranges for order in desk.orders.values()}) == 2, "the same sample, by another worker"
+    rig = Rig(Puppet(), make_job(num_workers=2, global_batch_samples=2, num_samples=2, epochs=1)).start()
+    rig.say(*compute(0, 1))
+    rig.core.receive(rig.at(None), Operated("leave", "worker:1"))
+    rig.arrive(0)
+    rig.say(*compute(0))
+    assert [order.worker for order in rig.orders.values()] == [0, 1, 0]
+    assert len({order.ranges for order in rig.orders.values()}) == 2, "the same sample, by another worker"

@@ -38,10 +38,10 @@ class RingRetrace(Retracing):
     """As a ring adds: every member its own gradients and its children's, then part k from member k on around."""
 
     def apply(self, order: ApplyOrder) -> None:
-        keeper = {grad: self.orders[grad].parent for grad in order.grads}
-        keeper = {grad: self.orders[grad].worker if parent is None else parent for grad, parent in keeper.items()}
+        holder = {grad: self.orders[grad].parent for grad in order.grads}
+        holder = {grad: self.orders[grad].worker if parent is None else parent for grad, parent in holder.items()}
         members = [worker for worker in range(self.core.job.num_workers) if worker not in order.apart]
-        shares = [self.share([self.grads[grad] for grad in order.grads if keeper[grad] == one]) for one in members]
+        shares = [self.share([self.grads[grad] for grad in order.grads if holder[grad] == one]) for one in members]
         total, count = np.empty_like(self.params), len(members)
         for part in range(count):
             lo, hi = server_range(len(total), count, part)

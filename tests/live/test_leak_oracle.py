@@ -65,7 +65,7 @@ def a_port(tmp_path: Path) -> Iterator[None]:
 
 @contextmanager
 def a_memory_file(tmp_path: Path) -> Iterator[None]:
-    with child(tmp_path, "import os\nfd = os.memfd_create('stragglab-board')"):
+    with child(tmp_path, "import os\nfd = os.memfd_create('stragglab-buffers')"):
         yield
 
 

@@ -16,7 +16,7 @@ from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
 from strategies.protocol import Apply
 from tests.support.faults import Crash, random_seconds
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import played
 from tests.support.runs import ROOT
 
@@ -133,11 +133,11 @@ def test_the_part_of_a_worker_that_left_goes_to_the_others() -> None:
 
 def test_an_empty_arrival_makes_no_update() -> None:
     """Beyond the paper: a Compute that ends without samples at an epoch's end is not applied."""
-    desk = Desk(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
-    assert [note["worker"] for note in desk.noted("Starved")] == [1]
-    desk.arrive(0)
-    assert desk.updates == 1
-    assert set(desk.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"
+    rig = Rig(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
+    assert [note["worker"] for note in rig.noted("Starved")] == [1]
+    rig.arrive(0)
+    assert rig.updates == 1
+    assert set(rig.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"
 
 
 # ---- what ships ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Drop
 from tests.support.faults import Crash, Outage
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
@@ -155,14 +155,14 @@ def test_the_gradient_of_a_departed_worker_does_not_replace_one_that_can_still_a
     """Beyond the paper: b = 0. Worker 3 leaves after its gradient arrived; the other three can still deliver, so all
     four are waited for.
     """
-    desk = Desk(BackupWorkers(num_backup=0)).start()
-    desk.arrive(3)
-    desk.lose(3, restarting=False)
+    rig = Rig(BackupWorkers(num_backup=0)).start()
+    rig.arrive(3)
+    rig.lose(3, restarting=False)
     for worker in (0, 1):
-        desk.arrive(worker)
-    assert not desk.applied
-    desk.arrive(2)
-    assert desk.applied[0][1].grads == (0, 1, 2, 3)
+        rig.arrive(worker)
+    assert not rig.applied
+    rig.arrive(2)
+    assert rig.applied[0][1].grads == (0, 1, 2, 3)
 
 
 def test_a_restore_does_not_change_how_many_gradients_are_dropped() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Restored
 from tests.support.faults import Crash, random_seconds, restarts
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 
 
 def work_of_updates(run: HeapRun) -> list[list[object]]:
@@ -141,21 +141,21 @@ def test_a_worker_that_leaves_is_not_waited_for() -> None:
 
 def test_the_gradient_of_a_departed_worker_still_counts() -> None:
     """Beyond the paper: the gradient remains valid, and the round still waits for all remaining workers."""
-    desk = Desk(BSP()).start()
-    desk.arrive(3)
-    desk.lose(3, restarting=False)
+    rig = Rig(BSP()).start()
+    rig.arrive(3)
+    rig.lose(3, restarting=False)
     for worker in (0, 1):
-        desk.arrive(worker)
-    assert not desk.applied
-    desk.arrive(2)
-    assert desk.applied[0][1].grads == (0, 1, 2, 3)
+        rig.arrive(worker)
+    assert not rig.applied
+    rig.arrive(2)
+    assert rig.applied[0][1].grads == (0, 1, 2, 3)
 
 
 def test_a_worker_whose_restart_is_given_up_is_not_waited_for() -> None:
     """Beyond the paper. It was waited for while it restarted; now it leaves the round."""
-    desk = Desk(BSP()).start()
+    rig = Rig(BSP()).start()
     for worker in (0, 1, 2):
-        desk.arrive(worker)
-    desk.lose(3)
-    desk.lose(3, restarting=False)
-    assert desk.applied[0][1].grads == (0, 1, 2)
+        rig.arrive(worker)
+    rig.lose(3)
+    rig.lose(3, restarting=False)
+    assert rig.applied[0][1].grads == (0, 1, 2)

@@ -18,7 +18,7 @@ from strategies.parts.gates import GroupsGate, Verdict
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started
 from tests.support.faults import Crash
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
@@ -155,10 +155,10 @@ def test_clusters_are_formed_again_only_after_regroup_iters() -> None:
 
 def test_a_cluster_completed_by_a_move_updates_at_once() -> None:
     """Beyond the paper. Worker 0 waits for worker 1, which turns out to belong to worker 2."""
-    desk = Desk(Fixed(lambda workers: [[0, 1], [2]]), make_job(num_workers=3, global_batch_samples=3)).start()
-    gate = desk.core.strategy._gate  # type: ignore[attr-defined]
-    desk.arrive(0)
-    assert desk.updates == 0
+    rig = Rig(Fixed(lambda workers: [[0, 1], [2]]), make_job(num_workers=3, global_batch_samples=3)).start()
+    gate = rig.core.strategy._gate  # type: ignore[attr-defined]
+    rig.arrive(0)
+    assert rig.updates == 0
     (verdict,) = gate.regroup([[0], [1, 2]])
     assert [grad.worker for grad in verdict.apply] == [0]
     assert verdict.go == (0,)
@@ -175,16 +175,16 @@ def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
     """Beyond the paper. The first iteration of a process is not measured, and worker 0 restarts after it: when
     1, 1 and 4 s of the others are known, it is put with the two quick ones.
     """
-    desk = Desk(eager(warmup_iters=1), make_job(global_batch_samples=8)).start()
+    rig = Rig(eager(warmup_iters=1), make_job(global_batch_samples=8)).start()
     for worker in range(4):
-        desk.arrive(worker)
-    desk.lose(0)
-    desk.join(0)
+        rig.arrive(worker)
+    rig.lose(0)
+    rig.join(0)
     for worker, compute_s in enumerate((4.0, 1.0, 1.0, 4.0)):
-        desk.arrive(worker, compute_s=compute_s)
+        rig.arrive(worker, compute_s=compute_s)
     for worker in range(3):
-        desk.arrive(worker)
-    assert [[grad.worker for grad in grads] for _, _, grads in desk.applied] == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2]]
+        rig.arrive(worker)
+    assert [[grad.worker for grad in grads] for _, _, grads in rig.applied] == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2]]
 
 
 # ---- identities -----------------------------------------------------------------------------------------------------

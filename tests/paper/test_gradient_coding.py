@@ -16,7 +16,7 @@ from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Apply, Compute, Drop, Partition
 from tests.support.faults import Crash
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, miscounted, unconserved, unlawful
 from tests.support.long_tests import long_after
 
@@ -207,16 +207,16 @@ def test_more_than_s_may_leave_for_good(gone: int) -> None:
 
 def test_a_worker_that_returns_after_its_row_does_not_compute_it_again() -> None:
     """Beyond the paper: the row is at the servers, so the round ends with it and those of two others."""
-    desk = Desk(GradientCoding(scheme="cyclic", s=1), make_job(num_workers=4, global_batch_samples=8)).start()
-    desk.arrive(0)
-    desk.lose(0)
-    desk.join(0)
-    assert desk.busy_workers() == [1, 2, 3]
-    desk.arrive(1)
-    desk.arrive(2)
-    ((_, _, grads),) = desk.applied
+    rig = Rig(GradientCoding(scheme="cyclic", s=1), make_job(num_workers=4, global_batch_samples=8)).start()
+    rig.arrive(0)
+    rig.lose(0)
+    rig.join(0)
+    assert rig.busy_workers() == [1, 2, 3]
+    rig.arrive(1)
+    rig.arrive(2)
+    ((_, _, grads),) = rig.applied
     assert [grad.worker for grad in grads] == [0, 1, 2]
-    assert desk.busy_workers() == [0, 1, 2, 3]
+    assert rig.busy_workers() == [0, 1, 2, 3]
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from strategies.basic.first_k import FirstK
 from strategies.lgc import LGC
 from strategies.protocol import Apply
 from tests.support.faults import Crash
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
@@ -110,36 +110,36 @@ def test_k_is_three_quarters_of_the_workers_unless_given() -> None:
 
 def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
     """Beyond the paper: beginning at once would make its next gradient one version older."""
-    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
-    desk.arrive(0)
-    desk.arrive(1)
-    desk.arrive(2)
-    assert desk.busy_workers() == [0, 1]
-    assert desk.core.strategy.log_state() == {"fresh": 0, "late": 1}
-    desk.arrive(0)
-    desk.arrive(1)
-    assert desk.applied[1][1].grads == (3, 4, 2)
-    assert desk.busy_workers() == [0, 1, 2]
+    rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    rig.arrive(0)
+    rig.arrive(1)
+    rig.arrive(2)
+    assert rig.busy_workers() == [0, 1]
+    assert rig.core.strategy.log_state() == {"fresh": 0, "late": 1}
+    rig.arrive(0)
+    rig.arrive(1)
+    assert rig.applied[1][1].grads == (3, 4, 2)
+    assert rig.busy_workers() == [0, 1, 2]
 
 
 def test_late_gradients_do_not_count_towards_k() -> None:
     """STAR, section V-A: K fastest. One fresh and one late gradient make no update of K = 2."""
-    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
     for worker in (0, 1, 2, 0):
-        desk.arrive(worker)
-    assert desk.updates == 1
+        rig.arrive(worker)
+    assert rig.updates == 1
 
 
 def test_if_fewer_than_k_can_be_fresh_those_suffice() -> None:
     """Beyond the paper: K = 2. Worker 1 leaves while worker 2 computes on old parameters. Only worker 0 can be fresh,
     and its gradient makes the update; waiting for two would never end.
     """
-    desk = Desk(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
-    desk.arrive(0)
-    desk.arrive(1)
-    desk.lose(1, restarting=False)
-    desk.arrive(0)
-    assert desk.updates == 2
+    rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
+    rig.arrive(0)
+    rig.arrive(1)
+    rig.lose(1, restarting=False)
+    rig.arrive(0)
+    assert rig.updates == 2
 
 
 @pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
@@ -236,11 +236,11 @@ def test_only_whole_workers_count_towards_k() -> None:
 
 def test_parts_of_a_batch_that_does_not_divide() -> None:
     """Beyond the paper. Five samples in three parts are 2, 2 and 1."""
-    desk = Desk(LGC(k_fastest=2, blocks=3), make_job(num_workers=2, global_batch_samples=10)).start()
+    rig = Rig(LGC(k_fastest=2, blocks=3), make_job(num_workers=2, global_batch_samples=10)).start()
     for _ in range(3):
-        desk.arrive(0)
-    assert [grad.samples for grad in desk.grads.values()] == [2, 2, 1]
-    assert desk.busy_workers() == [1]
+        rig.arrive(0)
+    assert [grad.samples for grad in rig.grads.values()] == [2, 2, 1]
+    assert rig.busy_workers() == [1]
 
 
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())

@@ -27,7 +27,7 @@ from strategies.protocol import (
     Woke,
 )
 from tests.support.faults import random_seconds, restarts
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import played, unaveraged, unconserved, unlawful
 from tests.support.long_tests import long_after
 
@@ -347,7 +347,7 @@ def test_negative_control_without_an_order_they_are_later() -> None:
 
 def test_a_worker_that_is_back_before_its_gradient_is_applied_computes_once() -> None:
     """Beyond the paper: its gradient has arrived and waits for an earlier one; the next process holds one more."""
-    at = Desk(MLfabric(parallel_sends=2, late_factor=1e9), make_job(num_workers=3, global_batch_samples=3)).start()
+    at = Rig(MLfabric(parallel_sends=2, late_factor=1e9), make_job(num_workers=3, global_batch_samples=3)).start()
     for worker in range(3):
         at.ready(worker)
     at.arrive(0)

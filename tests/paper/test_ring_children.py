@@ -14,7 +14,7 @@ from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
 from strategies.parts.gates import RingGate
 from strategies.protocol import AnyCommand, Apply, Strategy
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 
 TIMER = inputs.TimerFired("strategy:children")
 """That of a parent that has waited long enough."""
@@ -26,22 +26,22 @@ def fixed(k_fastest: int, wait_s: float = 0.0) -> Composed:
     return Composed(gate=RingGate(), schedule=schedule)
 
 
-def desk(strategy: Strategy, num_workers: int) -> Desk:
-    return Desk(strategy, make_job(num_workers=num_workers, num_servers=0, global_batch_samples=num_workers)).start()
+def rig(strategy: Strategy, num_workers: int) -> Rig:
+    return Rig(strategy, make_job(num_workers=num_workers, num_servers=0, global_batch_samples=num_workers)).start()
 
 
-def round_of(at: Desk, times_s: dict[int, float]) -> None:
+def round_of(at: Rig, times_s: dict[int, float]) -> None:
     """All workers deliver at these times, and their iterations took so long."""
     for worker, time_s in sorted(times_s.items(), key=lambda item: item[1]):
         at.arrive(worker, time_s, compute_s=time_s)
 
 
-def applied(at: Desk) -> list[tuple[float, list[int]]]:
+def applied(at: Rig) -> list[tuple[float, list[int]]]:
     """(time, workers) of every update."""
     return [(t, [grad.worker for grad in grads]) for t, _, grads in at.applied]
 
 
-def answer(at: Desk) -> tuple[AnyCommand, ...]:
+def answer(at: Rig) -> tuple[AnyCommand, ...]:
     commands: tuple[AnyCommand, ...] = at.lines[-1].commands
     return commands
 
@@ -57,7 +57,7 @@ def test_a_ring_starts_when_its_last_member_is_ready_if_no_parent_waits_longer(
 
     A child that delivers at 1.25 s is in time for the ring, although its parent waited until 1.2 s only.
     """
-    at = desk(fixed(k_fastest=3, wait_s=0.2), 4)
+    at = rig(fixed(k_fastest=3, wait_s=0.2), 4)
     round_of(at, {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4})
     round_of(at, {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8})
     begun_s = 0.8
@@ -72,7 +72,7 @@ def test_a_ring_starts_when_its_last_member_is_ready_if_no_parent_waits_longer(
 
 def test_a_parent_waits_for_its_child_and_no_longer_than_it_may() -> None:
     """Section IV-B: the last member of the ring has the child; a timer ends its wait 0.2 s after its own gradient."""
-    at = desk(fixed(k_fastest=1, wait_s=0.2), 2)
+    at = rig(fixed(k_fastest=1, wait_s=0.2), 2)
     round_of(at, {0: 0.1, 1: 0.4})
     round_of(at, {0: 0.5, 1: 0.8})
     at.arrive(0, 1.0)
@@ -89,7 +89,7 @@ def test_a_parent_waits_for_its_child_and_no_longer_than_it_may() -> None:
 def test_a_parent_whose_patience_changes_while_it_waits_has_a_timer_for_that() -> None:
     """Section IV-B: a decision comes between the gradients of worker 0, who has the child, and of worker 1."""
     strategy = fixed(k_fastest=2, wait_s=0.2)
-    at = desk(strategy, 3)
+    at = rig(strategy, 3)
     round_of(at, {0: 0.1, 1: 0.2, 2: 0.4})
     round_of(at, {0: 0.5, 1: 0.6, 2: 0.8})
     at.arrive(0, 1.0)
@@ -106,7 +106,7 @@ def test_a_parent_whose_patience_changes_while_it_waits_has_a_timer_for_that() -
 
 def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_next() -> None:
     """Section V-A: at most one version late."""
-    at = desk(fixed(k_fastest=1), 2)
+    at = rig(fixed(k_fastest=1), 2)
     round_of(at, {0: 0.1, 1: 0.4})
     round_of(at, {0: 0.5, 1: 0.8})
     for at_s in (1.0, 1.2):
@@ -120,7 +120,7 @@ def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_nex
 
 def test_a_parent_does_not_wait_any_longer_for_a_child_that_was_too_late() -> None:
     """Section IV-B: its gradient is dropped, and there is nothing more to come for this ring."""
-    at = desk(fixed(k_fastest=1, wait_s=0.2), 2)
+    at = rig(fixed(k_fastest=1, wait_s=0.2), 2)
     round_of(at, {0: 0.1, 1: 0.4})
     round_of(at, {0: 0.5, 1: 0.8})
     for at_s in (1.0, 1.4):
@@ -139,7 +139,7 @@ def test_a_parent_does_not_wait_any_longer_for_a_child_that_was_too_late() -> No
 
 def test_parents_with_the_fewest_children_come_first() -> None:
     """Section IV-D2, with links that are all equally fast: children 3, 4, 5, 6 of a ring of 0, 1, 2."""
-    at = desk(fixed(k_fastest=3), 7)
+    at = rig(fixed(k_fastest=3), 7)
     times_s = {worker: 0.1 * (worker + 1) for worker in range(7)}
     round_of(at, times_s)
     round_of(at, {worker: 1.0 + time_s for worker, time_s in times_s.items()})
@@ -151,7 +151,7 @@ def test_parents_with_the_fewest_children_come_first() -> None:
 
 def test_an_update_is_the_mean_and_its_rate_the_share_of_the_batch() -> None:
     """Section IV-C1, r_new = y / N r_SSGD: three of four gradients, then four."""
-    at = desk(fixed(k_fastest=3, wait_s=0.2), 4)
+    at = rig(fixed(k_fastest=3, wait_s=0.2), 4)
     round_of(at, {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4})
     round_of(at, {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8})
     for worker in (0, 1, 2):

@@ -12,7 +12,7 @@ from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Arrived, Compute, Lost, Restored
 from tests.support.faults import Crash, departures
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.rough import leaving, parted, rough
 
 BOUNDLESS = 10**9
@@ -112,9 +112,9 @@ def test_a_round_that_a_departure_completes_is_an_update() -> None:
     """Beyond the paper: s = 0. Worker 0 has delivered and restarts; worker 1 leaves. The round is complete, although no
     worker can continue.
     """
-    desk = Desk(SSP(bound=0), make_job(num_workers=2, global_batch_samples=2)).start()
-    desk.arrive(0)
-    desk.lose(0)
-    desk.lose(1, restarting=False)
-    assert isinstance(desk.events[-1], Lost)
-    assert desk.updates == 1
+    rig = Rig(SSP(bound=0), make_job(num_workers=2, global_batch_samples=2)).start()
+    rig.arrive(0)
+    rig.lose(0)
+    rig.lose(1, restarting=False)
+    assert isinstance(rig.events[-1], Lost)
+    assert rig.updates == 1

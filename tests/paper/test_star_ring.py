@@ -15,7 +15,7 @@ from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.ring_modes import RingMode, candidates
 from strategies.star.times import ring_s
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import unlawful
 
 SETTINGS: dict[str, Any] = {"topology": "allreduce", "phi": 1000.0, "decision_s": 0.0, "warmup_iters": 0}
@@ -102,7 +102,7 @@ def test_who_is_fast_again_is_back_in_the_ring() -> None:
 
 def test_what_a_child_spends_on_its_link_does_not_make_it_a_straggler() -> None:
     """Section IV-C1: worker 2 computes 3 s, then 1 s, and spends 0.3 s each way as long as it is a child."""
-    at = Desk(Star(**SETTINGS), make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6))
+    at = Rig(Star(**SETTINGS), make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6))
     at.start()
     aparts = list[tuple[int, ...]]()
     for turn in range(30):

@@ -13,7 +13,7 @@ from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Grad
 from tests.support.faults import Crash
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import Complaints, dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
@@ -71,12 +71,12 @@ def test_the_rate_is_scaled_by_the_share_of_the_batch() -> None:
 
 def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
     """Section IV-B: a worker waits for the update with its gradient."""
-    desk = Desk(StaticX(x=2)).start()
-    desk.arrive(3)
-    assert desk.busy_workers() == [0, 1, 2]
-    desk.arrive(1)
-    assert desk.applied[0][1].grads == (1, 3)
-    assert desk.busy_workers() == [0, 1, 2, 3]
+    rig = Rig(StaticX(x=2)).start()
+    rig.arrive(3)
+    assert rig.busy_workers() == [0, 1, 2]
+    rig.arrive(1)
+    assert rig.applied[0][1].grads == (1, 3)
+    assert rig.busy_workers() == [0, 1, 2, 3]
 
 
 @pytest.mark.long(like="test_x_of_all_workers_is_bsp_also_when_workers_leave")

@@ -12,7 +12,7 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply
 from strategies.sync_switch import SyncSwitch
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, parted, rough
 
@@ -24,7 +24,7 @@ def greedy(**changes: object) -> SyncSwitch:
     return SyncSwitch(**{"bsp_frac": 1.0, "warmup_iters": 0, **changes})  # type: ignore[arg-type]
 
 
-def sizes(run: Desk) -> list[int]:
+def sizes(run: Rig) -> list[int]:
     """Gradients of every update."""
     return [len(order.grads) for _, order, _ in run.applied]
 
@@ -73,48 +73,48 @@ def test_computes_in_progress_arrive_during_a_switch() -> None:
     """Beyond the paper. From ASP to BSP: worker 1 was applied and waits for the end of the switch, worker 0 arrives
     meanwhile.
     """
-    desk = Desk(greedy(duration_s=0.0, switch_s=3.0), make_job(num_workers=2, global_batch_samples=2)).start()
-    desk.arrive(0, 1.0)
-    desk.arrive(1, 4.0, compute_s=4.0)
-    assert desk.busy_workers() == []
-    desk.core.receive(7.0, inputs.TimerFired("strategy:switched"))
-    assert desk.busy_workers() == [0, 1]
-    desk.arrive(1, 8.0)
-    desk.arrive(0, 8.5)
-    assert [t for t, _, _ in desk.applied] == [4.0, 8.0]
-    assert desk.busy_workers() == []
-    desk.core.receive(11.0, inputs.TimerFired("strategy:switched"))
-    assert desk.busy_workers() == [1]
+    rig = Rig(greedy(duration_s=0.0, switch_s=3.0), make_job(num_workers=2, global_batch_samples=2)).start()
+    rig.arrive(0, 1.0)
+    rig.arrive(1, 4.0, compute_s=4.0)
+    assert rig.busy_workers() == []
+    rig.core.receive(7.0, inputs.TimerFired("strategy:switched"))
+    assert rig.busy_workers() == [0, 1]
+    rig.arrive(1, 8.0)
+    rig.arrive(0, 8.5)
+    assert [t for t, _, _ in rig.applied] == [4.0, 8.0]
+    assert rig.busy_workers() == []
+    rig.core.receive(11.0, inputs.TimerFired("strategy:switched"))
+    assert rig.busy_workers() == [1]
 
 
 @pytest.mark.parametrize("restarting", [True, False])
 def test_a_worker_lost_during_a_switch_gets_one_compute_only(restarting: bool) -> None:
     """Beyond the paper: the gate decides when it returns."""
-    desk = Desk(greedy(duration_s=0.0, switch_s=5.0), make_job(num_workers=2, global_batch_samples=2)).start()
-    desk.arrive(0, 1.0)
-    desk.arrive(1, 4.0, compute_s=4.0)
-    desk.lose(0, 5.0, restarting=restarting)
-    desk.core.receive(6.0, inputs.TimerFired("strategy:switched"))
-    assert desk.busy_workers() == [], "too early"
-    desk.core.receive(9.0, inputs.TimerFired("strategy:switched"))
-    assert desk.busy_workers() == [1]
+    rig = Rig(greedy(duration_s=0.0, switch_s=5.0), make_job(num_workers=2, global_batch_samples=2)).start()
+    rig.arrive(0, 1.0)
+    rig.arrive(1, 4.0, compute_s=4.0)
+    rig.lose(0, 5.0, restarting=restarting)
+    rig.core.receive(6.0, inputs.TimerFired("strategy:switched"))
+    assert rig.busy_workers() == [], "too early"
+    rig.core.receive(9.0, inputs.TimerFired("strategy:switched"))
+    assert rig.busy_workers() == [1]
     if restarting:
-        desk.join(0, 10.0)
-        assert desk.busy_workers() == [0, 1]
+        rig.join(0, 10.0)
+        assert rig.busy_workers() == [0, 1]
 
 
 def test_a_restore_rolls_back_the_count_of_samples() -> None:
     """Beyond the paper. Half of 16 samples: after two rounds it is asynchronous; back at version 0 it is not."""
-    desk = Desk(SyncSwitch(bsp_frac=0.5), make_job(num_samples=16, epochs=1)).start()
+    rig = Rig(SyncSwitch(bsp_frac=0.5), make_job(num_samples=16, epochs=1)).start()
     for _ in range(2):
         for worker in range(4):
-            desk.arrive(worker)
-    assert desk.core.strategy.log_state()["mode"] == "asp"
-    desk.lose_server()
-    desk.restore()
-    desk.arrive(0)
-    assert sizes(desk) == [4, 4]
-    assert desk.core.strategy.log_state()["mode"] == "bsp"
+            rig.arrive(worker)
+    assert rig.core.strategy.log_state()["mode"] == "asp"
+    rig.lose_server()
+    rig.restore()
+    rig.arrive(0)
+    assert sizes(rig) == [4, 4]
+    assert rig.core.strategy.log_state()["mode"] == "bsp"
 
 
 def test_a_part_of_an_endless_job_is_refused() -> None:
@@ -195,14 +195,14 @@ def test_without_the_policy_stragglers_do_not_matter() -> None:
 
 def test_a_departed_worker_is_not_a_straggler() -> None:
     """Beyond the paper: the flag ends with the worker."""
-    desk = Desk(greedy(duration_s=0.0), make_job(num_workers=3, global_batch_samples=3)).start()
-    desk.arrive(0)
-    desk.arrive(1)
-    desk.arrive(2, compute_s=4.0)
-    assert desk.core.strategy.log_state()["mode"] == "asp"
-    desk.lose(2, restarting=False)
-    desk.arrive(0)
-    assert desk.core.strategy.log_state()["mode"] == "bsp"
+    rig = Rig(greedy(duration_s=0.0), make_job(num_workers=3, global_batch_samples=3)).start()
+    rig.arrive(0)
+    rig.arrive(1)
+    rig.arrive(2, compute_s=4.0)
+    assert rig.core.strategy.log_state()["mode"] == "asp"
+    rig.lose(2, restarting=False)
+    rig.arrive(0)
+    assert rig.core.strategy.log_state()["mode"] == "bsp"
 
 
 # ---- identities -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from strategies.protocol import Drop
 from strategies.sync_switch import SyncSwitch
 from tests.paper.test_sync_switch import greedy, sizes
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, unconserved, unlawful
 
 
@@ -59,32 +59,32 @@ def test_at_the_switch_to_asp_all_workers_are_readmitted() -> None:
 
 def test_left_out_workers_are_readmitted_when_no_other_remains() -> None:
     """Beyond the paper: a round needs a member."""
-    desk = Desk(elastic(), make_job(num_workers=2, global_batch_samples=2)).start()
-    desk.arrive(0, 1.0)
-    desk.arrive(1, 4.0, compute_s=4.0)
-    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([0], 1)
-    desk.lose(0, 5.0, restarting=False)
-    assert (desk.busy_workers(), desk.core.strategy.log_state()["left_out"]) == ([1], 0)
-    desk.arrive(1, 9.0, compute_s=4.0)
-    assert desk.busy_workers() == [1], "there is nobody to do without it"
-    assert sizes(desk) == [2, 1]
+    rig = Rig(elastic(), make_job(num_workers=2, global_batch_samples=2)).start()
+    rig.arrive(0, 1.0)
+    rig.arrive(1, 4.0, compute_s=4.0)
+    assert (rig.busy_workers(), rig.core.strategy.log_state()["left_out"]) == ([0], 1)
+    rig.lose(0, 5.0, restarting=False)
+    assert (rig.busy_workers(), rig.core.strategy.log_state()["left_out"]) == ([1], 0)
+    rig.arrive(1, 9.0, compute_s=4.0)
+    assert rig.busy_workers() == [1], "there is nobody to do without it"
+    assert sizes(rig) == [2, 1]
 
 
 def test_a_round_waits_for_a_restarting_member_but_not_for_a_left_out_one() -> None:
     """Beyond the paper: membership decides, not the process."""
-    desk = Desk(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
+    rig = Rig(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
     for worker, compute_s in ((0, 1.0), (1, 1.0), (2, 4.0)):
-        desk.arrive(worker, compute_s=compute_s)
-    desk.lose(0)
-    desk.lose(2)
-    desk.arrive(1)
-    assert sizes(desk) == [3], "worker 0 will be back"
-    desk.join(2)
-    assert desk.busy_workers() == [2], "its new process has not been slow"
-    desk.join(0)
-    desk.arrive(2)
-    desk.arrive(0)
-    assert sizes(desk) == [3, 3]
+        rig.arrive(worker, compute_s=compute_s)
+    rig.lose(0)
+    rig.lose(2)
+    rig.arrive(1)
+    assert sizes(rig) == [3], "worker 0 will be back"
+    rig.join(2)
+    assert rig.busy_workers() == [2], "its new process has not been slow"
+    rig.join(0)
+    rig.arrive(2)
+    rig.arrive(0)
+    assert sizes(rig) == [3, 3]
 
 
 @pytest.mark.parametrize("data", ["dynamic", "shared", "even"])

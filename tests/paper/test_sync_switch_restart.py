@@ -10,7 +10,7 @@ from strategies.protocol import Restart, Scheduling
 from strategies.sync_switch import SyncSwitch
 from tests.paper.test_sync_switch import greedy, sizes
 from tests.support.faults import Crash, Outage, random_outcome, random_seconds
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
 from tests.support.rough import leaving
 
@@ -37,32 +37,32 @@ def test_all_workers_finish_before_a_restart() -> None:
     is an update by itself.
     """
     strategy = greedy(duration_s=0.0, switch="restart")
-    desk = Desk(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
-    desk.arrive(0, 1.0)
-    desk.arrive(1, 4.0, compute_s=4.0)
-    relaunch(desk, 4.0)
-    assert desk.core.strategy.log_state() == {"mode": "asp", "switches": 1, "flagged": 1, "left_out": 0, "arrived": 0}
-    desk.arrive(1, 20.0)
-    assert (desk.busy_workers(), len(desk.restarts)) == ([0], 3)
-    desk.arrive(0, 21.0)
-    assert sizes(desk) == [2, 1, 1]
-    relaunch(desk, 21.0)
-    assert desk.core.strategy.log_state()["mode"] == "bsp"
-    desk.arrive(0)
-    desk.arrive(1)
-    assert sizes(desk) == [2, 1, 1, 2]
+    rig = Rig(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
+    rig.arrive(0, 1.0)
+    rig.arrive(1, 4.0, compute_s=4.0)
+    relaunch(rig, 4.0)
+    assert rig.core.strategy.log_state() == {"mode": "asp", "switches": 1, "flagged": 1, "left_out": 0, "arrived": 0}
+    rig.arrive(1, 20.0)
+    assert (rig.busy_workers(), len(rig.restarts)) == ([0], 3)
+    rig.arrive(0, 21.0)
+    assert sizes(rig) == [2, 1, 1]
+    relaunch(rig, 21.0)
+    assert rig.core.strategy.log_state()["mode"] == "bsp"
+    rig.arrive(0)
+    rig.arrive(1)
+    assert sizes(rig) == [2, 1, 1, 2]
 
 
-def relaunch(desk: Desk, t: float) -> None:
+def relaunch(rig: Rig, t: float) -> None:
     """What follows on a restart of all that is ordered at ``t``; nobody computes before the last of two is back."""
-    assert [node for at_s, node, _ in desk.restarts if at_s == t] == ["server:0"]
-    desk.lose_server(t)
-    desk.restore(t + 1)
-    assert [node for at_s, node, _ in desk.restarts if at_s == t + 1] == ["worker:0", "worker:1"]
-    desk.join(1, t + 2)
-    assert desk.busy_workers() == []
-    desk.join(0, t + 3)
-    assert desk.busy_workers() == [0, 1]
+    assert [node for at_s, node, _ in rig.restarts if at_s == t] == ["server:0"]
+    rig.lose_server(t)
+    rig.restore(t + 1)
+    assert [node for at_s, node, _ in rig.restarts if at_s == t + 1] == ["worker:0", "worker:1"]
+    rig.join(1, t + 2)
+    assert rig.busy_workers() == []
+    rig.join(0, t + 3)
+    assert rig.busy_workers() == [0, 1]
 
 
 def test_a_crash_within_a_restart_does_not_stop_the_job() -> None:
@@ -80,7 +80,7 @@ def test_a_crash_within_a_restart_does_not_stop_the_job() -> None:
 
 def test_only_a_strategy_that_restarts_nodes_receives_pending_times() -> None:
     """Beyond the paper: ``Scheduling`` is sent if ``Restart`` is needed."""
-    hot, restart = (Desk(greedy(switch=switch)).start() for switch in ("hot", "restart"))
+    hot, restart = (Rig(greedy(switch=switch)).start() for switch in ("hot", "restart"))
     assert (len(hot.received(Scheduling)), len(restart.received(Scheduling))) == (0, 1)
     assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
 

@@ -11,7 +11,7 @@ from strategies.basic.asp import ASP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Lost, Restored, Score, Scored
 from strategies.zeno_pp import ZenoPP
 from tests.support.faults import Crash
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import unaveraged, unlawful
 from tests.support.scores import random_scores
 from tests.support.zeno import badly_accepted
@@ -20,25 +20,25 @@ JOB = {"num_workers": 2, "global_batch_samples": 4}
 """Two samples each: a gradient of mean g is the sum 2 g."""
 
 
-def judged(g: tuple[float, float], r: tuple[float, float], **fields: Any) -> Desk:
+def judged(g: tuple[float, float], r: tuple[float, float], **fields: Any) -> Rig:
     """One gradient of mean g has been compared with a reference of mean r, at a learning rate of 0.1."""
     strategy = ZenoPP(**{"validation_samples": 5, **fields})
-    desk = Desk(strategy, make_job(**JOB, lr=0.1)).start()
-    desk.arrive(0)
-    desk.reference_ready()
-    tell(desk, 0, g, r)
-    return desk
+    rig = Rig(strategy, make_job(**JOB, lr=0.1)).start()
+    rig.arrive(0)
+    rig.reference_ready()
+    tell(rig, 0, g, r)
+    return rig
 
 
-def tell(desk: Desk, grad: int, g: tuple[float, float], r: tuple[float, float]) -> None:
+def tell(rig: Rig, grad: int, g: tuple[float, float], r: tuple[float, float]) -> None:
     sqr_g, sqr_r = sum(x * x for x in g), sum(x * x for x in r)
     cosine = sum(x * y for x, y in zip(g, r, strict=True)) / sqrt(sqr_g * sqr_r) if sqr_g * sqr_r else 0.0
-    held_out = desk.job.validation_samples
-    desk.score_parts(grad, desk.references[-1][0], cosine, 4 * sqr_g, held_out**2 * sqr_r)
+    held_out = rig.job.validation_samples
+    rig.score_parts(grad, rig.references[-1][0], cosine, 4 * sqr_g, held_out**2 * sqr_r)
 
 
-def score(desk: Desk) -> float:
-    value = desk.core.strategy.log_state()["score"]
+def score(rig: Rig) -> float:
+    value = rig.core.strategy.log_state()["score"]
     assert isinstance(value, float)
     return value
 
@@ -50,9 +50,9 @@ def test_the_score_is_the_estimated_descent_less_the_penalty() -> None:
     """Definition of the approximated stochastic descendant score. score = gamma c <r, g> - rho |c g|^2 with c = |r| /
     |g|: 0.1 x 0.447214 x 11 - 0.001 x 5; c g is applied.
     """
-    desk = judged((3.0, 4.0), (1.0, 2.0))
-    assert score(desk) == pytest.approx(0.486935, abs=1e-6)
-    ((_, order, _),) = desk.applied
+    rig = judged((3.0, 4.0), (1.0, 2.0))
+    assert score(rig) == pytest.approx(0.486935, abs=1e-6)
+    ((_, order, _),) = rig.applied
     assert order.weights == (pytest.approx(0.447214 / 2, abs=1e-6),)
     assert order.lr == pytest.approx(0.1 * 2 / 4)
 
@@ -66,17 +66,17 @@ def test_a_gradient_without_estimated_descent_is_dropped() -> None:
     """Definition of the score: (2, -1) is orthogonal to (1, 2), so the score is the penalty alone; the samples return
     to the queue.
     """
-    desk = judged((2.0, -1.0), (1.0, 2.0))
-    assert score(desk) == pytest.approx(-0.005, abs=1e-12)
-    assert desk.commands[-2:] == [Drop(grads=(0,), requeue=True), Compute(worker=0, num_samples=2)]
-    assert desk.applied == []
+    rig = judged((2.0, -1.0), (1.0, 2.0))
+    assert score(rig) == pytest.approx(-0.005, abs=1e-12)
+    assert rig.commands[-2:] == [Drop(grads=(0,), requeue=True), Compute(worker=0, num_samples=2)]
+    assert rig.applied == []
 
 
 def test_without_rescaling_c_is_1() -> None:
     """Definition of the score. 0.1 x 11 - 0.001 x 25."""
-    desk = judged((3.0, 4.0), (1.0, 2.0), rescale=False)
-    assert score(desk) == pytest.approx(1.075)
-    assert desk.applied[0][1].weights == (0.5,)
+    rig = judged((3.0, 4.0), (1.0, 2.0), rescale=False)
+    assert score(rig) == pytest.approx(1.075)
+    assert rig.applied[0][1].weights == (0.5,)
 
 
 def test_eps_admits_gradients_and_gamma_may_differ_from_the_rate() -> None:
@@ -101,9 +101,9 @@ def test_a_gradient_without_direction_is_rejected_whatever_eps_is(
 ) -> None:
     """Definition of the score: c is undefined where a norm is 0."""
     for fields in ({}, {"eps": 9.0}, {"eps": None}, {"eps": None, "rescale": False}):
-        desk = judged(g, r, **fields)
-        assert desk.applied == []
-        assert desk.dropped == [0]
+        rig = judged(g, r, **fields)
+        assert rig.applied == []
+        assert rig.dropped == [0]
 
 
 def test_with_discard_rejected_samples_are_lost() -> None:
@@ -113,23 +113,23 @@ def test_with_discard_rejected_samples_are_lost() -> None:
 
 def test_after_give_up_after_rejections_samples_are_given_up() -> None:
     """Departure: otherwise the last samples of a job, computed on the same parameters, would be rejected forever."""
-    desk = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    rig = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
     for grad in (2, 3, 4):
-        desk.arrive(0)
-        tell(desk, grad, (2.0, -1.0), (1.0, 2.0))
-    assert [command.requeue for command in desk.commands if isinstance(command, Drop)] == [True, True, False, False]
+        rig.arrive(0)
+        tell(rig, grad, (2.0, -1.0), (1.0, 2.0))
+    assert [command.requeue for command in rig.commands if isinstance(command, Drop)] == [True, True, False, False]
 
 
 def test_only_rejections_in_a_row_lead_to_giving_up() -> None:
     """Departure: a gradient that passes shows that the job is not stuck, so the third rejection of all returns its
     samples to the queue.
     """
-    desk = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    rig = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
     for grad, g in ((2, (2.0, -1.0)), (3, (3.0, 4.0)), (4, (2.0, -1.0))):
-        desk.arrive(0)
-        tell(desk, grad, g, (1.0, 2.0))
-    assert len(desk.applied) == 1
-    assert [command.requeue for command in desk.commands if isinstance(command, Drop)] == [True, True, True]
+        rig.arrive(0)
+        tell(rig, grad, g, (1.0, 2.0))
+    assert len(rig.applied) == 1
+    assert [command.requeue for command in rig.commands if isinstance(command, Drop)] == [True, True, True]
 
 
 # ---- when -----------------------------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ def plain(line: Any) -> dict[str, Any]:
 
 def test_an_applied_gradient_with_a_negative_score_is_found() -> None:
     """Negative control of the checker that records are held to."""
-    desk = judged((2.0, -1.0), (1.0, 2.0), eps=0.06)
-    lines = [plain(line) for line in desk.lines]
+    rig = judged((2.0, -1.0), (1.0, 2.0), eps=0.06)
+    lines = [plain(line) for line in rig.lines]
     assert badly_accepted(lines, ZenoPP(eps=0.06), 0.1) == []
     assert len(badly_accepted(lines, ZenoPP(eps=0.0), 0.1)) == 1
     unscored = [line for line in lines if line["event"]["type"] != "Scored"]
@@ -179,48 +179,48 @@ def test_a_weight_of_the_wrong_direction_is_found() -> None:
 
 def test_a_worker_continues_when_its_gradient_is_judged() -> None:
     """Beyond the paper: the score decides, then the worker computes on the newest parameters."""
-    desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
-    desk.arrive(0)
-    assert desk.busy_workers() == [1]
-    desk.reference_ready()
-    tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
-    assert desk.busy_workers() == [0, 1]
-    assert desk.busy()[0].version == 1, "on the newest parameters"
+    rig = Rig(ZenoPP(validation_samples=5), make_job(**JOB)).start()
+    rig.arrive(0)
+    assert rig.busy_workers() == [1]
+    rig.reference_ready()
+    tell(rig, 0, (3.0, 4.0), (1.0, 2.0))
+    assert rig.busy_workers() == [0, 1]
+    assert rig.busy()[0].version == 1, "on the newest parameters"
 
 
 def test_the_first_updates_are_not_screened() -> None:
     """Published code: a warm-up precedes the screen."""
-    desk = Desk(ZenoPP(warmup_updates=2, validation_samples=5), make_job(**JOB)).start()
-    desk.arrive(0)
-    desk.arrive(1)
-    assert desk.updates == 2
-    assert desk.references == []
-    desk.arrive(0)
-    assert isinstance(desk.commands[-1], Score)
+    rig = Rig(ZenoPP(warmup_updates=2, validation_samples=5), make_job(**JOB)).start()
+    rig.arrive(0)
+    rig.arrive(1)
+    assert rig.updates == 2
+    assert rig.references == []
+    rig.arrive(0)
+    assert isinstance(rig.commands[-1], Score)
 
 
 def test_a_worker_that_restarts_during_a_score_begins_once() -> None:
     """Beyond the paper: it is back and computes before the ``Scored``, and does not get a second Compute."""
-    desk = Desk(ZenoPP(validation_samples=5), make_job(**JOB)).start()
-    desk.arrive(0)
-    desk.lose(0)
-    desk.join(0)
-    assert isinstance(desk.events[-1], Joined)
-    desk.reference_ready()
-    tell(desk, 0, (3.0, 4.0), (1.0, 2.0))
-    assert desk.updates == 1
-    assert [type(event) for event in desk.events[-3:]] == [Lost, Joined, Scored]
-    assert desk.busy_workers() == [0, 1]
+    rig = Rig(ZenoPP(validation_samples=5), make_job(**JOB)).start()
+    rig.arrive(0)
+    rig.lose(0)
+    rig.join(0)
+    assert isinstance(rig.events[-1], Joined)
+    rig.reference_ready()
+    tell(rig, 0, (3.0, 4.0), (1.0, 2.0))
+    assert rig.updates == 1
+    assert [type(event) for event in rig.events[-3:]] == [Lost, Joined, Scored]
+    assert rig.busy_workers() == [0, 1]
 
 
 def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:
     """Beyond the paper: the old reference belongs to other parameters."""
-    desk = judged((3.0, 4.0), (1.0, 2.0))
-    desk.lose_server()
-    desk.restore()
-    assert isinstance(desk.events[-1], Restored)
-    desk.arrive(1)
-    assert desk.commands[-1] == Score(grad=desk.events[-1].grad.id, refresh=True)
+    rig = judged((3.0, 4.0), (1.0, 2.0))
+    rig.lose_server()
+    rig.restore()
+    assert isinstance(rig.events[-1], Restored)
+    rig.arrive(1)
+    assert rig.commands[-1] == Score(grad=rig.events[-1].grad.id, refresh=True)
 
 
 # ---- identity -------------------------------------------------------------------------------------------------------

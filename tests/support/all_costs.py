@@ -17,7 +17,7 @@ from runtime.core.job import Job
 from runtime.record.columns import ColumnRecorder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import Strategy
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
@@ -66,6 +66,6 @@ def play(run_dir: Path, job: Job, strategy: Strategy, costs: Costs) -> Outcome:
     spec = make_run_spec(job, strategy, recorder, run_dir)
     shape = ClusterShape(num_workers=job.num_workers, num_servers=job.num_servers, base_iter_s=0.06)
     plan = Schedule(PATTERN.plan(shape, 1000.0, 3))
-    outcome = run_alone(VirtualSession(spec, plan, NoLearner(5000, None), costs, PROFILE))
+    outcome = run_alone(VirtualSession(spec, plan, NoModelState(5000, None), costs, PROFILE))
     recorder.close()
     return outcome

@@ -21,7 +21,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """Mixed into a desk, which keeps these."""
+    """Mixed into a rig, which keeps these."""
 
     core: Coordinator
     lines: list[Line]

@@ -1,4 +1,4 @@
-"""The coordinator without processes: driven by hand (:class:`Desk`) or by a heap of events (:class:`HeapRun`).
+"""The coordinator without processes: driven by hand (:class:`Rig`) or by a heap of events (:class:`HeapRun`).
 
 Communication and updates take no time; a Compute of worker i takes ``seconds(i, order)``. Enough to hold gates to
 worked numbers and to the laws; the virtual runtime is the real thing.
@@ -96,7 +96,7 @@ def make_run_spec(job: Job, strategy: Strategy, record: Any, run_dir: Path = Pat
 
 
 class Puppet(Strategy):
-    """Says nothing but what the test puts into its mouth (:meth:`Desk.say`); ``reply`` is said to every event."""
+    """Says nothing but what the test puts into its mouth (:meth:`Rig.say`); ``reply`` is said to every event."""
 
     def __init__(self, data: str = "dynamic", reply: Callable[[Any], Sequence[Any]] = lambda event: ()) -> None:
         self.data, self.reply = data, reply
@@ -107,7 +107,7 @@ class Puppet(Strategy):
         return said or self.reply(event)
 
 
-class Desk(Scores, Answers):
+class Rig(Scores, Answers):
     """A Port and a Record that write down what they are asked; the test says what happens, a second after another.
 
     ``applied`` holds (t, order, gradients) of every update, ``effective`` those that no Restored has undone.
@@ -238,7 +238,7 @@ class Desk(Scores, Answers):
         self.t = self.t + 1.0 if t is None else t
         return self.t
 
-    def start(self) -> Desk:
+    def start(self) -> Rig:
         aggregators = {f"aggregator:{number}": f"host:{number}" for number in range(self.core.strategy.aggregators)}
         self.core.receive(0.0, inputs.JobStarted(model_bytes=self.model_bytes, aggregators=aggregators))
         return self
@@ -292,13 +292,13 @@ class Desk(Scores, Answers):
         self.core.receive(self.at(t), inputs.Restored(version, state))
 
 
-def puppet_desk(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Desk:
+def puppet_rig(num_workers: int = 3, num_samples: int = 2, epochs: int | None = 2, **changes: Any) -> Rig:
     """A puppet's job that has begun. Epochs of two samples, one to a shard: a third worker finds no data."""
     size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": num_samples}
-    return Desk(Puppet(), make_job(**size, epochs=epochs, **changes)).start()
+    return Rig(Puppet(), make_job(**size, epochs=epochs, **changes)).start()
 
 
-class HeapRun(Recovering, Desk):
+class HeapRun(Recovering, Rig):
     """A whole job on a virtual clock, in milliseconds, with the ``faults`` of a plan."""
 
     send_s: float = 0.25

@@ -1,4 +1,4 @@
-"""A plugin: long tests. CI runs all tests that take too long for every commit at a developer's desk, with every push.
+"""A plugin: long tests. CI runs all tests that take too long for every commit at a developer's rig, with every push.
 
 ``make test`` leaves out the tests that are marked ``long``; ``--long`` (CI, ``make slow``) adds all of them. A test
 that is named in full, ``test_file.py::test_name[its case]``, is run in any case. The selection does not depend on the

@@ -15,7 +15,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Prevention, Reserve, Started, Stop, Strategy, Wake, Woke
 from tests.support.harness import make_job, make_run_spec
@@ -104,7 +104,7 @@ class Neighbours:
             return VirtualSession(
                 spec,
                 schedule,
-                NoLearner(num_parameters, None),
+                NoModelState(num_parameters, None),
                 costs or self.costs,
                 None,
                 hosts=hosts,

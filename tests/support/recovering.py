@@ -14,7 +14,7 @@ KILLED = "killed"
 
 
 class Recovering:
-    """Mixed into a desk that has a heap; carries out what the one recovery decides."""
+    """Mixed into a rig that has a heap; carries out what the one recovery decides."""
 
     core: Coordinator
     t: float
@@ -70,12 +70,12 @@ class Recovering:
 
     def _parameters(self, t: float, effect: effects.AnyEffect) -> None:
         match effect:
-            case effects.Store(number, keepers=keepers):
-                for keeper in keepers:
-                    self.happen(t, inputs.Saved(keeper, number))
-            case effects.Load(number, generation, keepers):
+            case effects.Store(number, savers=savers):
+                for saver in savers:
+                    self.happen(t, inputs.Saved(saver, number))
+            case effects.Load(number, generation, savers):
                 version, state = self.recovery.state.checkpoints.contents[number]
-                for server in keepers:
+                for server in savers:
                     self.happen(t, inputs.Loaded(server, generation, version, state))
 
     def _connections(self, t: float, effect: effects.AnyEffect) -> None:

@@ -93,18 +93,18 @@ class Nodes:
         if node in self.holders or node in servers_of(self.moving or ()):
             self.spoiled = True
 
-    def keep(self, keepers: Iterable[Key]) -> None:
-        assert tuple(keepers) == self.holders, "whoever holds the parameters stores them, and nobody else"
+    def keep(self, savers: Iterable[Key]) -> None:
+        assert tuple(savers) == self.holders, "whoever holds the parameters stores them, and nobody else"
 
-    def read(self, keepers: Iterable[Key]) -> None:
+    def read(self, savers: Iterable[Key]) -> None:
         """These read the parameters: those that held them, or those among which they are divided now."""
-        keepers = tuple(keepers)
-        if self.moving is not None and not self.spoiled and keepers == servers_of(self.moving):
+        savers = tuple(savers)
+        if self.moving is not None and not self.spoiled and savers == servers_of(self.moving):
             self.shares = self.moving
-        elif self.moving is not None and keepers != self.holders:  # the loss came after the change
-            assert keepers == servers_of(self.moving)
+        elif self.moving is not None and savers != self.holders:  # the loss came after the change
+            assert savers == servers_of(self.moving)
             self.shares = self.moving
-        assert keepers == self.holders, "only holders read"
+        assert savers == self.holders, "only holders read"
 
     def server_joined(self, effect: effects.ServerJoined) -> None:
         node = Key("server", effect.server)

@@ -316,10 +316,10 @@ class World:
 
     def _on_Store(self, effect: effects.Store) -> None:
         if self.nodes.shares:
-            self.nodes.keep(effect.keepers)
+            self.nodes.keep(effect.savers)
         self.stored[effect.number] = (effect.version, effect.state)
-        self.parts[effect.number] = set(effect.keepers)
-        self.owed += [("saved", self.newest[key], effect.number) for key in effect.keepers if key in self.newest]
+        self.parts[effect.number] = set(effect.savers)
+        self.owed += [("saved", self.newest[key], effect.number) for key in effect.savers if key in self.newest]
 
     def _on_Checkpointed(self, effect: effects.Checkpointed) -> None:
         assert not self.parts[effect.number], f"{self.parts[effect.number]} have not stored their parts"
@@ -333,8 +333,8 @@ class World:
         assert effect.number == self.complete, "the last that is complete"
         assert self.halted or not self.begun
         self.loading = effect.number
-        self.nodes.read(effect.keepers)
-        self.owed += [("loaded", self._server(key), effect.number, effect.generation) for key in effect.keepers]
+        self.nodes.read(effect.savers)
+        self.owed += [("loaded", self._server(key), effect.number, effect.generation) for key in effect.savers]
 
     def _server(self, key: Key) -> Process:
         process = self.newest[key]
@@ -374,7 +374,7 @@ class World:
             self.held[process] = NOTHING
         self.owed.append(("formed", process, effect))
 
-    def _on_Donate(self, effect: effects.Donate) -> None:
+    def _on_TransferState(self, effect: effects.TransferState) -> None:
         assert effect.key in self.newest
         assert Process(effect.to, effect.incarnation) in self.alive
 

@@ -32,7 +32,7 @@ def random_scores(seed: int, accepted: float = 0.7) -> Cosine:
 
 
 class Scores:
-    """A mixin of a desk: keeps requested scores; with :attr:`cosine` and a clock it answers them."""
+    """A mixin of a rig: keeps requested scores; with :attr:`cosine` and a clock it answers them."""
 
     core: Coordinator
     t: float

@@ -12,8 +12,8 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.recovery.automaton import Recovery
 from runtime.live.control.session import LiveSession
 from runtime.live.control.supervisor import LiveSupervisor
+from runtime.virtual.control.inbox import Turns
 from runtime.virtual.control.supervisor import VirtualSupervisor
-from runtime.virtual.control.turns import Turns
 from tests.support.recovering import Recovering
 from tests.support.validation import Validation
 

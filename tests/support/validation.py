@@ -159,11 +159,11 @@ class Validation:
     def _work(self) -> Iterator[str]:
         """Workers compute once at a time; what waits for a process is reserved; during a halt there is nothing."""
         ledger, reserved, members = self.job.ledger, self.job.executor.reserved, self.members
-        if self.job.course.halted and (ledger.busy or ledger.held or ledger.grads or ledger.ready or reserved):
+        if self.job.course.halted and (ledger.busy or ledger.starved or ledger.grads or ledger.ready or reserved):
             yield "there is work during a halt"
-        if both := ledger.busy.keys() & ledger.held.keys():
+        if both := ledger.busy.keys() & ledger.starved.keys():
             yield f"workers {sorted(both)} compute, and wait to"
-        for worker in ledger.busy.keys() | ledger.held.keys():
+        for worker in ledger.busy.keys() | ledger.starved.keys():
             if not members.is_expected(worker):
                 yield f"worker {worker} has work, and is not expected"
         waiting = {worker for worker in ledger.busy if not members.is_here(worker)}

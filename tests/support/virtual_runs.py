@@ -23,8 +23,8 @@ from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.model_state import RealLearner
+from runtime.virtual.runtime import make_model_state
+from runtime.virtual.tasks.model_state import RealModelState
 from strategies.protocol import Strategy
 from tests.support.harness import MAX_STEPS, make_job, make_run_spec
 
@@ -302,12 +302,12 @@ class VirtualRun:
         with TemporaryDirectory() as folder:
             recorder = Recorder(Path(folder))
             self.spec = self._spec(recorder, learning)
-            self.learner = make_learner(self.spec)
+            self.model_state = make_model_state(self.spec)
             schedule = Schedule(plan or world.plan)
             self.session = VirtualSession(
                 self.spec,
                 schedule,
-                self.learner,
+                self.model_state,
                 world.costs,
                 world.profile,
                 hosts=world.hosts,
@@ -362,15 +362,15 @@ class VirtualRun:
 
     def uses(self) -> list[float]:
         """How often each sample is in the final parameters, those apart that are held out."""
-        assert isinstance(self.learner, RealLearner)
-        uses: list[float] = np.delete(self.learner.params, self.learner.holdout.indices).tolist()
+        assert isinstance(self.model_state, RealModelState)
+        uses: list[float] = np.delete(self.model_state.params, self.model_state.holdout.indices).tolist()
         return uses
 
     def misused(self) -> list[int]:
         """Samples that are held out and were trained on."""
-        assert isinstance(self.learner, RealLearner)
-        held_out = self.learner.holdout.indices
-        return [int(sample) for sample in held_out if self.learner.params[sample]]
+        assert isinstance(self.model_state, RealModelState)
+        held_out = self.model_state.holdout.indices
+        return [int(sample) for sample in held_out if self.model_state.params[sample]]
 
     def write(self, run_dir: Path) -> Path:
         """A run's directory, as far as an analysis needs it."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from runtime.backends.devices.device import WHOLE
 from runtime.backends.devices.fake_recording import record
-from runtime.backends.devices.turns import Turn
+from runtime.backends.devices.time_slices import TimeSlice
 from runtime.core.vectors import FloatVector
 
 LOOK_S = 5e-4
@@ -63,7 +63,7 @@ class FakeDevice:
 
     capacity_bytes: ClassVar[int | None] = None
     """Memory of each device; None: as much as there is."""
-    turn: ClassVar[Turn | None] = None
+    time_slice: ClassVar[TimeSlice | None] = None
     """What hogs take of the device of this process; None: nobody does."""
     share_frac: ClassVar[float] = 1.0
     """The part of its multiprocessors that this process may use, as with MPS: kernels take 1 / share_frac as long."""
@@ -110,7 +110,7 @@ class FakeDevice:
             if memory.fresh:
                 memory.kernels.copy_(memory.copies)
                 memory.fresh = False
-        if self.turn is not None or self.share_frac < 1.0:
+        if self.time_slice is not None or self.share_frac < 1.0:
             self._begin()
 
     def copies_wait_for_kernels(self) -> None:
@@ -153,7 +153,7 @@ class FakeDevice:
         self.begun = time.perf_counter(), self._taken_s()
 
     def _taken_s(self) -> float:
-        return 0.0 if self.turn is None else self.turn.taken_s()
+        return 0.0 if self.time_slice is None else self.time_slice.taken_s()
 
     def run_until(self, transfer: FakeTransfer) -> None:
         """Carry out what was started up to this transfer."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol, final
 
 from runtime.backends.devices.choice import CUDA
-from runtime.backends.devices.turns import Turn
+from runtime.backends.devices.time_slices import TimeSlice
 
 KERNEL_S = 1e-3
 """About so long a hog has the device at a time: as short as a time slice, and long against a launch."""
@@ -76,13 +76,13 @@ class CudaLoad:
 class FakeLoad:
     """Of a fake device, which is taken from whoever computes there by saying so."""
 
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+    def __init__(self, time_slice: TimeSlice) -> None:
+        self.time_slice = time_slice
 
     def run(self) -> float:
-        return self.turn.turns.take(self.turn.device, partial(time.sleep, KERNEL_S))
+        return self.time_slice.time_slices.take(self.time_slice.device, partial(time.sleep, KERNEL_S))
 
 
-def make_load(name: str, turn: Turn) -> Load:
+def make_load(name: str, time_slice: TimeSlice) -> Load:
     """The load of the device of this process: ``cuda`` or ``fake``."""
-    return CudaLoad() if name == CUDA else FakeLoad(turn)
+    return CudaLoad() if name == CUDA else FakeLoad(time_slice)

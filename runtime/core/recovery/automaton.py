@@ -33,6 +33,7 @@ from runtime.core.recovery.inputs import (
     Begin,
     Control,
     Dismiss,
+    ElectPrimary,
     Follows,
     Gone,
     Halted,
@@ -51,7 +52,6 @@ from runtime.core.recovery.inputs import (
     Save,
     Saved,
     Silent,
-    Speak,
     Suspend,
     Worked,
 )
@@ -411,7 +411,7 @@ class Recovery:
                 if self.state.phase == Phase.RUNNING:  # else a loss came first, and all have rolled back already
                     self.state.moving = (self.state.checkpoints.next - 1, given.shares)
                     self._look_who_moves()
-            case Speak():
+            case ElectPrimary():
                 self.policy.speak(given.key)
             case Save():
                 self._save(given)
@@ -431,9 +431,9 @@ class Recovery:
                 assert_never(given)
 
     def _save(self, given: Save) -> None:
-        checkpoints, keepers = self.state.checkpoints, self.policy.keepers
-        number = checkpoints.begin(given.version, given.state, keepers)
-        self.state.emit(Store(number, given.version, given.state, max(checkpoints.complete, 0), keepers))
+        checkpoints, savers = self.state.checkpoints, self.policy.savers
+        number = checkpoints.begin(given.version, given.state, savers)
+        self.state.emit(Store(number, given.version, given.state, max(checkpoints.complete, 0), savers))
 
     def _saved(self, given: Saved) -> None:
         if self.state.phase != Phase.RUNNING:

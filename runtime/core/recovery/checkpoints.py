@@ -1,4 +1,4 @@
-"""Checkpoints of a job: one is complete when every keeper has stored its part (pure)."""
+"""Checkpoints of a job: one is complete when every saver has stored its part (pure)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Checkpoints:
         self.contents: dict[int, tuple[int, bytes]] = {}
         self._pending: dict[int, Pending] = {}
 
-    def begin(self, version: int, state: bytes, keepers: tuple[Key, ...]) -> int:
+    def begin(self, version: int, state: bytes, savers: tuple[Key, ...]) -> int:
         """Begin a checkpoint; returns its number."""
         number = self.next
         self.next += 1
         self.contents[number] = (version, state)
-        self._pending[number] = Pending(version, set(keepers))
+        self._pending[number] = Pending(version, set(savers))
         return number
 
     def stored(self, number: int, key: Key) -> Pending | None:
@@ -48,7 +48,7 @@ class Checkpoints:
         return pending
 
     def abandon(self) -> None:
-        """Abandon incomplete checkpoints, because a keeper was lost."""
+        """Abandon incomplete checkpoints, because a saver was lost."""
         self._pending.clear()
         self.contents = {number: kept for number, kept in self.contents.items() if number == self.complete}
 

@@ -61,13 +61,13 @@ class Wait(Effect, frozen=True):
 
 
 class Store(Effect, frozen=True):
-    """Each of ``keepers`` stores its part; answered by ``Saved``. Files older than ``keep_from`` are not needed."""
+    """Each of ``savers`` stores its part; answered by ``Saved``. Files older than ``keep_from`` are not needed."""
 
     number: int
     version: int
     state: bytes
     keep_from: int
-    keepers: tuple[Key, ...]
+    savers: tuple[Key, ...]
 
 
 FOLLOWED = -2
@@ -75,14 +75,14 @@ FOLLOWED = -2
 
 
 class Load(Effect, frozen=True):
-    """Each of ``keepers`` reads its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``.
+    """Each of ``savers`` reads its range of this checkpoint (-1: the initial parameters); answered by ``Loaded``.
 
     With :data:`FOLLOWED` it was a replica, and continues from the version that it has followed to.
     """
 
     number: int
     generation: int
-    keepers: tuple[Key, ...]
+    savers: tuple[Key, ...]
 
 
 class Checkpointed(Effect, frozen=True):
@@ -132,7 +132,7 @@ class Reconfigure(Effect, frozen=True):
     anew: bool = False
 
 
-class Donate(Effect, frozen=True):
+class TransferState(Effect, frozen=True):
     """A replica sends its state to another, which will connect."""
 
     key: Key
@@ -226,7 +226,7 @@ class Failed(Effect, frozen=True):
 
 OfProcess = Launch | Kill | Fence | Wait
 OfCheckpoint = Store | Load | Checkpointed | MayLeave
-OfGroup = Attach | Halt | Reconfigure | Donate
+OfGroup = Attach | Halt | Reconfigure | TransferState
 OfMembers = WorkerLost | WorkerJoined | ServerJoined | ServerLost
 News = OfMembers | AuxiliaryLost | AuxiliaryJoined | RolledBack | Restored | Started | Suspended | Failed
 AnyEffect = OfProcess | OfCheckpoint | OfGroup | News

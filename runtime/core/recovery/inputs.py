@@ -157,7 +157,7 @@ class PlaceFree(Input, frozen=True):
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
-class Speak(Input, frozen=True):
+class ElectPrimary(Input, frozen=True):
     """This replica delivers to auxiliary tasks and stores checkpoints from now on; the last one leaves the ring."""
 
     key: Key
@@ -207,5 +207,5 @@ class Halted(Input, frozen=True):
 
 OfTask = Ready | Attached | Gone | Silent | LinkLost | Worked
 Control = Begin | Admit | Dismiss | Hold | Release | Restart | Leave | Suspend | Resume | PlaceFree
-OfParameters = Repartition | Speak | Save | Saved | Loaded | Follows | Halted
+OfParameters = Repartition | ElectPrimary | Save | Saved | Loaded | Follows | Halted
 AnyInput = OfTask | Control | OfParameters

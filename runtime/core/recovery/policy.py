@@ -18,7 +18,7 @@ class Policy(Protocol):
         ...
 
     @property
-    def keepers(self) -> tuple[Key, ...]:
+    def savers(self) -> tuple[Key, ...]:
         """Tasks that write the parts of a checkpoint."""
         ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
-from runtime.core.recovery.effects import Donate, Halt, Reconfigure, Restored
+from runtime.core.recovery.effects import Halt, Reconfigure, Restored, TransferState
 from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
@@ -55,7 +55,7 @@ class Replicas:
         return NodeId.worker(self._speaker)
 
     @property
-    def keepers(self) -> tuple[Key, ...]:
+    def savers(self) -> tuple[Key, ...]:
         """One replica, since all hold the same parameters."""
         return (NodeId.worker(self._speaker),)
 
@@ -72,9 +72,9 @@ class Replicas:
         """Use the version of a ready worker during an agreement; otherwise the others train already."""
         phase = self.state.phase
         if task.role != "worker":
-            if phase != Phase.GATHERING:
+            if phase != Phase.RENDEZVOUS:
                 self._attach(task)
-        elif phase == Phase.GATHERING:
+        elif phase == Phase.RENDEZVOUS:
             self._stands(task, version)
         elif phase == Phase.ATTACHING and self.state.rules.regroups:
             self.begin_again()
@@ -93,7 +93,7 @@ class Replicas:
         """When the last awaited replica has reported, all continue from the same version."""
         awaited = [worker for worker in self.state.workers if self.state.is_awaited(worker)]
         silent = any(worker.id not in self._versions for worker in awaited)
-        if self.state.phase != Phase.GATHERING or not awaited or silent:
+        if self.state.phase != Phase.RENDEZVOUS or not awaited or silent:
             return
         self.members.ring = tuple(worker.key for worker in awaited)
         self._speaker = awaited[0].id
@@ -143,11 +143,11 @@ class Replicas:
 
     def _donate(self, source: int, worker: int) -> None:
         to = self.state.tasks[NodeId.worker(worker)]
-        self.state.emit(Donate(NodeId.worker(source), to.key, to.incarnation))
+        self.state.emit(TransferState(NodeId.worker(source), to.key, to.incarnation))
 
     def _attach(self, auxiliary: TaskLife) -> None:
         """Attach the evaluator to one replica."""
-        self.state.attach(auxiliary, self.keepers)
+        self.state.attach(auxiliary, self.savers)
 
     # ---- losses ------------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Servers:
         """The replica that takes over in this recovery."""
 
     @property
-    def keepers(self) -> tuple[Key, ...]:
+    def savers(self) -> tuple[Key, ...]:
         """The servers that hold parameters."""
         return self.state.members.layout.holders
 
@@ -50,10 +50,10 @@ class Servers:
                     state.emit(ServerJoined(task.id, task.incarnation))
                 else:
                     self._following.add(task.key)
-            elif state.phase == Phase.GATHERING and self._all_servers_ready():
+            elif state.phase == Phase.RENDEZVOUS and self._all_servers_ready():
                 self._gathered()
         elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
-            state.attach(task, self.keepers)
+            state.attach(task, self.savers)
         elif self._reads_on_return and task.role == "worker" and self._all_servers_ready() and not self._reading:
             self._read()
 
@@ -68,11 +68,11 @@ class Servers:
             self._attach_all(PhaseStep.AGREED)
 
     def _read(self) -> None:
-        if self.state.phase == Phase.GATHERING:
-            self.state.step(PhaseStep.GATHERED)
+        if self.state.phase == Phase.RENDEZVOUS:
+            self.state.step(PhaseStep.ALL_READY)
         self._loaded, self._reading = {}, True
         number = self.state.checkpoints.complete if self._heir is None else FOLLOWED
-        self.state.emit(Load(number, self.state.generation, self.keepers))
+        self.state.emit(Load(number, self.state.generation, self.savers))
 
     def loaded(self, server: TaskLife, said: Loaded) -> None:
         """When the last server has read its part, clients connect."""
@@ -80,7 +80,7 @@ class Servers:
         if state.phase != Phase.LOADING or said.generation != state.generation:
             return
         self._loaded[server.id] = said
-        if len(self._loaded) == len(self.keepers):
+        if len(self._loaded) == len(self.savers):
             self._reading = False
             if not (self._reads_on_return and self._anyone_away()):
                 self._attach_all(PhaseStep.LOADED)
@@ -88,7 +88,7 @@ class Servers:
     def _attach_all(self, step: PhaseStep) -> None:
         self.state.step(step)
         for client in self.state.clients:
-            self.state.attach(client, self.keepers)
+            self.state.attach(client, self.savers)
 
     # ---- losses ------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Servers:
 
     def complete(self) -> Restored:
         """Restore the checkpoint that all have read; each part has the same version and state."""
-        said = self._loaded[self.keepers[0].number]
+        said = self._loaded[self.savers[0].number]
         return Restored(said.version, said.state)
 
     def halted(self, worker: TaskLife, said: Halted) -> None:

@@ -27,7 +27,7 @@ class RecoveryState:
         self.clients = [*self.workers, *self.auxiliaries]
         self.tasks = members.tasks
         self.tasks.update({task.key: task for task in (*self.servers, *self.clients)})
-        self.phase = Phase.GATHERING
+        self.phase = Phase.RENDEZVOUS
         self.generation = 0
         self.started = False
         self.checkpoints = Checkpoints()

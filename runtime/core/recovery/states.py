@@ -38,7 +38,7 @@ class TaskStep(StrEnum):
 class Phase(StrEnum):
     """The phase of a recovery towards one version."""
 
-    GATHERING = "gathering"
+    RENDEZVOUS = "rendezvous"
     LOADING = "loading"
     ATTACHING = "attaching"
     RUNNING = "running"
@@ -48,7 +48,7 @@ class PhaseStep(StrEnum):
     """Steps that change the phase of a recovery."""
 
     LOSS = "loss"
-    GATHERED = "gathered"
+    ALL_READY = "all_ready"
     AGREED = "agreed"
     LOADED = "loaded"
     COMPLETE = "complete"
@@ -70,12 +70,12 @@ MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
     TaskStep.CROWDED: "its device has too little memory left, and may soon have more",
     TaskStep.RELEASED: "nobody keeps it from starting any more; it is launched",
     TaskStep.DEPARTED: "it is gone and does not come back, or the request for it is taken back",
-    Phase.GATHERING: "waits for the servers to be ready, or for all replicas to say which version they hold",
+    Phase.RENDEZVOUS: "waits for the servers to be ready, or for all replicas to say which version they hold",
     Phase.LOADING: "the servers read the checkpoint",
     Phase.ATTACHING: "workers connect to the servers, or replicas take over what they lack",
     Phase.RUNNING: "the job trains",
     PhaseStep.LOSS: "the parameters of one are gone, all roll back, or others hold them; a new generation begins",
-    PhaseStep.GATHERED: "all servers are ready",
+    PhaseStep.ALL_READY: "all servers are ready",
     PhaseStep.AGREED: "the state that everybody continues from is known, and no server has to read it first",
     PhaseStep.LOADED: "all servers have read the checkpoint",
     PhaseStep.COMPLETE: "everybody who is waited for is attached",
@@ -108,14 +108,14 @@ TASK_TABLE: Mapping[TaskState, Mapping[TaskStep, TaskState]] = {
 }
 
 PHASE_TABLE: Mapping[Phase, Mapping[PhaseStep, Phase]] = {
-    Phase.GATHERING: {
-        PhaseStep.LOSS: Phase.GATHERING,
-        PhaseStep.GATHERED: Phase.LOADING,
+    Phase.RENDEZVOUS: {
+        PhaseStep.LOSS: Phase.RENDEZVOUS,
+        PhaseStep.ALL_READY: Phase.LOADING,
         PhaseStep.AGREED: Phase.ATTACHING,
     },
-    Phase.LOADING: {PhaseStep.LOSS: Phase.GATHERING, PhaseStep.LOADED: Phase.ATTACHING},
-    Phase.ATTACHING: {PhaseStep.LOSS: Phase.GATHERING, PhaseStep.COMPLETE: Phase.RUNNING},
-    Phase.RUNNING: {PhaseStep.LOSS: Phase.GATHERING},
+    Phase.LOADING: {PhaseStep.LOSS: Phase.RENDEZVOUS, PhaseStep.LOADED: Phase.ATTACHING},
+    Phase.ATTACHING: {PhaseStep.LOSS: Phase.RENDEZVOUS, PhaseStep.COMPLETE: Phase.RUNNING},
+    Phase.RUNNING: {PhaseStep.LOSS: Phase.RENDEZVOUS},
 }
 
 

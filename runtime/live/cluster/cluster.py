@@ -14,8 +14,8 @@ from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted,
 from runtime.core.cluster.places import hosts_of
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
+from runtime.live.control.job_resources import JobResources
 from runtime.live.control.lab import LiveLab
-from runtime.live.control.seat import Seat
 from runtime.live.transport.loop import Loop
 from runtime.record.cluster import ClusterRecorder
 from strategies.protocol import JobRequest, JobState, Machine, NodeId, Placement, Places, Policy
@@ -27,7 +27,7 @@ VIEW_EVERY_S = 0.25
 class JobOfProcesses(Protocol):
     """One job of real processes, which writes its own record."""
 
-    def begin(self, places: Places, seat: Seat) -> LiveJob:
+    def begin(self, places: Places, resources: JobResources) -> LiveJob:
         """Open its record; the lab starts its agents at once."""
         ...
 
@@ -85,7 +85,7 @@ class LiveCluster:
         self._await_next()
         self.clock.at(self._every_s, self._sample)
         self._look()
-        self.lab.keeper = self
+        self.lab.submitter = self
         try:
             return self.lab.run()
         finally:
@@ -155,8 +155,8 @@ class LiveCluster:
         if number == self._wake:
             self._report(Woke())
 
-    def _begin(self, name: str, places: Places, seat: Seat) -> LiveJob:
-        job = self._jobs[name].begin(places, seat)
+    def _begin(self, name: str, places: Places, resources: JobResources) -> LiveJob:
+        job = self._jobs[name].begin(places, resources)
         job.begun = partial(self._report, JobStarted(name))
         job.nodes.elsewhere = partial(self._next_host, name, job)
         if (early := self._early.pop(name, None)) is not None:

@@ -122,9 +122,9 @@ class Allotter:
 
     def _enforce_share(self, node: str) -> None:
         """Give a node the part of its host that it requests, and note how many cores the weight stands for."""
-        held, host = self.machines.groups[node].set_share(self.machines.share_frac(node)), self.machines.host_of(node)
+        actual, host = self.machines.groups[node].set_share(self.machines.share_frac(node)), self.machines.host_of(node)
         cores = None if host is None else self.machines.allotment(host)
-        self.note("Enforced", node=node, request_cores=None if cores is None else held * cores, by="cgroup")
+        self.note("Enforced", node=node, request_cores=None if cores is None else actual * cores, by="cgroup")
 
     def _enforce_cores(self, node: str) -> None:
         """Limit a node to what is left of its cores by the plan now; raises ``ValueError``: that cannot be done."""
@@ -144,6 +144,6 @@ class Allotter:
             self.note("Enforced", node=node, cpu_cores=message.achieved, by=message.by)
 
     def _set_memory(self, node: str, memory_bytes: int) -> None:
-        held = self.machines.groups[node].set_memory_bytes(memory_bytes)
+        actual = self.machines.groups[node].set_memory_bytes(memory_bytes)
         self._memory_bytes[node] = memory_bytes
-        self.note("Enforced", node=node, memory_bytes=held)
+        self.note("Enforced", node=node, memory_bytes=actual)

@@ -10,7 +10,7 @@ import msgspec
 from runtime.core.job import ReplicateOrder
 from runtime.live.control.roster import Roster
 from runtime.live.transport.hub import Hub
-from runtime.live.transport.messages import Follow, Give, HandOver, Release, Update
+from runtime.live.transport.messages import Follow, Release, ReplicateGradient, SendState, Update
 from strategies.protocol import NodeId
 
 
@@ -57,14 +57,14 @@ class LiveFollowers:
         if order.grad_id is not None:
             worker = NodeId.worker(order.worker or 0)
             to = self.roster.address_for(worker, replica)
-            give = Give(
+            give = ReplicateGradient(
                 grad_id=order.grad_id, generation=generation, server=order.server, incarnation=incarnation, to=to
             )
             self.hub.send(worker, give)
             return
         (holder,) = self.roster.holders
         source = self.roster.address_for(replica, holder)
-        self.hub.send(holder, HandOver(server=order.server, incarnation=incarnation))
+        self.hub.send(holder, SendState(server=order.server, incarnation=incarnation))
         follow = Follow(generation=generation, version=order.version, source=source, overtaken=order.overtaken)
         self.hub.send(replica, follow)
 

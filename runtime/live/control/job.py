@@ -28,11 +28,11 @@ from runtime.live.control.factory import port_for
 from runtime.live.control.following import LiveFollowers
 from runtime.live.control.gpu_use import GpuMeter
 from runtime.live.control.injecting import Injector
+from runtime.live.control.job_resources import JobResources
 from runtime.live.control.joined import JoinedMachines
 from runtime.live.control.link_pacing import LinkPacing
 from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
-from runtime.live.control.seat import Seat
 from runtime.live.control.session import LiveSession
 from runtime.live.control.settings import Processes, settings_of
 from runtime.live.control.supervisor import LiveSupervisor
@@ -57,14 +57,14 @@ class LiveJob:
 
     def __init__(
         self,
-        seat: Seat,
+        resources: JobResources,
         processes: Processes,
         spec: RunSpec,
         schedule: Schedule,
         hosts: Hosts | None,
         site: Site | None = None,
     ) -> None:
-        self.name, self.processes, self.spec, self.schedule = seat.name, processes, spec, schedule
+        self.name, self.processes, self.spec, self.schedule = resources.name, processes, spec, schedule
         self.site = site or Site()
         self.on_hosts = hosts is not None
         self.outcome: Outcome | None = None
@@ -72,7 +72,7 @@ class LiveJob:
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
         self._winding_down = False
         self._gone_by_s = 0.0
-        self.loop = Loop(seat.loop)
+        self.loop = Loop(resources.loop)
         self.secret = self.site.secret or secrets.token_bytes(32)
         self.threads = int(spec.backend_spec.get("num_threads", 1))
         start, count = spec.job.start_layout, spec.strategy.aggregators
@@ -80,14 +80,19 @@ class LiveJob:
         if hosts is not None:
             hosts = hosts.with_aggregators(count, spec.strategy.aggregators_at)
         self.machines, self.obstacle = build_machines(
-            seat.machines, seat.name, hosts, tasks, float(self.threads), requests=spec.strategy.cores_as == "request"
+            resources.machines,
+            resources.name,
+            hosts,
+            tasks,
+            float(self.threads),
+            requests=spec.strategy.cores_as == "request",
         )
         self.machines.places = self.site.placed(self.machines.places)
         links = None if hosts is None else hosts.links
         self.session = LiveSession(self.loop, self._supervisor, spec.record, links, step_of(spec.optimizer))
         self.session.supervisor.killed_for_memory = lambda key: self.machines.killed_for_memory(str(key))
         self.hub = self._make_hub()
-        self.agents = self._make_agents(seat.launcher, tasks)
+        self.agents = self._make_agents(resources.launcher, tasks)
         self.users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.injector = Injector(schedule, self.machines, self.loop, self.session, self.agents.tell, self.users)
         self._awaited: list[tuple[NodeId, frozenset[int], Callable[[], None]]] = []

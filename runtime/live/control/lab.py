@@ -13,7 +13,7 @@ from runtime.api import Crashed, Launcher, Outcome, never_began
 from runtime.cluster.hosts import Hosts
 from runtime.errors import ConfigError, is_full
 from runtime.live.control.job import LiveJob
-from runtime.live.control.seat import Seat
+from runtime.live.control.job_resources import JobResources
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.machines.shared import build_shared
 from runtime.live.transport.loop import Loop
@@ -21,12 +21,12 @@ from runtime.live.transport.loop import Loop
 TURN_S, ENDING_TURN_S = 1.0, 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-Make = Callable[[Seat], LiveJob]
+Make = Callable[[JobResources], LiveJob]
 """Makes a job when it starts."""
 Ended = Callable[[Outcome], None]
 
 
-class Keeper(Protocol):
+class Submitter(Protocol):
     """Who adds jobs while the lab runs."""
 
     @property
@@ -51,7 +51,7 @@ class LiveLab:
         release: called at the end, before that loop is closed.
     """
 
-    keeper: Keeper | None = None
+    submitter: Submitter | None = None
     """Adds jobs while others run; None: all are added before."""
 
     def __init__(
@@ -110,13 +110,13 @@ class LiveLab:
             self._watch_interrupts()
             while self._running or ((self._waiting or self._adds_more) and not self.interrupted_by):
                 self._turn()
-            if self.keeper is not None:
-                self.keeper.closing()
+            if self.submitter is not None:
+                self.submitter.closing()
         return self._outcomes
 
     @property
     def _adds_more(self) -> bool:
-        return self.keeper is not None and self.keeper.to_come
+        return self.submitter is not None and self.submitter.to_come
 
     def _start(self, name: str, make: Make) -> None:
         self._waiting -= 1
@@ -125,7 +125,7 @@ class LiveLab:
         launcher = self._launcher()
         self._launchers.append(launcher)
         try:
-            job = make(Seat(name, self.loop, self.machines, launcher))
+            job = make(JobResources(name, self.loop, self.machines, launcher))
         except Exception as error:  # noqa: BLE001 (of one job, or it is raised)
             self._over(name, never_began(self._reason(name, error)))
             return

@@ -99,7 +99,7 @@ class LiveNodes:
         return self.allotter.refuses(NodeId.parse(order.node), order.cpu_cores)
 
     def save(self, version: int, state: bytes) -> None:
-        """Order a checkpoint from every keeper of a part."""
+        """Order a checkpoint from every saver of a part."""
         self.supervisor.save(version, state)
 
     def speak(self, worker: int) -> None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from runtime.core.recovery.effects import Attach, Donate, Fence, Halt, Kill, Launch, Load, OfGroup, Reconfigure, Store
+from runtime.core.recovery.effects import (
+    Attach,
+    Fence,
+    Halt,
+    Kill,
+    Launch,
+    Load,
+    OfGroup,
+    Reconfigure,
+    Store,
+    TransferState,
+)
 from runtime.core.recovery.task import Key
 from runtime.live.control.agents import Agents
 from runtime.live.control.tasks import OUTSIDE_NETWORK, Task
@@ -61,18 +72,18 @@ class Orders:
                 assert_never(effect)
 
     def of_checkpoint(self, effect: Store | Load) -> None:
-        """Order a checkpoint from every keeper of a part."""
+        """Order a checkpoint from every saver of a part."""
         if isinstance(effect, Load):
-            for server in effect.keepers:
+            for server in effect.savers:
                 lo, hi = self.ranges()[server]
                 load = LoadCheckpoint(id=effect.number, generation=effect.generation, lo=lo, hi=hi)
                 self.hub.send(server, load)
             return
-        for keeper in effect.keepers:
+        for saver in effect.savers:
             save = SaveCheckpoint(
                 id=effect.number, version=effect.version, state=effect.state, keep_from=effect.keep_from
             )
-            self.hub.send(keeper, save)
+            self.hub.send(saver, save)
 
     def of_group(self, effect: OfGroup) -> None:
         """Order connections: to servers, or in a ring."""
@@ -83,7 +94,7 @@ class Orders:
                 self.hub.send(effect.key, messages.Halt(generation=effect.generation))
             case Reconfigure():
                 self._reconfigure(effect)
-            case Donate():
+            case TransferState():
                 role, number = "reader", effect.to.number
                 self.hub.send(effect.key, Deliver(role=role, id=number, incarnation=effect.incarnation))
             case _:

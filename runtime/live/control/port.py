@@ -20,9 +20,9 @@ from runtime.live.transport.messages import (
     AuxiliaryOrder,
     ComputeReference,
     EvaluateVersion,
+    Exclude,
     Forget,
     Gather,
-    LeaveOut,
     Message,
     Push,
     Update,
@@ -119,7 +119,7 @@ class LivePort:
             if (made := self._sums.pop(grad_id, None)) is None:
                 self._drop.append(grad_id)
             else:
-                self._about_sums.append((NodeId.parse(made.via), LeaveOut(grads=(grad_id,))))
+                self._about_sums.append((NodeId.parse(made.via), Exclude(grads=(grad_id,))))
 
     def send(self, order: SendOrder) -> None:
         """Order a push, whose deadline starts now."""

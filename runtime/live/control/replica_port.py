@@ -16,8 +16,8 @@ from runtime.live.transport.messages import (
     DropGradients,
     JoinCollective,
     Message,
+    ReceiveState,
     Reduce,
-    TakeOver,
     Work,
     encode,
 )
@@ -70,7 +70,7 @@ class ReplicaPort(LivePort):
         for worker, source in order.returning:
             incarnation = self.roster.incarnation(worker)
             self._tell(source, Deliver(role="reader", id=worker, incarnation=incarnation))
-            self._tell(worker, TakeOver(source=source))
+            self._tell(worker, ReceiveState(source=source))
         if order.children:
             self._left_ring(frozenset(child for child, _ in order.children))
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from runtime.core import inputs
 from runtime.live.transport.auxiliaries import SCORER
-from runtime.live.transport.messages import Busy, Followed, Held, Message, NormPart, ReferenceReady, Report, ScoreParts
+from runtime.live.transport.messages import (
+    Busy,
+    Followed,
+    GradientReady,
+    Message,
+    NormPart,
+    ReferenceReady,
+    Report,
+    ScoreParts,
+)
 
 
 def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
@@ -13,7 +22,7 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
         case Report():
             about = (message.loss, message.sqr_norm, message.finite)
             return inputs.GradientArrived(message.grad_id, sender, message.timings, *about)
-        case Held():
+        case GradientReady():
             held = (message.num_bytes, message.loss, message.sqr_norm)
             return inputs.GradientReady(message.grad_id, sender, message.timings, *held)
         case Busy():

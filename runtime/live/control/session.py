@@ -15,11 +15,11 @@ from runtime.core.replication import Step
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
+from runtime.live.control.allowed_senders import refuse_foreign
 from runtime.live.control.injecting import Injector
 from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
 from runtime.live.control.reports import input_of
-from runtime.live.control.speakers import refuse_foreign
 from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER
@@ -28,19 +28,19 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
-    Apart,
     Busy,
+    Divergence,
     Followed,
     Goodbye,
-    Held,
+    GradientReady,
     LinksPaced,
     Message,
     Paced,
-    Passed,
+    Pushed,
+    ReplicationFailed,
     Sampled,
     Summed,
     TaskReady,
-    Ungiven,
     VersionEvaluated,
 )
 from runtime.live.transport.task_spec import Place
@@ -128,9 +128,9 @@ class LiveSession:
     def _heard(self, identity: Identity, message: Message) -> None:
         """What is no input of the coordinator as it stands."""
         match message:
-            case Passed() | Summed():
+            case Pushed() | Summed():
                 self._on_the_way(identity.id, message)
-            case Held():
+            case GradientReady():
                 self._timings[identity.id] = message.timings
             case VersionEvaluated():
                 self._version_evaluated(message)
@@ -144,11 +144,11 @@ class LiveSession:
                 self.nodes.allotter.paced(identity.key, message)
             case LinksPaced() if self.injector.paced is not None and not self.recorded:
                 self.injector.paced.answered(identity.key, message)
-            case Ungiven() | Apart():
+            case ReplicationFailed() | Divergence():
                 self._of_replica(message)
 
-    def _of_replica(self, message: Ungiven | Apart) -> None:
-        if isinstance(message, Ungiven):
+    def _of_replica(self, message: ReplicationFailed | Divergence) -> None:
+        if isinstance(message, ReplicationFailed):
             self.supervisor.suspect(NodeId.server(message.server), message.incarnation, message.reason)
         elif message.server in self.coordinator.executor.replication.followed:  # else it is lost by now
             self.note("Diverged", **msgspec.structs.asdict(message))
@@ -161,10 +161,10 @@ class LiveSession:
             self.supervisor.follows(replica)
         return True
 
-    def _on_the_way(self, sender: int, message: Passed | Summed) -> None:
+    def _on_the_way(self, sender: int, message: Pushed | Summed) -> None:
         """Nobody has a worker's gradient, or all servers have a sum, with the durations of its first member."""
         busy_with = self.coordinator.ledger.busy_with
-        if isinstance(message, Passed):
+        if isinstance(message, Pushed):
             if message.problem and any(order.worker == sender for order in busy_with((message.grad_id,))):
                 self.receive(inputs.WorkerFailed(sender, message.problem, retryable=True))
             return

@@ -39,7 +39,7 @@ from runtime.live.transport.messages import (
     Loaded,
     MalformedMessage,
     Message,
-    Passed,
+    Pushed,
     Report,
     Saved,
     TaskReady,
@@ -162,7 +162,7 @@ class LiveSupervisor:
                 raise MalformedMessage(f"{type(message).__name__}, out of turn: {error}") from None
             self._carry_out(wanted)
             return True
-        if isinstance(message, Report | Passed) and not task.life.useful:
+        if isinstance(message, Report | Pushed) and not task.life.useful:
             self.tell(inputs.Worked(task.key, identity.incarnation))
         return False
 
@@ -319,10 +319,10 @@ class LiveSupervisor:
 
     def speak(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
-        self.tell(inputs.Speak(NodeId.worker(worker)))
+        self.tell(inputs.ElectPrimary(NodeId.worker(worker)))
 
     def save(self, version: int, state: bytes) -> None:
-        """Order a checkpoint from every keeper of a part."""
+        """Order a checkpoint from every saver of a part."""
         self.tell(inputs.Save(version, state))
 
     def _tick(self) -> None:

@@ -20,7 +20,7 @@ class Join(Meeting):
     """Waits for ``nodes`` agents; every field is described in ``conf/launcher/join.yaml``."""
 
     name: ClassVar[str] = "join"
-    keeps: ClassVar[bool] = False
+    needs_broker: ClassVar[bool] = False
     cure: ClassVar[str] = ""
     token_file: str | None
     gpus_per_node: int

@@ -25,7 +25,7 @@ class ThisMachine:
     """``launcher=local``: all tasks run on this machine, and one agent starts them."""
 
     elsewhere: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
+    needs_broker: ClassVar[bool] = False
 
     def check(self, cluster: Cluster, around: RunContext, port: int) -> None:
         """Nothing to check: the rest of the configuration is about this machine."""
@@ -33,7 +33,7 @@ class ThisMachine:
     def unable(self) -> dict[str, str]:
         return {}
 
-    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         """Nobody to wait for."""
 
     def loop(self) -> Loop | None:

@@ -207,7 +207,7 @@ class Meeting(ABC):
         """How many GPUs every agent must see."""
         return 0
 
-    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         self.release()
         token = self.token()
         self._salt = secrets.token_bytes(SALT_BYTES)
@@ -238,7 +238,7 @@ class Meeting(ABC):
         try:
             _open.append(Rendezvous(wanted))
             with _interruptible():
-                _open[-1].gather(self.summon(_open[-1], token))
+                _open[-1].await_nodes(self.summon(_open[-1], token))
         except BaseException:
             self.release()
             raise

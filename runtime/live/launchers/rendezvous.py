@@ -116,7 +116,7 @@ class Rendezvous:
 
     # ---- until all are there -----------------------------------------------------------------------------------------
 
-    def gather(self, look: Callable[[], None] = lambda: None) -> None:
+    def await_nodes(self, look: Callable[[], None] = lambda: None) -> None:
         """Wait for all agents, which then try to reach each other.
 
         Raises :class:`ConfigError` with who is missing, or which way is closed, and sends everybody home. ``look`` is

@@ -15,8 +15,8 @@ class Starter(Protocol):
 
     elsewhere: ClassVar[bool]
     """Whether tasks run where nothing of here can look at them."""
-    keeps: ClassVar[bool]
-    """Whether it needs a process outside of the run's namespaces (``Needs.keeper``)."""
+    needs_broker: ClassVar[bool]
+    """Whether it needs a process outside of the run's namespaces (``Needs.broker``)."""
 
     def check(self, cluster: Cluster, around: RunContext, port: int) -> None:
         """Raise :class:`ConfigError` for a run that cannot be started so. ``port``: of the coordinator; 0: any."""
@@ -26,7 +26,7 @@ class Starter(Protocol):
         """Commands that cannot be carried out there, with the reason."""
         ...
 
-    def gather(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
+    def await_nodes(self, task: dict[str, Any], framework: str, device: str, port: int) -> None:
         """Wait for the machines of a job with this ``task``; raises :class:`ConfigError` if they do not come.
 
         ``device``: where gradients are computed, as in ``backend.device``; ``port``: of the coordinator; 0: any.

@@ -15,15 +15,15 @@ from typing import Any
 
 from runtime.backends.initial import Initial
 from runtime.live.tasks.client import attach
-from runtime.live.tasks.gathering import Gathering, Sum
 from runtime.live.tasks.receiver import Receiver
+from runtime.live.tasks.reduction import ReduceBuffer, Sum
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import (
     Attach,
+    Exclude,
     Gather,
     Goodbye,
-    LeaveOut,
     LinkLost,
     Message,
     Summed,
@@ -37,22 +37,22 @@ class Aggregator(Receiver):
     callers = ("worker",)
 
     def __init__(self, spec: TaskSpec, identity: Identity, links: ServerLinks) -> None:
-        self.gathering = Gathering(links.num_floats, self._complete)
+        self.reduction = ReduceBuffer(links.num_floats, self._complete)
         self.outbound = Outbound(links)
         super().__init__(spec, identity, links.num_floats)
         self.selector.register(self.outbound.wakes, selectors.EVENT_READ, self._tell)
 
     @property
-    def sink(self) -> Gathering:
+    def sink(self) -> ReduceBuffer:
         """Where gradients are held."""
-        return self.gathering
+        return self.reduction
 
     def take(self, message: Message) -> None:
         match message:
             case Gather():
-                self.gathering.gather(message)
-            case LeaveOut():
-                self.gathering.leave_out(message.grads)
+                self.reduction.gather(message)
+            case Exclude():
+                self.reduction.exclude(message.grads)
             case Attach():
                 self._begin_again(message)
             case Goodbye():
@@ -64,7 +64,7 @@ class Aggregator(Receiver):
         """All parameters are of another generation, if there was one: no earlier gradient counts."""
         for link in list(self.links.values()):
             self.hang_up(link)
-        self.gathering.reset()
+        self.reduction.reset()
         self.generation = order.generation
         self.outbound.put(order)
 
@@ -76,7 +76,7 @@ class Aggregator(Receiver):
         for said in self.outbound.take():
             if isinstance(said, Sum):
                 for vector in said.parts:
-                    self.gathering.release(vector)
+                    self.reduction.release(vector)
             else:
                 self.send(said)
 

@@ -26,7 +26,7 @@ JOIN_S = 5.0
 """Seconds for which a halt waits for a thread whose connection is closed."""
 
 
-class Turn(NamedTuple):
+class Exchange(NamedTuple):
     """One gradient of a child. ``vector`` holds the parameters of ``version``, and receives the gradient after that."""
 
     child: Identity
@@ -47,11 +47,13 @@ class Children:
         self._threads: list[threading.Thread] = []
         self._closed = threading.Event()
 
-    def serve(self, turn: Turn) -> None:
+    def serve(self, exchange: Exchange) -> None:
         """Send the parameters to a child as soon as it is connected, and receive its gradient."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         closed = self._closed
-        thread = threading.Thread(target=self._serve, args=(turn, closed), name=f"child {turn.child.id}", daemon=True)
+        thread = threading.Thread(
+            target=self._serve, args=(exchange, closed), name=f"child {exchange.child.id}", daemon=True
+        )
         self._threads.append(thread)
         thread.start()
 
@@ -78,7 +80,7 @@ class Children:
 
     # ---- the thread of one gradient ----------------------------------------------------------------------------------
 
-    def _serve(self, turn: Turn, closed: threading.Event) -> None:
+    def _serve(self, exchange: Exchange, closed: threading.Event) -> None:
         """A child that is lost is reported by others: what is exchanged with it then simply ends."""
 
         def look() -> None:
@@ -86,19 +88,19 @@ class Children:
                 raise ConnectionError("the replica has halted")
 
         try:
-            sock = self._link(turn.child, look)
-            vector = as_bytes(turn.vector)
-            header = pack(PARAMS, turn.child.generation, turn.ticket, turn.version, len(vector))
+            sock = self._link(exchange.child, look)
+            vector = as_bytes(exchange.vector)
+            header = pack(PARAMS, exchange.child.generation, exchange.ticket, exchange.version, len(vector))
             for part in (memoryview(header), vector):
                 send_all(sock, part, look)
-            _expect(sock, PUSH, turn.ticket, len(vector), look)
+            _expect(sock, PUSH, exchange.ticket, len(vector), look)
             receive_all(sock, vector, look)
             with self._state:
                 if not closed.is_set():
-                    self._arrived[turn.ticket] = turn.vector
-            send_all(sock, memoryview(pack(ACK, turn.child.generation, turn.ticket, turn.version, 0)), look)
+                    self._arrived[exchange.ticket] = exchange.vector
+            send_all(sock, memoryview(pack(ACK, exchange.child.generation, exchange.ticket, exchange.version, 0)), look)
         except OSError:
-            self._hang_up(turn.child)
+            self._hang_up(exchange.child)
 
     def _hang_up(self, child: Identity) -> None:
         """Close the connection, so that the child notices if it still lives."""

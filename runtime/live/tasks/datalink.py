@@ -12,8 +12,8 @@ from runtime.core.vectors import PARAMETER_BYTES, FloatVector
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Greeting, Identity
 from runtime.live.transport.auxiliaries import SCORER
+from runtime.live.transport.bfloat16 import Bfloat16Vector, bfloat16_vector, decode
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, as_bytes, pack, unpack
-from runtime.live.transport.halves import HalfVector, decode, half_vector
 
 KINDS: dict[str, tuple[int, ...]] = {SCORER.name: (PUSH,), "server": ()}
 """Frames by which a peer may bring vectors, by its role; a replica of the server brings none."""
@@ -69,7 +69,7 @@ class DataLink:
         """Whether that gradient is dropped: it will be discarded when it is complete."""
         self._header = bytearray(HEADER_BYTES)
         self._target = memoryview(self._header)
-        self._half: HalfVector | None = None
+        self._bfloat16: Bfloat16Vector | None = None
         self._ticket = -1
         self._kind = PUSH
         self._buffer: FloatVector | None = None
@@ -94,7 +94,7 @@ class DataLink:
 
     def use_halves(self, store: Sink) -> None:
         """Parameters and gradients have 16 bits on this link."""
-        self._half = half_vector(store.num_bytes // PARAMETER_BYTES)
+        self._bfloat16 = bfloat16_vector(store.num_bytes // PARAMETER_BYTES)
 
     # ---- gradients in ------------------------------------------------------------------------------------------------
 
@@ -112,8 +112,8 @@ class DataLink:
             elif self._buffer is None:
                 self._begin_push(store, generation)
             else:
-                if self._half is not None:
-                    decode(self._half, self._buffer)
+                if self._bfloat16 is not None:
+                    decode(self._bfloat16, self._buffer)
                 self._take(store, self._buffer)
                 awaited = self._ticket == self.due
                 self._finish_push(generation)
@@ -122,7 +122,7 @@ class DataLink:
 
     def _begin_push(self, store: Sink, generation: int) -> None:
         header = unpack(self._header)
-        expected = store.num_bytes if self._half is None else self._half.nbytes
+        expected = store.num_bytes if self._bfloat16 is None else self._bfloat16.nbytes
         kinds = KINDS.get(self.identity.role, (PUSH, POST))
         fits = header.kind in kinds and header.length == expected and header.generation == generation
         if not fits or (store.shares_memory and not self._brings_reference):
@@ -130,7 +130,7 @@ class DataLink:
         self._ticket, self._kind = header.ticket, header.kind
         if expected:
             self._buffer = store.buffer()
-            self._target = as_bytes(self._buffer if self._half is None else self._half)
+            self._target = as_bytes(self._buffer if self._bfloat16 is None else self._bfloat16)
             return
         self._take(store, store.buffer())  # a part of no parameters at all
         self._finish_push(generation)
@@ -174,7 +174,7 @@ class DataLink:
         if store.shares_memory:
             self._send(memoryview(pack(PARAMS, generation, ticket, store.version, 0, store.table.current)))
             return
-        payload = as_bytes(store.params if self._half is None else store.halves())
+        payload = as_bytes(store.params if self._bfloat16 is None else store.bfloat16())
         header = memoryview(pack(PARAMS, generation, ticket, store.version, len(payload)))
         if not self.sending:
             try:

@@ -19,7 +19,7 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport.address import connect
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.links import receive_copy
-from runtime.live.transport.messages import Follow, HandOver, LinkLost, Message, Update
+from runtime.live.transport.messages import Follow, LinkLost, Message, SendState, Update
 
 
 class Copy(NamedTuple):
@@ -140,7 +140,7 @@ class HandingOver:
         self._copies.clear()
         self._links.clear()
 
-    def order(self, order: HandOver, copy: Copy) -> DataLink | None:
+    def order(self, order: SendState, copy: Copy) -> DataLink | None:
         """Send this copy now, if its replica is connected; returns the link that has more to send."""
         link = self._links.pop(order.server, None)
         if link is None or link.sock.fileno() < 0 or link.identity.incarnation != order.incarnation:

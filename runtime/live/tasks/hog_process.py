@@ -21,9 +21,9 @@ def device_name(spec: TaskSpec) -> str:
 def hog_main(spec: TaskSpec, hogs: Hogs, device: int, sock: socket.socket) -> None:
     """Serve until the agent is gone; computes without MPS, so that it has turns of its own."""
     os.environ.update(device_environment(device, os.environ) | NO_MPS)
-    turn = hogs.turn(device)
-    assert turn is not None
-    obey(sock, make_load(device_name(spec), turn))
+    time_slice = hogs.time_slice(device)
+    assert time_slice is not None
+    obey(sock, make_load(device_name(spec), time_slice))
 
 
 def share_turns(spec: TaskSpec, hogs: Hogs, role: str, number: int) -> None:
@@ -33,5 +33,5 @@ def share_turns(spec: TaskSpec, hogs: Hogs, role: str, number: int) -> None:
         return
     from runtime.backends.devices.fake import FakeDevice  # imported by the backend, and by no other
 
-    FakeDevice.turn = hogs.turn(device)
+    FakeDevice.time_slice = hogs.time_slice(device)
     FakeDevice.share_frac = share_frac(spec.mps_percent, role, number)

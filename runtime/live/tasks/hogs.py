@@ -2,7 +2,7 @@
 
 The agent forks them before any task and waits until they are ready, so that their kernels are timed on a device that
 nobody else uses. A hog waits on its socket; from an order on it runs kernels for the ordered share of the time, by its
-own account (:class:`injectors.actuators.turns.Duty`). Every order is answered with what it has used since the last.
+own account (:class:`injectors.actuators.gpu_duty.Duty`). Every order is answered with what it has used since the last.
 They die with the agent.
 """
 
@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn, final
 
-from injectors.actuators.turns import Duty
+from injectors.actuators.gpu_duty import Duty
 from injectors.plan import target_name, target_of
 from runtime.backends.devices.loads import Load
-from runtime.backends.devices.turns import Turn, Turns
+from runtime.backends.devices.time_slices import TimeSlice, TimeSlices
 from runtime.cluster.gpu_hogs import GPU
 from runtime.live.transport.messages import Actuated
 
@@ -67,7 +67,7 @@ class Hogs:
 
     def __init__(self, wanted: Mapping[int, int]) -> None:
         self.wanted = dict(wanted)
-        self.turns = Turns(1 + max(wanted)) if wanted else None
+        self.time_slices = TimeSlices(1 + max(wanted)) if wanted else None
         self._hogs: list[_Hog] = []
 
     @property
@@ -80,9 +80,9 @@ class Hogs:
         """What to wait for, and to call :meth:`read` for."""
         return [hog.sock for hog in self._hogs]
 
-    def turn(self, device: int) -> Turn | None:
+    def time_slice(self, device: int) -> TimeSlice | None:
         """The account of what is taken of a device; None: of none."""
-        return Turn(self.turns, device) if self.turns is not None and device in self.wanted else None
+        return TimeSlice(self.time_slices, device) if self.time_slices is not None and device in self.wanted else None
 
     def start(self, be: Callable[[int, int, socket.socket], NoReturn]) -> None:
         """Fork them, one after another, and wait until each is ready; raises ``RuntimeError`` if one is not.

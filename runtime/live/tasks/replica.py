@@ -16,7 +16,7 @@ import msgspec
 
 from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
-from runtime.live.tasks.children import Children, ParentLink, Turn
+from runtime.live.tasks.children import Children, Exchange, ParentLink
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
 from runtime.live.tasks.collectives.device_group import DeviceGroup
 from runtime.live.tasks.collectives.ring import Ring
@@ -43,10 +43,10 @@ from runtime.live.transport.messages import (
     Message,
     NormPart,
     Peer,
+    ReceiveState,
     Reconfigure,
     Reduce,
     SaveCheckpoint,
-    TakeOver,
     TaskReady,
     Work,
 )
@@ -108,7 +108,7 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
-            case TakeOver():
+            case ReceiveState():
                 self._enter(message)
             case JoinCollective():
                 self._take_part(message)
@@ -193,7 +193,7 @@ class Replica:
         self.collective.close()
         self._hang_up(*AUXILIARIES)
 
-    def _enter(self, message: TakeOver) -> None:
+    def _enter(self, message: ReceiveState) -> None:
         """Copy the state of a member of the ring; as an update, it is not part of the wait."""
         begun = time.perf_counter()
         self.parent.close()
@@ -265,7 +265,7 @@ class Replica:
         """The child receives a copy, so that the next update need not wait for it."""
         child, vector = Identity("child", message.id, message.incarnation, self.generation), self.copy.buffer()
         vector[:] = self.copy.params
-        self.children.serve(Turn(child, message.ticket, self.copy.version, vector))
+        self.children.serve(Exchange(child, message.ticket, self.copy.version, vector))
 
     def _hand_over(self, message: Deliver) -> None:
         reader = Identity(message.role, message.id, message.incarnation, self.generation)

@@ -48,17 +48,17 @@ class ReplicaState(ParameterStore):
         """This replica's term of the sum, with its children's, in a buffer for the sum, which :meth:`step` needs.
 
         Equal weights are left to the step, as on a server; others are applied here, with the
-        optimizer's gain and in double precision (see ``runtime.training.optimizers``).
+        optimizer's step scale and in double precision (see ``runtime.training.optimizers``).
         """
         own = [
             (grad_id, weight) for grad_id, weight in zip(order.grads, order.weights, strict=True) if self._has(grad_id)
         ]
-        gain = None if is_uniform(order) else self.optimizer.rule.gain(order.lr, order.samples)
+        step_scale = None if is_uniform(order) else self.optimizer.rule.step_scale(order.lr, order.samples)
         total: FloatVector | None = None
         for grad_id, weight in own:
             grad = self._take(grad_id)
-            if gain is not None:
-                np.multiply(grad, np.float32(gain * weight), out=grad)
+            if step_scale is not None:
+                np.multiply(grad, np.float32(step_scale * weight), out=grad)
             if total is None:
                 total = grad
                 self._own.discard(grad_id)
@@ -87,11 +87,11 @@ class ReplicaState(ParameterStore):
         return sum_sqr_norm([total], [self._weight(order)])
 
     def _weight(self, order: ApplyOrder) -> float:
-        """What the sum over all replicas lacks: the weight, or the inverse of the gain that it has already."""
+        """What the sum over all replicas lacks: the weight, or the inverse of the step scale that it has already."""
         if is_uniform(order):
             return order.weights[0]
-        gain = self.optimizer.rule.gain(order.lr, order.samples)
-        return 1.0 / gain if gain else 1.0  # times the gain, this is exactly 1 in float32
+        step_scale = self.optimizer.rule.step_scale(order.lr, order.samples)
+        return 1.0 / step_scale if step_scale else 1.0  # times the step scale, this is exactly 1 in float32
 
     # ---- copying -----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ from runtime.live.tasks.store import Store, save_part
 from runtime.live.transport.address import least, pace
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import AUXILIARIES
-from runtime.live.transport.board import FOLLOWS, HOLDS, NEITHER, Board
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.messages import (
     Busy,
@@ -38,7 +37,6 @@ from runtime.live.transport.messages import (
     Follow,
     Followed,
     Goodbye,
-    HandOver,
     LinkLost,
     LinksPaced,
     LoadCheckpoint,
@@ -50,8 +48,10 @@ from runtime.live.transport.messages import (
     PaceLinks,
     SaveCheckpoint,
     ScoreParts,
+    SendState,
     Update,
 )
+from runtime.live.transport.shared_parameters import FOLLOWS, HOLDS, NEITHER, SharedParameters
 from runtime.live.transport.task_spec import TaskSpec
 from runtime.record.checkpoint import parts_of, read_slice
 from strategies.protocol import AGGREGATOR
@@ -65,20 +65,25 @@ class Server(Receiver):
     """Receives gradients into a :class:`Store`, and carries out the coordinator's orders to it."""
 
     callers = ("worker", "server", *AUXILIARIES, AGGREGATOR)
-    board: Board | None = None
+    shared_parameters: SharedParameters | None = None
     following: Following | None = None
     """As long as it is a replica."""
     handing_over: HandingOver | None = None
 
     def __init__(
-        self, spec: TaskSpec, identity: Identity, store: Store, num_parameters: int, board: Board | None = None
+        self,
+        spec: TaskSpec,
+        identity: Identity,
+        store: Store,
+        num_parameters: int,
+        shared_parameters: SharedParameters | None = None,
     ) -> None:
         self.store = store
         self.directory = spec.checkpoint_dir
         self.waiting: deque[Message] = deque()
         """Orders that wait for gradients still in the sockets, the first of them for some, in order."""
         self.updates, self.busy_s, self.injected_s = 0, 0.0, 0.0
-        self.board = board
+        self.shared_parameters = shared_parameters
         super().__init__(spec, identity, num_parameters)
         if spec.num_replicas:
             self.handing_over = HandingOver()
@@ -154,7 +159,7 @@ class Server(Receiver):
                 self._pace(message.bytes_per_s)
             case PaceLinks():
                 self._pace_links(message)
-            case HandOver():
+            case SendState():
                 self._hand_over(message)
             case Goodbye():
                 self.running = False
@@ -295,20 +300,20 @@ class Server(Receiver):
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Our parameters change; then they are compared with those of others."""
-        if self.board is None:
+        if self.shared_parameters is None:
             yield
             return
-        self.board.begin()
+        self.shared_parameters.begin()
         yield
         self._show()
 
     def _show(self) -> None:
-        if self.board is None:
+        if self.shared_parameters is None:
             return
         role = HOLDS if self.following is None else FOLLOWS if self.following.has_copy else NEITHER
-        self.board.end(self.store.version, self.generation, role)
-        for apart in self.board.apart():
-            self.send(apart)
+        self.shared_parameters.end(self.store.version, self.generation, role)
+        for divergence in self.shared_parameters.divergence():
+            self.send(divergence)
 
     def _follow(self, order: Follow) -> None:
         """Begin to follow, with what all begin with or with a copy."""
@@ -338,7 +343,7 @@ class Server(Receiver):
             self.send(Followed(generation=self.generation, version=copied.version))
             self.look()
 
-    def _hand_over(self, order: HandOver) -> None:
+    def _hand_over(self, order: SendState) -> None:
         assert self.handing_over is not None, "only a job with replicas has such orders"
         vectors = np.concatenate(self.store.vectors())
         copy = Copy(self.store.version, self.store.optimizer.steps, self.generation, vectors)
@@ -371,13 +376,13 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     part = initial.part(lo, hi)
     del initial  # the others' parts, if they had to be drawn
     buffers = SharedBuffers(buffers_fd, num_parameters, spec.num_workers) if spec.transport == "shm" else None
-    board, place = None, None
+    shared_parameters, place = None, None
     if spec.num_replicas:
-        board = Board(buffers_fd, num_parameters, len(spec.layout.servers), identity.id)
-        place = board.params
+        shared_parameters = SharedParameters(buffers_fd, num_parameters, len(spec.layout.servers), identity.id)
+        place = shared_parameters.params
     store = Store(part, spec.optimizer, buffers, lo, update_threads(spec, identity), place)
     try:
-        Server(spec, identity, store, num_parameters, board).run()
+        Server(spec, identity, store, num_parameters, shared_parameters).run()
     except ConnectionError:
         os._exit(0)
     except LostGradientError as error:  # no error of ours: who ends with exit code 0 starts again

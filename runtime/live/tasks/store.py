@@ -13,8 +13,8 @@ from runtime.backends.initial import Part
 from runtime.core.job import ApplyOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import PARAMETER_BYTES, FloatVector, aligned_vector
+from runtime.live.transport.bfloat16 import Bfloat16Vector, bfloat16_vector, encode
 from runtime.live.transport.buffers import SharedBuffers, SlotTable
-from runtime.live.transport.halves import HalfVector, encode, half_vector
 from runtime.live.transport.messages import SaveCheckpoint, Saved
 from runtime.record.checkpoint import path_of, write_checkpoint
 from runtime.training.norms import sum_sqr_norm
@@ -57,8 +57,8 @@ class ParameterStore:
         self._own: set[int] = set()
         self._spare: list[FloatVector] = []
         self._reference: tuple[int, FloatVector] | None = None
-        self._halves: HalfVector | None = None
-        self._has_halves = False
+        self._bfloat16: Bfloat16Vector | None = None
+        self._has_bfloat16 = False
         self.version = 0
         self.optimizer: Optimizer
         self.reset()
@@ -78,14 +78,14 @@ class ParameterStore:
         """Size of one gradient or parameter message."""
         return PARAMETER_BYTES * self.size
 
-    def halves(self) -> HalfVector:
+    def bfloat16(self) -> Bfloat16Vector:
         """The current parameters with 16 bits each, until the next update."""
-        if self._halves is None:
-            self._halves = half_vector(self.size)
-        if not self._has_halves:
-            encode(self.params, self._halves)
-            self._has_halves = True
-        return self._halves
+        if self._bfloat16 is None:
+            self._bfloat16 = bfloat16_vector(self.size)
+        if not self._has_bfloat16:
+            encode(self.params, self._bfloat16)
+            self._has_bfloat16 = True
+        return self._bfloat16
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class ParameterStore:
     def copy(self, version: int, steps: int, vectors: FloatVector) -> None:
         """Take over the :meth:`vectors` of ``version``, one after the other, and keep the gradients."""
         params, *slots = vectors.reshape(-1, self.size)
-        self.version, self._has_halves = version, False
+        self.version, self._has_bfloat16 = version, False
         self.params[:] = params
         self.optimizer.load_state({"step": steps, **dict(zip(self.optimizer.rule.slots, slots, strict=True))})
 
@@ -189,7 +189,7 @@ class ParameterStore:
         self._row_of.clear()
         self._last_in_row.clear()
         self.table.reset()
-        self.version, self._has_halves = version, False
+        self.version, self._has_bfloat16 = version, False
 
 
 def save_part(directory: Path, order: SaveCheckpoint, store: ParameterStore, number: int) -> Saved:
@@ -217,7 +217,7 @@ class Store(ParameterStore):
         if self.shares_memory:
             self.table.advance()
         self.optimizer.step(before, grads, order.weights, order.lr, order.samples, out=self.params)
-        self.version, self._has_halves = order.version, False
+        self.version, self._has_bfloat16 = order.version, False
         for grad_id, grad in zip(order.grads, grads, strict=True):
             self._free(grad_id, grad)
         return sqr_norm

@@ -20,7 +20,7 @@ from runtime.core.data.sampling import sample_epochs, sample_indices
 from runtime.core.data.shards import Cut
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
-from runtime.live.tasks.keeping import Keeper
+from runtime.live.tasks.gradient_cache import GradientCache
 from runtime.live.tasks.link_orders import LinkOrders
 from runtime.live.tasks.pacing import Pacer
 from runtime.live.tasks.split_channel import SplitChannel
@@ -32,7 +32,7 @@ from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.interruptible import Interrupted
 from runtime.live.transport.links import ServerLinks
-from runtime.live.transport.messages import Forget, Held, Message, Passed, Push, Report, TaskReady, Work
+from runtime.live.transport.messages import Forget, GradientReady, Message, Push, Pushed, Report, TaskReady, Work
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import Timings
 
@@ -75,7 +75,7 @@ class Worker:
         self.holdout = Holdout(spec.num_samples + spec.validation_samples, spec.validation_samples, spec.seed)
         self.pacer = Pacer(parse_device(spec.device_of(links.identity.id)))
         self.idle_since = time.perf_counter()
-        self.keeper = links.keeper if isinstance(links, ServerLinks) else None
+        self.cache = links.cache if isinstance(links, ServerLinks) else None
         self.held: Report | None = None
         """What to report of the gradient in ``links.grad`` that is not pushed yet; a next Compute overwrites both."""
 
@@ -89,7 +89,7 @@ class Worker:
         match message:
             case Work():
                 report = self.compute(message)
-                return report if self.held is None else _held(report, self.links.grad.nbytes)
+                return report if self.held is None else _gradient_ready(report, self.links.grad.nbytes)
             case Push():
                 return self._push_held(message.grad_id) if message.via is None else self._pass(message)
             case Forget():
@@ -112,7 +112,7 @@ class Worker:
         finally:
             self.idle_since = time.perf_counter()
 
-    def _pass(self, push: Push) -> Passed:
+    def _pass(self, push: Push) -> Pushed:
         """Push what is held to an aggregator; if that is gone, nobody has it."""
         self._let_go(push.grad_id)
         assert isinstance(self.links, ServerLinks)
@@ -122,10 +122,10 @@ class Worker:
         except Interrupted:  # nobody asks for it any more
             raise
         except OSError as error:
-            return Passed(grad_id=push.grad_id, problem=str(error))
+            return Pushed(grad_id=push.grad_id, problem=str(error))
         finally:
             self.idle_since = time.perf_counter()
-        return Passed(grad_id=push.grad_id)
+        return Pushed(grad_id=push.grad_id)
 
     def _let_go(self, grad_id: int) -> Report:
         """What it holds, which must be this gradient, and not any more from now on."""
@@ -178,13 +178,13 @@ class Worker:
         if not order.holds:
             return self._pushed(report, computed)
         self.held = report if finite else None  # nobody has a use for one that is not finite
-        if finite and self.keeper is not None:
-            self.keeper.keep(order.grad_id, self.links.grad)
+        if finite and self.cache is not None:
+            self.cache.keep(order.grad_id, self.links.grad)
         return report
 
 
-def _held(report: Report, num_bytes: int) -> Held:
-    return Held(
+def _gradient_ready(report: Report, num_bytes: int) -> GradientReady:
+    return GradientReady(
         grad_id=report.grad_id,
         timings=report.timings,
         num_bytes=num_bytes,
@@ -217,8 +217,8 @@ def run_task(spec: TaskSpec, identity: Identity, buffers_fd: int, make: Any) -> 
             links.same_machine = not linked and place.address == LOOPBACK and not spec.holds
             links.bits = spec.transfer_bits
         if identity.role == "worker" and spec.num_replicas:
-            links.keeper = keeper = Keeper(spec.secret, identity, channel)
-            task = make(spec, SplitChannel(channel, keeper.takes), model, links)
+            links.cache = cache = GradientCache(spec.secret, identity, channel)
+            task = make(spec, SplitChannel(channel, cache.takes), model, links)
         elif identity.role == "worker" and spec.paces_links:
             task = make(spec, SplitChannel(channel, LinkOrders(links, channel).takes), model, links)
         else:

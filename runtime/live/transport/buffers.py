@@ -26,7 +26,7 @@ SPARE_SLOTS = 2
 
 def create() -> int:
     """Create empty shared buffers; returns their descriptor."""
-    return os.memfd_create("stragglab-board", os.MFD_CLOEXEC)
+    return os.memfd_create("stragglab-buffers", os.MFD_CLOEXEC)
 
 
 def num_slots(num_workers: int) -> int:

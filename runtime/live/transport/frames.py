@@ -1,4 +1,4 @@
-"""The data plane's frame: a 64-byte header, then raw float32, or their upper 16 bits (``halves.py``).
+"""The data plane's frame: a 64-byte header, then raw float32, or their upper 16 bits (``bfloat16.py``).
 
 64 bytes keep payloads aligned with page-aligned buffers on both sides, which measured as a factor of
 three in the kernel's copy; for the same reason ``runtime.core.vectors`` splits at multiples of 16 floats.
@@ -11,7 +11,7 @@ import struct
 import msgspec
 
 from runtime.core.vectors import FloatVector
-from runtime.live.transport.halves import HalfVector
+from runtime.live.transport.bfloat16 import Bfloat16Vector
 
 HEADER_BYTES = 64
 MAGIC = 0x31424753
@@ -49,6 +49,6 @@ def unpack(data: bytes | bytearray | memoryview) -> Header:
     return Header(kind, generation, ticket, version, length, slot)
 
 
-def as_bytes(vector: FloatVector | HalfVector) -> memoryview:
+def as_bytes(vector: FloatVector | Bfloat16Vector) -> memoryview:
     """The vector's memory, writable."""
     return memoryview(vector).cast("B")  # type: ignore[arg-type]

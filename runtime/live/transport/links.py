@@ -12,9 +12,9 @@ from typing import Protocol
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.transport.address import SOCKET_DEADLINE_S, Address, connect, least, pace, set_deadline
 from runtime.live.transport.auth import Identity, call
+from runtime.live.transport.bfloat16 import Bfloat16Vector, bfloat16_vector, decode, encode
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, Header, as_bytes, pack, unpack
-from runtime.live.transport.halves import HalfVector, decode, encode, half_vector
 
 Look = Callable[[], None]
 HALF_BITS = 16
@@ -26,8 +26,8 @@ def _nobody() -> None:
     """In the place of somebody who looks."""
 
 
-class Keeper(Protocol):
-    """Keeps gradients for replicas of the server (:class:`runtime.live.tasks.keeping.Keeper`)."""
+class CachesGradients(Protocol):
+    """Keeps gradients for replicas of the server (:class:`runtime.live.tasks.gradient_cache.GradientCache`)."""
 
     def keep(self, grad_id: int, grad: FloatVector) -> None:
         """Copy a gradient, and keep that until it is released."""
@@ -76,15 +76,15 @@ class ServerLinks:
         self.look: Look = _nobody
         """Called while nothing moves; an exception from it ends the wait."""
         self.generation = 0
-        self.keeper: Keeper | None = None
+        self.cache: CachesGradients | None = None
         """Keeps gradients for replicas of the server."""
         self.socks: list[socket.socket] = []
         self._views: list[tuple[memoryview, memoryview]] = []
-        self._halves: list[tuple[HalfVector, FloatVector, HalfVector, FloatVector]] = []
+        self._bfloat16: list[tuple[Bfloat16Vector, FloatVector, Bfloat16Vector, FloatVector]] = []
         """With 16 bits, by server: parameters as they come and in 32 bits, the gradient as it goes and in 32 bits."""
         self._header = bytearray(HEADER_BYTES)
         self._aggregators: dict[Address, socket.socket] = {}
-        self._half_grad: HalfVector | None = None
+        self._bfloat16_grad: Bfloat16Vector | None = None
 
     def attach(
         self,
@@ -99,13 +99,15 @@ class ServerLinks:
         """
         self.close()
         self.generation = generation
-        if self.keeper is not None:
-            self.keeper.begin(generation)
+        if self.cache is not None:
+            self.cache.begin(generation)
         self._views = [(as_bytes(self.params[lo:hi]), as_bytes(self.grad[lo:hi])) for lo, hi in ranges]
         if self.bits == HALF_BITS:
             parts = [(self.params[lo:hi], self.grad[lo:hi]) for lo, hi in ranges]
-            self._halves = [(half_vector(len(params)), params, half_vector(len(grad)), grad) for params, grad in parts]
-            self._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in self._halves]
+            self._bfloat16 = [
+                (bfloat16_vector(len(params)), params, bfloat16_vector(len(grad)), grad) for params, grad in parts
+            ]
+            self._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in self._bfloat16]
         for address in servers:
             self.socks.append(self._call(address))
         with self._pacing:
@@ -179,8 +181,8 @@ class ServerLinks:
                 self.params = self.buffers.slots[header.slot]
             else:
                 raise ConnectionError(f"refused {header}: there are {len(self.buffers.slots)} slots")
-        for halves, part, _, _ in self._halves:
-            decode(halves, part)
+        for bfloat16, part, _, _ in self._bfloat16:
+            decode(bfloat16, part)
         return version
 
     def push(self, ticket: int) -> None:
@@ -192,8 +194,8 @@ class ServerLinks:
         if self.shares_grad:
             return
         kind = POST if self.same_machine and self.rate is None else PUSH
-        for _, _, halves, part in self._halves:
-            encode(part, halves)
+        for _, _, bfloat16, part in self._bfloat16:
+            encode(part, bfloat16)
         for sock, (_, grad) in zip(self.socks, self._views, strict=True):
             _send(sock, pack(kind, self.generation, ticket, 0, len(grad)), grad, self.look)
         if kind == PUSH:
@@ -207,9 +209,10 @@ class ServerLinks:
         """
         whole = as_bytes(self.grad)
         if self.bits == HALF_BITS:
-            self._half_grad = half_vector(self.num_floats) if self._half_grad is None else self._half_grad
-            encode(self.grad, self._half_grad)
-            whole = as_bytes(self._half_grad)
+            if self._bfloat16_grad is None:
+                self._bfloat16_grad = bfloat16_vector(self.num_floats)
+            encode(self.grad, self._bfloat16_grad)
+            whole = as_bytes(self._bfloat16_grad)
         if (sock := self._aggregators.get(aggregator)) is None:
             sock = self._aggregators[aggregator] = self._call(aggregator)
             if self.rate is not None:

@@ -118,7 +118,7 @@ class Work(Message, frozen=True, kw_only=True, tag=True):
 class Push(Message, frozen=True, kw_only=True, tag=True):
     """Worker: push the gradient that it holds. Answered by ``Report``.
 
-    ``via``: to this aggregator instead of the servers. Answered by ``Passed``.
+    ``via``: to this aggregator instead of the servers. Answered by ``Pushed``.
     """
 
     grad_id: int
@@ -131,10 +131,10 @@ class Forget(Message, frozen=True, kw_only=True, tag=True):
     grad_id: int
 
 
-class Give(Message, frozen=True, kw_only=True, tag=True):
+class ReplicateGradient(Message, frozen=True, kw_only=True, tag=True):
     """Worker: push a gradient that it keeps to a replica of the server, and keep it.
 
-    Answered by ``Ungiven`` if that is impossible, else by the replica.
+    Answered by ``ReplicationFailed`` if that is impossible, else by the replica.
     """
 
     grad_id: int
@@ -194,7 +194,7 @@ class Gather(Message, frozen=True, kw_only=True, tag=True):
     members: tuple[int, ...]
 
 
-class LeaveOut(Message, frozen=True, kw_only=True, tag=True):
+class Exclude(Message, frozen=True, kw_only=True, tag=True):
     """Aggregator: wait no more for these gradients, and leave them out of sums that are not complete."""
 
     grads: tuple[int, ...]
@@ -263,7 +263,7 @@ class Follow(Message, frozen=True, kw_only=True, tag=True):
     overtaken: tuple[int, ...] = ()
 
 
-class HandOver(Message, frozen=True, kw_only=True, tag=True):
+class SendState(Message, frozen=True, kw_only=True, tag=True):
     """Server: send a copy of parameters and optimizer to this replica, which connects for it."""
 
     server: int
@@ -331,7 +331,7 @@ class Reduce(Message, frozen=True, kw_only=True, tag=True):
     order: ApplyOrder
 
 
-class TakeOver(Message, frozen=True, kw_only=True, tag=True):
+class ReceiveState(Message, frozen=True, kw_only=True, tag=True):
     """Copy all state of worker ``source``, which expects that: the replica was a child, and is in the ring again."""
 
     source: int
@@ -388,7 +388,7 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     finite: bool
 
 
-class Held(Message, frozen=True, kw_only=True, tag=True):
+class GradientReady(Message, frozen=True, kw_only=True, tag=True):
     """A worker has a gradient, finite and of ``num_bytes``, and waits for ``Push`` or ``Forget``."""
 
     grad_id: int
@@ -398,7 +398,7 @@ class Held(Message, frozen=True, kw_only=True, tag=True):
     sqr_norm: float | None
 
 
-class Ungiven(Message, frozen=True, kw_only=True, tag=True):
+class ReplicationFailed(Message, frozen=True, kw_only=True, tag=True):
     """A worker could not push a gradient to this replica."""
 
     server: int
@@ -406,7 +406,7 @@ class Ungiven(Message, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class Passed(Message, frozen=True, kw_only=True, tag=True):
+class Pushed(Message, frozen=True, kw_only=True, tag=True):
     """An aggregator has a worker's gradient, unless there was a ``problem``: then nobody has it."""
 
     grad_id: int
@@ -488,7 +488,7 @@ class Followed(Message, frozen=True, kw_only=True, tag=True):
     grad_id: int | None = None
 
 
-class Apart(Message, frozen=True, kw_only=True, tag=True):
+class Divergence(Message, frozen=True, kw_only=True, tag=True):
     """A replica has made all updates up to ``version`` and lacks ``behind``; ``distance`` of its parameters."""
 
     server: int
@@ -543,34 +543,34 @@ AnyMessage = (
     | Work
     | Push
     | Forget
-    | Give
+    | ReplicateGradient
     | Release
     | EvaluateVersion
     | ComputeReference
     | Pace
     | PaceLinks
     | Gather
-    | LeaveOut
+    | Exclude
     | Goodbye
     | Update
     | Fence
     | Halt
     | Reconfigure
     | Reduce
-    | TakeOver
+    | ReceiveState
     | DropGradients
     | JoinCollective
     | Deliver
     | Follow
-    | HandOver
+    | SendState
     | SaveCheckpoint
     | LoadCheckpoint
     | TaskReady
     | Attached
     | Report
-    | Held
-    | Ungiven
-    | Passed
+    | GradientReady
+    | ReplicationFailed
+    | Pushed
     | Summed
     | Halted
     | LinkLost
@@ -581,7 +581,7 @@ AnyMessage = (
     | Saved
     | Loaded
     | Followed
-    | Apart
+    | Divergence
     | Busy
     | Paced
     | LinksPaced

@@ -12,8 +12,8 @@ from runtime.api import Outcome, RunSpec
 from runtime.errors import ConfigError
 from runtime.live.cluster.cluster import LiveCluster
 from runtime.live.control.job import LiveJob
+from runtime.live.control.job_resources import JobResources
 from runtime.live.control.lab import LiveLab
-from runtime.live.control.seat import Seat
 from runtime.live.launchers.local import LocalLauncher
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.runtime import LiveRuntime
@@ -54,10 +54,10 @@ class _AsProcesses:
         self._job = job
         self._spec: RunSpec | None = None
 
-    def begin(self, places: Places, seat: Seat) -> LiveJob:
+    def begin(self, places: Places, resources: JobResources) -> LiveJob:
         checked, self._spec = self._job.open(places)
         assert isinstance(checked.runtime, LiveRuntime)
-        job = checked.runtime.job(self._spec, Schedule(checked.plan), seat)
+        job = checked.runtime.job(self._spec, Schedule(checked.plan), resources)
         self._job.begun = True
         return job
 

@@ -17,7 +17,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.runtime import VirtualRuntime, make_learner
+from runtime.virtual.runtime import VirtualRuntime, make_model_state
 from strategies.protocol import Places
 
 
@@ -30,7 +30,7 @@ class _OnClock:
         checked, spec = self._job.open(places)
         runtime = checked.runtime
         assert isinstance(runtime, VirtualRuntime)
-        session = runtime.session(spec, Schedule(checked.plan), make_learner(spec), clock, tenancy)
+        session = runtime.session(spec, Schedule(checked.plan), make_model_state(spec), clock, tenancy)
         self._job.begun = True
         return session
 

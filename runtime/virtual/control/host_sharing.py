@@ -192,7 +192,7 @@ class HostSharing:
 
 
 @final
-class Desk:
+class ReservationClient:
     """Where one job of the lab asks, which has this clock."""
 
     def __init__(self, sharing: HostSharing, job: str, clock: Clock) -> None:

@@ -26,7 +26,7 @@ class VirtualPort:
     """
 
     nodes: Nodes
-    keeper: Versions
+    checkpoints: Versions
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class VirtualPort:
         scorer: Scorer,
         evaluation_s: float,
     ) -> None:
-        self.servers, self.workers, self.learner, self._followers = models
+        self.servers, self.workers, self.model_state, self._followers = models
         self._clock, self._tell, self._scorer, self._evaluation_s = clock, tell, scorer, evaluation_s
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
-    def connect(self, nodes: Nodes, keeper: Versions) -> None:
+    def connect(self, nodes: Nodes, checkpoints: Versions) -> None:
         """Attach who carries out the orders about nodes and versions: they need a coordinator, which needs a port."""
-        self.nodes, self.keeper = nodes, keeper
+        self.nodes, self.checkpoints = nodes, checkpoints
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
@@ -50,7 +50,7 @@ class VirtualPort:
 
     def apply(self, order: ApplyOrder) -> None:
         """Update all servers. The data service books the samples afterwards, so its state is that before."""
-        self.keeper.remember(order.version - 1)
+        self.checkpoints.remember(order.version - 1)
         self._orders.append((self._apply, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -85,7 +85,7 @@ class VirtualPort:
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters."""
-        self._orders.append((lambda sent_s: self.keeper.save(sent_s, version, state, self.learner.dump()), ()))
+        self._orders.append((lambda sent_s: self.checkpoints.save(sent_s, version, state, self.model_state.dump()), ()))
 
     def order_node(self, order: NodeOrder) -> None:
         self._orders.append((self.nodes.carry_out, (order,)))
@@ -112,14 +112,14 @@ class VirtualPort:
         self._orders = []
 
     def _evaluate(self, sent_s: float, version: int) -> None:
-        evaluated = inputs.Evaluated(version, sent_s, self.learner.evaluate())
+        evaluated = inputs.Evaluated(version, sent_s, self.model_state.evaluate())
         self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._tell, evaluated)
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.learner.gradient(order), sent_s)
+        self.workers.begin(order, self.model_state.gradient(order), sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
-        self.learner.drop(grads)
+        self.model_state.drop(grads)
         if self._followers is not None:
             self._followers.drop(grads)
 
@@ -138,9 +138,9 @@ class VirtualPort:
         self.workers.forget(worker, grad_id, sent_s)
 
     def _apply(self, sent_s: float, order: ApplyOrder) -> None:
-        learner, servers = self.learner, self.servers
-        parts = [] if order.measure is None else learner.sqr_norms(order, servers.sizes)
-        learner.apply(order)
+        model_state, servers = self.model_state, self.servers
+        parts = [] if order.measure is None else model_state.sqr_norms(order, servers.sizes)
+        model_state.apply(order)
         servers.carry_out(order, sent_s)
         for place, part in enumerate(parts):
             assert order.measure is not None

@@ -19,13 +19,13 @@ from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.factory import add_aggregators, assemble, replicas_of
+from runtime.virtual.control.inbox import Inbox, Stopwatch
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
 from runtime.virtual.control.reports import Reports, busy_of
 from runtime.virtual.control.supervisor import VirtualSupervisor
-from runtime.virtual.control.turns import Stopwatch, Turns
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.control.windows import Windows
 from runtime.virtual.costs import Costs
@@ -36,7 +36,7 @@ from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import ModelState, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, RealModelState
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.workers import Workers
@@ -49,7 +49,7 @@ class VirtualSession:
     Args:
         spec: the job.
         schedule: what is injected when.
-        learner: the model's parameters.
+        model_state: the model's parameters.
         costs: the cost model.
         device: the profile of every worker whose host has no device of its own; or one profile for each worker.
         measures_decisions: charge the real time of decisions.
@@ -58,14 +58,14 @@ class VirtualSession:
         clock: the job's, on the timeline of its lab; None: a clock of its own.
         tenancy: its place on machines shared with other jobs; None: it has its own.
         telemetry_every_s: seconds between two samples of what tasks and hosts use; None: no samples.
-        sent_parameters: of the model that messages and updates are as large as; None: the learner's own.
+        sent_parameters: of the model that messages and updates are as large as; None: the model state's own.
     """
 
     def __init__(
         self,
         spec: RunSpec,
         schedule: Schedule,
-        learner: ModelState,
+        model_state: ModelState,
         costs: Costs,
         device: DeviceProfile | Profiles | None,
         *,
@@ -77,9 +77,9 @@ class VirtualSession:
         telemetry_every_s: float | None = None,
         sent_parameters: int | None = None,
     ) -> None:
-        self.sent_parameters = learner.num_parameters if sent_parameters is None else sent_parameters
+        self.sent_parameters = model_state.num_parameters if sent_parameters is None else sent_parameters
         costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
-        self.spec, self.schedule, self.learner, self.costs = spec, schedule, learner, costs
+        self.spec, self.schedule, self.model_state, self.costs = spec, schedule, model_state, costs
         self.record = spec.record
         self.members = Membership(spec.job.start_layout)
         self._links = _links_of(costs, hosts, [str(node) for node in self.members.layout.nodes])
@@ -95,7 +95,7 @@ class VirtualSession:
         """Called when a task may have another host, where jobs reserve what hosts have."""
         self._declares_stuck = spec.job.stuck_after_s is not None
         self.stopwatch = Stopwatch() if measures_decisions else None
-        self.turns = Turns(self.clock, self, costs.decision_s, self.stopwatch)
+        self.inbox = Inbox(self.clock, self, costs.decision_s, self.stopwatch)
         self._left: Callable[[], None] = lambda: None
         """Called when a preempted job has left."""
         self._unscored = False
@@ -158,7 +158,7 @@ class VirtualSession:
         if self._aggregators:
             add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers = self._make_followers() if job.num_replicas else None
-        self._models = TaskModels(self.servers, self.workers, self.learner, self.followers)
+        self._models = TaskModels(self.servers, self.workers, self.model_state, self.followers)
         if self.machines is not None:
             self.workers.tell_arrivals(self._tell_arrived)
         requests = spec.strategy.cores_as == "request"
@@ -166,12 +166,12 @@ class VirtualSession:
 
     def _make_followers(self) -> Followers:
         """Replicas of the server."""
-        assert isinstance(self.learner, RealLearner), "without gradients there is nothing to follow, which is refused"
+        assert isinstance(self.model_state, RealModelState), "without gradients nothing is followed, which is refused"
         network = self.workers.network if isinstance(self.workers, Workers) else None
         return Followers(
             self.clock,
             self.costs,
-            self.learner,
+            self.model_state,
             replicas_of(self.spec.job),
             Carriers(self.clock, self.costs, self.machines, network),
             holder=lambda: self.servers.names[0],
@@ -184,7 +184,7 @@ class VirtualSession:
         scorer = Scorer(
             self.clock,
             self.costs,
-            self.learner,
+            self.model_state,
             self.servers,
             samples=self.spec.job.validation_samples,
             shares_memory=self.spec.transport == "shm",
@@ -223,7 +223,7 @@ class VirtualSession:
         """All tasks are connected: the clock starts."""
         self.reports.announce()
         self.windows.begin()
-        self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.learner.dump())
+        self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.model_state.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
         step = {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
         aggregators: dict[str, str | None] = {**self._aggregators}
@@ -240,15 +240,15 @@ class VirtualSession:
                 coordinator.receive(t, busy_of(about, coordinator.version))
             if self._hurries:
                 self._unscored = True
-            elif metrics := self.learner.evaluate():
+            elif metrics := self.model_state.evaluate():
                 scored = Evaluated(t=t, version=coordinator.version, asked_s=t, metrics=metrics)
                 self.record.event(t, scored, (), coordinator.version, 0.0, None)
-        return self._end_as(self.failure, self.learner.finish(self.spec.save_parameters_to))
+        return self._end_as(self.failure, self.model_state.finish(self.spec.save_parameters_to))
 
     @property
     def _hurries(self) -> bool:
         """Whether a signal has come and the last evaluation would take too long."""
-        return bool(self.spec.interrupted_by) and self.learner.evaluation_took_s > INTERRUPTED_S
+        return bool(self.spec.interrupted_by) and self.model_state.evaluation_took_s > INTERRUPTED_S
 
     def _end_as(self, failure: str | None, sha256: str = "", failed: RunStatus = "failed") -> Outcome:
         outcome = outcome_of(
@@ -257,7 +257,7 @@ class VirtualSession:
             interrupted=bool(self.spec.interrupted_by),
             t=self.coordinator.finished_s or self.clock.now,
             parameters_sha256=sha256,
-            num_parameters=self.learner.num_parameters,
+            num_parameters=self.model_state.num_parameters,
             failed=failed,
             unscored=self._unscored,
         )
@@ -315,11 +315,11 @@ class VirtualSession:
 
     def tell(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, now or when it is free."""
-        self.turns.drive(self.coordinator.receive, given)
+        self.inbox.drive(self.coordinator.receive, given)
 
     def drive(self, call: Callable[[float], None]) -> None:
         """Let it react to something now, or when it is free; ``call(t)`` gets the time of that."""
-        self.turns.drive(call)
+        self.inbox.drive(call)
 
     def react(self, call: Callable[..., None], now: float, args: tuple[Any, ...]) -> bool:
         """Let the coordinator react; returns whether the job continues."""
@@ -347,7 +347,7 @@ class VirtualSession:
         """Whether the strategy will receive an unknown event even if it gives no command."""
         job, now = self.coordinator, self.clock.now
         quoted = Restart in job.strategy.needs and math.isfinite(job.scheduler.next_change_s(now))
-        return quoted or job.watch.awaits() or bool(self.turns.inbox) or self.windows.to_come
+        return quoted or job.watch.awaits() or bool(self.inbox.waiting) or self.windows.to_come
 
     def _arrived(self, iteration: Iteration, timings: Timings, taken_s: float) -> None:
         order, result = iteration.order, iteration.result

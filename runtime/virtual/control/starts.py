@@ -10,8 +10,8 @@ from typing import assert_never, final
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
+from runtime.virtual.control.pauses import Pauses
 from runtime.virtual.control.priced import PricedRecovery
-from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.versions import Versions
 from runtime.virtual.tasks.iteration import WorkerModel
 
@@ -23,13 +23,13 @@ class Starts:
     def __init__(
         self,
         priced: PricedRecovery,
-        standstill: Standstill,
+        pauses: Pauses,
         versions: Versions,
         workers: WorkerModel,
         moved: Callable[[str], None],
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
-        self.standstill, self.versions, self.workers, self.moved = standstill, versions, workers, moved
+        self.pauses, self.versions, self.workers, self.moved = pauses, versions, workers, moved
         self.released_s: dict[Key, float] = {}
         """When the plan last allowed a task to start."""
 
@@ -61,7 +61,7 @@ class Starts:
             return
         if role == "server":
             self.tell(self.clock.now, inputs.Ready(key, incarnation))
-        elif not self.standstill.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
+        elif not self.pauses.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))
 

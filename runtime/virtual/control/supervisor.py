@@ -15,9 +15,9 @@ from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.states import TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import Clock
+from runtime.virtual.control.pauses import Pauses
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.priced import PricedRecovery
-from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.control.starts import Starts
 from runtime.virtual.control.versions import Versions
 from runtime.virtual.costs import Costs
@@ -61,9 +61,9 @@ class VirtualSupervisor:
         )
         self.recovery = Recovery(rules, coordinator.members)
         priced = PricedRecovery(self.recovery, clock, costs, self.tell, owner.drive)
-        self._standstill = Standstill(priced, places.machines, lease_s)
-        self.versions = Versions(priced, coordinator, models, self._standstill, owner.note)
-        self._starts = Starts(priced, self._standstill, self.versions, models.workers, owner.moved)
+        self._pauses = Pauses(priced, places.machines, lease_s)
+        self.versions = Versions(priced, coordinator, models, self._pauses, owner.note)
+        self._starts = Starts(priced, self._pauses, self.versions, models.workers, owner.moved)
         self.tell(0.0, inputs.Begin())
 
     # ---- events of tasks ---------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class VirtualSupervisor:
 
     def watch(self, task: str) -> None:
         """Pause a task from now on."""
-        self._standstill.watch(task)
+        self._pauses.watch(task)
 
     # ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class VirtualSupervisor:
             if isinstance(self.servers, ReplicaGroup):
                 self.servers.lost(number)
         elif effect.key in self.coordinator.members.layout.holders:
-            self._standstill.away.add(number)
+            self._pauses.away.add(number)
         if self.recovery.tasks[effect.key].state == TaskState.LEFT:
             self.places.leave(effect.key)
 

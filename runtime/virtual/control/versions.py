@@ -12,8 +12,8 @@ from runtime.core.recovery.states import Phase, TaskState
 from runtime.core.recovery.task import Key
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.files import File, Files
+from runtime.virtual.control.pauses import Pauses
 from runtime.virtual.control.priced import PricedRecovery
-from runtime.virtual.control.standstill import Standstill
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from strategies.protocol import NodeId
@@ -31,12 +31,12 @@ class Versions:
         priced: PricedRecovery,
         coordinator: Coordinator,
         models: TaskModels,
-        standstill: Standstill,
+        pauses: Pauses,
         note: Callable[..., None],
     ) -> None:
         self.recovery, self.clock, self.costs, self.tell, self.drive = priced
-        self.coordinator, self.standstill, self.note = coordinator, standstill, note
-        self.servers, self.learner, self.followers = models.servers, models.learner, models.followers
+        self.coordinator, self.pauses, self.note = coordinator, pauses, note
+        self.servers, self.model_state, self.followers = models.servers, models.model_state, models.followers
         self.are_replicas = isinstance(models.servers, ReplicaGroup)
         """Whether the workers hold the parameters themselves."""
         self._copies = self.are_replicas and coordinator.job.failover == "shards"
@@ -75,7 +75,7 @@ class Versions:
             self._before = self._as_of_now(version)
 
     def _as_of_now(self, version: int) -> File:
-        return File(version, self.coordinator.snapshot(), self.learner.dump())
+        return File(version, self.coordinator.snapshot(), self.model_state.dump())
 
     # ---- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -104,17 +104,17 @@ class Versions:
                 assert_never(effect)
 
     def _store(self, t: float, effect: effects.Store) -> None:
-        stored = partial(self._stored, effect.number, effect.keepers)
+        stored = partial(self._stored, effect.number, effect.savers)
 
         def written(done_s: float) -> None:
             self.clock.at(done_s + self.costs.control_s, MESSAGE, stored)
 
         self.servers.store(t, written)
 
-    def _stored(self, number: int, keepers: tuple[Key, ...]) -> None:
+    def _stored(self, number: int, savers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:
-            for keeper in keepers:
-                self.tell(self.clock.now, inputs.Saved(keeper, number))
+            for saver in savers:
+                self.tell(self.clock.now, inputs.Saved(saver, number))
 
     def _newest(self, number: int) -> int:
         """The checkpoint, where a replica that takes over has not even followed to that."""
@@ -131,15 +131,14 @@ class Versions:
             return t
         # the order of these sums must not change: records are compared by their bytes
         restore_s, control_s = self.servers.restore_s(), self.costs.control_s
-        return t + restore_s + control_s if self.standstill.away else t + (restore_s + control_s)
+        return t + restore_s + control_s if self.pauses.away else t + (restore_s + control_s)
 
     def _read(self, number: int, generation: int) -> None:
         if generation != self.recovery.state.generation:
             return
         again, restore_s = partial(self._read, number, generation), self.servers.restore_s()
         if not any(
-            self.standstill.starts_late(str(NodeId.server(server)), restore_s, again)
-            for server in sorted(self.standstill.away)
+            self.pauses.starts_late(str(NodeId.server(server)), restore_s, again) for server in sorted(self.pauses.away)
         ):
             self.drive(lambda t: self._loaded(t, number, generation))
 
@@ -148,7 +147,7 @@ class Versions:
         state = self.recovery.state
         if generation != state.generation or state.phase != Phase.LOADING:
             return
-        self.standstill.away.clear()
+        self.pauses.away.clear()
         if number == effects.FOLLOWED:
             assert self.followers is not None
             self._held = File(*self.followers.take_over(self.coordinator.members.layout.holders[0].number))
@@ -169,7 +168,7 @@ class Versions:
                 self.tell(t, inputs.Halted(effect.key, incarnation, effect.generation, self.holds()))
             case effects.Reconfigure():
                 self._reconfigure(t, effect)
-            case effects.Donate():
+            case effects.TransferState():
                 pass
             case _:
                 assert_never(effect)
@@ -217,5 +216,5 @@ class Versions:
     def restore(self) -> bytes:
         """All have what they agreed on, or what the servers have read; returns the state of the data service then."""
         self._agreeing = self.resuming = False
-        self.learner.load(self._held.dumped)
+        self.model_state.load(self._held.dumped)
         return self._held.state

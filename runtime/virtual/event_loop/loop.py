@@ -7,7 +7,7 @@ from typing import Any, final
 from runtime.native import EVENTS, native
 from runtime.virtual.clock import Entry
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.event_loop.crossing import Crossing, keeps_of
+from runtime.virtual.event_loop.exchange import StateExchange, keeps_of
 from runtime.virtual.event_loop.obstacles import lasting_obstacle, present_obstacle
 
 CHUNK = 1 << 10
@@ -29,8 +29,8 @@ class EventLoop:
 
     def __init__(self, session: VirtualSession, module: Any) -> None:
         self.session, self.module = session, module
-        self.crossing = Crossing(session, module)
-        self.loop = self.crossing.loop
+        self.exchange = StateExchange(session, module)
+        self.loop = self.exchange.loop
         self._inside = False
         self._wait, self._patience = 0, PATIENCE[0]
         self._decided = 0
@@ -74,10 +74,10 @@ class EventLoop:
         if self._wait:
             self._wait -= 1
             return False
-        if present_obstacle(self.session, *self.crossing.size) is not None:
+        if present_obstacle(self.session, *self.exchange.size) is not None:
             self._wait = self._patience
             return False
-        self.crossing.enter()
+        self.exchange.enter()
         self._inside, self._decided = True, 0
         return True
 
@@ -85,7 +85,7 @@ class EventLoop:
         """Let Python drive the job again; ``full``: no row can be written any more."""
         if not self._inside:
             return
-        self.crossing.leave(full=full)
+        self.exchange.leave(full=full)
         core = self.session.coordinator
         logged = keeps_of(self.session.record) == "all"
         if self._decided and not logged and self.loop.event is None:  # else that follows
@@ -119,8 +119,8 @@ class EventLoop:
             return answer
 
         if event is None:
-            session.turns.decide(lambda t: dialogue.settle())
+            session.inbox.decide(lambda t: dialogue.settle())
         else:
-            session.turns.decide(lambda t: dialogue.go_on(event, answered))
+            session.inbox.decide(lambda t: dialogue.go_on(event, answered))
         if serves:
-            session.turns.serve_on()
+            session.inbox.serve_on()

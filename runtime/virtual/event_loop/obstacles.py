@@ -14,7 +14,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
@@ -49,7 +49,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
         yield "the loop is not compiled here"
     if os.environ.get(WITHOUT):
         yield f"{WITHOUT} switches it off"
-    if not isinstance(session.learner, NoLearner):
+    if not isinstance(session.model_state, NoModelState):
         yield "gradients are computed"
     yield from _of_models(session)
     if unknown := [command.__name__ for command in UNKNOWN if command in strategy.needs]:
@@ -116,7 +116,7 @@ def _in_progress(session: VirtualSession) -> Iterator[str]:
         yield "orders wait to be sent"
     if isinstance(servers, Replicas) and servers.is_copying:
         yield "replicas copy their state"
-    if not all(is_known(session, call, args) for call, args in session.turns.inbox):
+    if not all(is_known(session, call, args) for call, args in session.inbox.waiting):
         yield "the coordinator is about to receive something unknown"
 
 

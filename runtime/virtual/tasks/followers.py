@@ -21,7 +21,7 @@ from runtime.training.optimizers import Optimizer
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.carriers import Carriers
-from runtime.virtual.tasks.model_state import RealLearner
+from runtime.virtual.tasks.model_state import RealModelState
 from strategies.protocol import NodeId
 
 
@@ -63,7 +63,7 @@ class Followers:
         self,
         clock: Clock,
         costs: Costs,
-        learner: RealLearner,
+        model_state: RealModelState,
         servers: tuple[int, ...],
         ways: Carriers,
         *,
@@ -72,9 +72,9 @@ class Followers:
         note: Callable[..., None],
         follows: Callable[[int], None],
     ) -> None:
-        self.clock, self.costs, self.learner, self.ways = clock, costs, learner, ways
+        self.clock, self.costs, self.model_state, self.ways = clock, costs, model_state, ways
         self.holder, self.tell, self.note, self.follows = holder, tell, note, follows
-        self.replicas = {server: self._made(0, learner.dump()) for server in servers}
+        self.replicas = {server: self._made(0, model_state.dump()) for server in servers}
         self._coming: dict[int, Replica] = {}
         """What replicas will be when the copy that is on its way is there."""
         self._states: dict[int, bytes] = {}
@@ -83,10 +83,10 @@ class Followers:
         """Of tasks, by name; transfers of former lives end nowhere."""
         self._epoch = 0
         self._senders: set[str] = set()
-        learner.used = self._used
+        model_state.used = self._used
 
     def _made(self, version: int, dumped: Any) -> Replica:
-        optimizer = self.learner.fresh_optimizer()
+        optimizer = self.model_state.fresh_optimizer()
         optimizer.load_state(dict(dumped[1]))
         return Replica(version, dumped[0], optimizer)
 
@@ -111,7 +111,7 @@ class Followers:
 
     def _compare(self, server: int, version: int) -> None:
         replica = self.replicas[server]
-        distance = float(np.linalg.norm(self.learner.params.astype(float) - replica.params))
+        distance = float(np.linalg.norm(self.model_state.params.astype(float) - replica.params))
         about = {"server": server, "version": replica.version, "behind": version - replica.version}
         self.note("Diverged", **about, distance=distance)
 
@@ -119,9 +119,9 @@ class Followers:
 
     def replicate(self, order: ReplicateOrder, sent_s: float) -> None:
         """Carry out an order that leaves the coordinator at ``sent_s``."""
-        replica, model_bytes = str(NodeId.server(order.server)), PARAMETER_BYTES * self.learner.num_parameters
+        replica, model_bytes = str(NodeId.server(order.server)), PARAMETER_BYTES * self.model_state.num_parameters
         if order.grad_id is None:
-            dumped = self.learner.dump()
+            dumped = self.model_state.dump()
             vectors = 1 + sum(isinstance(value, np.ndarray) for value in dumped[1].values())
             coming = self._coming[order.server] = self._made(order.version, dumped)
             self._send(
@@ -170,7 +170,7 @@ class Followers:
         self.follows(server)
 
     def _report(self, followed: inputs.Replicated) -> None:
-        update_s = self.costs.update_s(PARAMETER_BYTES * self.learner.num_parameters, 1)
+        update_s = self.costs.update_s(PARAMETER_BYTES * self.model_state.num_parameters, 1)
         name = str(NodeId.server(followed.server))
         lives = (self._epoch, self._lives[name])
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runtime.virtual.compiled._hosts import Queue
 
 
-class HandOver:
+class StateTransfer:
     """A replica copies the state of another, as soon as both have come to that order."""
 
     def __init__(self, begin: Callable[[Then], object]) -> None:
@@ -73,13 +73,13 @@ class HostReplicas(ReplicaGroup):
 
     # ---- updates -----------------------------------------------------------------------------------------------------
 
-    def update(self, sent_s: float, num_grads: int) -> None:
+    def schedule_update(self, sent_s: float, num_grads: int) -> None:
         self._sum(sent_s, self.ring)
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         self._sum(sent_s, [worker for worker in self.ring if worker not in order.apart])
         for worker, source in order.returning:
-            copy = HandOver(partial(self._copy, source, worker))
+            copy = StateTransfer(partial(self._copy, source, worker))
             for one in (source, worker):
                 self.order(one, sent_s, copy.join)
 
@@ -124,9 +124,9 @@ class HostReplicas(ReplicaGroup):
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """One replica, the first of those that have the parameters, writes all of them."""
         ring = self.ring
-        keeper = next((worker for worker in (*self._members, *ring) if worker in ring), 0)  # the job begins with all
+        saver = next((worker for worker in (*self._members, *ring) if worker in ring), 0)  # the job begins with all
         seconds = self.costs.checkpoint_s(self.model_bytes)
-        self.order(keeper, sent_s, partial(self._write, _name(keeper), seconds, then))
+        self.order(saver, sent_s, partial(self._write, _name(saver), seconds, then))
 
     def _write(self, name: str, seconds: float, then: Callable[[float], object], done: Then) -> None:
         self.machines.sleep(name, seconds, partial(self._did, then, done))

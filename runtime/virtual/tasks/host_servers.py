@@ -38,7 +38,7 @@ class HostServers(ServerGroup):
             for place, (name, num_bytes) in enumerate(zip(self.names, self.num_bytes, strict=True))
         ]
 
-    def update(self, sent_s: float, num_grads: int) -> None:
+    def schedule_update(self, sent_s: float, num_grads: int) -> None:
         kernel().order_updates(self.queues, sent_s + self.costs.control_s, num_grads, self.disturb, sent_s)
 
     def deliver(self, sent_s: float, deliver: Callable[[int], object]) -> None:

@@ -38,7 +38,7 @@ class Result(NamedTuple):
     finite: bool
 
 
-class RealLearner:
+class RealModelState:
     """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each."""
 
     def __init__(
@@ -148,7 +148,7 @@ class RealLearner:
 NOTHING = Result(None, None, True)
 
 
-class NoLearner:
+class NoModelState:
     """``backend=none``: nothing is computed; metrics come from a progress model, if there is one."""
 
     def __init__(self, num_parameters: int, progress: Progress | None) -> None:
@@ -196,5 +196,5 @@ class NoLearner:
         return ""
 
 
-ModelState = RealLearner | NoLearner
+ModelState = RealModelState | NoModelState
 """The parameters and all operations on them, which take no time."""

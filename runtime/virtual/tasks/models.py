@@ -15,6 +15,6 @@ class TaskModels(NamedTuple):
 
     servers: ServerGroup
     workers: WorkerModel
-    learner: ModelState
+    model_state: ModelState
     followers: Followers | None = None
     """Replicas of the server; None: there are none."""

@@ -102,7 +102,7 @@ class Replicas(ReplicaGroup):
     def lost(self, worker: int) -> None:
         """Nothing to do: no callback is pending."""
 
-    def update(self, sent_s: float, num_grads: int) -> None:
+    def schedule_update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients around the ring of all; then every replica steps with the sum."""
         self._sum(sent_s, len(self.ring))
 

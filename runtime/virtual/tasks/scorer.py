@@ -31,21 +31,21 @@ class Scorer:
         self,
         clock: Clock,
         costs: Costs,
-        learner: ModelState,
+        model_state: ModelState,
         servers: ServerGroup,
         *,
         samples: int,
         shares_memory: bool,
         tell: Callable[[inputs.AnyInput], None],
     ) -> None:
-        self.clock, self.costs, self.learner, self.servers = clock, costs, learner, servers
+        self.clock, self.costs, self.model_state, self.servers = clock, costs, model_state, servers
         self.tell = tell
         transfer_s = costs.transfer_s(sum(servers.num_bytes))
         self._reference_s = costs.data_s(samples) + costs.compute_s(samples) + transfer_s * (1 if shares_memory else 2)
 
     def compute_reference(self, number: int, sent_s: float) -> None:
         """Compute the reference on the current parameters."""
-        self.learner.compute_reference()
+        self.model_state.compute_reference()
         self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._reference_s, MACHINE, self._pushed, number))
 
     def _pushed(self, number: int) -> None:
@@ -56,7 +56,7 @@ class Scorer:
 
     def inner_products(self, grad_id: int, reference: int, sent_s: float) -> None:
         """Compute the inner products; no result follows if the gradient was discarded."""
-        parts = self.learner.inner_products(grad_id, len(self.servers.names))
+        parts = self.model_state.inner_products(grad_id, len(self.servers.names))
         for place, part in enumerate(parts):
             answer = inputs.ScorePart(self.servers.numbers[place], grad_id, reference, part)
             self.servers.inner_products(place, sent_s, partial(self._answer, answer))

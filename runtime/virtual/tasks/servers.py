@@ -70,10 +70,10 @@ class ServerGroup(ABC):
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """Begin the coordinator's update, ordered at ``sent_s``."""
-        self.update(sent_s, len(order.grads) if order.vectors is None else order.vectors)
+        self.schedule_update(sent_s, len(order.grads) if order.vectors is None else order.vectors)
 
     @abstractmethod
-    def update(self, sent_s: float, num_grads: int) -> None:
+    def schedule_update(self, sent_s: float, num_grads: int) -> None:
         """Order an update of ``num_grads`` gradients from all servers."""
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
@@ -151,7 +151,7 @@ class Servers(ServerGroup):
         self.free_s = [0.0] * num_servers
         self.idle_s = 0.0
 
-    def update(self, sent_s: float, num_grads: int) -> None:
+    def schedule_update(self, sent_s: float, num_grads: int) -> None:
         times = self._times.get(num_grads)
         if times is None:
             times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]

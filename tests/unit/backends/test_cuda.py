@@ -12,7 +12,7 @@ import torch
 from runtime.backends.devices import cuda, loads
 from runtime.backends.devices.choice import make_device
 from runtime.backends.devices.staging import Staging
-from runtime.backends.devices.turns import Turn, Turns
+from runtime.backends.devices.time_slices import TimeSlice, TimeSlices
 from runtime.core.vectors import aligned_vector
 from tests.support.cli import run_text
 
@@ -195,7 +195,7 @@ def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(loads, "SIDE", 2)
     monkeypatch.setattr(torch, "mm", mm)
     monkeypatch.setattr(torch.cuda, "Event", Timed)
-    load = loads.make_load("cuda", Turn(Turns(1), 0))
+    load = loads.make_load("cuda", TimeSlice(TimeSlices(1), 0))
     begun_s = now_s[0]
     assert load.run() == pytest.approx(1e-3)
     assert now_s[0] - begun_s == pytest.approx(2e-3), "the next one is in the queue"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from strategies.protocol import Apply, Drop, ProtocolError
-from tests.support.harness import Desk, Puppet, apply, compute, make_job
+from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -17,23 +17,23 @@ def with_children(*grads: int, children: Pairs = ()) -> Apply:
     return msgspec.structs.replace(apply(*grads), children=children)
 
 
-def desk(*arriving: int, num_servers: int = 0) -> Desk:
+def rig(*arriving: int, num_servers: int = 0) -> Rig:
     """Four workers compute gradients 0 to 3, and these have delivered."""
-    at = Desk(Puppet(), make_job(num_servers=num_servers)).start()
+    at = Rig(Puppet(), make_job(num_servers=num_servers)).start()
     at.say(*compute(0, 1, 2, 3))
     for worker in arriving or range(4):
         at.arrive(worker)
     return at
 
 
-def attached(children: Pairs = ((3, 1),)) -> Desk:
-    """As :func:`desk`, after the first update, from which on these are children; gradients 4 to 7 are computed."""
-    at = desk()
+def attached(children: Pairs = ((3, 1),)) -> Rig:
+    """As :func:`rig`, after the first update, from which on these are children; gradients 4 to 7 are computed."""
+    at = rig()
     at.say(with_children(0, 1, 2, 3, children=children), *compute(0, 1, 2, 3))
     return at
 
 
-def refusal(at: Desk, *commands: object) -> str:
+def refusal(at: Rig, *commands: object) -> str:
     with pytest.raises(ProtocolError) as refused:
         at.say(*commands)
     return str(refused.value)
@@ -88,7 +88,7 @@ def test_a_late_gradient_is_kept_by_the_parent_of_then() -> None:
 
 
 def test_without_children_orders_are_as_they_were() -> None:
-    at = desk()
+    at = rig()
     at.say(apply(0, 1, 2, 3))
     order = at.applied[-1][1]
     assert (order.apart, order.children, order.returning) == ((), (), ())
@@ -110,15 +110,15 @@ def test_without_children_orders_are_as_they_were() -> None:
     ],
 )
 def test_children_need_a_parent_in_the_ring(children: Pairs, why: str) -> None:
-    assert why in refusal(desk(), with_children(0, 1, 2, 3, children=children))
+    assert why in refusal(rig(), with_children(0, 1, 2, 3, children=children))
 
 
 def test_nobody_is_a_child_where_servers_hold_the_parameters() -> None:
-    assert "servers hold the parameters" in refusal(desk(num_servers=1), with_children(0, children=((3, 1),)))
+    assert "servers hold the parameters" in refusal(rig(num_servers=1), with_children(0, children=((3, 1),)))
 
 
 def test_who_computes_does_not_leave() -> None:
-    assert "worker 3 computes" in refusal(desk(0, 1, 2), with_children(0, 1, 2, children=((3, 1),)))
+    assert "worker 3 computes" in refusal(rig(0, 1, 2), with_children(0, 1, 2, children=((3, 1),)))
 
 
 def test_who_computes_does_not_enter() -> None:
@@ -129,7 +129,7 @@ def test_who_computes_does_not_enter() -> None:
 
 
 def test_who_keeps_a_gradient_does_not_leave_nor_who_is_about_to_get_one() -> None:
-    assert "worker 3 keeps gradient 3" in refusal(desk(), with_children(0, 1, 2, children=((3, 1),)))
+    assert "worker 3 keeps gradient 3" in refusal(rig(), with_children(0, 1, 2, children=((3, 1),)))
     at = attached()
     for worker in (0, 1, 2):
         at.arrive(worker)
@@ -139,7 +139,7 @@ def test_who_keeps_a_gradient_does_not_leave_nor_who_is_about_to_get_one() -> No
 
 def test_who_keeps_a_gradient_that_is_dropped_may_leave() -> None:
     """The negative control: it is the gradient that keeps it."""
-    at = desk()
+    at = rig()
     at.say(Drop(grads=(3,)), with_children(0, 1, 2, children=((3, 1),)))
     assert at.applied[-1][1].children == ((3, 1),)
 

@@ -24,76 +24,76 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.support.harness import Desk, HeapRun, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.harness import HeapRun, Puppet, Rig, apply, compute, make_job, puppet_rig
 
 # ---- Computes that find no data -------------------------------------------------------------------------------------
 
 
 def test_the_job_starts_with_everybody_and_an_even_batch() -> None:
-    desk = Desk(Puppet(), make_job(global_batch_samples=10)).start()
-    assert desk.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1, lr=1.0)]
-    assert desk.noted("EpochStarted") == [{"epoch": 0}]
-    assert desk.evaluations == [0]
+    rig = Rig(Puppet(), make_job(global_batch_samples=10)).start()
+    assert rig.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1, lr=1.0)]
+    assert rig.noted("EpochStarted") == [{"epoch": 0}]
+    assert rig.evaluations == [0]
 
 
 def test_a_held_compute_is_fed_when_a_gradient_is_dropped() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    assert desk.noted("Starved") == [{"worker": 2}]
-    lost = desk.busy()[0].ranges
-    desk.arrive(0)
-    desk.say(Drop(grads=(0,)))
-    assert desk.busy()[2].ranges == lost
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    assert rig.noted("Starved") == [{"worker": 2}]
+    lost = rig.busy()[0].ranges
+    rig.arrive(0)
+    rig.say(Drop(grads=(0,)))
+    assert rig.busy()[2].ranges == lost
 
 
 def test_held_computes_are_fed_in_rank_order_as_far_as_the_data_goes() -> None:
-    desk = puppet_desk(num_workers=4)
-    desk.say(*compute(0, 1, 3, 2))
-    desk.arrive(0)
-    desk.say(Drop(grads=(0,)))
-    assert set(desk.busy()) == {1, 2}
-    assert set(desk.core.ledger.held) == {3}
+    rig = puppet_rig(num_workers=4)
+    rig.say(*compute(0, 1, 3, 2))
+    rig.arrive(0)
+    rig.say(Drop(grads=(0,)))
+    assert set(rig.busy()) == {1, 2}
+    assert set(rig.core.ledger.starved) == {3}
 
 
 def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    desk.arrive(0)
-    desk.arrive(1)
-    assert desk.empties() == [2], "the strategy had its chance to apply"
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    desk.arrive(0)
-    desk.say(apply(0))
-    desk.core.strategy.next = (apply(1),)
-    desk.arrive(1)
-    assert desk.empties() == []
-    assert {work.epoch for work in desk.busy()[2].ranges} == {1}
-    assert desk.busy()[2].version == 2, "it computes on the parameters of the moment at which it starts"
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    rig.arrive(0)
+    rig.arrive(1)
+    assert rig.empties() == [2], "the strategy had its chance to apply"
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    rig.arrive(0)
+    rig.say(apply(0))
+    rig.core.strategy.next = (apply(1),)
+    rig.arrive(1)
+    assert rig.empties() == []
+    assert {work.epoch for work in rig.busy()[2].ranges} == {1}
+    assert rig.busy()[2].version == 2, "it computes on the parameters of the moment at which it starts"
 
 
 def test_a_held_compute_is_fed_when_given_up_samples_end_the_epoch() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    desk.arrive(0)
-    desk.say(apply(0))
-    desk.core.strategy.next = (Drop(grads=(1,), requeue=False),)
-    desk.arrive(1)
-    assert set(desk.busy()) == {2}
-    assert desk.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    rig.arrive(0)
+    rig.say(apply(0))
+    rig.core.strategy.next = (Drop(grads=(1,), requeue=False),)
+    rig.arrive(1)
+    assert set(rig.busy()) == {2}
+    assert rig.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
 
 
 def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     """In rank order, at the same moment, with what they were assigned."""
-    desk = puppet_desk(num_workers=4)
-    desk.say(*compute(3, 2, num_samples=1), *compute(0, 1, num_samples=2))
-    assert desk.empties() == []
-    desk.arrive(3)
-    desk.arrive(2, t=9.0)
-    last = [event for event in desk.events if isinstance(event, Arrived)][-2:]
+    rig = puppet_rig(num_workers=4)
+    rig.say(*compute(3, 2, num_samples=1), *compute(0, 1, num_samples=2))
+    assert rig.empties() == []
+    rig.arrive(3)
+    rig.arrive(2, t=9.0)
+    last = [event for event in rig.events if isinstance(event, Arrived)][-2:]
     assert [(event.t, event.grad.worker, event.grad.samples) for event in last] == [(9.0, 0, 0), (9.0, 1, 0)]
     assert {event.grad.assigned_samples for event in last} == {2}
-    assert len({event.grad.id for event in desk.events if isinstance(event, Arrived)}) == 4
+    assert len({event.grad.id for event in rig.events if isinstance(event, Arrived)}) == 4
 
 
 def test_a_barrier_at_the_end_of_an_epoch_is_not_waited_for_in_vain() -> None:
@@ -116,11 +116,11 @@ def test_a_strategy_that_asks_for_data_for_ever_is_stopped() -> None:
     def again(event: Any) -> list[Compute]:
         return compute(event.grad.worker) if isinstance(event, Arrived) else compute(0, 1, 2)
 
-    desk = Desk(Puppet(reply=again), make_job(num_workers=3, global_batch_samples=3, num_samples=2, epochs=2)).start()
-    desk.arrive(0)
+    rig = Rig(Puppet(reply=again), make_job(num_workers=3, global_batch_samples=3, num_samples=2, epochs=2)).start()
+    rig.arrive(0)
     with pytest.raises(ProtocolError, match="stuck"):
-        desk.arrive(1)
-    assert len(desk.events) < 10_000
+        rig.arrive(1)
+    assert len(rig.events) < 10_000
 
 
 def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,36 +136,36 @@ def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_fence_keeps_the_next_epoch_closed_while_work_is_out() -> None:
-    desk = puppet_desk(num_workers=2)
-    desk.say(*compute(0, 1))
-    desk.arrive(0)
-    desk.say(apply(0), *compute(0))
-    assert set(desk.core.ledger.held) == {0}
-    assert desk.noted("EpochStarted") == [{"epoch": 0}]
+    rig = puppet_rig(num_workers=2)
+    rig.say(*compute(0, 1))
+    rig.arrive(0)
+    rig.say(apply(0), *compute(0))
+    assert set(rig.core.ledger.starved) == {0}
+    assert rig.noted("EpochStarted") == [{"epoch": 0}]
 
 
 def test_with_overlap_the_next_epoch_opens_while_work_is_out() -> None:
-    desk = puppet_desk(num_workers=2, epoch_overlap=True)
-    desk.say(*compute(0, 1))
-    desk.arrive(0)
-    desk.say(apply(0), *compute(0))
-    assert {work.epoch for work in desk.busy()[0].ranges} == {1}
-    assert desk.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
+    rig = puppet_rig(num_workers=2, epoch_overlap=True)
+    rig.say(*compute(0, 1))
+    rig.arrive(0)
+    rig.say(apply(0), *compute(0))
+    assert {work.epoch for work in rig.busy()[0].ranges} == {1}
+    assert rig.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
 
 
 def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> None:
     """Two epochs are open at most: when the first is done, the third may open, and worker 2 waits for it."""
-    desk = puppet_desk(epochs=3, epoch_overlap=True)
-    desk.say(*compute(0, 1))
-    desk.arrive(0)
-    desk.say(apply(0), *compute(0))
-    desk.arrive(0)
-    desk.say(apply(2), *compute(0, 2))
-    assert [order.ranges[0].epoch for order in desk.busy().values()] == [1, 0]
-    assert set(desk.core.ledger.held) == {2}
-    desk.core.strategy.next = (apply(1),)
-    desk.arrive(1)
-    assert {work.epoch for work in desk.busy()[2].ranges} == {2}
+    rig = puppet_rig(epochs=3, epoch_overlap=True)
+    rig.say(*compute(0, 1))
+    rig.arrive(0)
+    rig.say(apply(0), *compute(0))
+    rig.arrive(0)
+    rig.say(apply(2), *compute(0, 2))
+    assert [order.ranges[0].epoch for order in rig.busy().values()] == [1, 0]
+    assert set(rig.core.ledger.starved) == {2}
+    rig.core.strategy.next = (apply(1),)
+    rig.arrive(1)
+    assert {work.epoch for work in rig.busy()[2].ranges} == {2}
 
 
 def test_with_overlap_no_epoch_is_run_twice() -> None:
@@ -178,48 +178,48 @@ def test_with_overlap_no_epoch_is_run_twice() -> None:
 
 def test_the_job_is_done_with_its_last_epoch() -> None:
     """Nothing that the strategy says afterwards counts."""
-    desk = puppet_desk(num_workers=2, epochs=1)
-    desk.say(*compute(0, 1))
-    desk.arrive(0)
-    desk.arrive(1)
-    desk.say(apply(0, 1), *compute(0))
-    assert (desk.core.status, desk.core.reason, desk.core.finished_s) == ("done", "1 epochs done", desk.t)
-    assert desk.busy() == {}
-    lines = len(desk.lines)
-    desk.say(*compute(1))
-    desk.lose(0)
-    desk.join(0)
-    desk.lose_server()
-    desk.core.receive(99.0, inputs.Restored(0, desk.stable[1]))
-    assert len(desk.lines) == lines
+    rig = puppet_rig(num_workers=2, epochs=1)
+    rig.say(*compute(0, 1))
+    rig.arrive(0)
+    rig.arrive(1)
+    rig.say(apply(0, 1), *compute(0))
+    assert (rig.core.status, rig.core.reason, rig.core.finished_s) == ("done", "1 epochs done", rig.t)
+    assert rig.busy() == {}
+    lines = len(rig.lines)
+    rig.say(*compute(1))
+    rig.lose(0)
+    rig.join(0)
+    rig.lose_server()
+    rig.core.receive(99.0, inputs.Restored(0, rig.stable[1]))
+    assert len(rig.lines) == lines
 
 
 # ---- updates --------------------------------------------------------------------------------------------------------
 
 
 def test_the_rate_is_that_of_the_schedule_after_the_samples_applied() -> None:
-    desk = puppet_desk(num_samples=100, lr=0.5, lr_at=lambda samples: 1.0 if samples < 2 else 0.1)
-    desk.say(*compute(0, 1, 2))
+    rig = puppet_rig(num_samples=100, lr=0.5, lr_at=lambda samples: 1.0 if samples < 2 else 0.1)
+    rig.say(*compute(0, 1, 2))
     for worker in range(3):
-        desk.arrive(worker)
-    desk.say(Apply(grads=(0, 1), weights=(1.0, 1.0)))
-    desk.say(Apply(grads=(2,), weights=(1.0,), lr_scale=0.5))
-    assert [(order.version, order.lr, order.samples) for _, order, _ in desk.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
+        rig.arrive(worker)
+    rig.say(Apply(grads=(0, 1), weights=(1.0, 1.0)))
+    rig.say(Apply(grads=(2,), weights=(1.0,), lr_scale=0.5))
+    assert [(order.version, order.lr, order.samples) for _, order, _ in rig.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
 
 
 def test_a_schedule_goes_on_by_what_is_given_up_too() -> None:
     """Of 8 samples of two epochs every other one is given up. A linear decay to 0 at 8 is at 1 - k / 8 after k samples,
     lost ones included; it used to end at 1 - 3 / 8."""
     job: dict[str, Any] = {"num_workers": 1, "num_samples": 4, "epochs": 2}
-    desk = puppet_desk(**job, lr_at=lambda samples: 1 - samples / 8)
+    rig = puppet_rig(**job, lr_at=lambda samples: 1 - samples / 8)
     for step in range(4):
-        desk.say(*compute(0))
-        desk.arrive(0)
-        desk.say(apply(2 * step), *compute(0))
-        desk.arrive(0)
-        desk.say(Drop(grads=(2 * step + 1,), requeue=False))
-    assert [order.lr for _, order, _ in desk.applied] == [1 - k / 8 for k in (0, 2, 4, 6)]
-    assert desk.core.status == "done"
+        rig.say(*compute(0))
+        rig.arrive(0)
+        rig.say(apply(2 * step), *compute(0))
+        rig.arrive(0)
+        rig.say(Drop(grads=(2 * step + 1,), requeue=False))
+    assert [order.lr for _, order, _ in rig.applied] == [1 - k / 8 for k in (0, 2, 4, 6)]
+    assert rig.core.status == "done"
 
 
 def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_samples() -> None:
@@ -230,23 +230,23 @@ def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_sample
         return 0.25, 0.5
 
     job = make_job(num_workers=2, global_batch_samples=2, num_samples=3, epochs=1)
-    desk = Desk(Puppet(), job, disturb=disturb).start()
-    desk.say(Compute(worker=1, num_samples=5, accum=4))
-    order = desk.busy()[1]
+    rig = Rig(Puppet(), job, disturb=disturb).start()
+    rig.say(Compute(worker=1, num_samples=5, accum=4))
+    order = rig.busy()[1]
     assert (order.accum, order.delay_s, order.slowdown_frac) == (3, 0.25, 0.5)
-    assert asked == [("worker:1", desk.t)]
+    assert asked == [("worker:1", rig.t)]
 
 
 def test_a_gradient_says_where_it_is_from() -> None:
-    desk = puppet_desk(num_samples=100)
-    desk.say(*compute(1))
-    desk.arrive(1)
-    desk.say(apply(0), *compute(1))
-    desk.lose(1)
-    desk.join(1)
-    desk.say(*compute(1))
-    desk.arrive(1)
-    grad = desk.events[-1].grad
+    rig = puppet_rig(num_samples=100)
+    rig.say(*compute(1))
+    rig.arrive(1)
+    rig.say(apply(0), *compute(1))
+    rig.lose(1)
+    rig.join(1)
+    rig.say(*compute(1))
+    rig.arrive(1)
+    grad = rig.events[-1].grad
     assert (grad.id, grad.worker, grad.incarnation, grad.iteration, grad.version) == (2, 1, 1, 1, 1)
 
 
@@ -254,36 +254,36 @@ def test_a_gradient_says_where_it_is_from() -> None:
 
 
 def test_timers_come_back_under_the_name_that_the_strategy_gave() -> None:
-    desk = puppet_desk()
-    desk.say(Wake(at_s=7.5, tag="kids:3"))
-    at_s, tag = desk.timers[-1]
+    rig = puppet_rig()
+    rig.say(Wake(at_s=7.5, tag="kids:3"))
+    at_s, tag = rig.timers[-1]
     assert at_s == 7.5
-    desk.core.receive(7.5, inputs.TimerFired(tag))
-    assert desk.events[-1] == Woke(t=7.5, tag="kids:3")
+    rig.core.receive(7.5, inputs.TimerFired(tag))
+    assert rig.events[-1] == Woke(t=7.5, tag="kids:3")
 
 
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:
-    desk = puppet_desk(eval_every_s=2.0, checkpoint_every_s=5.0)
-    assert sorted(desk.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
-    desk.core.receive(2.0, inputs.TimerFired("runtime:evaluate"))
-    assert desk.evaluations == [0], "one at a time"
-    desk.core.receive(2.5, inputs.Evaluated(0, 0.0, {"accuracy": 0.1}))
-    desk.core.receive(4.0, inputs.TimerFired("runtime:evaluate"))
-    desk.core.receive(5.0, inputs.TimerFired("runtime:checkpoint"))
-    assert desk.timers[3:] == [(4.0, "runtime:evaluate"), (6.0, "runtime:evaluate"), (10.0, "runtime:checkpoint")]
-    desk.core.receive(6.0, inputs.Evaluated(0, 4.0, {}))
-    desk.t = 6.0
-    desk.say(Evaluate(), Checkpoint())
-    assert (desk.evaluations, len(desk.checkpoints)) == ([0, 0, 0], 2)
-    assert [type(event) for event in desk.events] == [Started, Evaluated, Woke], "no metrics, no event"
+    rig = puppet_rig(eval_every_s=2.0, checkpoint_every_s=5.0)
+    assert sorted(rig.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
+    rig.core.receive(2.0, inputs.TimerFired("runtime:evaluate"))
+    assert rig.evaluations == [0], "one at a time"
+    rig.core.receive(2.5, inputs.Evaluated(0, 0.0, {"accuracy": 0.1}))
+    rig.core.receive(4.0, inputs.TimerFired("runtime:evaluate"))
+    rig.core.receive(5.0, inputs.TimerFired("runtime:checkpoint"))
+    assert rig.timers[3:] == [(4.0, "runtime:evaluate"), (6.0, "runtime:evaluate"), (10.0, "runtime:checkpoint")]
+    rig.core.receive(6.0, inputs.Evaluated(0, 4.0, {}))
+    rig.t = 6.0
+    rig.say(Evaluate(), Checkpoint())
+    assert (rig.evaluations, len(rig.checkpoints)) == ([0, 0, 0], 2)
+    assert [type(event) for event in rig.events] == [Started, Evaluated, Woke], "no metrics, no event"
 
 
 def test_the_job_ends_at_its_time_limit() -> None:
-    desk = puppet_desk(max_time_s=3.0)
-    desk.core.receive(3.0, inputs.TimerFired("runtime:limit"))
-    assert (desk.core.status, desk.core.reason, desk.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
-    desk.core.finish(4.0, "failed", "too late")
-    assert desk.core.status == "done"
+    rig = puppet_rig(max_time_s=3.0)
+    rig.core.receive(3.0, inputs.TimerFired("runtime:limit"))
+    assert (rig.core.status, rig.core.reason, rig.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
+    rig.core.finish(4.0, "failed", "too late")
+    assert rig.core.status == "done"
 
 
 @pytest.mark.parametrize(
@@ -299,10 +299,10 @@ def test_the_job_ends_at_its_time_limit() -> None:
     ],
 )
 def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str, float], status: str | None) -> None:
-    desk = puppet_desk(target=0.9, higher_is_better=higher, stop_at_target=stop)
-    desk.core.receive(3.0, inputs.Evaluated(0, 2.0, metrics))
-    assert desk.core.status == status
-    assert desk.events[-1].metrics is metrics
+    rig = puppet_rig(target=0.9, higher_is_better=higher, stop_at_target=stop)
+    rig.core.receive(3.0, inputs.Evaluated(0, 2.0, metrics))
+    assert rig.core.status == status
+    assert rig.events[-1].metrics is metrics
 
 
 @pytest.mark.parametrize(
@@ -310,10 +310,10 @@ def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str
     [([0.9, 0.8, 0.9, 0.95, 0.91], 4), ([0.9, 0.95, 0.9], 2), ([0.9, 0.9, 0.8, 0.9, 0.9], None)],
 )
 def test_a_noisy_metric_reaches_its_target_when_it_holds_it(values: list[float], ends_at: int | None) -> None:
-    desk = puppet_desk(target=0.9, target_evals=3, higher_is_better=True, stop_at_target=True)
+    rig = puppet_rig(target=0.9, target_evals=3, higher_is_better=True, stop_at_target=True)
     for at, value in enumerate(values):
-        desk.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
-        assert (desk.core.status == "done") == (at == ends_at)
+        rig.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
+        assert (rig.core.status == "done") == (at == ends_at)
 
 
 @pytest.mark.parametrize(
@@ -329,30 +329,30 @@ def test_a_noisy_metric_reaches_its_target_when_it_holds_it(values: list[float],
 def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: bool, ends_at: int | None) -> None:
     """Three evaluations within 0.001."""
     rule = Convergence(evaluations=3, max_change=0.001)
-    desk = puppet_desk(convergence=rule, stop_at_convergence=stop)
+    rig = puppet_rig(convergence=rule, stop_at_convergence=stop)
     for at, value in enumerate(values):
-        desk.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
+        rig.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
         if at == ends_at:
-            assert desk.core.reason == "accuracy has converged"
-        assert (desk.core.status == "done") == (ends_at is not None and at >= ends_at)
+            assert rig.core.reason == "accuracy has converged"
+        assert (rig.core.status == "done") == (ends_at is not None and at >= ends_at)
 
 
 @pytest.mark.parametrize(
     ("metrics", "status"), [({"accuracy": 0.5}, None), ({}, None), ({"loss": 1.0, "auc": 0.5}, "failed")]
 )
 def test_a_job_that_is_judged_by_what_nobody_measures_fails(metrics: dict[str, float], status: str | None) -> None:
-    desk, unjudged = puppet_desk(target=0.9), puppet_desk(target=None)
-    desk.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
+    rig, unjudged = puppet_rig(target=0.9), puppet_rig(target=None)
+    rig.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
     unjudged.core.receive(1.0, inputs.Evaluated(0, 0.5, metrics))
-    assert (desk.core.status, unjudged.core.status) == (status, None)
-    assert desk.core.reason == ("workload.metric=accuracy: is not measured; auc, loss are" if status else "")
+    assert (rig.core.status, unjudged.core.status) == (status, None)
+    assert rig.core.reason == ("workload.metric=accuracy: is not measured; auc, loss are" if status else "")
 
 
 @pytest.mark.parametrize(("ok", "status"), [(True, "done"), (False, "failed")])
 def test_a_strategy_may_stop_the_job(ok: bool, status: str) -> None:
-    desk = puppet_desk()
-    desk.say(Stop(reason="enough", ok=ok), *compute(0))
-    assert (desk.core.status, desk.core.reason, desk.busy()) == (status, "enough", {})
+    rig = puppet_rig()
+    rig.say(Stop(reason="enough", ok=ok), *compute(0))
+    assert (rig.core.status, rig.core.reason, rig.busy()) == (status, "enough", {})
 
 
 def test_a_change_as_large_as_the_bound_is_a_change() -> None:

@@ -21,23 +21,23 @@ from strategies.protocol import (
     ProtocolError,
     Timings,
 )
-from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.harness import Puppet, Rig, apply, compute, make_job, puppet_rig
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_workers_samples_wait_for_it_when_it_restarts() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    mine = desk.busy()[0].ranges
-    desk.lose(0)
-    assert desk.events[-1] == Lost(t=desk.t, worker=0, incarnation=0, reason="killed", restarting=True)
-    assert desk.noted("Requeued") == [{"worker": 0, "samples": 1, "reason": "killed"}]
-    assert set(desk.busy()) == {1}, "worker 2 is not given what worker 0 will do again"
-    desk.join(0)
-    assert desk.events[-1] == Joined(t=desk.t, worker=0, incarnation=1)
-    desk.say(*compute(0))
-    assert (desk.busy()[0].ranges, desk.busy()[0].incarnation) == (mine, 1)
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    mine = rig.busy()[0].ranges
+    rig.lose(0)
+    assert rig.events[-1] == Lost(t=rig.t, worker=0, incarnation=0, reason="killed", restarting=True)
+    assert rig.noted("Requeued") == [{"worker": 0, "samples": 1, "reason": "killed"}]
+    assert set(rig.busy()) == {1}, "worker 2 is not given what worker 0 will do again"
+    rig.join(0)
+    assert rig.events[-1] == Joined(t=rig.t, worker=0, incarnation=1)
+    rig.say(*compute(0))
+    assert (rig.busy()[0].ranges, rig.busy()[0].incarnation) == (mine, 1)
 
 
 def test_a_departed_workers_samples_are_for_the_others() -> None:
@@ -48,185 +48,185 @@ def test_a_departed_workers_samples_are_for_the_others() -> None:
         return 0.0, 0.0
 
     job = make_job(num_workers=3, global_batch_samples=3, num_samples=2, epochs=1)
-    desk = Desk(Puppet(), job, disturb=disturb).start()
-    desk.say(*compute(0, 1, 2))
-    mine = desk.busy()[0].ranges
-    desk.lose(0, t=7.0, restarting=False)
-    assert desk.busy()[2].ranges == mine
+    rig = Rig(Puppet(), job, disturb=disturb).start()
+    rig.say(*compute(0, 1, 2))
+    mine = rig.busy()[0].ranges
+    rig.lose(0, t=7.0, restarting=False)
+    assert rig.busy()[2].ranges == mine
     assert asked[-1] == ("worker:2", 7.0), "disturbed as at the moment at which it starts"
 
 
 def test_what_a_departed_worker_had_not_begun_is_for_the_others() -> None:
     job = make_job(num_workers=2, global_batch_samples=2, num_samples=4, epochs=1, batches_per_shard=2)
-    desk = Desk(Puppet(), job).start()
-    desk.say(*compute(0, 1))
+    rig = Rig(Puppet(), job).start()
+    rig.say(*compute(0, 1))
     for _ in range(2):
-        desk.arrive(1)
-        desk.say(*compute(1))
-    assert set(desk.core.ledger.held) == {1}
-    desk.lose(0, restarting=False)
+        rig.arrive(1)
+        rig.say(*compute(1))
+    assert set(rig.core.ledger.starved) == {1}
+    rig.lose(0, restarting=False)
     for _ in range(2):
-        desk.arrive(1)
-        desk.say(*compute(1))
-    assert sorted(desk.core.ledger.grads) == [1, 2, 3, 4]
-    desk.say(apply(1, 2, 3, 4))
-    assert desk.core.status == "done"
+        rig.arrive(1)
+        rig.say(*compute(1))
+    assert sorted(rig.core.ledger.grads) == [1, 2, 3, 4]
+    rig.say(apply(1, 2, 3, 4))
+    assert rig.core.status == "done"
 
 
 def test_a_held_compute_of_a_lost_worker_is_forgotten() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    desk.lose(2)
-    desk.arrive(0)
-    desk.say(Drop(grads=(0,)))
-    assert set(desk.busy()) == {1}
-    assert desk.empties() == []
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    rig.lose(2)
+    rig.arrive(0)
+    rig.say(Drop(grads=(0,)))
+    assert set(rig.busy()) == {1}
+    assert rig.empties() == []
 
 
 def test_held_computes_wait_while_somebody_restarts() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 2, 1))
-    desk.lose(0)
-    desk.arrive(2)
-    assert desk.empties() == []
-    desk.join(0)
-    assert desk.empties() == [1], "it is back and asks for nothing, so nothing will come"
+    rig = puppet_rig()
+    rig.say(*compute(0, 2, 1))
+    rig.lose(0)
+    rig.arrive(2)
+    assert rig.empties() == []
+    rig.join(0)
+    assert rig.empties() == [1], "it is back and asks for nothing, so nothing will come"
 
 
 def test_what_the_dead_still_say_is_not_heard() -> None:
-    desk = puppet_desk(num_samples=100)
-    desk.say(*compute(0))
-    desk.lose(0)
-    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
-    desk.core.receive(desk.at(None), inputs.WorkerFailed(0, "late", True))
-    desk.join(0)
-    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
-    desk.say(*compute(0))
-    desk.core.receive(desk.at(None), inputs.GradientArrived(0, 0, Timings()))
-    assert desk.received(Arrived, Failed) == []
-    desk.arrive(0)
-    assert [event.grad.id for event in desk.received(Arrived)] == [1]
+    rig = puppet_rig(num_samples=100)
+    rig.say(*compute(0))
+    rig.lose(0)
+    rig.core.receive(rig.at(None), inputs.GradientArrived(0, 0, Timings()))
+    rig.core.receive(rig.at(None), inputs.WorkerFailed(0, "late", True))
+    rig.join(0)
+    rig.core.receive(rig.at(None), inputs.GradientArrived(0, 0, Timings()))
+    rig.say(*compute(0))
+    rig.core.receive(rig.at(None), inputs.GradientArrived(0, 0, Timings()))
+    assert rig.received(Arrived, Failed) == []
+    rig.arrive(0)
+    assert [event.grad.id for event in rig.received(Arrived)] == [1]
 
 
 def test_a_gradient_outlives_its_worker() -> None:
-    desk = puppet_desk(num_samples=100)
-    desk.say(*compute(0))
-    desk.arrive(0)
-    desk.lose(0, restarting=False)
-    desk.say(apply(0))
-    assert desk.core.version == 1
+    rig = puppet_rig(num_samples=100)
+    rig.say(*compute(0))
+    rig.arrive(0)
+    rig.lose(0, restarting=False)
+    rig.say(apply(0))
+    assert rig.core.version == 1
 
 
 def test_a_restart_that_fails_is_told_once() -> None:
-    desk = puppet_desk()
-    desk.lose(0)
-    desk.lose(0)
-    assert len(desk.received(Lost)) == 1
-    desk.core.receive(desk.at(None), inputs.WorkerJoined(0, 1))
-    assert desk.received(Joined) == []
-    desk.core.receive(desk.at(None), inputs.WorkerJoined(0, 2))
-    assert [event.incarnation for event in desk.received(Joined)] == [2]
+    rig = puppet_rig()
+    rig.lose(0)
+    rig.lose(0)
+    assert len(rig.received(Lost)) == 1
+    rig.core.receive(rig.at(None), inputs.WorkerJoined(0, 1))
+    assert rig.received(Joined) == []
+    rig.core.receive(rig.at(None), inputs.WorkerJoined(0, 2))
+    assert [event.incarnation for event in rig.received(Joined)] == [2]
 
 
 def test_a_restart_that_is_given_up_is_told() -> None:
     """Whoever waits for the worker must stop waiting."""
-    desk = puppet_desk()
-    desk.lose(0)
-    desk.lose(0, restarting=False)
-    assert [event.restarting for event in desk.received(Lost)] == [True, False]
+    rig = puppet_rig()
+    rig.lose(0)
+    rig.lose(0, restarting=False)
+    assert [event.restarting for event in rig.received(Lost)] == [True, False]
 
 
 def test_held_computes_do_not_wait_for_a_restart_that_is_given_up() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 2, 1))
-    desk.arrive(0)
-    desk.lose(0)
-    desk.arrive(2)
-    assert desk.empties() == []
-    desk.lose(0, restarting=False)
-    assert desk.empties() == [1]
+    rig = puppet_rig()
+    rig.say(*compute(0, 2, 1))
+    rig.arrive(0)
+    rig.lose(0)
+    rig.arrive(2)
+    assert rig.empties() == []
+    rig.lose(0, restarting=False)
+    assert rig.empties() == [1]
 
 
 # ---- gradients ------------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_compute_is_done_again_by_the_same_worker() -> None:
-    desk = Desk(ASP(data="even"), make_job()).start()
-    mine = desk.busy()[2].ranges
-    desk.fail(2)
-    assert desk.received(Failed) == [Failed(t=desk.t, worker=2, reason="out of luck", retryable=True)]
-    assert desk.busy()[2].ranges == mine
+    rig = Rig(ASP(data="even"), make_job()).start()
+    mine = rig.busy()[2].ranges
+    rig.fail(2)
+    assert rig.received(Failed) == [Failed(t=rig.t, worker=2, reason="out of luck", retryable=True)]
+    assert rig.busy()[2].ranges == mine
 
 
 def test_a_failure_that_is_not_retryable_ends_the_job() -> None:
-    desk = Desk(BSP()).start()
-    desk.fail(2, retryable=False)
-    assert (desk.core.status, desk.core.reason) == ("failed", "worker 2: out of luck")
+    rig = Rig(BSP()).start()
+    rig.fail(2, retryable=False)
+    assert (rig.core.status, rig.core.reason) == ("failed", "worker 2: out of luck")
 
 
 def test_a_gradient_that_is_not_finite_is_never_applied_and_its_samples_are_done_again() -> None:
-    desk = puppet_desk()
-    desk.say(*compute(0, 1, 2))
-    bad = desk.busy()[0].ranges
-    desk.arrive(0, finite=False)
-    assert desk.dropped == [0]
-    assert desk.received(Failed) == [Failed(t=desk.t, worker=0, reason="gradient is not finite", retryable=True)]
-    assert desk.noted("Nonfinite") == [{"worker": 0, "grad": 0}]
-    assert desk.busy()[2].ranges == bad, "by whoever waits for data"
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    bad = rig.busy()[0].ranges
+    rig.arrive(0, finite=False)
+    assert rig.dropped == [0]
+    assert rig.received(Failed) == [Failed(t=rig.t, worker=0, reason="gradient is not finite", retryable=True)]
+    assert rig.noted("Nonfinite") == [{"worker": 0, "grad": 0}]
+    assert rig.busy()[2].ranges == bad, "by whoever waits for data"
     with pytest.raises(ProtocolError):
-        desk.say(apply(0))
+        rig.say(apply(0))
 
 
 @pytest.mark.parametrize("strategy", [BSP(), ASP(data="even"), BackupWorkers()])
 def test_three_in_a_row_that_are_not_finite_end_the_job(strategy: Any) -> None:
-    desk = Desk(strategy).start()
+    rig = Rig(strategy).start()
     for _ in range(2):
-        desk.arrive(1, finite=False)
-        assert desk.core.status is None
-    desk.arrive(1, finite=False)
-    assert desk.core.status == "failed"
-    assert desk.core.reason == "worker 1: gradient is not finite, 3 times in a row"
+        rig.arrive(1, finite=False)
+        assert rig.core.status is None
+    rig.arrive(1, finite=False)
+    assert rig.core.status == "failed"
+    assert rig.core.reason == "worker 1: gradient is not finite, 3 times in a row"
 
 
 def test_only_those_of_one_worker_in_a_row_count() -> None:
-    desk = Desk(ASP(data="even")).start()
+    rig = Rig(ASP(data="even")).start()
     for finite in (False, False, True, False, False):
-        desk.arrive(1, finite=finite)
-        desk.arrive(0, finite=not finite)
-    assert desk.core.status is None
-    assert desk.core.executor.iterations[1] == 5
+        rig.arrive(1, finite=finite)
+        rig.arrive(0, finite=not finite)
+    assert rig.core.status is None
+    assert rig.core.executor.iterations[1] == 5
 
 
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 
 def test_time_never_goes_back_for_the_strategy() -> None:
-    desk = puppet_desk(num_samples=100)
-    desk.say(*compute(0, 1))
-    desk.arrive(0, t=10.0)
-    desk.arrive(1, t=9.0)
-    desk.lose(1, t=8.0)
-    desk.join(1, t=7.0)
-    assert [event.t for event in desk.events[2:]] == [10.0] * 4
-    desk.core.finish(6.0, "done", "enough")
-    assert desk.core.finished_s == 10.0
+    rig = puppet_rig(num_samples=100)
+    rig.say(*compute(0, 1))
+    rig.arrive(0, t=10.0)
+    rig.arrive(1, t=9.0)
+    rig.lose(1, t=8.0)
+    rig.join(1, t=7.0)
+    assert [event.t for event in rig.events[2:]] == [10.0] * 4
+    rig.core.finish(6.0, "done", "enough")
+    assert rig.core.finished_s == 10.0
 
 
 @pytest.mark.parametrize("kind", ["Requeued", "Nonfinite"])
 def test_time_never_goes_back_in_the_record(kind: str) -> None:
-    desk = puppet_desk(num_samples=100)
-    desk.say(*compute(0, 1))
-    desk.arrive(0, t=10.0)
-    desk.arrive(1, t=9.0, finite=False)
-    assert [t for t, name, _ in desk.notes if name == kind] == [10.0]
+    rig = puppet_rig(num_samples=100)
+    rig.say(*compute(0, 1))
+    rig.arrive(0, t=10.0)
+    rig.arrive(1, t=9.0, finite=False)
+    assert [t for t, name, _ in rig.notes if name == kind] == [10.0]
 
 
 def test_weights_may_be_anything_that_the_strategy_means() -> None:
     """The linear combination is the strategy's affair."""
-    desk = puppet_desk(num_samples=100)
-    desk.say(Compute(worker=0, num_samples=2), Compute(worker=1, num_samples=3))
-    desk.arrive(0)
-    desk.arrive(1)
-    desk.say(Apply(grads=(1, 0), weights=(0.3, -0.1), lr_scale=2.0))
-    order = desk.applied[0][1]
+    rig = puppet_rig(num_samples=100)
+    rig.say(Compute(worker=0, num_samples=2), Compute(worker=1, num_samples=3))
+    rig.arrive(0)
+    rig.arrive(1)
+    rig.say(Apply(grads=(1, 0), weights=(0.3, -0.1), lr_scale=2.0))
+    order = rig.applied[0][1]
     assert (order.grads, order.weights, order.samples) == ((1, 0), (0.3, -0.1), 5)

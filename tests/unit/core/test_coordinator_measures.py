@@ -9,12 +9,12 @@ import pytest
 
 from runtime.core import inputs
 from strategies.protocol import Apply, Measured, Wake
-from tests.support.harness import Desk, Puppet, apply, compute, make_job
+from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
-def desk(num_servers: int = 1) -> Desk:
+def rig(num_servers: int = 1) -> Rig:
     """Three workers have delivered: 0, 1, 2."""
-    at = Desk(Puppet(), make_job(num_workers=3, num_servers=num_servers, global_batch_samples=3)).start()
+    at = Rig(Puppet(), make_job(num_workers=3, num_servers=num_servers, global_batch_samples=3)).start()
     at.say(*compute(0, 1, 2))
     for worker in range(3):
         at.arrive(worker)
@@ -25,12 +25,12 @@ def measured(*grads: int) -> Apply:
     return msgspec.structs.replace(apply(*grads), measure=True)
 
 
-def told(at: Desk) -> list[tuple[int, float]]:
+def told(at: Rig) -> list[tuple[int, float]]:
     return [(event.version, event.sqr_norm) for event in at.received(Measured)]
 
 
 def test_only_what_is_asked_for_is_measured() -> None:
-    at = desk()
+    at = rig()
     at.say(apply(0), measured(1), apply(2))
     assert [order.measure for _, order, _ in at.applied] == [None, 0, None]
 
@@ -38,7 +38,7 @@ def test_only_what_is_asked_for_is_measured() -> None:
 def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
     """Whatever the order in which they come: (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1."""
     for arriving in permutations(range(3)):
-        at = desk(num_servers=3)
+        at = rig(num_servers=3)
         at.say(measured(0, 1))
         for server in arriving:
             assert told(at) == []
@@ -47,7 +47,7 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
 
 
 def test_one_replica_is_enough() -> None:
-    at = desk(num_servers=0)
+    at = rig(num_servers=0)
     at.say(measured(0, 1, 2))
     at.measured(0, 2.5, server=2)
     at.measured(0, 2.5, server=0)
@@ -55,7 +55,7 @@ def test_one_replica_is_enough() -> None:
 
 
 def test_updates_go_on_meanwhile() -> None:
-    at = desk()
+    at = rig()
     at.say(measured(0), measured(1), apply(2))
     at.measured(1, 2.0)
     at.measured(0, 1.0)
@@ -64,7 +64,7 @@ def test_updates_go_on_meanwhile() -> None:
 
 def test_what_was_measured_before_a_rollback_is_not_told() -> None:
     """The same version is reached again, and measured under another ticket."""
-    at = desk(num_servers=2)
+    at = rig(num_servers=2)
     at.say(measured(0))
     at.measured(0, 1.0, server=1)
     at.lose_server()
@@ -82,7 +82,7 @@ def test_what_was_measured_before_a_rollback_is_not_told() -> None:
 
 def test_nobody_waits_for_a_norm() -> None:
     """A job that has nothing else to expect is stuck, since a norm may be lost."""
-    at = desk()
+    at = rig()
     at.core.receive(at.t, inputs.Evaluated(0, 0.0, {}))
     at.say(measured(0, 1, 2))
     assert not at.core.watch.awaits()

@@ -10,7 +10,7 @@ import pytest
 from runtime.core import inputs
 from runtime.core.scoring import Products
 from strategies.protocol import Arrived, Drop, ProtocolError, Score, Scored
-from tests.support.harness import Desk, Puppet, apply, compute, make_job
+from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 HELD_OUT = 4
 
@@ -21,24 +21,24 @@ class Judge(Puppet):
     validation_samples = HELD_OUT
 
 
-def desk(num_servers: int = 1, num_workers: int = 3, **changes: Any) -> Desk:
+def rig(num_servers: int = 1, num_workers: int = 3, **changes: Any) -> Rig:
     """Everybody has delivered a gradient of two samples: 0, 1, 2."""
     size = {"num_workers": num_workers, "global_batch_samples": 2 * num_workers}
-    at = Desk(Judge(), make_job(num_servers=num_servers, **size, **changes)).start()
+    at = Rig(Judge(), make_job(num_servers=num_servers, **size, **changes)).start()
     at.say(*compute(*range(num_workers), num_samples=2))
     for worker in range(num_workers):
         at.arrive(worker)
     return at
 
 
-def part(at: Desk, server: int, grad_id: int, numbers: Sequence[float], reference: int | None = None) -> None:
+def part(at: Rig, server: int, grad_id: int, numbers: Sequence[float], reference: int | None = None) -> None:
     number = at.references[-1][0] if reference is None else reference
     at.core.receive(at.at(None), inputs.ScorePart(server, grad_id, number, Products(*numbers)))
 
 
 def test_means_are_told_of_sums_over_all_servers() -> None:
     """Gradients of two samples, a reference of four: dot / (2 x 4), |G|^2 / 2^2, |R|^2 / 4^2."""
-    at = desk(num_servers=3)
+    at = rig(num_servers=3)
     at.say(Score(grad=1))
     at.reference_ready()
     part(at, 2, 1, (1.0, 4.0, 16.0))
@@ -60,7 +60,7 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
     parts = [(1e16, 1.0, 1.0), (1.0, 1.0, 1.0), (-1e16, 1.0, 1.0)]
     dots = []
     for order in ((0, 1, 2), (2, 1, 0), (0, 2, 1)):
-        at = desk(num_servers=3)
+        at = rig(num_servers=3)
         at.say(Score(grad=0))
         at.reference_ready()
         for server in order:
@@ -71,7 +71,7 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
 
 
 def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     assert (at.references, at.weighings) == ([(0, 0)], [])
     at.reference_ready()
@@ -87,7 +87,7 @@ def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> 
 
 
 def test_what_is_asked_for_while_a_reference_is_computed_waits_for_it() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0), Score(grad=1), Score(grad=2, refresh=True))
     assert (at.references, at.weighings) == ([(0, 0)], [])
     at.reference_ready()
@@ -97,7 +97,7 @@ def test_what_is_asked_for_while_a_reference_is_computed_waits_for_it() -> None:
 
 
 def test_old_answers_are_not_heard() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     at.core.receive(at.t, inputs.ReferenceReady(7))
     assert at.weighings == []
@@ -111,7 +111,7 @@ def test_old_answers_are_not_heard() -> None:
 
 
 def test_who_takes_over_from_a_dead_scorer_is_asked_again_on_the_parameters_of_then() -> None:
-    at = desk()
+    at = rig()
     scoring = at.core.executor.scoring
     scoring.repeat()
     assert at.references == [], "nothing was requested"
@@ -129,7 +129,7 @@ def test_who_takes_over_from_a_dead_scorer_is_asked_again_on_the_parameters_of_t
 @pytest.mark.parametrize("use", [apply(0), Drop(grads=(0,))])
 @pytest.mark.parametrize("refers", [True, False])
 def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool) -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0), Score(grad=1))
     if refers:
         at.reference_ready()
@@ -143,7 +143,7 @@ def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool
 
 
 def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     at.reference_ready()
     at.lose_server()
@@ -157,7 +157,7 @@ def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
 
 
 def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     at.lose(0)
     at.reference_ready()
@@ -169,7 +169,7 @@ def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
 
 def test_a_reference_that_is_not_finite_points_nowhere() -> None:
     for numbers in ((float("nan"), 4.0, float("nan")), (float("inf"), 4.0, 1.0), (1.0, 4.0, float("inf"))):
-        at = desk()
+        at = rig()
         at.say(Score(grad=0))
         at.reference_ready()
         part(at, 0, 0, numbers)
@@ -178,11 +178,11 @@ def test_a_reference_that_is_not_finite_points_nowhere() -> None:
 
 
 def test_a_score_may_be_asked_for_again_once_it_is_told() -> None:
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     with pytest.raises(ProtocolError, match=r"(?s)worker 0: Score\(grad=0.* while its last score is pending.*Arrived"):
         at.say(Score(grad=0))
-    at = desk()
+    at = rig()
     at.say(Score(grad=0))
     at.reference_ready()
     part(at, 0, 0, (1.0, 1.0, 1.0))
@@ -193,14 +193,14 @@ def test_a_score_may_be_asked_for_again_once_it_is_told() -> None:
 
 @pytest.mark.parametrize("grad", [0, 7])
 def test_what_is_used_or_unknown_cannot_be_scored(grad: int) -> None:
-    at = desk()
+    at = rig()
     at.say(apply(0))
     with pytest.raises(ProtocolError, match=r"not arrived, or used before \(unused are \[1, 2\]\)"):
         at.say(Score(grad=grad))
 
 
 def test_nothing_is_scored_where_nothing_is_held_out() -> None:
-    at = Desk(Puppet(), make_job()).start()
+    at = Rig(Puppet(), make_job()).start()
     at.say(*compute(0))
     at.arrive(0)
     with pytest.raises(ProtocolError, match="no samples are held out"):
@@ -209,7 +209,7 @@ def test_nothing_is_scored_where_nothing_is_held_out() -> None:
 
 def test_who_finds_no_data_waits_for_scores_that_may_bring_some() -> None:
     """Otherwise empty arrivals would repeat as long as another's gradient waits for its score."""
-    at = desk(num_workers=2, num_samples=4, epochs=1)
+    at = rig(num_workers=2, num_samples=4, epochs=1)
     at.say(Score(grad=0), Score(grad=1), *compute(0, 1))
     assert at.empties() == []
     at.reference_ready()

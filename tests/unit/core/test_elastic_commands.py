@@ -25,59 +25,59 @@ from strategies.protocol import (
     ServerJoined,
     ServerLost,
 )
-from tests.support.harness import Desk, Puppet, compute, make_job
+from tests.support.harness import Puppet, Rig, compute, make_job
 
 QUOTA = Quota(cores_total=4, cores_max=6, pending_s=1.0, pending_s_per_core=0.5, evict_after_s=10.0)
 
 
-def desk_of(scheduler: Any = None, **changes: Any) -> Desk:
+def rig_of(scheduler: Any = None, **changes: Any) -> Rig:
     """Three workers and two servers that have begun; a second passes with whatever is said."""
     size = {"num_workers": 3, "num_servers": 2, "global_batch_samples": 3, "num_samples": 60, "epochs": 2}
     options = {} if scheduler is None else {"scheduler": scheduler}
-    desk = Desk(Puppet(), make_job(**{**size, **changes}), **options).start()
-    desk.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))
-    return desk
+    rig = Rig(Puppet(), make_job(**{**size, **changes}), **options).start()
+    rig.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))
+    return rig
 
 
-def nodes(desk: Desk) -> list[str]:
-    return [str(node) for node in desk.core.members.layout.nodes]
+def nodes(rig: Rig) -> list[str]:
+    return [str(node) for node in rig.core.members.layout.nodes]
 
 
-def server_joins(desk: Desk, number: int) -> None:
-    desk.core.receive(desk.at(None), inputs.ServerJoined(number, 0))
+def server_joins(rig: Rig, number: int) -> None:
+    rig.core.receive(rig.at(None), inputs.ServerJoined(number, 0))
 
 
-def server_dies(desk: Desk, number: int, *, holding: bool = False) -> None:
-    desk.core.receive(desk.at(None), inputs.ServerLost(number, 0, "killed", "killed", holding))
+def server_dies(rig: Rig, number: int, *, holding: bool = False) -> None:
+    rig.core.receive(rig.at(None), inputs.ServerLost(number, 0, "killed", "killed", holding))
 
 
-def evict(desk: Desk, node: str) -> None:
-    desk.core.receive(desk.at(None), inputs.TimerFired(f"runtime:evict:{node}"))
+def evict(rig: Rig, node: str) -> None:
+    rig.core.receive(rig.at(None), inputs.TimerFired(f"runtime:evict:{node}"))
 
 
 # ---- launches -------------------------------------------------------------------------------------------------------
 
 
 def test_a_launch_is_ordered_with_what_it_may_use() -> None:
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="worker:3", cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",)))
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="worker:3", cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",)))
     order = LaunchOrder(node="worker:3", pending_s=1.0 + 2 * 0.5, cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",))
-    assert desk.launches == [(1.0, order)]
+    assert rig.launches == [(1.0, order)]
     requested = {"node": "worker:3", "pending_s": 2.0, "cpu_cores": 2.0, "memory_bytes": 10**9, "priority": "normal"}
-    assert desk.noted("Requested") == [requested]
-    assert not desk.received(Denied, Joined)
-    desk.join(3)
-    assert [(event.worker, event.incarnation) for event in desk.received(Joined)] == [(3, 0)]
+    assert rig.noted("Requested") == [requested]
+    assert not rig.received(Denied, Joined)
+    rig.join(3)
+    assert [(event.worker, event.incarnation) for event in rig.received(Joined)] == [(3, 0)]
 
 
 @pytest.mark.parametrize(("taken", "following"), [("worker:2", "worker:3"), ("server:1", "server:2")])
 def test_a_number_is_never_given_again(taken: str, following: str) -> None:
-    desk = desk_of()
-    desk.say(Launch(node=taken))
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+    rig = rig_of()
+    rig.say(Launch(node=taken))
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [
         (taken, f"the number is taken; the next one is {following}")
     ]
-    assert desk.launches == []
+    assert rig.launches == []
 
 
 @pytest.mark.parametrize(
@@ -99,324 +99,324 @@ def test_a_number_is_never_given_again(taken: str, following: str) -> None:
     ids=str,
 )
 def test_what_cannot_be_breaks_a_law(command: Any, complaint: str) -> None:
-    desk = desk_of()
+    rig = rig_of()
     with pytest.raises(ProtocolError) as refused:
-        desk.say(command)
+        rig.say(command)
     assert str(refused.value) == f"{command}: {complaint}"
-    assert desk.launches + desk.retired + desk.moves == []
-    assert not desk.core.course.halted
+    assert rig.launches + rig.retired + rig.moves == []
+    assert not rig.core.course.halted
 
 
 def test_replicas_have_no_servers() -> None:
-    desk = desk_of(num_servers=0)
+    rig = rig_of(num_servers=0)
     with pytest.raises(ProtocolError, match="with topology=allreduce there are no servers"):
-        desk.say(Launch(node="server:0"))
+        rig.say(Launch(node="server:0"))
 
 
 def test_a_launch_that_is_denied_takes_its_number_along() -> None:
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="worker:3", cpu_cores=5.0))
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="worker:3", cpu_cores=5.0))
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [
         ("worker:3", "5 cores asked, 0 in use, cores_total=4")
     ]
-    assert (desk.launches, "worker:3" in nodes(desk)) == ([], False)
-    desk.say(Launch(node="worker:4", cpu_cores=4.0))
-    assert [order.node for _, order in desk.launches] == ["worker:4"]
+    assert (rig.launches, "worker:3" in nodes(rig)) == ([], False)
+    rig.say(Launch(node="worker:4", cpu_cores=4.0))
+    assert [order.node for _, order in rig.launches] == ["worker:4"]
 
 
 def test_what_nodes_of_low_priority_use_is_not_taken_from_the_others() -> None:
     """Entitled to 4 cores and 6 in all: 2 with low priority leave 4, and 1 more exceeds both."""
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="worker:3", cpu_cores=2.0, priority="low"))
-    desk.say(Launch(node="worker:4", cpu_cores=4.0))
-    desk.say(Launch(node="worker:5", cpu_cores=1.0))
-    desk.say(Launch(node="worker:6", cpu_cores=1.0, priority="low"))
-    desk.say(Launch(node="worker:7"))
-    assert [order.node for _, order in desk.launches] == ["worker:3", "worker:4", "worker:7"]
-    assert [event.reason for event in desk.received(Denied)] == [
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="worker:3", cpu_cores=2.0, priority="low"))
+    rig.say(Launch(node="worker:4", cpu_cores=4.0))
+    rig.say(Launch(node="worker:5", cpu_cores=1.0))
+    rig.say(Launch(node="worker:6", cpu_cores=1.0, priority="low"))
+    rig.say(Launch(node="worker:7"))
+    assert [order.node for _, order in rig.launches] == ["worker:3", "worker:4", "worker:7"]
+    assert [event.reason for event in rig.received(Denied)] == [
         "1 cores asked, 4 in use, cores_total=4",
         "1 cores asked, 6 in use, cores_max=6",
     ]
 
 
 def test_cores_are_free_again_once_a_node_has_left() -> None:
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="worker:3", cpu_cores=4.0))
-    desk.say(Retire(node="worker:3"))
-    desk.say(Launch(node="server:2", cpu_cores=4.0))
-    server_joins(desk, 2)
-    server_dies(desk, 2)
-    desk.say(Launch(node="worker:4", cpu_cores=4.0))
-    assert [order.node for _, order in desk.launches] == ["worker:3", "server:2", "worker:4"]
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="worker:3", cpu_cores=4.0))
+    rig.say(Retire(node="worker:3"))
+    rig.say(Launch(node="server:2", cpu_cores=4.0))
+    server_joins(rig, 2)
+    server_dies(rig, 2)
+    rig.say(Launch(node="worker:4", cpu_cores=4.0))
+    assert [order.node for _, order in rig.launches] == ["worker:3", "server:2", "worker:4"]
 
 
 # ---- nodes that do not come -----------------------------------------------------------------------------------------
 
 
 def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
-    desk = desk_of(ConstantPending(pending_s=1e5), num_samples=3, epochs=1)
-    desk.say(Launch(node="worker:3"), Launch(node="server:2"), *compute(0, 1, 2))
+    rig = rig_of(ConstantPending(pending_s=1e5), num_samples=3, epochs=1)
+    rig.say(Launch(node="worker:3"), Launch(node="server:2"), *compute(0, 1, 2))
     for worker in range(3):
-        desk.arrive(worker)
-    desk.say(*compute(0))
-    assert desk.grads[3].samples == 0, "an empty arrival: nothing in progress could bring data"
+        rig.arrive(worker)
+    rig.say(*compute(0))
+    assert rig.grads[3].samples == 0, "an empty arrival: nothing in progress could bring data"
 
 
 def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
-    desk = desk_of()
-    assert not desk.core.watch.awaits()
-    desk.say(Launch(node="server:2"))
-    assert desk.core.watch.awaits()
-    server_joins(desk, 2)
-    assert not desk.core.watch.awaits()
+    rig = rig_of()
+    assert not rig.core.watch.awaits()
+    rig.say(Launch(node="server:2"))
+    assert rig.core.watch.awaits()
+    server_joins(rig, 2)
+    assert not rig.core.watch.awaits()
 
 
 def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="worker:3"))
-    desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
+    rig = rig_of()
+    rig.say(Launch(node="worker:3"))
+    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
     with pytest.raises(ProtocolError, match="worker=3"):
-        desk.say(*compute(3))
+        rig.say(*compute(3))
 
 
 def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="worker:3"))
-    desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
-    desk.core.receive(desk.at(None), inputs.WorkerJoined(3, 1))
-    assert (desk.received(Lost), [event.incarnation for event in desk.received(Joined)]) == ([], [1])
+    rig = rig_of()
+    rig.say(Launch(node="worker:3"))
+    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
+    rig.core.receive(rig.at(None), inputs.WorkerJoined(3, 1))
+    assert (rig.received(Lost), [event.incarnation for event in rig.received(Joined)]) == ([], [1])
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
 def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
-    desk = desk_of()
-    desk.say(Launch(node=node))
+    rig = rig_of()
+    rig.say(Launch(node=node))
     if node == "worker:3":
-        desk.core.receive(desk.at(None), inputs.WorkerLost(3, 0, "crash", restarting=False))
+        rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "crash", restarting=False))
     else:
-        desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "crash", "killed", holding=False))
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "did not join: crash")]
-    assert not desk.received(Lost, ServerLost)
-    assert node not in nodes(desk)
-    assert not desk.core.watch.awaits()
+        rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "crash", "killed", holding=False))
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "did not join: crash")]
+    assert not rig.received(Lost, ServerLost)
+    assert node not in nodes(rig)
+    assert not rig.core.watch.awaits()
 
 
 # ---- nodes that leave -----------------------------------------------------------------------------------------------
 
 
 def test_a_worker_retires_with_its_compute() -> None:
-    desk = desk_of()
-    desk.say(*compute(0))
-    desk.say(Retire(node="worker:0"))
-    assert desk.retired == [(2.0, "worker:0")]
-    [lost] = desk.received(Lost)
+    rig = rig_of()
+    rig.say(*compute(0))
+    rig.say(Retire(node="worker:0"))
+    assert rig.retired == [(2.0, "worker:0")]
+    [lost] = rig.received(Lost)
     assert (lost.worker, lost.cause, lost.restarting) == (0, "retired", False)
-    assert [note["samples"] for note in desk.noted("Requeued")] == [1]
+    assert [note["samples"] for note in rig.noted("Requeued")] == [1]
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
 def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) -> None:
-    desk = desk_of()
-    desk.say(Launch(node=node))
-    desk.say(Retire(node=node))
-    assert desk.retired == [(2.0, node)]
-    assert not desk.received(Lost, ServerLost, Denied)
-    assert node not in nodes(desk)
-    assert not desk.core.watch.awaits()
+    rig = rig_of()
+    rig.say(Launch(node=node))
+    rig.say(Retire(node=node))
+    assert rig.retired == [(2.0, node)]
+    assert not rig.received(Lost, ServerLost, Denied)
+    assert node not in nodes(rig)
+    assert not rig.core.watch.awaits()
 
 
 def test_who_is_needed_stays() -> None:
-    desk = desk_of(num_workers=1, global_batch_samples=1)
-    desk.say(Retire(node="worker:0"), Retire(node="server:1"))
+    rig = rig_of(num_workers=1, global_batch_samples=1)
+    rig.say(Retire(node="worker:0"), Retire(node="server:1"))
     reason = "holds parameters; divide them among others first (Repartition)"
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [
         ("worker:0", "is the last worker"),
         ("server:1", reason),
     ]
-    assert not desk.retired
+    assert not rig.retired
 
 
 def test_a_server_retires_when_others_hold_its_part() -> None:
-    desk = desk_of()
-    desk.say(Repartition(servers=(0,)))
-    desk.restore(shares=((NodeId.server(0), 1.0),))
-    desk.say(Retire(node="server:1"))
-    assert [name for _, name in desk.retired] == ["server:1"]
-    assert not desk.received(ServerLost, Denied)
-    assert "server:1" not in nodes(desk)
+    rig = rig_of()
+    rig.say(Repartition(servers=(0,)))
+    rig.restore(shares=((NodeId.server(0), 1.0),))
+    rig.say(Retire(node="server:1"))
+    assert [name for _, name in rig.retired] == ["server:1"]
+    assert not rig.received(ServerLost, Denied)
+    assert "server:1" not in nodes(rig)
 
 
 # ---- evictions ------------------------------------------------------------------------------------------------------
 
 
 def test_an_eviction_is_due_some_time_after_the_place() -> None:
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="worker:3", priority="low"), Launch(node="worker:4"))
-    [(at_s, tag)] = [timer for timer in desk.timers if timer[1].startswith("runtime:evict")]
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="worker:3", priority="low"), Launch(node="worker:4"))
+    [(at_s, tag)] = [timer for timer in rig.timers if timer[1].startswith("runtime:evict")]
     assert tag == "runtime:evict:worker:3"
     assert at_s > 1.0 + 1.0
 
 
 def test_a_running_worker_that_is_evicted_is_lost() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="worker:3", priority="low"))
-    desk.join(3)
-    desk.say(*compute(3))
-    evict(desk, "worker:3")
-    [lost] = desk.received(Lost)
+    rig = rig_of()
+    rig.say(Launch(node="worker:3", priority="low"))
+    rig.join(3)
+    rig.say(*compute(3))
+    evict(rig, "worker:3")
+    [lost] = rig.received(Lost)
     assert (lost.worker, lost.cause, lost.reason) == (3, "evicted", "taken away by the cluster")
-    assert [name for _, name in desk.retired] == ["worker:3"]
-    evict(desk, "worker:3")
-    assert len(desk.received(Lost)) == 1
+    assert [name for _, name in rig.retired] == ["worker:3"]
+    evict(rig, "worker:3")
+    assert len(rig.received(Lost)) == 1
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
 def test_a_pending_node_that_is_evicted_is_denied(node: str) -> None:
-    desk = desk_of()
-    desk.say(Launch(node=node, priority="low"))
-    evict(desk, node)
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [(node, "taken away by the cluster")]
-    assert not desk.received(Lost, ServerLost)
+    rig = rig_of()
+    rig.say(Launch(node=node, priority="low"))
+    evict(rig, node)
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "taken away by the cluster")]
+    assert not rig.received(Lost, ServerLost)
 
 
 def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="server:2", priority="low"))
-    server_joins(desk, 2)
-    evict(desk, "server:2")
-    [lost] = desk.received(ServerLost)
+    rig = rig_of()
+    rig.say(Launch(node="server:2", priority="low"))
+    server_joins(rig, 2)
+    evict(rig, "server:2")
+    [lost] = rig.received(ServerLost)
     assert (lost.server, lost.cause, lost.holding) == (2, "evicted", False)
-    assert not desk.core.course.halted
+    assert not rig.core.course.halted
 
 
-def evicted_holder(evict_notice: bool = True) -> Desk:
+def evicted_holder(evict_notice: bool = True) -> Rig:
     """Server 1 of low priority holds a half of the parameters, and worker 0 computes."""
-    desk = desk_of(Quota(pending_s=7.0, evict_notice=evict_notice))
-    desk.say(Launch(node="server:2", priority="low"))
-    server_joins(desk, 2)
-    desk.say(Repartition(servers=(0, 2)))
-    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
-    desk.say(*compute(0))
-    return desk
+    rig = rig_of(Quota(pending_s=7.0, evict_notice=evict_notice))
+    rig.say(Launch(node="server:2", priority="low"))
+    server_joins(rig, 2)
+    rig.say(Repartition(servers=(0, 2)))
+    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    rig.say(*compute(0))
+    return rig
 
 
 @pytest.mark.parametrize("evict_notice", [True, False])
 def test_a_server_that_holds_parameters_stores_them_if_it_can_and_starts_again_elsewhere(evict_notice: bool) -> None:
-    desk = evicted_holder(evict_notice)
-    saved = len(desk.checkpoints)
-    evict(desk, "server:2")
-    assert len(desk.checkpoints) - saved == evict_notice
-    assert [order[1:] for order in desk.restarts] == [("server:2", 7.0)]
-    assert desk.noted("Evicting") == [{"node": "server:2", "pending_s": 7.0, "notice": evict_notice}]
-    assert desk.core.course.halted
-    evict(desk, "server:2")
-    assert len(desk.restarts) == 1, "one at a time"
-    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
-    [lost] = desk.received(ServerLost)
+    rig = evicted_holder(evict_notice)
+    saved = len(rig.checkpoints)
+    evict(rig, "server:2")
+    assert len(rig.checkpoints) - saved == evict_notice
+    assert [order[1:] for order in rig.restarts] == [("server:2", 7.0)]
+    assert rig.noted("Evicting") == [{"node": "server:2", "pending_s": 7.0, "notice": evict_notice}]
+    assert rig.core.course.halted
+    evict(rig, "server:2")
+    assert len(rig.restarts) == 1, "one at a time"
+    rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    [lost] = rig.received(ServerLost)
     assert (lost.server, lost.cause, lost.holding, lost.reason) == (2, "evicted", True, "taken away by the cluster")
-    assert "server:2" in nodes(desk)
+    assert "server:2" in nodes(rig)
 
 
 def test_a_server_that_is_evicted_may_be_evicted_again() -> None:
-    desk = desk_of(QUOTA)
-    desk.say(Launch(node="server:2", priority="low"))
-    server_joins(desk, 2)
-    desk.say(Repartition(servers=(0, 2)))
-    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
-    before = [timer for timer in desk.timers if timer[1] == "runtime:evict:server:2"]
-    evict(desk, "server:2")
-    after = [timer for timer in desk.timers if timer[1] == "runtime:evict:server:2"]
+    rig = rig_of(QUOTA)
+    rig.say(Launch(node="server:2", priority="low"))
+    server_joins(rig, 2)
+    rig.say(Repartition(servers=(0, 2)))
+    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    before = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
+    evict(rig, "server:2")
+    after = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
     assert (len(before), len(after)) == (1, 2)
-    assert after[1][0] > desk.restarts[0][0] + QUOTA.pending_s
+    assert after[1][0] > rig.restarts[0][0] + QUOTA.pending_s
 
 
 def test_a_server_that_was_lost_before_it_could_be_evicted_is_evicted_when_it_is_back() -> None:
     """The one that was to store its part has died, or another one has: all go back first."""
-    desk = evicted_holder()
-    evict(desk, "server:2")
-    server_dies(desk, 0, holding=True)
-    assert [lost.cause for lost in desk.received(ServerLost)] == ["killed"]
-    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
-    assert [node for _, node, _ in desk.restarts] == ["server:2"] * 2
-    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
-    assert [lost.cause for lost in desk.received(ServerLost)] == ["killed", "evicted"]
-    desk.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
-    assert len(desk.restarts) == 2
+    rig = evicted_holder()
+    evict(rig, "server:2")
+    server_dies(rig, 0, holding=True)
+    assert [lost.cause for lost in rig.received(ServerLost)] == ["killed"]
+    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    assert [node for _, node, _ in rig.restarts] == ["server:2"] * 2
+    rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    assert [lost.cause for lost in rig.received(ServerLost)] == ["killed", "evicted"]
+    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    assert len(rig.restarts) == 2
 
 
 def test_evictions_wait_while_the_parameters_move() -> None:
     """Server 2 is about to hold some: it is taken away when it does, and then the worker."""
-    desk = desk_of()
-    desk.say(Launch(node="server:2", priority="low"), Launch(node="worker:3", priority="low"))
-    server_joins(desk, 2)
-    desk.join(3)
-    desk.say(Repartition(servers=(0, 2)))
-    evict(desk, "server:2")
-    evict(desk, "worker:3")
-    assert not desk.retired + desk.restarts
+    rig = rig_of()
+    rig.say(Launch(node="server:2", priority="low"), Launch(node="worker:3", priority="low"))
+    server_joins(rig, 2)
+    rig.join(3)
+    rig.say(Repartition(servers=(0, 2)))
+    evict(rig, "server:2")
+    evict(rig, "worker:3")
+    assert not rig.retired + rig.restarts
     shares = ((NodeId.server(0), 1.0), (NodeId.server(2), 1.0))
-    desk.restore(shares=shares)
-    assert [node for _, node, _ in desk.restarts] == ["server:2"]
-    assert not desk.retired
-    desk.core.receive(desk.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
-    desk.restore(shares=shares)
-    assert [name for _, name in desk.retired] == ["worker:3"]
+    rig.restore(shares=shares)
+    assert [node for _, node, _ in rig.restarts] == ["server:2"]
+    assert not rig.retired
+    rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "restarted by the strategy", "restarted", True))
+    rig.restore(shares=shares)
+    assert [name for _, name in rig.retired] == ["worker:3"]
 
 
 # ---- parameters that move -------------------------------------------------------------------------------------------
 
 
 def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="server:2"))
+    rig = rig_of()
+    rig.say(Launch(node="server:2"))
     with pytest.raises(ProtocolError, match="server:2 has not joined yet"):
-        desk.say(Repartition(servers=(2,)))
-    desk = desk_of()
-    desk.say(Launch(node="server:2"))
-    server_joins(desk, 2)
-    [joined] = desk.received(ServerJoined)
+        rig.say(Repartition(servers=(2,)))
+    rig = rig_of()
+    rig.say(Launch(node="server:2"))
+    server_joins(rig, 2)
+    [joined] = rig.received(ServerJoined)
     assert (joined.server, joined.place) == (2, None)
-    desk.say(*compute(0))
-    desk.say(Repartition(servers=(2, 0), shares=(3.0, 1.0)))
-    assert (desk.moves, desk.checkpoints[-1][0]) == ([(4.0, (("server:2", 3.0), ("server:0", 1.0)))], 0)
-    assert desk.noted("Repartitioning") == [{"shares": {"server:2": 3.0, "server:0": 1.0}}]
-    desk.say(*compute(1))
-    assert list(desk.orders) == [0], "commands are void until all have read their ranges"
+    rig.say(*compute(0))
+    rig.say(Repartition(servers=(2, 0), shares=(3.0, 1.0)))
+    assert (rig.moves, rig.checkpoints[-1][0]) == ([(4.0, (("server:2", 3.0), ("server:0", 1.0)))], 0)
+    assert rig.noted("Repartitioning") == [{"shares": {"server:2": 3.0, "server:0": 1.0}}]
+    rig.say(*compute(1))
+    assert list(rig.orders) == [0], "commands are void until all have read their ranges"
     shares = ((NodeId.server(2), 3.0), (NodeId.server(0), 1.0))
-    desk.restore(shares=shares)
-    assert [event.servers for event in desk.received(Restored)] == [(2, 0)]
-    assert desk.core.members.layout.shares == shares
-    desk.say(*compute(0, 1, 2))
-    assert {order.worker for order in desk.orders.values()} == {0, 1, 2}
+    rig.restore(shares=shares)
+    assert [event.servers for event in rig.received(Restored)] == [(2, 0)]
+    assert rig.core.members.layout.shares == shares
+    rig.say(*compute(0, 1, 2))
+    assert {order.worker for order in rig.orders.values()} == {0, 1, 2}
 
 
 def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile() -> None:
-    desk = desk_of()
-    desk.say(Repartition(servers=(1,)))
-    server_dies(desk, 1, holding=True)
+    rig = rig_of()
+    rig.say(Repartition(servers=(1,)))
+    server_dies(rig, 1, holding=True)
     old = ((NodeId.server(0), 1.0), (NodeId.server(1), 1.0))
-    desk.restore(shares=old)
-    assert desk.received(Restored)[-1].servers == (0, 1)
-    assert len(desk.noted("LayoutChanged")) == 1
+    rig.restore(shares=old)
+    assert rig.received(Restored)[-1].servers == (0, 1)
+    assert len(rig.noted("LayoutChanged")) == 1
 
 
 def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
     """Others hold it from when the recovery says so, before all continue."""
-    desk = desk_of()
-    desk.say(Repartition(servers=(1,)))
-    desk.core.members.divide(((NodeId.server(1), 1.0),))
-    server_dies(desk, 0)
-    assert [event.holding for event in desk.received(ServerLost)] == [False]
-    desk.restore()
-    assert nodes(desk)[:1] == ["server:1"]
+    rig = rig_of()
+    rig.say(Repartition(servers=(1,)))
+    rig.core.members.divide(((NodeId.server(1), 1.0),))
+    server_dies(rig, 0)
+    assert [event.holding for event in rig.received(ServerLost)] == [False]
+    rig.restore()
+    assert nodes(rig)[:1] == ["server:1"]
 
 
 def test_who_holds_nothing_is_not_restarted() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="server:2"))
-    server_joins(desk, 2)
+    rig = rig_of()
+    rig.say(Launch(node="server:2"))
+    server_joins(rig, 2)
     with pytest.raises(ProtocolError, match="it holds nothing; retire it, and launch another"):
-        desk.say(Restart(node="server:2"))
+        rig.say(Restart(node="server:2"))
 
 
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
@@ -424,15 +424,15 @@ def test_who_holds_nothing_is_not_restarted() -> None:
 
 def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
     """4 cores in all: 3 and 1; then 2 and 2, but not 2 and 3."""
-    desk = desk_of(Quota(cores_total=4))
-    desk.say(Launch(node="worker:3", cpu_cores=3.0))
-    desk.join(3)
-    desk.say(Allocate(node="worker:0", cpu_cores=1.0))
-    desk.say(Allocate(node="worker:3", cpu_cores=2.0))
-    desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
-    desk.say(Allocate(node="worker:0", cpu_cores=3.0))
-    assert [event.reason for event in desk.received(Denied)] == ["3 cores asked, 2 in use, cores_total=4"]
-    assert [about[1:] for about in desk.allocations] == [
+    rig = rig_of(Quota(cores_total=4))
+    rig.say(Launch(node="worker:3", cpu_cores=3.0))
+    rig.join(3)
+    rig.say(Allocate(node="worker:0", cpu_cores=1.0))
+    rig.say(Allocate(node="worker:3", cpu_cores=2.0))
+    rig.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
+    rig.say(Allocate(node="worker:0", cpu_cores=3.0))
+    assert [event.reason for event in rig.received(Denied)] == ["3 cores asked, 2 in use, cores_total=4"]
+    assert [about[1:] for about in rig.allocations] == [
         ("worker:0", 1.0, None),
         ("worker:3", 2.0, None),
         ("worker:0", 2.0, 1e6),
@@ -440,24 +440,24 @@ def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
-    desk = desk_of(Quota(cores_total=4))
-    desk.say(Allocate(node="server:0", cpu_cores=4.0))
-    desk.say(Allocate(node="server:0"))
-    desk.say(Launch(node="worker:3", cpu_cores=4.0))
-    assert not desk.received(Denied)
+    rig = rig_of(Quota(cores_total=4))
+    rig.say(Allocate(node="server:0", cpu_cores=4.0))
+    rig.say(Allocate(node="server:0"))
+    rig.say(Launch(node="worker:3", cpu_cores=4.0))
+    assert not rig.received(Denied)
 
 
 def test_what_is_awaited_gets_nothing_else() -> None:
-    desk = desk_of()
-    desk.say(Launch(node="worker:3"))
+    rig = rig_of()
+    rig.say(Launch(node="worker:3"))
     with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
-        desk.say(Allocate(node="worker:3", cpu_cores=1.0))
+        rig.say(Allocate(node="worker:3", cpu_cores=1.0))
 
 
 def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = desk_of()
-    monkeypatch.setattr(desk, "book", lambda order: "no rates here")
-    desk.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
-    assert [(event.node, event.reason) for event in desk.received(Denied)] == [("worker:0", "no rates here")]
-    assert desk.noted("Allocated") == []
-    assert desk.core.elastic.cores.of(NodeId.worker(0)) is None
+    rig = rig_of()
+    monkeypatch.setattr(rig, "book", lambda order: "no rates here")
+    rig.say(Allocate(node="worker:0", cpu_cores=2.0, link_bytes_per_s=1e6))
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [("worker:0", "no rates here")]
+    assert rig.noted("Allocated") == []
+    assert rig.core.elastic.cores.of(NodeId.worker(0)) is None

@@ -39,7 +39,7 @@ def test_a_busy_worker_may_not(ledger: GradientLedger) -> None:
 
 
 def test_a_held_worker_may_not(ledger: GradientLedger) -> None:
-    ledger.held[3] = Compute(worker=3, num_samples=4)
+    ledger.starved[3] = Compute(worker=3, num_samples=4)
     with pytest.raises(ProtocolError, match=r"worker 3: .*while it is busy"):
         ledger.check_compute(Compute(worker=3, num_samples=4), alive=True)
 
@@ -83,7 +83,7 @@ def test_an_update_of_nothing_or_of_the_same_twice_is_refused(ledger: GradientLe
 def test_void_is_everything(ledger: GradientLedger) -> None:
     ledger.arrived(make_grad(1))
     ledger.busy[0] = make_order(0)
-    ledger.held[1] = Compute(worker=1, num_samples=1)
+    ledger.starved[1] = Compute(worker=1, num_samples=1)
     ledger.void()
     for worker in (0, 1):
         ledger.check_compute(Compute(worker=worker, num_samples=1), alive=True)

@@ -132,11 +132,11 @@ PLANTED: dict[str, list[Callable[[HeapRun], object]]] = {
     ],
     "halts": [
         lambda run: setattr(run.core.course, "halted", True),
-        lambda run: setattr(run.recovery.state, "phase", Phase.GATHERING),
+        lambda run: setattr(run.recovery.state, "phase", Phase.RENDEZVOUS),
     ],
     "work": [
         adds_work_for_nobody,
-        lambda run: run.core.ledger.held.update({0: Compute(worker=0, num_samples=1)}),
+        lambda run: run.core.ledger.starved.update({0: Compute(worker=0, num_samples=1)}),
         lambda run: run.core.executor.reserved.update({0: (Compute(worker=0, num_samples=1), (), ())}),
         lambda run: run.core.ledger.ready.update({99: None}),
         lambda run: setattr(run.core.course, "halted", True),

@@ -9,7 +9,7 @@ from runtime.core import inputs
 from runtime.core.layout import Layout
 from runtime.core.membership import Membership
 from strategies.basic.bsp import BSP
-from tests.support.harness import Desk, make_job
+from tests.support.harness import Rig, make_job
 
 
 def attached(num_workers: int) -> Membership:
@@ -84,9 +84,9 @@ def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
 
 def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     """A worker may have died while the job was starting: an order to its first incarnation would reach nobody."""
-    desk = Desk(BSP(), make_job(num_workers=2))
-    desk.core.receive(0.0, inputs.JobStarted({1: 2}))
-    assert {order.worker: order.incarnation for order in desk.orders.values()} == {0: 0, 1: 2}
+    rig = Rig(BSP(), make_job(num_workers=2))
+    rig.core.receive(0.0, inputs.JobStarted({1: 2}))
+    assert {order.worker: order.incarnation for order in rig.orders.values()} == {0: 0, 1: 2}
 
 
 def test_one_that_waits_for_a_place_is_somebody_though_others_are_there() -> None:

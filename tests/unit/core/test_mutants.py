@@ -249,7 +249,7 @@ class EmptyGradientsCount(GradientLedger):
 class VoidKeepsGradients(GradientLedger):
     def void(self) -> None:
         self.busy.clear()
-        self.held.clear()
+        self.starved.clear()
 
 
 class VoidKeepsHeld(GradientLedger):
@@ -267,9 +267,9 @@ class BusyIsNotChecked(GradientLedger):
 
 class HeldIsNotChecked(GradientLedger):
     def check_compute(self, command: Any, alive: bool) -> None:
-        held, self.held = self.held, {}
+        starved, self.starved = self.starved, {}
         super().check_compute(command, alive)
-        self.held = held
+        self.starved = starved
 
 
 class TheDeadMayCompute(GradientLedger):

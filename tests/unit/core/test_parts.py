@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from runtime.core.data.parts import cut_evenly
 from runtime.core.data.shards import Range
 from strategies.protocol import Apply, Arrived, Compute, Drop, Part, Partition, ProtocolError
-from tests.support.harness import Desk, Puppet, make_job
+from tests.support.harness import Puppet, Rig, make_job
 
 BOTH = (Part(0, 1.0), Part(1, 1.0))
 
 
-def desk(num_samples: int = 12, epochs: int = 1) -> Desk:
+def rig(num_samples: int = 12, epochs: int = 1) -> Rig:
     """Three workers, a puppet, nothing said yet."""
     job = make_job(num_workers=3, global_batch_samples=6, num_samples=num_samples, epochs=epochs)
-    return Desk(Puppet(), job).start()
+    return Rig(Puppet(), job).start()
 
 
 def row(worker: int, *parts: Part) -> Compute:
@@ -36,7 +36,7 @@ def test_parts_are_consecutive_and_as_equal_as_can_be(lengths: list[int], num_pa
 
 
 def test_holders_of_a_part_compute_the_same_samples_with_their_own_coefficients() -> None:
-    run = desk()
+    run = rig()
     run.say(Partition(num_samples=6, num_parts=3), row(0, *BOTH), row(1, Part(1, -2.5), Part(2, 0.5)))
     first, second = run.busy()[0], run.busy()[1]
     assert first.ranges[-1:] == second.ranges[:1]
@@ -45,7 +45,7 @@ def test_holders_of_a_part_compute_the_same_samples_with_their_own_coefficients(
 
 
 def test_a_round_counts_once_however_many_computed_it() -> None:
-    run = desk()
+    run = rig()
     run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH), row(1, *BOTH), row(2, *BOTH))
     for worker in range(3):
         run.arrive(worker)
@@ -58,7 +58,7 @@ def test_a_round_counts_once_however_many_computed_it() -> None:
 
 def test_a_dropped_row_gives_no_samples_back() -> None:
     """Whatever the Drop says: the samples are the round's."""
-    run = desk()
+    run = rig()
     run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH), row(1, *BOTH))
     run.arrive(0)
     run.say(Drop(grads=(0,), requeue=True))
@@ -69,7 +69,7 @@ def test_a_dropped_row_gives_no_samples_back() -> None:
 
 
 def test_a_round_that_was_not_applied_is_cut_anew_with_the_same_samples() -> None:
-    run = desk(num_samples=24)
+    run = rig(num_samples=24)
     run.say(Partition(num_samples=6, num_parts=1), row(0, Part(0, 1.0)))
     run.say(Partition(num_samples=6, num_parts=2), row(1, Part(0, 1.0)), row(2, Part(1, 1.0)))
     again = run.busy()[1].ranges + run.busy()[2].ranges
@@ -84,7 +84,7 @@ def test_a_round_that_was_not_applied_is_cut_anew_with_the_same_samples() -> Non
 
 def test_a_short_round_leaves_parts_empty_and_their_workers_arrive_at_once() -> None:
     """Also while others compute: nothing that they could free would help."""
-    run = desk(num_samples=7)
+    run = rig(num_samples=7)
     run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
     run.arrive(0)
     begun = (Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0)), row(1, Part(1, 1.0)))
@@ -95,7 +95,7 @@ def test_a_short_round_leaves_parts_empty_and_their_workers_arrive_at_once() -> 
 
 
 def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
-    run = desk(num_samples=12)
+    run = rig(num_samples=12)
     run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
     run.lose_server()
     run.restore()
@@ -119,7 +119,7 @@ def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
     ],
 )
 def test_every_part_must_have_the_same_weight(weights: tuple[float, float], lawful: bool) -> None:
-    run = desk()
+    run = rig()
     run.say(Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0)), row(1, Part(1, 1.0)))
     run.arrive(0)
     run.arrive(1)
@@ -150,11 +150,11 @@ def test_every_part_must_have_the_same_weight(weights: tuple[float, float], lawf
 )
 def test_what_is_unlawful_is_refused(said: list[object], why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
-        desk().say(*said)
+        rig().say(*said)
 
 
 def test_an_update_mixes_no_round_with_anything_else() -> None:
-    run = desk(num_samples=24)
+    run = rig(num_samples=24)
     run.say(Partition(num_samples=6, num_parts=1), row(0, Part(0, 1.0)), Compute(worker=1, num_samples=2))
     run.arrive(0)
     run.arrive(1)
@@ -164,7 +164,7 @@ def test_an_update_mixes_no_round_with_anything_else() -> None:
 
 @pytest.mark.parametrize(("weights", "lawful"), [((1 / 12, 1 / 6), True), ((1 / 6, 1 / 6), False)])
 def test_a_part_counts_its_coefficient_times_the_weight_of_its_row(weights: tuple[float, float], lawful: bool) -> None:
-    run = desk()
+    run = rig()
     run.say(Partition(num_samples=6, num_parts=2), row(0, Part(0, 2.0)), row(1, Part(1, 1.0)))
     run.arrive(0)
     run.arrive(1)

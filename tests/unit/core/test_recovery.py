@@ -202,9 +202,7 @@ def attaches_before_all_have_read(patch: pytest.MonkeyPatch) -> None:
 
 def counts_half_a_checkpoint(patch: pytest.MonkeyPatch) -> None:
     original = Checkpoints.begin
-    patch.setattr(
-        Checkpoints, "begin", lambda self, version, state, keepers: original(self, version, state, keepers[:1])
-    )
+    patch.setattr(Checkpoints, "begin", lambda self, version, state, savers: original(self, version, state, savers[:1]))
 
 
 def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
@@ -228,7 +226,7 @@ def takes_the_oldest(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_newcomers_for_holders(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Servers, "keepers", property(lambda self: self.state.members.layout.servers))
+    patch.setattr(Servers, "savers", property(lambda self: self.state.members.layout.servers))
 
 
 def mourns_who_held_nothing(patch: pytest.MonkeyPatch) -> None:

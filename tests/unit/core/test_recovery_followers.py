@@ -37,11 +37,11 @@ class Job:
         for effect in self.recovery.receive(given):
             self.news.append(effect)
             match effect:
-                case effects.Store(number, keepers=(keeper,)):
-                    self.give(inputs.Saved(keeper, number))
-                case effects.Load(number, generation, (keeper,)):
+                case effects.Store(number, savers=(saver,)):
+                    self.give(inputs.Saved(saver, number))
+                case effects.Load(number, generation, (saver,)):
                     told = (7, b"seven") if number == effects.FOLLOWED else (3, b"three")
-                    self.give(inputs.Loaded(keeper, generation, *told))
+                    self.give(inputs.Loaded(saver, generation, *told))
                 case effects.Attach(key, generation):
                     self.give(inputs.Attached(key, self.recovery.tasks[key].incarnation, generation))
                 case effects.Restored(version):
@@ -144,7 +144,7 @@ def start(recovery: Recovery, news: list[effects.AnyEffect], given: inputs.AnyIn
             start(recovery, news, inputs.Attached(effect.key, 0, effect.generation))
         elif isinstance(effect, effects.Load):
             assert effect.number != effects.FOLLOWED
-            start(recovery, news, inputs.Loaded(effect.keepers[0], effect.generation, 0, b""))
+            start(recovery, news, inputs.Loaded(effect.savers[0], effect.generation, 0, b""))
 
 
 def test_a_job_begins_when_its_replicas_are_there() -> None:

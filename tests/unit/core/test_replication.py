@@ -10,15 +10,15 @@ from runtime.core import inputs
 from runtime.core.job import ReplicateOrder
 from runtime.core.replication import Replication
 from strategies.protocol import Drop, Grad, NodeId, ProtocolError, Replicate, Replicated, Send, ServerJoined, ServerLost
-from tests.support.harness import Desk, apply, compute, make_job
+from tests.support.harness import Rig, apply, compute, make_job
 from tests.unit.core.test_transfers import Sender
 
 
 @pytest.fixture
-def at() -> Desk:
+def at() -> Rig:
     """One server and a replica; two workers, of which the first has announced gradient 0, and it is applied."""
     size = {"num_workers": 2, "global_batch_samples": 2, "num_samples": 100, "num_replicas": 1}
-    found = Desk(Sender(), make_job(**size)).start()
+    found = Rig(Sender(), make_job(**size)).start()
     found.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))
     found.say(*compute(0, 1))
     found.ready(0)
@@ -28,11 +28,11 @@ def at() -> Desk:
     return found
 
 
-def followed(at: Desk, version: int, grad: int | None = None, server: int = 1) -> None:
+def followed(at: Rig, version: int, grad: int | None = None, server: int = 1) -> None:
     at.core.receive(at.at(None), inputs.Replicated(server, version, grad))
 
 
-def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_version(at: Desk) -> None:
+def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_version(at: Rig) -> None:
     at.say(Replicate(server=1, grad=0), Replicate(server=1))
     first, second = at.replications
     assert (first.server, first.grad_id, first.worker) == (1, 0, 0)
@@ -41,13 +41,13 @@ def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_vers
     assert [(event.version, event.grad) for event in at.received(Replicated)] == [(1, 0)]
 
 
-def test_it_may_come_before_its_update(at: Desk) -> None:
+def test_it_may_come_before_its_update(at: Rig) -> None:
     at.ready(1)
     at.say(Replicate(server=1, grad=1))
     assert at.replications[-1].worker == 1
 
 
-def test_what_is_not_applied_yet_is_kept_while_others_are_followed(at: Desk) -> None:
+def test_what_is_not_applied_yet_is_kept_while_others_are_followed(at: Rig) -> None:
     at.ready(1)
     at.say(Replicate(server=1, grad=0))
     followed(at, 1, 0)
@@ -138,7 +138,7 @@ def test_a_copy_says_which_gradients_come_too_late() -> None:
     assert list(replication.asked) == [(1, 2)], "its worker does not send it any more if it has not begun"
 
 
-def unkept(at: Desk, what: str) -> None:
+def unkept(at: Rig, what: str) -> None:
     match what:
         case "followed":
             at.say(Replicate(server=1, grad=0))
@@ -151,25 +151,25 @@ def unkept(at: Desk, what: str) -> None:
 
 
 @pytest.mark.parametrize(("what", "grad"), [("followed", 0), ("lost", 0), ("dropped", 1), ("never", 7)])
-def test_what_nobody_keeps_cannot_be_sent(at: Desk, what: str, grad: int) -> None:
+def test_what_nobody_keeps_cannot_be_sent(at: Rig, what: str, grad: int) -> None:
     unkept(at, what)
     with pytest.raises(ProtocolError, match=f"no worker keeps gradient {grad}"):
         at.say(Replicate(server=1, grad=grad))
 
 
 @pytest.mark.parametrize("server", [0, 2])
-def test_only_replicas_that_are_there_receive(at: Desk, server: int) -> None:
+def test_only_replicas_that_are_there_receive(at: Rig, server: int) -> None:
     with pytest.raises(ProtocolError, match=r"no replica has this number \(there are 1\)"):
         at.say(Replicate(server=server))
 
 
-def test_a_lost_replica_receives_nothing(at: Desk) -> None:
+def test_a_lost_replica_receives_nothing(at: Rig) -> None:
     at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
     with pytest.raises(ProtocolError, match="there are none"):
         at.say(Replicate(server=1))
 
 
-def test_a_lost_replica_is_told_once_and_comes_back(at: Desk) -> None:
+def test_a_lost_replica_is_told_once_and_comes_back(at: Rig) -> None:
     for _ in range(2):  # its next process dies before it is there
         at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
     at.core.receive(12.0, inputs.ServerJoined(1, 2))
@@ -179,7 +179,7 @@ def test_a_lost_replica_is_told_once_and_comes_back(at: Desk) -> None:
     assert at.received(Replicated) == []
 
 
-def test_who_takes_over_is_no_replica_and_the_others_come_again(at: Desk) -> None:
+def test_who_takes_over_is_no_replica_and_the_others_come_again(at: Rig) -> None:
     at.lose_server()
     at.core.receive(20.0, inputs.ServerJoined(0, 1))
     assert at.received(ServerJoined) == []  # all are halted
@@ -190,7 +190,7 @@ def test_who_takes_over_is_no_replica_and_the_others_come_again(at: Desk) -> Non
         at.say(Replicate(server=0, grad=0))
 
 
-def ended(at: Desk, how: str) -> None:
+def ended(at: Rig, how: str) -> None:
     match how:
         case "arrived":
             followed(at, 1, 0)
@@ -201,7 +201,7 @@ def ended(at: Desk, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["arrived", "worker lost", "replica lost"])
-def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Desk, how: str) -> None:
+def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Rig, how: str) -> None:
     at.lose(1, restarting=False)
     assert not at.core.watch.awaits()
     at.say(Replicate(server=1, grad=0))
@@ -212,7 +212,7 @@ def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Desk, how: st
 
 def test_a_compute_without_data_does_not_end_while_an_update_may_wait_for_a_replica() -> None:
     size = {"num_workers": 2, "global_batch_samples": 2, "num_samples": 1, "num_replicas": 1, "epochs": 1}
-    at = Desk(Sender(), make_job(**size)).start()
+    at = Rig(Sender(), make_job(**size)).start()
     at.say(*compute(0, 1))
     at.ready(0)
     at.say(Send(grads=(0,)), Replicate(server=1, grad=0))
@@ -224,7 +224,7 @@ def test_a_compute_without_data_does_not_end_while_an_update_may_wait_for_a_repl
 
 def test_a_job_begins_with_equal_replicas() -> None:
     size: dict[str, Any] = {"num_replicas": 2}
-    at = Desk(Sender(), make_job(**size)).start()
+    at = Rig(Sender(), make_job(**size)).start()
     started = at.lines[0].event
     assert (started.num_servers, started.replicas) == (1, (1, 2))
     assert [str(node) for node in at.core.members.layout.servers] == ["server:0", "server:1", "server:2"]

@@ -25,7 +25,7 @@ from strategies.protocol import (
     Share,
     TaskLoad,
 )
-from tests.support.harness import Desk, Puppet, make_job, puppet_desk
+from tests.support.harness import Puppet, Rig, make_job, puppet_rig
 
 MORE = Reserve(demands=(Demand(node="server:0", cpu_cores=0.5),), worth_s=1.0)
 
@@ -42,17 +42,17 @@ class Refusing:
 
 
 def test_a_job_by_itself_has_what_it_needs_at_once() -> None:
-    desk = puppet_desk()
-    desk.say(MORE)
-    assert desk.received(Reserved) == [Reserved(t=desk.t, ok=True)]
+    rig = puppet_rig()
+    rig.say(MORE)
+    assert rig.received(Reserved) == [Reserved(t=rig.t, ok=True)]
 
 
 def test_whoever_decides_for_all_jobs_answers() -> None:
     others = Refusing()
-    desk = Desk(Puppet(), make_job(), reservations=others).start()
-    desk.say(MORE)
+    rig = Rig(Puppet(), make_job(), reservations=others).start()
+    rig.say(MORE)
     assert others.asked == [MORE]
-    assert [event.reason for event in desk.received(Reserved)] == ["no"]
+    assert [event.reason for event in rig.received(Reserved)] == ["no"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_whoever_decides_for_all_jobs_answers() -> None:
 )
 def test_nonsense_is_against_the_law(command: Reserve, said: str) -> None:
     with pytest.raises(ProtocolError, match=said):
-        puppet_desk().say(command)
+        puppet_rig().say(command)
 
 
 # ---- the books ------------------------------------------------------------------------------------------------------

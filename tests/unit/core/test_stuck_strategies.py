@@ -36,7 +36,7 @@ from strategies.protocol import (
     Woke,
 )
 from tests.support.cli import run_cli
-from tests.support.harness import Desk, Puppet, apply, compute, make_job, puppet_desk
+from tests.support.harness import Puppet, Rig, apply, compute, make_job, puppet_rig
 from tests.support.labs import run_alone
 from tests.support.runs import read_lines
 
@@ -52,120 +52,120 @@ def to_all(event: Any) -> Sequence[Any]:
 
 
 @pytest.fixture
-def desk() -> Desk:
+def rig() -> Rig:
     """Two workers without any order."""
-    return puppet_desk(num_workers=2, num_samples=100, eval_every_s=None)
+    return puppet_rig(num_workers=2, num_samples=100, eval_every_s=None)
 
 
-def settle(desk: Desk) -> None:
+def settle(rig: Rig) -> None:
     """The first evaluation, with which every job begins, is notified."""
-    desk.core.receive(desk.at(None), inputs.Evaluated(desk.core.version, 0.0, {"accuracy": 0.5}))
+    rig.core.receive(rig.at(None), inputs.Evaluated(rig.core.version, 0.0, {"accuracy": 0.5}))
 
 
-def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(desk: Desk) -> None:
-    assert desk.core.watch.awaits()
-    settle(desk)
-    assert not desk.core.watch.awaits()
-    desk.say(Evaluate())
-    assert not desk.core.watch.awaits()
+def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(rig: Rig) -> None:
+    assert rig.core.watch.awaits()
+    settle(rig)
+    assert not rig.core.watch.awaits()
+    rig.say(Evaluate())
+    assert not rig.core.watch.awaits()
 
 
-def test_a_compute_is_to_come_and_its_gradient_is_not(desk: Desk) -> None:
-    settle(desk)
-    desk.say(*compute(0))
-    assert desk.core.watch.awaits()
-    desk.arrive(0)
-    assert not desk.core.watch.awaits()
-    desk.say(apply(0), *compute(1))
-    assert desk.core.watch.awaits()
+def test_a_compute_is_to_come_and_its_gradient_is_not(rig: Rig) -> None:
+    settle(rig)
+    rig.say(*compute(0))
+    assert rig.core.watch.awaits()
+    rig.arrive(0)
+    assert not rig.core.watch.awaits()
+    rig.say(apply(0), *compute(1))
+    assert rig.core.watch.awaits()
 
 
-def test_a_timer_is_to_come_until_it_fires(desk: Desk) -> None:
-    settle(desk)
-    desk.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
-    assert desk.core.watch.awaits()
-    desk.core.receive(20.0, inputs.TimerFired("strategy:later"))
-    assert desk.core.watch.awaits()
-    desk.core.receive(30.0, inputs.TimerFired("strategy:later"))
-    assert not desk.core.watch.awaits()
+def test_a_timer_is_to_come_until_it_fires(rig: Rig) -> None:
+    settle(rig)
+    rig.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
+    assert rig.core.watch.awaits()
+    rig.core.receive(20.0, inputs.TimerFired("strategy:later"))
+    assert rig.core.watch.awaits()
+    rig.core.receive(30.0, inputs.TimerFired("strategy:later"))
+    assert not rig.core.watch.awaits()
 
 
-def test_who_restarts_or_waits_for_a_place_is_to_come(desk: Desk) -> None:
-    settle(desk)
-    desk.lose(0)
-    assert desk.core.watch.awaits()
-    desk.join(0)
-    assert not desk.core.watch.awaits()
-    desk.say(Restart(node="worker:1"))
-    assert desk.core.watch.awaits()
-    desk.join(1)
-    assert not desk.core.watch.awaits()
-    desk.lose(1, restarting=False)
-    assert not desk.core.watch.awaits()
+def test_who_restarts_or_waits_for_a_place_is_to_come(rig: Rig) -> None:
+    settle(rig)
+    rig.lose(0)
+    assert rig.core.watch.awaits()
+    rig.join(0)
+    assert not rig.core.watch.awaits()
+    rig.say(Restart(node="worker:1"))
+    assert rig.core.watch.awaits()
+    rig.join(1)
+    assert not rig.core.watch.awaits()
+    rig.lose(1, restarting=False)
+    assert not rig.core.watch.awaits()
 
 
-def test_servers_that_are_gone_are_to_come(desk: Desk) -> None:
-    settle(desk)
-    desk.lose_server()
-    assert desk.core.watch.awaits()
-    desk.restore()
-    assert not desk.core.watch.awaits()
+def test_servers_that_are_gone_are_to_come(rig: Rig) -> None:
+    settle(rig)
+    rig.lose_server()
+    assert rig.core.watch.awaits()
+    rig.restore()
+    assert not rig.core.watch.awaits()
 
 
 # ---- with real processes: a time of idleness ------------------------------------------------------------------------
 
 
-def test_idleness_is_borne_for_a_while(desk: Desk) -> None:
-    settle(desk)
-    vigil = Vigil(desk.core.watch, 10.0)
+def test_idleness_is_borne_for_a_while(rig: Rig) -> None:
+    settle(rig)
+    vigil = Vigil(rig.core.watch, 10.0)
     for t in (5.0, 14.9):
         vigil.look(t)
-    assert desk.core.status is None
+    assert rig.core.status is None
     vigil.look(15.0)
-    assert desk.core.status == "stuck"
-    ((_, kind, about),) = [note for note in desk.notes if note[1] == "Stuck"]
+    assert rig.core.status == "stuck"
+    ((_, kind, about),) = [note for note in rig.notes if note[1] == "Stuck"]
     assert (kind, about["strategy"], about["workers"]) == ("Stuck", "Puppet", {"0": [], "1": []})
 
 
-def test_work_in_between_begins_the_time_anew(desk: Desk) -> None:
+def test_work_in_between_begins_the_time_anew(rig: Rig) -> None:
     """Even such as has come and gone between two looks."""
-    settle(desk)
-    vigil = Vigil(desk.core.watch, 10.0)
+    settle(rig)
+    vigil = Vigil(rig.core.watch, 10.0)
     vigil.look(5.0)
-    desk.say(*compute(0))
-    desk.arrive(0)
+    rig.say(*compute(0))
+    rig.arrive(0)
     vigil.look(16.0)
     vigil.look(25.0)
-    assert desk.core.status is None
+    assert rig.core.status is None
     vigil.look(30.0)
-    assert desk.core.status is None
+    assert rig.core.status is None
     vigil.look(40.0)
-    assert desk.core.status == "stuck"
+    assert rig.core.status == "stuck"
 
 
 @pytest.mark.parametrize("after_s", [None, 1e9])
-def test_it_can_be_switched_off(desk: Desk, after_s: float | None) -> None:
-    settle(desk)
-    vigil = Vigil(desk.core.watch, after_s)
+def test_it_can_be_switched_off(rig: Rig, after_s: float | None) -> None:
+    settle(rig)
+    vigil = Vigil(rig.core.watch, after_s)
     for t in range(1000):
         vigil.look(float(t))
-    assert desk.core.status is None
+    assert rig.core.status is None
 
 
 @pytest.mark.parametrize(("after_s", "status"), [(30.0, "stuck"), (None, "done")])
 def test_time_that_runs_out_while_nothing_is_to_come_is_no_success(after_s: float | None, status: str) -> None:
-    desk = Desk(Puppet(), make_job(stuck_after_s=after_s)).start()
-    settle(desk)
-    desk.core.receive(40.0, inputs.TimerFired("runtime:limit"))
-    assert (desk.core.status, desk.core.finished_s) == (status, 40.0)
+    rig = Rig(Puppet(), make_job(stuck_after_s=after_s)).start()
+    settle(rig)
+    rig.core.receive(40.0, inputs.TimerFired("runtime:limit"))
+    assert (rig.core.status, rig.core.finished_s) == (status, 40.0)
 
 
 def test_time_that_runs_out_while_somebody_computes_is_one() -> None:
-    desk = Desk(Puppet(), make_job(stuck_after_s=30.0)).start()
-    settle(desk)
-    desk.say(*compute(0))
-    desk.core.receive(40.0, inputs.TimerFired("runtime:limit"))
-    assert (desk.core.status, desk.core.reason) == ("done", "max_time_s=40 reached")
+    rig = Rig(Puppet(), make_job(stuck_after_s=30.0)).start()
+    settle(rig)
+    rig.say(*compute(0))
+    rig.core.receive(40.0, inputs.TimerFired("runtime:limit"))
+    assert (rig.core.status, rig.core.reason) == ("done", "max_time_s=40 reached")
 
 
 # ---- on a virtual clock: decided at once ----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def virtual(
     tmp_path: Path, reply: Callable[[Any], Sequence[Any]], plan: Sequence[Disturbance] = (), **changes: Any
 ) -> VirtualSession:
     from runtime.cluster.device import DeviceProfile
-    from runtime.virtual.tasks.model_state import NoLearner
+    from runtime.virtual.tasks.model_state import NoModelState
     from tests.support.harness import make_run_spec
 
     class Told(Puppet):
@@ -187,7 +187,7 @@ def virtual(
     )
     schedule = Schedule(Plan(pattern="test", seed=0, horizon_s=900.0, disturbances=tuple(plan)))
     device = DeviceProfile(base_s=1.0, per_sample_s=0.0)
-    return VirtualSession(spec, schedule, NoLearner(100, None), load_costs("ideal").values, device)
+    return VirtualSession(spec, schedule, NoModelState(100, None), load_costs("ideal").values, device)
 
 
 def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ NOT_ANSWERS = [
 @pytest.mark.parametrize(("answer", "words"), NOT_ANSWERS)
 def test_what_is_no_answer_is_named_with_class_and_event(answer: Any, words: str) -> None:
     with pytest.raises(ProtocolError) as caught:
-        Desk(Mute(answer)).start()
+        Rig(Mute(answer)).start()
     assert str(caught.value).startswith("Mute.handle answered Started(t=0.0, ")
     assert words in str(caught.value)
     assert str(caught.value).endswith("it must return a list of commands, [] for none")
@@ -346,8 +346,8 @@ def test_shipped_events_that_may_be_waited_for_are_all_known() -> None:
 
 
 def test_the_message_names_four_workers_and_counts_the_others() -> None:
-    desk = puppet_desk(num_workers=6, num_samples=100)
-    desk.core.watch.declare(3.0)
-    assert "worker 3: nothing and 2 others;" in desk.core.reason
-    assert "worker 4" not in desk.core.reason
-    assert list(desk.noted("Stuck")[0]["workers"]) == [str(worker) for worker in range(6)]
+    rig = puppet_rig(num_workers=6, num_samples=100)
+    rig.core.watch.declare(3.0)
+    assert "worker 3: nothing and 2 others;" in rig.core.reason
+    assert "worker 4" not in rig.core.reason
+    assert list(rig.noted("Stuck")[0]["workers"]) == [str(worker) for worker in range(6)]

@@ -32,7 +32,7 @@ from strategies.protocol import (
     Timings,
     Wake,
 )
-from tests.support.harness import Desk, Puppet, apply, compute, make_job
+from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
 class Sender(Puppet):
@@ -41,30 +41,30 @@ class Sender(Puppet):
     needs = frozenset({Compute, Apply, Send, Drop})
 
 
-def desk(num_workers: int = 2, num_samples: int = 100, **changes: Any) -> Desk:
+def rig(num_workers: int = 2, num_samples: int = 100, **changes: Any) -> Rig:
     size = {"num_workers": num_workers, "global_batch_samples": num_workers, "num_samples": num_samples}
-    found = Desk(Sender(), make_job(**size, **changes)).start()
+    found = Rig(Sender(), make_job(**size, **changes)).start()
     found.core.receive(0.0, inputs.Evaluated(0, 0.0, {}))  # nobody waits for the first evaluation
     return found
 
 
 @pytest.fixture
-def at() -> Desk:
+def at() -> Rig:
     """Both workers compute; the first holds gradient 0."""
-    found = desk()
+    found = rig()
     found.say(*compute(0, 1))
     found.ready(0, num_bytes=700)
     return found
 
 
-def test_only_workers_of_a_strategy_that_sends_hold(at: Desk) -> None:
+def test_only_workers_of_a_strategy_that_sends_hold(at: Rig) -> None:
     assert [order.holds for order in at.orders.values()] == [True, True]
-    other = Desk(Puppet()).start()
+    other = Rig(Puppet()).start()
     other.say(*compute(0))
     assert [order.holds for order in other.orders.values()] == [False]
 
 
-def test_what_is_ready_is_told_with_its_size(at: Desk) -> None:
+def test_what_is_ready_is_told_with_its_size(at: Rig) -> None:
     (told,) = at.received(Ready)
     assert (told.grad.id, told.grad.worker, told.grad.version, told.num_bytes, told.timings.compute_s) == (
         0,
@@ -76,7 +76,7 @@ def test_what_is_ready_is_told_with_its_size(at: Desk) -> None:
     assert at.received(Arrived) == []
 
 
-def test_it_travels_when_it_is_sent_and_is_used_when_it_has_arrived(at: Desk) -> None:
+def test_it_travels_when_it_is_sent_and_is_used_when_it_has_arrived(at: Rig) -> None:
     at.say(Send(grads=(0,)))
     assert [(order.grad_id, order.worker) for _, order in at.sent] == [(0, 0)]
     at.arrive(0)
@@ -101,12 +101,12 @@ def test_it_travels_when_it_is_sent_and_is_used_when_it_has_arrived(at: Desk) ->
         ((Drop(grads=(0,)), Send(grads=(0,))), "nobody holds gradient 0"),
     ],
 )
-def test_unlawful(at: Desk, commands: tuple[Any, ...], complaint: str) -> None:
+def test_unlawful(at: Rig, commands: tuple[Any, ...], complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         at.say(*commands)
 
 
-def test_all_of_a_send_travel_or_none(at: Desk) -> None:
+def test_all_of_a_send_travel_or_none(at: Rig) -> None:
     with pytest.raises(ProtocolError):
         at.say(Send(grads=(0, 1)))
     assert at.sent == []
@@ -115,7 +115,7 @@ def test_all_of_a_send_travel_or_none(at: Desk) -> None:
 @pytest.mark.parametrize("requeue", [True, False])
 def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
     """Its samples are the next ones to be computed when all others are taken, or nobody's."""
-    at = desk(num_samples=2, epochs=1)
+    at = rig(num_samples=2, epochs=1)
     at.say(*compute(0, 1))
     at.ready(0)
     first = at.orders[0].ranges
@@ -129,7 +129,7 @@ def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
         assert at.received(Ready)[-1].grad.iteration == 1
 
 
-def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Desk) -> None:
+def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Rig) -> None:
     at.ready(1)
     at.say(Send(grads=(1,)))
     at.arrive(1)
@@ -138,7 +138,7 @@ def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Desk) -> None:
     assert at.dropped == [1]
 
 
-def test_a_lost_worker_takes_what_it_holds_along(at: Desk) -> None:
+def test_a_lost_worker_takes_what_it_holds_along(at: Rig) -> None:
     at.lose(0)
     assert at.received(Lost)[0].worker == 0
     assert [note["samples"] for note in at.noted("Requeued")] == [1]
@@ -146,7 +146,7 @@ def test_a_lost_worker_takes_what_it_holds_along(at: Desk) -> None:
         at.say(Send(grads=(0,)))
 
 
-def test_a_rollback_voids_what_is_held_and_what_travels(at: Desk) -> None:
+def test_a_rollback_voids_what_is_held_and_what_travels(at: Rig) -> None:
     at.say(Send(grads=(0,)))
     at.ready(1)
     at.lose_server()
@@ -160,7 +160,7 @@ def test_a_rollback_voids_what_is_held_and_what_travels(at: Desk) -> None:
 
 
 def test_one_that_is_not_finite_is_never_held() -> None:
-    at = desk()
+    at = rig()
     at.say(*compute(0))
     at.arrive(0, finite=False)
     assert at.received(Failed)[0].worker == 0
@@ -169,7 +169,7 @@ def test_one_that_is_not_finite_is_never_held() -> None:
 
 def test_what_is_held_may_still_free_data() -> None:
     """So a Compute that finds none does not end as an empty arrival; when the gradient is dropped, it begins."""
-    at = desk(num_samples=2, epochs=1)
+    at = rig(num_samples=2, epochs=1)
     at.say(*compute(0, 1))
     at.ready(0)
     at.ready(1)
@@ -181,7 +181,7 @@ def test_what_is_held_may_still_free_data() -> None:
     assert at.orders[2].worker == 1
 
 
-def test_who_neither_sends_nor_drops_is_stuck(at: Desk) -> None:
+def test_who_neither_sends_nor_drops_is_stuck(at: Rig) -> None:
     assert at.core.watch.awaits()  # of worker 1 a gradient is to come
     at.ready(1)
     assert not at.core.watch.awaits()
@@ -198,19 +198,19 @@ def test_who_neither_sends_nor_drops_is_stuck(at: Desk) -> None:
 
 
 def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() -> None:
-    at = desk(num_samples=1, epochs=1)
+    at = rig(num_samples=1, epochs=1)
     at.say(*compute(0, 1))
     at.ready(0)
-    assert at.core.ledger.held
+    assert at.core.ledger.starved
     assert not at.core.watch.awaits()
 
 
 # ---- sums -----------------------------------------------------------------------------------------------------------
 
 
-def summing(num_workers: int = 3) -> Desk:
+def summing(num_workers: int = 3) -> Rig:
     """All hold a gradient: 0, 1, 2; the first two are on their way to an aggregator as gradient 3."""
-    at = desk(num_workers)
+    at = rig(num_workers)
     at.core.executor.transfers.aggregators = frozenset({"aggregator:0"})
     at.say(*compute(*range(num_workers)))
     for worker in range(num_workers):
@@ -219,7 +219,7 @@ def summing(num_workers: int = 3) -> Desk:
     return at
 
 
-def arrive(at: Desk, *members: int) -> None:
+def arrive(at: Rig, *members: int) -> None:
     at.core.receive(at.at(None), inputs.GradientArrived(at.sums[0].grad_id, 0, Timings(), members=members))
 
 
@@ -299,7 +299,7 @@ def test_while_an_aggregator_is_away_gradients_go_to_the_servers_themselves() ->
         transfers.send(Send(grads=(8, 9), via="aggregator:0"))
 
 
-def test_there_must_be_such_an_aggregator(at: Desk) -> None:
+def test_there_must_be_such_an_aggregator(at: Rig) -> None:
     at.ready(1)
     with pytest.raises(ProtocolError, match=r"no such aggregator .* there are none"):
         at.say(Send(grads=(0, 1), via="aggregator:0"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.live.control.speakers import refuse_foreign
+from runtime.live.control.allowed_senders import refuse_foreign
 from runtime.live.tasks import agent
 from runtime.live.tasks.agent import Agent
 from runtime.live.transport.messages import Heartbeat

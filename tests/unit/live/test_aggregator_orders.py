@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.live.tasks.aggregator import Outbound
-from runtime.live.tasks.gathering import Sum
+from runtime.live.tasks.reduction import Sum
 from runtime.live.transport.messages import LinkLost, Message, Summed
 
 LONG_S = 20.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.core.vectors import FloatVector, aligned_vector
-from runtime.live.tasks.children import Children, ParentLink, Turn
+from runtime.live.tasks.children import Children, Exchange, ParentLink
 from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.address import listen
 from runtime.live.transport.auth import Identity
@@ -38,7 +38,7 @@ class Parent:
     def serve(self, ticket: int, child: Identity = CHILD) -> None:
         vector = aligned_vector(SIZE)
         vector[:] = self.params
-        self.children.serve(Turn(child, ticket, 7, vector))
+        self.children.serve(Exchange(child, ticket, 7, vector))
 
 
 def filled(value: float) -> FloatVector:
@@ -63,7 +63,7 @@ def link() -> Iterator[ParentLink]:
     one.close()
 
 
-def turn(link: ParentLink, parent: Parent, ticket: int) -> None:
+def exchange(link: ParentLink, parent: Parent, ticket: int) -> None:
     parent.serve(ticket)
     link.connect(parent.peer, CHILD)
     params = aligned_vector(SIZE)
@@ -78,7 +78,7 @@ def turn(link: ParentLink, parent: Parent, ticket: int) -> None:
 
 def test_gradients_go_to_one_parent_then_to_another_and_back(parents: list[Parent], link: ParentLink) -> None:
     for ticket, which in enumerate((0, 0, 1, 0)):
-        turn(link, parents[which], ticket)
+        exchange(link, parents[which], ticket)
 
 
 def test_updates_meanwhile_do_not_change_what_a_slow_child_receives(parents: list[Parent], link: ParentLink) -> None:
@@ -95,7 +95,7 @@ def test_updates_meanwhile_do_not_change_what_a_slow_child_receives(parents: lis
 
 def test_a_parent_that_halts_ends_what_its_child_waits_for(parents: list[Parent], link: ParentLink) -> None:
     parent = parents[0]
-    turn(link, parent, 0)
+    exchange(link, parent, 0)
     parent.serve(1)
     link.pull(1, aligned_vector(SIZE))
     parent.children.close()
@@ -106,7 +106,7 @@ def test_a_parent_that_halts_ends_what_its_child_waits_for(parents: list[Parent]
 
 def test_a_child_that_is_lost_holds_no_update_up(parents: list[Parent], link: ParentLink) -> None:
     parent = parents[0]
-    turn(link, parent, 0)
+    exchange(link, parent, 0)
     link.close()
     later = Identity("child", 3, 2, 1)
     parent.serve(1, later)

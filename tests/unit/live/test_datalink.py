@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
-from runtime.live.transport import buffers as boards
+from runtime.live.transport import buffers as shared_buffers
 from runtime.live.transport.auth import Identity, hello
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
@@ -254,7 +254,7 @@ def test_a_reader_that_is_gone_is_an_error_of_its_link_alone(line: Line) -> None
 
 @pytest.fixture
 def buffers() -> Iterator[SharedBuffers]:
-    fd = boards.create()
+    fd = shared_buffers.create()
     yield SharedBuffers(fd, SIZE, 3)
     os.close(fd)
 

@@ -14,9 +14,18 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport import buffers
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
-from runtime.live.transport.board import FOLLOWS, HOLDS, NEITHER, Board
 from runtime.live.transport.frames import PARAMS
-from runtime.live.transport.messages import Apart, Follow, Followed, HandOver, LoadCheckpoint, Loaded, Message, Update
+from runtime.live.transport.messages import (
+    Divergence,
+    Follow,
+    Followed,
+    LoadCheckpoint,
+    Loaded,
+    Message,
+    SendState,
+    Update,
+)
+from runtime.live.transport.shared_parameters import FOLLOWS, HOLDS, NEITHER, SharedParameters
 from tests.unit.live.test_datalink import GENERATION, Line, bare_server
 from tests.unit.live.test_store import TALLY, order, receive, vector
 
@@ -176,7 +185,7 @@ def line() -> Iterator[Line]:
 @pytest.mark.parametrize("first", ["order", "connection"])
 def test_a_copy_goes_out_on_the_connection_that_is_made_for_it(line: Line, first: str) -> None:
     handing_over, copy = HandingOver(), Copy(7, 5, GENERATION, vector(1.0, 2.0))
-    order = HandOver(server=1, incarnation=3)
+    order = SendState(server=1, incarnation=3)
     if first == "order":
         assert handing_over.order(order, copy) is None
         handing_over.greeted(line.link)
@@ -191,7 +200,7 @@ def test_a_copy_goes_out_on_the_connection_that_is_made_for_it(line: Line, first
 @pytest.mark.parametrize("first", ["order", "connection"])
 def test_another_incarnation_does_not_get_it(line: Line, first: str) -> None:
     handing_over, copy = HandingOver(), Copy(7, 5, GENERATION, vector(1.0))
-    order = HandOver(server=1, incarnation=4)
+    order = SendState(server=1, incarnation=4)
     if first == "order":
         handing_over.order(order, copy)
     handing_over.greeted(line.link)
@@ -210,7 +219,7 @@ def test_the_server_hands_over_what_its_last_order_made(line: Line) -> None:
     server.greeted(line.link)
     receive(store, 1, vector(2.0))
     server.take(Update(apply=order(1, 1)))
-    server.take(HandOver(server=1, incarnation=3))
+    server.take(SendState(server=1, incarnation=3))
     assert line.header().version == 1
     assert line.read(store.num_bytes * 2) == vector(-1.0).tobytes() + vector(2.0).tobytes()
 
@@ -221,7 +230,7 @@ def test_a_replica_that_is_gone_before_its_copy_takes_nobody_along(line: Line) -
     server.handing_over = HandingOver()
     server.greeted(line.link)
     line.worker.close()
-    server.take(HandOver(server=1, incarnation=3))
+    server.take(SendState(server=1, incarnation=3))
     receive(store, 1, vector(2.0))
     server.take(Update(apply=order(1, 1)))
     assert store.version == 1
@@ -231,41 +240,41 @@ def test_a_replica_that_is_gone_before_its_copy_takes_nobody_along(line: Line) -
 
 
 @pytest.fixture
-def boards() -> list[Board]:
+def shared() -> list[SharedParameters]:
     """Of a server at version 7 and its replica at version 5."""
     fd = buffers.create()
-    found = [Board(fd, 4, 2, number) for number in range(2)]
+    found = [SharedParameters(fd, 4, 2, number) for number in range(2)]
     os.close(fd)
-    for board, version, role in zip(found, (7, 5), (HOLDS, FOLLOWS), strict=True):
-        board.begin()
-        board.params[:] = version
-        board.end(version, GENERATION, role)
+    for shared_parameters, version, role in zip(found, (7, 5), (HOLDS, FOLLOWS), strict=True):
+        shared_parameters.begin()
+        shared_parameters.params[:] = version
+        shared_parameters.end(version, GENERATION, role)
     return found
 
 
-def test_both_measure_the_same_distance(boards: list[Board]) -> None:
-    apart = Apart(server=1, version=5, behind=2, distance=4.0)
-    assert [list(board.apart()) for board in boards] == [[apart], [apart]]
+def test_both_measure_the_same_distance(shared: list[SharedParameters]) -> None:
+    divergence = Divergence(server=1, version=5, behind=2, distance=4.0)
+    assert [list(shared_parameters.divergence()) for shared_parameters in shared] == [[divergence], [divergence]]
 
 
 @pytest.mark.parametrize("what", ["changes", "no copy", "another generation", "another process"])
-def test_what_cannot_be_compared_is_not(boards: list[Board], what: str) -> None:
+def test_what_cannot_be_compared_is_not(shared: list[SharedParameters], what: str) -> None:
     match what:
         case "changes":
-            boards[1].begin()
+            shared[1].begin()
         case "no copy":
-            boards[1].end(5, GENERATION, NEITHER)
+            shared[1].end(5, GENERATION, NEITHER)
         case "another generation":
-            boards[1].end(5, GENERATION + 1, FOLLOWS)
+            shared[1].end(5, GENERATION + 1, FOLLOWS)
         case "another process":
-            boards[1]._about[1] = 0
-    assert list(boards[0].apart()) == []
+            shared[1]._about[1] = 0
+    assert list(shared[0].divergence()) == []
 
 
 def test_replicas_are_compared_with_the_server_alone() -> None:
     fd = buffers.create()
-    first, second = (Board(fd, 4, 3, number) for number in (1, 2))
+    first, second = (SharedParameters(fd, 4, 3, number) for number in (1, 2))
     os.close(fd)
-    for board in (first, second):
-        board.end(1, GENERATION, FOLLOWS)
-    assert [*first.apart(), *second.apart()] == []
+    for shared_parameters in (first, second):
+        shared_parameters.end(1, GENERATION, FOLLOWS)
+    assert [*first.divergence(), *second.divergence()] == []

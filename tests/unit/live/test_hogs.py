@@ -15,7 +15,7 @@ import pytest
 from runtime.backends.devices.fake import FakeDevice
 from runtime.backends.devices.loads import FakeLoad
 from runtime.backends.devices.staging import Staging
-from runtime.backends.devices.turns import Turn, Turns
+from runtime.backends.devices.time_slices import TimeSlice, TimeSlices
 from runtime.core.vectors import aligned_vector
 from runtime.live.tasks import hog_process
 from runtime.live.tasks.hog_process import hog_main
@@ -29,9 +29,9 @@ def hogs() -> Iterator[Hogs]:
 
     def be(device: int, number: int, sock: socket.socket) -> NoReturn:
         try:
-            turn = found.turn(device)
-            assert turn is not None
-            obey(sock, FakeLoad(turn))
+            time_slice = found.time_slice(device)
+            assert time_slice is not None
+            obey(sock, FakeLoad(time_slice))
         finally:
             os._exit(0)
 
@@ -54,12 +54,12 @@ def result(hogs: Hogs) -> Actuated:
 
 
 def test_an_order_is_answered_by_all_with_what_the_one_before_has_achieved(hogs: Hogs) -> None:
-    assert hogs.turn(0) is None
+    assert hogs.time_slice(0) is None
     hogs.order("device:1", 0.5)
     assert result(hogs).achieved == 0.5
-    turn = hogs.turn(1)
-    assert turn is not None
-    while turn.taken_s() < 0.1:  # hogs take until then
+    time_slice = hogs.time_slice(1)
+    assert time_slice is not None
+    while time_slice.taken_s() < 0.1:  # hogs take until then
         pass
     hogs.order("device:1", 0.0)
     said = result(hogs)
@@ -120,15 +120,15 @@ class Clock:
 def test_a_fake_device_loses_the_turns_of_hogs(busy_s: float, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that the processor computes in two seconds, of which a hog has the device for ``busy_s``."""
     clock = Clock()
-    turns = Turns(1, clock)
-    monkeypatch.setattr(FakeDevice, "turn", Turn(turns, 0))
+    time_slices = TimeSlices(1, clock)
+    monkeypatch.setattr(FakeDevice, "time_slice", TimeSlice(time_slices, 0))
     monkeypatch.setattr("runtime.backends.devices.fake.time.perf_counter", clock)
     monkeypatch.setattr("runtime.backends.devices.fake.time.sleep", lambda s: setattr(clock, "now", clock.now + 0.25))
     staging, vector = Staging(FakeDevice(), 4), aligned_vector(4)
-    turns.take(0, lambda: setattr(clock, "now", clock.now + 7.0))  # before anybody computes
+    time_slices.take(0, lambda: setattr(clock, "now", clock.now + 7.0))  # before anybody computes
     staging.bring(vector, aligned_vector(4))
     begun = clock.now
-    turns.take(0, lambda: setattr(clock, "now", clock.now + busy_s))
+    time_slices.take(0, lambda: setattr(clock, "now", clock.now + busy_s))
     clock.now += 2.0 - busy_s
     staging.take()
     assert clock.now - begun == ends
@@ -150,15 +150,15 @@ def test_a_share_of_a_fake_device_is_as_slow_as_it_says(monkeypatch: pytest.Monk
 
 def test_a_turn_in_progress_counts() -> None:
     clock = Clock()
-    turns, seen = Turns(2, clock), []
+    time_slices, seen = TimeSlices(2, clock), []
 
     def use() -> None:
         clock.now += 0.5
-        seen.append(turns.taken_s(1))
+        seen.append(time_slices.taken_s(1))
         clock.now += 0.5
 
-    assert turns.take(1, use) == 1.0
-    assert (seen, turns.taken_s(1), turns.taken_s(0)) == ([0.5], 1.0, 0.0)
+    assert time_slices.take(1, use) == 1.0
+    assert (seen, time_slices.taken_s(1), time_slices.taken_s(0)) == ([0.5], 1.0, 0.0)
 
 
 class Read:
@@ -175,15 +175,15 @@ class Read:
 
 def test_a_turn_that_ends_while_it_is_read_does_not_count_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    turns = Turns(1, clock)
-    past, since = turns._past_s, turns._since_s
+    time_slices = TimeSlices(1, clock)
+    past, since = time_slices._past_s, time_slices._since_s
     since[0] = clock.now
     clock.now += 0.5
 
     def end() -> None:
         past[0], since[0] = 0.5, 0.0
 
-    monkeypatch.setattr(turns, "_past_s", Read(past, end))
-    monkeypatch.setattr(turns, "_since_s", Read(since, end))
-    assert turns.taken_s(0) <= 0.5
-    assert turns.taken_s(0) == 0.5
+    monkeypatch.setattr(time_slices, "_past_s", Read(past, end))
+    monkeypatch.setattr(time_slices, "_since_s", Read(since, end))
+    assert time_slices.taken_s(0) <= 0.5
+    assert time_slices.taken_s(0) == 0.5

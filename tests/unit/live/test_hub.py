@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.live.control.speakers import SAYS, refuse_foreign
+from runtime.live.control.allowed_senders import MAY_SEND, refuse_foreign
 from runtime.live.transport.address import connect
 from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.channel import PREFIX_BYTES, BlockingChannel
@@ -199,14 +199,14 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Work",
         "Push",
         "Forget",
-        "Give",
+        "ReplicateGradient",
         "Release",
         "EvaluateVersion",
         "ComputeReference",
         "Pace",
         "PaceLinks",
         "Gather",
-        "LeaveOut",
+        "Exclude",
         "Goodbye",
         "Update",
     }
@@ -215,16 +215,16 @@ def test_every_message_to_the_coordinator_has_a_speaker() -> None:
         "Halt",
         "Reconfigure",
         "Reduce",
-        "TakeOver",
+        "ReceiveState",
         "DropGradients",
         "JoinCollective",
         "Deliver",
         "Follow",
-        "HandOver",
+        "SendState",
         "SaveCheckpoint",
         "LoadCheckpoint",
     }
-    spoken = {kind.__name__ for kinds in SAYS.values() for kind in kinds}
+    spoken = {kind.__name__ for kinds in MAY_SEND.values() for kind in kinds}
     assert spoken | ours == {kind.__name__ for kind in AnyMessage.__args__}  # type: ignore[attr-defined]
     assert not spoken & ours
 

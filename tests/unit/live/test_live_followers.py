@@ -13,13 +13,13 @@ from runtime.live.transport.messages import (
     Attach,
     Fence,
     Follow,
-    Give,
-    HandOver,
     LoadCheckpoint,
     Loaded,
     Message,
     Release,
+    ReplicateGradient,
     Saved,
+    SendState,
     Update,
 )
 from strategies.protocol import NodeId
@@ -71,14 +71,14 @@ def job() -> Job:
 def test_a_worker_gives_a_gradient_to_the_process_that_follows(job: Job) -> None:
     job.orders.replicate(ReplicateOrder(server=1, version=8, grad_id=7, worker=3))
     to = job.address_for(WORKER, FIRST)
-    assert job.sent == [(WORKER, Give(grad_id=7, generation=5, server=1, incarnation=4, to=to))]
+    assert job.sent == [(WORKER, ReplicateGradient(grad_id=7, generation=5, server=1, incarnation=4, to=to))]
 
 
 def test_a_copy_is_ordered_from_the_server_and_from_who_takes_it(job: Job) -> None:
     job.orders.replicate(ReplicateOrder(server=2, version=8, overtaken=(6,)))
     source = job.address_for(SECOND, SERVER)
     assert job.sent == [
-        (SERVER, HandOver(server=2, incarnation=0)),
+        (SERVER, SendState(server=2, incarnation=0)),
         (SECOND, Follow(generation=5, version=8, source=source, overtaken=(6,))),
     ]
 

@@ -282,7 +282,7 @@ def made(**changes: object) -> OnRay:
 @pytest.mark.parametrize("tls", [False, True])
 def test_agents_that_ray_starts_speak_tls_if_the_run_does(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
-    monkeypatch.setattr(starter, "the_keeper", lambda: SimpleNamespace(start=asked.append, look=None))
+    monkeypatch.setattr(starter, "the_broker", lambda: SimpleNamespace(start=asked.append, look=None))
     there: Any = SimpleNamespace(hub=SimpleNamespace(address=SimpleNamespace(port=7077)))
     made(tls=tls).summon(there, bytes(32))
     assert ("--tls" in asked[0].words) is tls

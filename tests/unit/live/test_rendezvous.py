@@ -99,7 +99,7 @@ def test_who_agrees_is_a_member_and_the_nodes_are_numbered_by_address(make: Make
     scene = make(nodes=2)
     for address in ("10.0.0.10", "10.0.0.9"):
         scene.agent(msgspec.structs.replace(OURS, address=address))
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     members = {node: scene.rendezvous.members[key].address for node, key in scene.rendezvous.keys.items()}
     assert members == {"node0": "10.0.0.9", "node1": "10.0.0.10"}
     assert scene.said[0].startswith("launcher=join: 0 of 2 nodes joined, waiting for 2 at 127.0.0.1:")
@@ -122,7 +122,7 @@ def test_with_tls_the_token_is_proved_as_without(make: Make) -> None:
     assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
     assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
     scene.agent(tls=True)
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     assert len(scene.rendezvous.members) == 1
 
 
@@ -169,7 +169,7 @@ def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
     with pytest.raises(
         ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=1.5 \(127.0.0.1 \(alpha\)\); start"
     ):
-        scene.rendezvous.gather()
+        scene.rendezvous.await_nodes()
     scene.threads[0].join(20)
     assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
 
@@ -188,7 +188,7 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
     with pytest.raises(
         ConfigError, match=rf"^launcher.nodes=2: 127.0.0.1 \(alpha\) {re.escape(way)}; let the machines"
     ):
-        scene.rendezvous.gather()
+        scene.rendezvous.await_nodes()
     scene.threads[-1].join(20)
     assert way in scene.ends[0]
     sock.close()
@@ -199,7 +199,7 @@ def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypat
     scene = make()
     sock = dial_and_enlist(scene, problem=None)
     with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
-        scene.rendezvous.gather()
+        scene.rendezvous.await_nodes()
     sock.close()
 
 
@@ -208,7 +208,7 @@ def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
     socks = [dial_and_enlist(scene), dial_and_enlist(scene, problem=None)]
     scene.rendezvous.loop.after(0.2, socks[1].close)
     scene.rendezvous.loop.after(0.4, scene.agent)
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
     assert socks[1].fileno() == -1
     socks[0].close()
@@ -220,7 +220,7 @@ def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
         scene = make(tasks_port=port)
         scene.agent()
         with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
-            scene.rendezvous.gather()
+            scene.rendezvous.await_nodes()
     scene.threads[0].join(20)
     assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
 
@@ -228,7 +228,7 @@ def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
 def test_one_too_many_is_told_so(make: Make) -> None:
     scene = make()
     scene.agent()
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     scene.agent()
     scene.until(lambda: scene.ends)
     assert scene.ends == ["the driver refuses us: launcher.nodes=1: all have joined already"]
@@ -247,7 +247,7 @@ def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     """It keeps its connection, as in a partition; another that speaks is not affected."""
     scene = make(lease_s=2.0)
     sock = dial_and_enlist(scene)
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     begin = wire.Begin(spec=b"", salt=b"", lease_s=2.0, heartbeat_s=0.5)
     scene.rendezvous.begin("node0", begin, Pieces(scene.folder / "agent.log", None))
     assert scene.rendezvous.ended("node0") is None
@@ -259,7 +259,7 @@ def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
 def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     scene = make(nodes=2)
     socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     socks[1].close()
     node = next(node for node, key in scene.rendezvous.keys.items() if list(scene.rendezvous.members)[1] == key)
     scene.until(lambda: scene.rendezvous.ended(node))
@@ -275,7 +275,7 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
 def test_the_place_of_one_that_leaves_again_is_free(make: Make) -> None:
     scene = make()
     sock = dial_and_enlist(scene)
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     sock.close()
     scene.until(lambda: scene.rendezvous.ended("node0"))
     scene.rendezvous.vacate("node0")
@@ -295,7 +295,7 @@ def vacated(scene: Scene) -> list[int]:
     starts: list[int] = []
     scene.rendezvous.vacated = starts.append
     socks = [dial_and_enlist(scene, start=1), dial_and_enlist(scene, start=2)]
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     of_node = dict(zip(scene.rendezvous.members, socks, strict=True))
     of_node[scene.rendezvous.keys["node1"]].close()
     scene.until(lambda: scene.rendezvous.ended("node1"))
@@ -350,7 +350,7 @@ def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
     """What has come whole stays."""
     scene, folders = make(nodes=2), [tmp_path_factory.mktemp("run") for _ in range(2)]
     socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     for node, folder in zip(("node0", "node1"), folders, strict=True):
         begin(scene, folder, node).write(wire.Piece(name=SAVED, data=b"half"))
     scene.rendezvous._on_message(Identity(*scene.rendezvous.keys["node0"]), wire.Ended(reason="exit code 0"))
@@ -374,7 +374,7 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
     """Eight seconds between two pieces, and nothing incomplete is left."""
     scene, folder = make(), tmp_path_factory.mktemp("run")
     sock = dial_and_enlist(scene)
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     pieces, key = begin(scene, folder, "node0"), scene.rendezvous.keys["node0"]
     to_come = [wire.Piece(name=SAVED, data=bytes([number])) for number in range(6)]
 
@@ -402,7 +402,7 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
 def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
     scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
     socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     for node in scene.rendezvous.keys:
         begin(scene, folder, node)
     for sock in socks:
@@ -448,7 +448,7 @@ def test_the_home_directory_of_the_agent_is_left_alone(make: Make) -> None:
     home = os.getcwd()
     scene = make()
     scene.agent()
-    scene.rendezvous.gather()
+    scene.rendezvous.await_nodes()
     scene.rendezvous.close()
     scene.threads[0].join(20)
     assert scene.ends == ["the driver is gone (closed): nothing runs here"]

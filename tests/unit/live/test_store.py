@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runtime.core.job import ApplyOrder
 from runtime.core.vectors import server_range
 from runtime.live.tasks.store import Store
-from runtime.live.transport import buffers as boards
+from runtime.live.transport import buffers as shared_buffers
 from runtime.live.transport.buffers import SharedBuffers, SlotTable, num_slots
 from runtime.record.checkpoint import read_checkpoint, write_checkpoint
 
@@ -47,7 +47,7 @@ def receive(store: Store, grad_id: int, grad: Vector) -> Vector:
 
 @pytest.fixture
 def buffers() -> Iterator[SharedBuffers]:
-    fd = boards.create()
+    fd = shared_buffers.create()
     yield SharedBuffers(fd, SIZE, WORKERS)
     os.close(fd)
 
@@ -213,7 +213,7 @@ ACTION = st.tuples(st.sampled_from(["deliver", "use", "drop", "die", "evaluate"]
 @given(st.lists(ACTION, max_size=60), st.integers(1, 3))
 def test_servers_choose_alike_and_nobody_reads_what_changes(actions: list[tuple[str, int]], num_servers: int) -> None:
     """Any order of deliveries, updates, drops and deaths, on servers that never talk to each other."""
-    fd = boards.create()
+    fd = shared_buffers.create()
     try:
         shared = SharedBuffers(fd, SIZE, WORKERS)
         parts = [server_range(SIZE, num_servers, server) for server in range(num_servers)]
@@ -272,7 +272,7 @@ def test_what_is_delivered_anew_frees_what_was_read_before() -> None:
 
 
 def test_every_task_sees_the_same_board() -> None:
-    fd = boards.create()
+    fd = shared_buffers.create()
     try:
         ours, theirs = SharedBuffers(fd, 5000, WORKERS), SharedBuffers(fd, 5000, WORKERS)
         ours.slots[3][4999] = 1.5

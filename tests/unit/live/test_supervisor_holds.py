@@ -58,9 +58,9 @@ def test_a_held_server_stops_everything_until_it_is_back() -> None:
     world = started()
     world.supervisor.hold(("server", 1), "killed by the plan")
     assert world.heard[-1][:2] == ("ServerLost", 1)
-    assert world.supervisor.recovery.state.phase == Phase.GATHERING
+    assert world.supervisor.recovery.state.phase == Phase.RENDEZVOUS
     world.clock.pass_to(world.clock.now + 5)
-    assert world.supervisor.recovery.state.phase == Phase.GATHERING
+    assert world.supervisor.recovery.state.phase == Phase.RENDEZVOUS
     assert not launches(world, ("server", 1))
     world.supervisor.release(("server", 1))
     assert world.sent[-1] == (("agent", 0), Launch(role="server", id=1, incarnation=1))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from runtime.api import Outcome, outcome_of
-from tests.support.harness import Desk, Puppet, make_job
+from tests.support.harness import Puppet, Rig, make_job
 
 
 def outcome(strategy: Puppet, *, unscored: bool = False, interrupted: bool = False, unsaved: bool = False) -> Outcome:
-    desk = Desk(strategy, make_job()).start()
-    desk.core.finish(40.0, "done", "max_time_s=40 reached")
+    rig = Rig(strategy, make_job()).start()
+    rig.core.finish(40.0, "done", "max_time_s=40 reached")
     about = {"failure": None, "t": 40.0, "parameters_sha256": "", "num_parameters": 1}
-    return outcome_of(desk.core, unscored=unscored, interrupted=interrupted, unsaved=unsaved, **about)  # type: ignore[arg-type]
+    return outcome_of(rig.core, unscored=unscored, interrupted=interrupted, unsaved=unsaved, **about)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("unscored", "warning"), [(False, ""), (True, "the final parameters were not evaluated")])

@@ -30,7 +30,7 @@ from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
-from tests.support.harness import Desk, HeapRun, make_job
+from tests.support.harness import HeapRun, Rig, make_job
 
 
 class Rotating:
@@ -49,18 +49,18 @@ class Rotating:
         self.sizes |= {worker: 1 + (worker + len(self.rounds)) % 3 for worker in workers}
 
 
-def desk(strategy: Strategy) -> Desk:
-    return Desk(strategy, make_job(num_workers=3, global_batch_samples=6)).start()
+def rig(strategy: Strategy) -> Rig:
+    return Rig(strategy, make_job(num_workers=3, global_batch_samples=6)).start()
 
 
-def sizes(desk: Desk) -> list[int]:
+def sizes(rig: Rig) -> list[int]:
     """Of the last three orders, by worker."""
-    orders = [command for command in desk.commands if isinstance(command, Compute)][-3:]
+    orders = [command for command in rig.commands if isinstance(command, Compute)][-3:]
     return [order.num_samples for order in sorted(orders, key=lambda order: order.worker)]
 
 
 def test_sizes_change_for_all_workers_in_the_same_round() -> None:
-    at = desk(Composed(gate=AllGate(), load=Rotating()))
+    at = rig(Composed(gate=AllGate(), load=Rotating()))
     seen = [sizes(at)]
     for _ in range(2):
         for worker in (2, 0, 1):
@@ -72,7 +72,7 @@ def test_sizes_change_for_all_workers_in_the_same_round() -> None:
 
 def test_a_worker_that_returns_or_fails_within_a_round_keeps_the_size_of_the_round() -> None:
     load = Rotating()
-    at = desk(Composed(gate=AllGate(), load=load))
+    at = rig(Composed(gate=AllGate(), load=load))
     at.fail(0)
     at.lose(1)
     at.join(1)
@@ -83,7 +83,7 @@ def test_a_worker_that_returns_or_fails_within_a_round_keeps_the_size_of_the_rou
 
 def test_who_is_there_is_asked_for_sizes_after_losses_and_restores() -> None:
     load = Rotating()
-    at = desk(Composed(gate=AllGate(), load=load))
+    at = rig(Composed(gate=AllGate(), load=load))
     at.arrive(0)
     at.arrive(2)
     at.lose(1, restarting=False)
@@ -95,7 +95,7 @@ def test_who_is_there_is_asked_for_sizes_after_losses_and_restores() -> None:
 def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients() -> None:
     """Each takes its new size with its next order: worker 1 at once, whose gradient was the third."""
     load = Rotating()
-    at = desk(Composed(gate=EachGate(), load=load))
+    at = rig(Composed(gate=EachGate(), load=load))
     for _ in range(2):
         at.arrive(1)
     assert (load.rounds, at.commands[-1]) == ([(0, 1, 2)], Compute(worker=1, num_samples=3))
@@ -138,7 +138,7 @@ def test_the_penalty_is_that_of_the_staleness(make: Callable[[str], Strategy]) -
 
 def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
     """Versions go back with the parameters: nothing is late that was computed on what was restored."""
-    at = Desk(ASP(lr_rule="inverse"), make_job(num_workers=2, global_batch_samples=2)).start()
+    at = Rig(ASP(lr_rule="inverse"), make_job(num_workers=2, global_batch_samples=2)).start()
     for _ in range(5):
         at.arrive(0)
     at.lose_server()

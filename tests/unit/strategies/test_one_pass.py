@@ -13,7 +13,7 @@ from runtime.virtual.costs import Costs
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Partition
 from tests.support.cli import run_cli
-from tests.support.harness import Desk, Puppet, make_job
+from tests.support.harness import Puppet, Rig, make_job
 from tests.support.virtual_runs import VirtualRun, World
 from tests.unit.core.test_parts import BOTH, row
 
@@ -27,7 +27,7 @@ def job_of(**changes: bool) -> dict[str, object]:
 
 def test_an_order_says_in_how_many_passes_its_parts_are_computed() -> None:
     for weighs, passes in ((True, 1), (False, 2)):
-        run = Desk(Puppet(), make_job(**job_of(supports_sample_weights=weighs))).start()
+        run = Rig(Puppet(), make_job(**job_of(supports_sample_weights=weighs))).start()
         run.say(Partition(num_samples=12, num_parts=3), row(0, *BOTH))
         assert run.busy()[0].accum == passes
         assert len(run.busy()[0].pieces) == 2

@@ -69,15 +69,15 @@ def test_sums_arrive_in_every_mode_of_the_scenarios_above() -> None:
 
 def third_round(changed: dict[int, float]) -> list[tuple[tuple[int, ...], str | None]]:
     """What is sent in the third round, if some parameters took another time on their way to the second one."""
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
     for worker in range(6):
-        ready(desk, worker, 11.0, changed.get(worker))
+        ready(rig, worker, 11.0, changed.get(worker))
     for place in (0, 1):
-        summed(desk, place, 12.0)
-    before = len(sends(desk))
+        summed(rig, place, 12.0)
+    before = len(sends(rig))
     for worker in range(6):
-        ready(desk, worker, 13.0)
-    return sends(desk)[before:]
+        ready(rig, worker, 13.0)
+    return sends(rig)[before:]
 
 
 def test_the_tree_is_built_again_when_latencies_have_moved() -> None:
@@ -87,17 +87,17 @@ def test_the_tree_is_built_again_when_latencies_have_moved() -> None:
 
 
 def test_who_left_for_good_is_not_in_the_next_tree() -> None:
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
-    desk.lose(3, 10.5, restarting=False)
+    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    rig.lose(3, 10.5, restarting=False)
     for worker in (0, 1, 2, 4, 5):
-        ready(desk, worker, 11.0)
-    assert sends(desk)[6:] == [((1, 0, 4), "aggregator:0"), ((5, 2), "aggregator:1")]
+        ready(rig, worker, 11.0)
+    assert sends(rig)[6:] == [((1, 0, 4), "aggregator:0"), ((5, 2), "aggregator:1")]
 
 
 def test_children_are_waited_for_half_an_iteration() -> None:
-    desk = second_round(BSP(tree_fanout=2))
-    ready(desk, 3, 11.0)
-    assert desk.timers[-1] == (11.5, "strategy:tree")
+    rig = second_round(BSP(tree_fanout=2))
+    ready(rig, 3, 11.0)
+    assert rig.timers[-1] == (11.5, "strategy:tree")
 
 
 def test_an_inner_node_s_aggregator_is_on_its_host_if_there_is_one() -> None:
@@ -121,50 +121,50 @@ def test_several_groups_share_the_aggregators_evenly() -> None:
 
 def test_what_a_lost_aggregator_had_is_computed_again() -> None:
     """Its other sums are not touched, and until it is back gradients go to the servers themselves."""
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
     for worker in (1, 4, 2, 3, 5, 0):
-        ready(desk, worker, 11.0)
-    desk.core.receive(12.0, inputs.AuxiliaryLost(AGGREGATOR, 1))
-    failed = [line.event for line in desk.lines if isinstance(line.event, Failed)]
+        ready(rig, worker, 11.0)
+    rig.core.receive(12.0, inputs.AuxiliaryLost(AGGREGATOR, 1))
+    failed = [line.event for line in rig.lines if isinstance(line.event, Failed)]
     assert [(event.worker, event.reason, event.retryable) for event in failed] == [
         (worker, "aggregator:1 is lost", True) for worker in (1, 4, 2)
     ]
-    assert desk.sums[0].grad_id in desk.dropped
-    summed(desk, 1, 13.0)
-    before = len(sends(desk))
+    assert rig.sums[0].grad_id in rig.dropped
+    summed(rig, 1, 13.0)
+    before = len(sends(rig))
     for worker in (1, 4, 2):
-        ready(desk, worker, 14.0)
-    assert sends(desk)[before:] == [((1, 4, 2), "aggregator:1")]
-    assert [order.worker for _, order in desk.sent[-3:]] == [1, 4, 2]
+        ready(rig, worker, 14.0)
+    assert sends(rig)[before:] == [((1, 4, 2), "aggregator:1")]
+    assert [order.worker for _, order in rig.sent[-3:]] == [1, 4, 2]
     for worker in (1, 4, 2):
-        desk.arrive(worker, 15.0)
-    assert desk.core.version == 2
-    desk.core.receive(16.0, inputs.AuxiliaryJoined(AGGREGATOR, 1))
+        rig.arrive(worker, 15.0)
+    assert rig.core.version == 2
+    rig.core.receive(16.0, inputs.AuxiliaryJoined(AGGREGATOR, 1))
     for worker in (1, 4, 2):
-        ready(desk, worker, 17.0)
-    assert len(desk.sums) == 3
+        ready(rig, worker, 17.0)
+    assert len(rig.sums) == 3
 
 
 def test_a_sum_with_a_lost_gradient_is_discarded_wherever_it_is() -> None:
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
     for worker in (1, 4, 2):
-        ready(desk, worker, 11.0)
-    (order,) = desk.sums
-    desk.lose(4, 12.0)
-    summed(desk, 0, 13.0)
-    assert order.grad_id in desk.dropped
-    assert [line.event.worker for line in desk.lines if isinstance(line.event, Failed)] == [1, 2]
+        ready(rig, worker, 11.0)
+    (order,) = rig.sums
+    rig.lose(4, 12.0)
+    summed(rig, 0, 13.0)
+    assert order.grad_id in rig.dropped
+    assert [line.event.worker for line in rig.lines if isinstance(line.event, Failed)] == [1, 2]
 
 
 def test_a_sum_of_nobody_is_discarded() -> None:
     """All its workers are lost, and the aggregator had sent it before."""
-    desk = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
+    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
     for worker in (1, 4, 2):
-        ready(desk, worker, 11.0)
+        ready(rig, worker, 11.0)
     for worker in (1, 4, 2):
-        desk.lose(worker, 12.0)
-    (order,) = desk.sums
+        rig.lose(worker, 12.0)
+    (order,) = rig.sums
     members = tuple(member.grad_id for member in order.members)
-    desk.core.receive(13.0, inputs.GradientArrived(order.grad_id, -1, Timings(), members=members))
-    assert order.grad_id in desk.dropped
-    assert not [line for line in desk.lines if isinstance(line.event, Failed)]
+    rig.core.receive(13.0, inputs.GradientArrived(order.grad_id, -1, Timings(), members=members))
+    assert order.grad_id in rig.dropped
+    assert not [line for line in rig.lines if isinstance(line.event, Failed)]

@@ -13,7 +13,7 @@ from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import BLOCK
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 
 GRADS = [np.random.default_rng(seed).standard_normal(2 * BLOCK + 77, dtype=np.float32) for seed in range(3)]
 WEIGHTS = (0.1, 0.25, -0.5)
@@ -51,12 +51,12 @@ def test_nothing_is_computed_unless_it_is_asked_for() -> None:
     for grad_id in (0, 1):
         store.hold(grad_id, np.ones(2, dtype=np.float32))
     assert store.apply(order(measure=None)) == 0.0
-    assert NoLearner(10, None).sqr_norms(order(measure=7), [10]) == []
+    assert NoModelState(10, None).sqr_norms(order(measure=7), [10]) == []
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.25)], ids=["equal", "unequal"])
 def test_a_replica_measures_the_same_of_the_sum_over_all(weights: tuple[float, float]) -> None:
-    """With unequal weights the sum has the optimizer's gain already."""
+    """With unequal weights the sum has the optimizer's step scale already."""
     grads = [np.array([4.0, 1.0], dtype=np.float32), np.array([-2.0, 12.0], dtype=np.float32)]
     asked = ApplyOrder(version=1, grads=(0, 1), weights=weights, lr=0.1, samples=4, measure=0)
     total, states = np.zeros(2, dtype=np.float32), []

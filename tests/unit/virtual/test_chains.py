@@ -136,7 +136,7 @@ class Chains:
 
     def _told(self, given: GradientArrived) -> None:
         self._say("arrived", msgspec.structs.astuple(given.timings), given.grad_id)
-        self.servers.update(self.clock.now, self.random.randint(1, 3))
+        self.servers.schedule_update(self.clock.now, self.random.randint(1, 3))
         if self.random.random() < 0.9:
             self._begin(given.worker)
 

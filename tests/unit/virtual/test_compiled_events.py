@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import runtime.virtual.event_loop.crossing as crossing_module
+import runtime.virtual.event_loop.exchange as crossing_module
 import runtime.virtual.event_loop.loop as loop_module
 import runtime.virtual.lab as lab_module
 from injectors.plan import Disturbance, build_plan
@@ -32,7 +32,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.event_loop.loop import EventLoop
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -126,9 +126,9 @@ def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> 
     run_dir.mkdir()
     record = RECORDS[about.get("keeps", "rows")](run_dir)
     spec = make_run_spec(job, strategy, record, run_dir, transport=about["transport"])
-    learner = NoLearner(5000, Progress(load_progress("digits_mlp")) if about["progress"] else None)
+    model_state = NoModelState(5000, Progress(load_progress("digits_mlp")) if about["progress"] else None)
     plan = Schedule(build_plan("test", 0, 1000.0, about["windows"]))
-    lab, rest = VirtualLab(), (spec, plan, learner, about["costs"], about["profile"])
+    lab, rest = VirtualLab(), (spec, plan, model_state, about["costs"], about["profile"])
     lab.add("job", lambda clock, tenancy: VirtualSession(*rest, clock=clock))
     outcome = lab.run()["job"]
     record.close()
@@ -426,7 +426,7 @@ def test_jobs_side_by_side_are_driven_by_python_as_long_as_there_are_two(tmp_pat
         records.append(record := ColumnRecorder(tmp_path / name))
         spec = make_run_spec(job, hurried("asp"), record, tmp_path / name)
         schedule = Schedule(build_plan("test", 0, 1000.0, []))
-        about = spec, schedule, NoLearner(5000, None), ABOUT["costs"], ABOUT["profile"]
+        about = spec, schedule, NoModelState(5000, None), ABOUT["costs"], ABOUT["profile"]
         return lambda clock, tenancy: VirtualSession(*about, clock=clock)
 
     lab.add("first", make("first"))

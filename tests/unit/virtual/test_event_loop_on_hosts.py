@@ -20,7 +20,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop import loop as loop_module
 from runtime.virtual.event_loop.loop import EventLoop
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
@@ -48,7 +48,7 @@ def play(run_dir: Path, world: World, strategy: Strategy) -> Outcome:
     run_dir.mkdir()
     record = ColumnRecorder(run_dir)
     spec = make_run_spec(world.job, strategy, record, run_dir, transport=world.transport)
-    about = (spec, Schedule(world.plan), NoLearner(world.job.num_samples, None), world.costs, world.profile)
+    about = (spec, Schedule(world.plan), NoModelState(world.job.num_samples, None), world.costs, world.profile)
     lab = VirtualLab()
     lab.add(
         "job",

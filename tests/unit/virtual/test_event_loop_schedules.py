@@ -24,7 +24,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.event_loop import loop as loop_module
 from runtime.virtual.event_loop.loop import EventLoop
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from tests.contract.catalogue import hurried
 from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after
@@ -68,7 +68,7 @@ def play(run_dir: Path, world: World, strategy: str, keeps: str) -> Outcome:
     run_dir.mkdir()
     record = RECORDS[keeps](run_dir)
     spec = make_run_spec(world.job, hurried(strategy), record, run_dir, transport=world.transport)
-    about = (spec, Schedule(world.plan), NoLearner(world.job.num_samples, None), world.costs, world.profile)
+    about = (spec, Schedule(world.plan), NoModelState(world.job.num_samples, None), world.costs, world.profile)
     lab = VirtualLab()
     lab.add("job", lambda clock, tenancy: VirtualSession(*about, clock=clock, lease_s=world.lease_s))
     outcome = lab.run()["job"]

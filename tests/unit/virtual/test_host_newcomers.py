@@ -19,7 +19,7 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of_hosts
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
     Allocate,
     AnyCommand,
@@ -243,7 +243,7 @@ def played(
     session = VirtualSession(
         make_run_spec(job, strategy, Tape(), scheduler=scheduler),
         Schedule(build_plan("test", 0, 100.0, windows)),
-        NoLearner(0, None),
+        NoModelState(0, None),
         costs,
         None,
         hosts=hosts,
@@ -398,7 +398,7 @@ def test_hosts_have_links_that_newcomers_share_by_their_rates() -> None:
     session = VirtualSession(
         make_run_spec(job, strategy, tape),
         Schedule(build_plan("test", 0, 100.0, [])),
-        NoLearner(round(rate / 2 / 4), None),
+        NoModelState(round(rate / 2 / 4), None),
         Costs(compute_base_s=0.5),
         None,
         hosts=parse_hosts({**FIELDS, "link_mbps": 1.0}, 1, 1),
@@ -427,7 +427,7 @@ def test_newcomers_of_two_jobs_share_their_host_and_leave_nothing_there() -> Non
             lambda clock, tenancy, strategy=strategy: VirtualSession(
                 make_run_spec(job, strategy, Tape()),
                 Schedule(build_plan("none", 0, 100.0, [])),
-                NoLearner(0, None),
+                NoModelState(0, None),
                 COSTS,
                 None,
                 hosts=hosts,

@@ -19,7 +19,7 @@ from runtime.virtual.costs import load_costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
@@ -113,7 +113,7 @@ def rows_of(strategy: Strategy, run_dir: Path, telemetry_every_s: float | None =
     session = VirtualSession(
         make_run_spec(job, strategy, recorder, run_dir),
         Schedule(build_plan("none", 0, 1e6, ())),
-        NoLearner(75_000, None),
+        NoModelState(75_000, None),
         costs,
         None,
         hosts=hosts,

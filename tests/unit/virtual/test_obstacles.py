@@ -20,9 +20,9 @@ from runtime.run.timing import Forgetful
 from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.event_loop.crossing import keeps_of
+from runtime.virtual.event_loop.exchange import keeps_of
 from runtime.virtual.event_loop.obstacles import WITHOUT, lasting_obstacle, present_obstacle, refuse_misspelt
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import NodeId
 from tests.contract.catalogue import hurried
 from tests.support.cli import run_cli
@@ -47,7 +47,7 @@ def session_of(
     magnitude = 0.5 if kind == "cpu" else 1.0
     windows = [Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind=kind, magnitude=magnitude)] if kind else []
     plan = Schedule(build_plan("test", 0, 1000.0, windows))
-    return VirtualSession(spec, plan, NoLearner(1000, None), costs, None, **more)
+    return VirtualSession(spec, plan, NoModelState(1000, None), costs, None, **more)
 
 
 def test_a_job_without_one(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_those_of_other_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(SWITCH, "0")
     assert lasting_obstacle(session) == "the loop is not compiled here"
     monkeypatch.delenv(SWITCH)
-    session.learner = SimpleNamespace()  # type: ignore[assignment]
+    session.model_state = SimpleNamespace()  # type: ignore[assignment]
     assert lasting_obstacle(session) == "gradients are computed"
 
 
@@ -123,7 +123,7 @@ def departed(session: VirtualSession) -> None:
 
 
 def told(session: VirtualSession) -> None:
-    session.turns.inbox.append((session.coordinator.receive, (inputs.TimerFired("runtime:limit"),)))
+    session.inbox.waiting.append((session.coordinator.receive, (inputs.TimerFired("runtime:limit"),)))
 
 
 PRESENT: dict[str, tuple[Callable[[VirtualSession], None], str]] = {

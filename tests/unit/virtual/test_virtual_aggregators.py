@@ -12,7 +12,7 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
-from runtime.virtual.tasks.model_state import ModelState, NoLearner
+from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.mlfabric import MLfabric
 from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after
@@ -33,13 +33,13 @@ def hosts_of(num_workers: int, free: int = 1) -> Hosts:
 
 
 def job_of(
-    num_aggregators: int, num_workers: int = 6, samples: int = 6, learner: ModelState | None = None, **changes: Any
+    num_aggregators: int, num_workers: int = 6, samples: int = 6, model_state: ModelState | None = None, **changes: Any
 ) -> tuple[VirtualSession, Tape]:
     strategy = MLfabric(num_aggregators=num_aggregators, lr_rule="batch_linear", tau_max=20)
     tape = Tape()
     job = virtual_job(num_workers, samples, **changes)
     spec = make_run_spec(job, strategy, tape)
-    model = learner or NoLearner(NUM_PARAMETERS, None)
+    model = model_state or NoModelState(NUM_PARAMETERS, None)
     hosts = hosts_of(num_workers)
     return VirtualSession(spec, slow(), model, Costs(), SECOND, hosts=hosts), tape
 
@@ -86,7 +86,7 @@ def test_an_aggregator_sends_one_sum_after_the_other() -> None:
 def test_all_members_are_used_and_all_workers_continue() -> None:
     strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
     job = virtual_job(6, 60, epochs=3)
-    run, tape = job_of(1, samples=60, epochs=3, learner=ledger(job, strategy))
+    run, tape = job_of(1, samples=60, epochs=3, model_state=ledger(job, strategy))
     outcome = finish(run, tape)
     assert uses(run) == {3.0}
     assert outcome.version < 180
@@ -101,7 +101,7 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, f
     for moment in range(first, 12, 4):
         strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
         job = virtual_job(6, 60, epochs=2, checkpoint_every_s=4.0)
-        run, tape = job_of(1, samples=60, epochs=2, checkpoint_every_s=4.0, learner=ledger(job, strategy))
+        run, tape = job_of(1, samples=60, epochs=2, checkpoint_every_s=4.0, model_state=ledger(job, strategy))
         run.clock.at(1.0 + 0.0004 * moment, MACHINE, unregister(lost, restarting=restarting), run)
         run.clock.at(3.0 + 0.0005 * moment, MACHINE, unregister(lost, restarting=True), run)
         finish(run, tape)
@@ -124,6 +124,6 @@ def test_an_aggregator_sends_one_sum_after_another() -> None:
     """Twenty queue for the server, so that the next group is complete while a sum is still on its way."""
     strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
     job = virtual_job(20, 200, epochs=2)
-    run, tape = job_of(1, num_workers=20, samples=200, epochs=2, learner=ledger(job, strategy))
+    run, tape = job_of(1, num_workers=20, samples=200, epochs=2, model_state=ledger(job, strategy))
     finish(run, tape)
     assert uses(run) == {2.0}

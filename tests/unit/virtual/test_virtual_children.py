@@ -17,8 +17,8 @@ from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from runtime.virtual.runtime import make_model_state
+from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
@@ -56,9 +56,9 @@ def session(
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     spec = make_run_spec(virtual_job(4, samples, num_servers=0), strategy, tape, **learning)
-    learner = make_learner(spec) if learning else NoLearner(PARAMETERS, None)
+    model_state = make_model_state(spec) if learning else NoModelState(PARAMETERS, None)
     devices = [DeviceProfile(base_s=base_s) for base_s in own_s]
-    return VirtualSession(spec, schedule or slow(), learner, costs, devices), tape
+    return VirtualSession(spec, schedule or slow(), model_state, costs, devices), tape
 
 
 def finish(run: VirtualSession, tape: Tape) -> None:
@@ -87,7 +87,7 @@ def test_who_enters_copies_all_state_and_its_source_hands_it_over() -> None:
     replicas = reduced((1, 2, 3), ((2, 0), (3, 0)))
     begun_s = 1.0 + UPDATE_S
     assert [replicas.idle_of(worker) - begun_s for worker in (0, 1, 2, 3)] == [2 * HOP_S, 0.0, HOP_S, 2 * HOP_S]
-    replicas.update(10.0, num_grads=4)
+    replicas.schedule_update(10.0, num_grads=4)
     assert len({replicas.idle_of(worker) for worker in range(4)}) == 1
 
 
@@ -138,8 +138,8 @@ def test_every_sample_counts_once_with_children_that_change_and_are_lost(wait_s:
     for at_s, worker, restarting in ((5.0, 2, True), (15.0, 0, True), (22.0, 3, False)):
         run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting))
     finish(run, tape)
-    assert isinstance(run.learner, RealLearner)
-    assert set(run.learner.params.tolist()) == {1.0}
+    assert isinstance(run.model_state, RealModelState)
+    assert set(run.model_state.params.tolist()) == {1.0}
     assert [event["version"] for event in tape.received("Restored")] != []
     children = {
         child

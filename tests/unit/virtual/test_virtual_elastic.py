@@ -108,15 +108,15 @@ class StormRun(VirtualRun):
             supervisor.lose_worker(victim.id, "killed", restarting=workers < 3 or self.random.random() < 0.8)
 
     def _compare_parameters(self) -> None:
-        supervisor, learner = self.session.supervisor, self.learner
+        supervisor, model_state = self.session.supervisor, self.model_state
         original = supervisor._restore
 
         def restore(t: float, news: Any) -> None:
             same = news.version == self.session.coordinator.version
-            before = learner.params.copy()  # type: ignore[attr-defined]
+            before = model_state.params.copy()  # type: ignore[attr-defined]
             original(t, news)
             if same:
-                assert np.array_equal(before, learner.params)  # type: ignore[attr-defined]
+                assert np.array_equal(before, model_state.params)  # type: ignore[attr-defined]
                 self.moved += 1
 
         supervisor._restore = restore  # type: ignore[method-assign]
@@ -159,7 +159,7 @@ def test_the_storm_has_everything_in_it() -> None:
             counts["moved"] += run.moved
     wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
     assert all(counts[kind] >= 10 for kind in wanted), counts
-    assert all(counts[phase] >= 2 for phase in ("storing", "gathering", "loading", "running", "moved")), counts
+    assert all(counts[phase] >= 2 for phase in ("storing", "rendezvous", "loading", "running", "moved")), counts
 
 
 # ---- the parameters themselves ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from runtime.core.executor import cut_for
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import RealLearner
+from runtime.virtual.tasks.model_state import RealModelState
 from strategies.mlfabric import MLfabric
 from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_session import Tape, finish, slow, unregister, uses, virtual_job
@@ -43,14 +43,14 @@ def job_of(
     replicas = settings["num_replicas"]
     job = virtual_job(num_workers, SAMPLES, epochs=epochs, num_replicas=replicas, checkpoint_every_s=5.0)
     model = NumpyBackend().prepare(SampleLedger(num_samples=job.num_samples), job.seed)
-    learner = RealLearner(model, optimizer, cut_for(job, strategy.data), job.seed)
+    model_state = RealModelState(model, optimizer, cut_for(job, strategy.data), job.seed)
     spec = make_run_spec(job, strategy, tape, optimizer=optimizer)
     costs, hosts = COSTS, hosts_of(num_workers, 1 + replicas) if where == "hosts" else None
     if where == "links":
         costs = Costs(
             link_bytes_per_s=3840.0, **{name: getattr(COSTS, name) for name in ("pending_s", "launch_s", "control_s")}
         )
-    return VirtualSession(spec, slow(), learner, costs, SECOND, hosts=hosts), tape
+    return VirtualSession(spec, slow(), model_state, costs, SECOND, hosts=hosts), tape
 
 
 WHERE = pytest.mark.parametrize("where", ["hosts", "links", "alone"])

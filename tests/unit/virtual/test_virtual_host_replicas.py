@@ -20,9 +20,9 @@ from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.runtime import make_learner
+from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.host_replicas import HostReplicas
-from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
@@ -65,8 +65,8 @@ def session(
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     spec = make_run_spec(allreduce_job(num_workers, samples), strategy, tape, **learning)
-    learner = make_learner(spec) if learning else NoLearner(parameters, None)
-    return VirtualSession(spec, schedule or slow(), learner, costs, device, hosts=hosts), tape
+    model_state = make_model_state(spec) if learning else NoModelState(parameters, None)
+    return VirtualSession(spec, schedule or slow(), model_state, costs, device, hosts=hosts), tape
 
 
 # ---- without anything shared ----------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ def test_what_a_worker_does_of_an_update_is_told_as_its_pull_and_it_loads_after_
 def test_what_is_learned_is_the_same_as_with_servers() -> None:
     run, tape = session(BSP(), hosts_of(4), **LEDGER)
     finish(run, tape)
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 64
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 64
 
 
 # ---- what they share ------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     """As live, where an order waits for the one before."""
     group = Group()
     group.replicas.take_turn(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
-    group.replicas.update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.5, MACHINE, group.watch, *range(4))
     group.run()
     assert max(group.free_s.values()) == pytest.approx(1.0 + RING_S)
@@ -211,8 +211,8 @@ def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
 
 def test_the_next_ring_waits_for_the_last() -> None:
     group = Group()
-    group.replicas.update(0.0, 4)
-    group.replicas.update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.0, MESSAGE, group.watch, *range(4))
     group.run()
     assert list(group.free_s.values()) == [pytest.approx(2 * RING_S)] * 4
@@ -221,7 +221,7 @@ def test_the_next_ring_waits_for_the_last() -> None:
 def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
     group = Group(costs=Costs(update_base_s=0.25))
     assert not group.replicas.lacks(0.0)
-    group.replicas.update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
     lacking = []
     for at_s in (0.0, RING_S + 0.24, RING_S + 0.26):
         group.clock.at(at_s, MESSAGE, lambda: lacking.append(group.replicas.lacks(group.clock.now)))
@@ -245,14 +245,14 @@ def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returnin
 
 def test_nothing_of_a_halted_ring_happens_any_more() -> None:
     group = Group()
-    group.replicas.update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.1, MESSAGE, group.watch, *range(4))
     group.clock.at(0.2, MACHINE, group.replicas.halt)
     group.run()
     assert group.free_s == {}
     before = [group.machines.bytes_of(f"host:{worker}") for worker in range(4)]
     assert before == [(pytest.approx(0.2 * 1024),) * 2] * 4
-    group.replicas.update(group.clock.now, 4)
+    group.replicas.schedule_update(group.clock.now, 4)
     group.clock.at(group.clock.now, MESSAGE, group.watch, *range(4))
     begun_s = group.clock.now
     group.run()
@@ -261,7 +261,7 @@ def test_nothing_of_a_halted_ring_happens_any_more() -> None:
 
 def test_an_order_that_is_on_its_way_when_all_halt_is_not_carried_out() -> None:
     group = Group()
-    group.replicas.update(0.5, 4)
+    group.replicas.schedule_update(0.5, 4)
     group.clock.at(0.2, MACHINE, group.replicas.halt)
     group.run()
     assert [group.machines.bytes_of(f"host:{worker}") for worker in range(4)] == [(0.0, 0.0)] * 4
@@ -270,7 +270,7 @@ def test_an_order_that_is_on_its_way_when_all_halt_is_not_carried_out() -> None:
 def test_a_machine_can_forget_who_left_in_the_middle_of_a_ring() -> None:
     """Its neighbours' messages use what belongs to it."""
     group = Group()
-    group.replicas.update(0.0, 4)
+    group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.1, MACHINE, group.replicas.lost, 1)
     group.clock.at(0.1, MESSAGE, group.machines.dismiss, ["worker:1"])
     group.run()
@@ -296,8 +296,8 @@ def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring(at_s: float, 
     assert outcome.samples_applied == 64
     [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"], restored["workers"]) == (at_s + 0.5, version, [0, 1, 3])
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 64
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 64
 
 
 def test_a_pause_of_a_member_is_waited_for() -> None:
@@ -324,5 +324,5 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     assert [command["children"] for command in given["commands"] if command["type"] == "Apply"] == [[[3, 0]]]
     assert 3 in [command.get("worker") for command in given["commands"]], "the order that was on its way"
     assert [event["workers"] for event in tape.received("Restored")] == [[1, 2, 3], [2, 3]]
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 64
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 64

@@ -21,7 +21,7 @@ from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
@@ -174,7 +174,7 @@ def test_injected_delays_come_on_top_of_what_it_took() -> None:
 def test_the_parts_of_a_message_wait_for_each_other() -> None:
     """64 bytes at 640 a second each way, after the update before (0.4 s); computing 0.201 s."""
     model = HostModel(link=640.0)
-    model.servers.update(1.0, 1)
+    model.servers.schedule_update(1.0, 1)
     model.begin(1.0)
     received, at_s = model.only()
     pulled_s = 1.41 + 0.1 + 0.0036 + 0.0064
@@ -188,7 +188,7 @@ def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None
     """Ordered at 1.1: until 1.51; with shared buffers nothing is received."""
     model = HostModel(shares_memory=shares_memory)
     model.begin(1.0)
-    model.servers.update(1.1, 1)
+    model.servers.schedule_update(1.1, 1)
     received, at_s = model.only()
     if shares_memory:
         assert fields(received) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
@@ -238,7 +238,7 @@ def test_the_parts_make_up_the_whole(
     changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
     model = HostModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
     model.begin(1.0)
-    model.servers.update(update_s, 1)
+    model.servers.schedule_update(update_s, 1)
     first, first_s = model.only()
     model.begin(model.clock.now + 1.0, delay_s=delay_s)
     _, (_, second, second_s) = model.run()
@@ -256,7 +256,7 @@ PUSHING = (1.244, 1.25, 1.255, 1.3, 1.36)
 def test_what_a_lost_worker_did_is_void(lost_s: float) -> None:
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
     model = HostModel(link=6400.0, costs=msgspec.structs.replace(COSTS, update_base_s=0.29))
-    model.servers.update(1.1, 1)
+    model.servers.schedule_update(1.1, 1)
     assert_void(model, lost_s)
 
 
@@ -285,15 +285,15 @@ def test_updates_of_a_server_queue_and_servers_of_a_host_share_it() -> None:
     """Two updates of 22.8 ms, after 1 ms of travel: on a core for each, on one for both, on half of one."""
     for cores, seconds in ((2.0, 0.0456), (1.0, 0.0912), (0.5, 0.1824)):
         group = servers(cores)
-        group.update(0.0, 2)
-        group.update(0.0, 2)
+        group.schedule_update(0.0, 2)
+        group.schedule_update(0.0, 2)
         assert worked_off(group) == pytest.approx(0.001 + seconds), cores
 
 
 def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -> None:
     """Half a core each: 45.6 ms; server 1 sleeps 0.5 s and twice that, and 3 ms more."""
     group = servers(1.0, lambda target, t: (0.5, 2.0) if target == "server:1" else (0.0, 0.0))
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.5942)
     received = group.report() + group.report()  # what was reported is not reported again
     assert [one.busy_s for one in received] == pytest.approx([0.0456, 0.0456 + 0.5942])
@@ -303,9 +303,9 @@ def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -
 def test_a_checkpoint_is_the_disks_and_queues_with_the_updates() -> None:
     """On half a core 45.6 ms of work and 0.1 s of writing; the checkpoint counts when the last server has written."""
     group, received = servers(1.0, costs=msgspec.structs.replace(UPDATES, disk_bytes_per_s=640)), []
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     group.store(0.0, received.append)
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.1 + 0.0456)
     assert received == [pytest.approx(0.001 + 0.0456 + 0.1)]
 
@@ -315,7 +315,7 @@ def test_a_server_that_stands_still_begins_nothing() -> None:
     machines = group.machines
     machines.clock.at(0.0118, PLAN, machines.change, "server:0", "pause", 1.0)
     machines.clock.at(1.0118, PLAN, machines.change, "server:0", "pause", 0.0)
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     assert worked_off(group) == pytest.approx(1.0238)
 
 
@@ -324,7 +324,7 @@ def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
     """Nothing of it is done, written or reported; also what is still on its way to them."""
     group, received = servers(2.0), []
     clock = group.machines.clock
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     group.store(0.0, received.append)
     group.deliver(0.0, received.append)
     clock.at(halted_s, MACHINE, group.halt)
@@ -336,7 +336,7 @@ def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
 
 def test_a_long_queue_is_no_deep_recursion() -> None:
     group, taken = servers(2.0), []
-    group.update(0.0, 2)
+    group.schedule_update(0.0, 2)
     for number in range(5000):
         group.machines.clock.at(0.002, MACHINE, group.take, 0, lambda number=number: taken.append(number))
     worked_off(group)
@@ -371,7 +371,7 @@ def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DevicePr
     tape = Tape()
     job = virtual_job(3, 90)
     spec = make_run_spec(job, strategy, tape, transport=transport)
-    run_alone(VirtualSession(spec, schedule, NoLearner(64, None), costs, profile))
+    run_alone(VirtualSession(spec, schedule, NoModelState(64, None), costs, profile))
     return tape
 
 

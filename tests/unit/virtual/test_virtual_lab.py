@@ -28,8 +28,8 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
-from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.runtime import make_model_state
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
@@ -60,11 +60,11 @@ class Recorded:
         )
 
     def session(self, clock: Clock | None = None, tenancy: Tenancy | None = None) -> VirtualSession:
-        world, learner = self.world, make_learner(self.spec)
+        world, model_state = self.world, make_model_state(self.spec)
         return VirtualSession(
             self.spec,
             Schedule(world.plan),
-            learner,
+            model_state,
             world.costs,
             world.profile,
             hosts=world.hosts,
@@ -148,7 +148,7 @@ def calm_session(tape: Tape, clock: Clock, **more: Any) -> VirtualSession:
     return VirtualSession(
         make_run_spec(job, BSP(), tape),
         NOTHING,
-        NoLearner(0, None),
+        NoModelState(0, None),
         Costs(compute_base_s=0.25),
         None,
         clock=clock,
@@ -161,7 +161,7 @@ class Adding:
 
     def __init__(self, names: list[str]) -> None:
         self.names, self.sessions, self.interrupts = names, list[weakref.ref[VirtualSession]](), list[int]()
-        self.lab = VirtualLab(keeper=self)
+        self.lab = VirtualLab(submitter=self)
 
     @property
     def to_come(self) -> bool:
@@ -231,7 +231,8 @@ def test_an_interrupt_ends_those_that_have_started() -> None:
 
     def make(number: int, clock: Clock) -> VirtualSession:
         clock.at(3.0, START, os.kill, os.getpid(), signal.SIGINT) if number == 0 else None
-        return VirtualSession(specs[number], NOTHING, NoLearner(0, None), Costs(compute_base_s=0.25), None, clock=clock)
+        costs = Costs(compute_base_s=0.25)
+        return VirtualSession(specs[number], NOTHING, NoModelState(0, None), costs, None, clock=clock)
 
     for number, start_s in enumerate((0.0, 2.0, 1e6)):
         lab.add(f"j{number}", lambda clock, _, number=number: make(number, clock), start_s)
@@ -269,9 +270,9 @@ class Shared:
         spec = make_run_spec(self.job, BSP(), tape)
 
         def make(clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
-            learner = NoLearner(0, None)
+            model_state = NoModelState(0, None)
             return VirtualSession(
-                spec, schedule, learner, self.costs, None, hosts=self.hosts, clock=clock, tenancy=tenancy
+                spec, schedule, model_state, self.costs, None, hosts=self.hosts, clock=clock, tenancy=tenancy
             )
 
         self.lab.add(name, make, start_s)
@@ -311,7 +312,7 @@ def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
     tape = shared.add("only")
     shared.lab.run()
     spec = make_run_spec(shared.job, BSP(), own)
-    run_alone(VirtualSession(spec, NOTHING, NoLearner(0, None), shared.costs, None, hosts=shared.hosts))
+    run_alone(VirtualSession(spec, NOTHING, NoModelState(0, None), shared.costs, None, hosts=shared.hosts))
     assert tape.plain() == own.plain()
 
 

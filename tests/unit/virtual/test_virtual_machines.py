@@ -39,11 +39,11 @@ UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4)
 def test_updates_of_a_server_queue() -> None:
     servers = Servers(UPDATES, 32, 2, calm)
     assert servers.num_bytes == [64, 64]
-    servers.update(0.0, 2)
+    servers.schedule_update(0.0, 2)
     assert servers.free_s == pytest.approx([0.0238] * 2), "1 ms of travel, 22.8 ms of work"
-    servers.update(0.01, 2)
+    servers.schedule_update(0.01, 2)
     assert servers.free_s == pytest.approx([0.0466] * 2), "it had to wait for the first"
-    servers.update(1.0, 1)
+    servers.schedule_update(1.0, 1)
     assert servers.free_s == pytest.approx([1.0174] * 2), "nobody was before it"
     assert servers.idle_s == max(servers.free_s)
 
@@ -52,7 +52,7 @@ def test_unequal_ranges_are_ready_at_different_times() -> None:
     """100 parameters are seven blocks of 16, the last not full: 48 for one server, 52 for the other."""
     servers = Servers(Costs(update_per_byte_s=1e-3), 100, 2, calm)
     assert servers.num_bytes == [192, 208]
-    servers.update(0.0, 1)
+    servers.schedule_update(0.0, 1)
     assert servers.free_s == pytest.approx([0.192, 0.208])
     assert servers.idle_s == pytest.approx(0.208)
 
@@ -67,9 +67,9 @@ def test_a_straggling_server_is_slow_in_the_window() -> None:
 
     costs = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sleep_overshoot_s=0.003)
     servers = Servers(costs, 32, 2, disturb)
-    servers.update(0.25, 2)
+    servers.schedule_update(0.25, 2)
     assert servers.free_s == pytest.approx([0.2738, 0.2738 + 0.5486])
-    servers.update(0.75, 2)
+    servers.schedule_update(0.75, 2)
     assert servers.free_s == pytest.approx([0.7738, 0.8224 + 0.0228])
     assert asked == [("server:0", 0.25), ("server:1", 0.25), ("server:0", 0.75), ("server:1", 0.75)]
     first, second = servers.report()
@@ -89,9 +89,9 @@ def test_a_checkpoint_queues_with_the_updates() -> None:
     """64 bytes at 640 bytes/s: 0.1 s, and 20 ms."""
     costs = Costs(control_s=0.001, update_base_s=0.01, checkpoint_base_s=0.02, disk_bytes_per_s=640)
     servers = Servers(costs, 32, 2, calm)
-    servers.update(0.0, 1)
+    servers.schedule_update(0.0, 1)
     assert servers.save(0.0) == pytest.approx(0.001 + 0.01 + 0.12)
-    servers.update(0.05, 1)
+    servers.schedule_update(0.05, 1)
     assert servers.idle_s == pytest.approx(0.131 + 0.01)
     assert servers.restore_s() == pytest.approx(0.12)
     servers.begin_again(0.1)
@@ -158,7 +158,7 @@ def test_parameters_come_while_the_batch_is_loaded() -> None:
 def test_parameters_wait_for_the_update_before_them() -> None:
     """The update, ordered with the Compute, is done at 1.41 and delivered at 1.42, 0.385 s after the batch."""
     model = PlainModel()
-    model.servers.update(1.0, 1)
+    model.servers.schedule_update(1.0, 1)
     model.begin(1.0)
     timings, at_s = model.only()
     assert fields(timings) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
@@ -169,7 +169,7 @@ def test_a_push_waits_for_a_busy_server() -> None:
     """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
     model = PlainModel()
     model.begin(1.0)
-    model.servers.update(1.1, 1)
+    model.servers.schedule_update(1.1, 1)
     timings, at_s = model.only()
     assert timings.send_s == pytest.approx(1.51 - 1.236)
     assert at_s == pytest.approx(1.51)
@@ -179,9 +179,9 @@ def test_a_push_waits_for_a_busy_server() -> None:
 def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
     """In shared memory a gradient is there when it is computed; parameters still come after their update."""
     model = PlainModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
-    model.servers.update(1.0, 1)
+    model.servers.schedule_update(1.0, 1)
     model.begin(1.0)
-    model.servers.update(1.2, 1)
+    model.servers.schedule_update(1.2, 1)
     timings, at_s = model.only()
     assert timings.pull_s == pytest.approx(1.41 - 1.035)
     assert timings.send_s == pytest.approx(0.0, abs=1e-9)
@@ -261,7 +261,7 @@ def test_the_parts_make_up_the_whole(
     """From the end of the push before to the end of this one, whatever the servers do meanwhile."""
     model = PlainModel(costs, shares_memory=shares_memory, link_bytes_per_s=link)
     model.begin(1.0)
-    model.servers.update(update_s, 1)
+    model.servers.schedule_update(update_s, 1)
     [(_, first, first_s)] = model.run()
     model.begin(first_s + 1.0, delay_s=delay_s)
     _, (_, second, second_s) = model.run()
@@ -334,7 +334,7 @@ def test_huge_links_are_no_links(shares_memory: bool) -> None:
         model = PlainModel(
             costs, shares_memory=shares_memory, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s
         )
-        model.servers.update(1.0, 1)
+        model.servers.schedule_update(1.0, 1)
         for worker in range(4):
             model.begin(1.0, worker, samples=20 + worker)
         return [(worker, *msgspec.structs.astuple(timings), at_s) for worker, timings, at_s in sorted(model.run())]
@@ -373,7 +373,7 @@ def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: 
     """In whatever phase it is lost, its next incarnation, there at once, is not mistaken for it."""
     costs = msgspec.structs.replace(COSTS, transfer_per_byte_s=0.0)
     model = PlainModel(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
-    model.servers.update(1.0, 1)
+    model.servers.schedule_update(1.0, 1)
     assert_void(model, lost_s)
 
 

@@ -16,8 +16,8 @@ from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.runtime import make_learner
-from runtime.virtual.tasks.model_state import NoLearner, RealLearner
+from runtime.virtual.runtime import make_model_state
+from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
@@ -51,10 +51,10 @@ def test_a_worker_alone_has_nobody_to_sum_with() -> None:
 
 def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
-    replicas.update(1.0, num_grads=4)
+    replicas.schedule_update(1.0, num_grads=4)
     assert replicas.idle_s == 1.0 + RING_OF_4_S + STEP_S
     replicas.members.ring = replicas.members.ring[:2]
-    replicas.update(2.0, num_grads=1)
+    replicas.schedule_update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
 
 
@@ -66,8 +66,8 @@ def test_a_replica_is_ordered_and_then_copied_in_one_hop() -> None:
 
 def test_the_next_ring_waits_for_the_last() -> None:
     replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
-    replicas.update(1.0, 4)
-    replicas.update(1.0, 4)
+    replicas.schedule_update(1.0, 4)
+    replicas.schedule_update(1.0, 4)
     assert replicas.idle_s == 1.0 + 2 * (RING_OF_4_S + STEP_S)
 
 
@@ -83,8 +83,8 @@ def session(
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     spec = make_run_spec(job, strategy, tape, **learning)
-    learner = make_learner(spec) if learning else NoLearner(PARAMETERS, None)
-    return VirtualSession(spec, slow(), learner, costs, device), tape
+    model_state = make_model_state(spec) if learning else NoModelState(PARAMETERS, None)
+    return VirtualSession(spec, slow(), model_state, costs, device), tape
 
 
 LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
@@ -121,18 +121,18 @@ def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
 def test_what_is_learned_is_the_same_as_with_servers() -> None:
     run, tape = session(BSP(), allreduce_job(), **LEDGER)
     finish(run, tape)
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 64
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 64
 
 
 def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
     job = allreduce_job(8, 7680, global_batch_samples=768)
     tape, costs = Tape(), load_costs("antdt_cluster_b").values
-    learner = NoLearner(44_500_000, None)
+    model_state = NoModelState(44_500_000, None)
     v100, p100 = DeviceProfile(per_sample_s=1 / 651), DeviceProfile(per_sample_s=1 / 217)
-    run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), learner, costs, [v100] * 4 + [p100] * 4)
-    update_s = costs.ring_s(4 * learner.num_parameters, 8) + costs.update_base_s
+    run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), model_state, costs, [v100] * 4 + [p100] * 4)
+    update_s = costs.ring_s(4 * model_state.num_parameters, 8) + costs.update_base_s
     assert update_s == pytest.approx(0.317, abs=0.001)
     assert (finish(run, tape).t + update_s) / 10 * 1667 == pytest.approx(1266, rel=0.005)
 
@@ -147,8 +147,8 @@ def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -
         unregister = partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting)
         run.clock.at(at_s, MESSAGE, unregister)
     outcome = finish(run, tape)
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * samples
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * samples
     assert outcome.samples_applied == samples
     return tape
 
@@ -234,8 +234,8 @@ def test_kill_restart_of_a_replica() -> None:
         2,
         3,
     }
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 96
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 96
 
 
 def test_with_checkpoints_all_go_back_to_the_last() -> None:
@@ -246,5 +246,5 @@ def test_with_checkpoints_all_go_back_to_the_last() -> None:
     finish(run, tape)
     [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
-    assert isinstance(run.learner, RealLearner)
-    assert run.learner.params.tolist() == [1.0] * 64
+    assert isinstance(run.model_state, RealModelState)
+    assert run.model_state.params.tolist() == [1.0] * 64

@@ -12,7 +12,7 @@ from runtime.core.scheduling import ConstantPending
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.harness import make_run_spec
@@ -30,7 +30,7 @@ def restarting(
     strategy = Restarting(rule=rule, orders=orders)
     job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
     scheduler = ConstantPending(pending_s=pending_s)
-    run, tape = session(strategy, job, COSTS, learner=ledger(job, strategy), scheduler=scheduler)
+    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), scheduler=scheduler)
     return run, tape, finish(run, tape).t
 
 
@@ -87,7 +87,7 @@ def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
     for failover in ("shards", "checkpoint"):
         costs = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
         job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover=failover)
-        run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
+        run, tape = session(BSP(), job, costs, model_state=ledger(job, BSP()))
         run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
         waits[failover] = finish(run, tape).t
         assert uses(run) == {3.0}
@@ -104,7 +104,7 @@ READING = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes
 def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> None:
     """What the server's return had been scheduled for was void with the worker's loss, and was not scheduled again."""
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
-    run, tape = session(BSP(), job, READING, learner=ledger(job, BSP()))
+    run, tape = session(BSP(), job, READING, model_state=ledger(job, BSP()))
     run.clock.at(2.3, MACHINE, unregister("server:1"), run)
     run.clock.at(2.5, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
@@ -117,7 +117,7 @@ def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
     """Its checkpoint could not become complete any more, and was waited for until the time was up."""
     strategy = Restarting(rule="bsp", orders=("server:1@2.3",))
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
-    run, tape = session(strategy, job, READING, learner=ledger(job, strategy))
+    run, tape = session(strategy, job, READING, model_state=ledger(job, strategy))
     run.clock.at(2.35, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
     assert not tape.received("ServerLost")
@@ -129,7 +129,7 @@ def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
     """Back at 2.33 s and gone at 2.36, before the servers have read: they read again when its successor is back."""
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
     costs = msgspec.structs.replace(READING, launch_s=0.02)
-    run, tape = session(BSP(), job, costs, learner=ledger(job, BSP()))
+    run, tape = session(BSP(), job, costs, model_state=ledger(job, BSP()))
     run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
     run.clock.at(2.36, MACHINE, unregister("worker:1"), run)
     finish(run, tape)
@@ -148,7 +148,7 @@ def test_servers_are_watched() -> None:
         updates = sum(event["updates"] for event in received if event["server"] == server)
         assert 24 - updates == sum(note["updates"] for _, note in after if note["server"] == server) == 1
     job = virtual_job(4, 32, epochs=3, num_servers=2)
-    run, tape = session(BSP(), job, COSTS, learner=ledger(job, BSP()))
+    run, tape = session(BSP(), job, COSTS, model_state=ledger(job, BSP()))
     finish(run, tape)
     assert not tape.received("Updated")
     assert sum(note["updates"] for _, note in tape.noted("Updated")) == 2 * 24
@@ -164,7 +164,7 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
         tape = Tape()
         spec = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        run_alone(VirtualSession(spec, schedule, NoLearner(0, None), Costs(compute_base_s=0.25), None, hosts=hosts))
+        run_alone(VirtualSession(spec, schedule, NoModelState(0, None), Costs(compute_base_s=0.25), None, hosts=hosts))
         own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

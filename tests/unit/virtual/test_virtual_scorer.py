@@ -35,7 +35,7 @@ FLOATS = 48
 
 
 class Parts:
-    """A learner with nothing but numbers."""
+    """A model state with nothing but numbers."""
 
     gone = False
 
@@ -85,7 +85,7 @@ def test_a_reference_costs_two_messages_and_the_computation(kind: str, shares_me
 def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind: str) -> None:
     """An update takes 8 + bytes / 8, a score bytes / 8: 64 and 128 bytes take 8 and 16 seconds."""
     clock, servers, scorer, heard = scorer_of(kind)
-    servers.update(0.0, 1)
+    servers.schedule_update(0.0, 1)
     scorer.inner_products(3, 0, 0.0)
     run(clock)
     parts = {server: now for now, server, _, _ in heard}
@@ -98,13 +98,13 @@ def test_updates_wait_for_scores() -> None:
     _, servers, scorer, _ = scorer_of("alone")
     assert isinstance(servers, Servers)
     scorer.inner_products(3, 0, 0.0)
-    servers.update(0.0, 1)
+    servers.schedule_update(0.0, 1)
     assert servers.idle_s == 0.5 + 16.0 + 24.0
 
 
 def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
     clock, _, scorer, heard = scorer_of("alone")
-    scorer.learner.gone = True  # type: ignore[attr-defined]
+    scorer.model_state.gone = True  # type: ignore[attr-defined]
     scorer.inner_products(3, 0, 0.0)
     run(clock)
     assert heard == []
@@ -123,7 +123,7 @@ def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
     """Updates of one gradient take 8 + 64 / 8 and 8 + 128 / 8 seconds, the passes 8 and 16, the orders 0.5."""
     clock, servers, _, _ = scorer_of(kind)
     heard: list[float] = []
-    servers.update(0.0, 1)
+    servers.schedule_update(0.0, 1)
     for place in range(2):
         servers.measure(place, 0.0, heard.append)
     run(clock)
@@ -133,7 +133,7 @@ def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
 
 def test_replicas_measure_the_sum_all_at_once() -> None:
     replicas, heard = Replicas(new_clock(), COSTS, FLOATS, ring_of(1)), list[float]()
-    replicas.update(0.0, 1)
+    replicas.schedule_update(0.0, 1)
     replicas.measure(0, 0.0, heard.append)
     assert heard == [0.5 + 8.0 + 24.0 + 24.0]
     assert replicas.sizes == [FLOATS]

@@ -27,7 +27,7 @@ from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import ModelState, NoLearner, RealLearner
+from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
@@ -107,12 +107,13 @@ def session(
     *,
     device: DeviceProfile = QUARTER,
     actuator: Schedule | None = None,
-    learner: ModelState | None = None,
+    model_state: ModelState | None = None,
     **more: Any,
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
-    learner = learner or NoLearner(0, None)
-    return VirtualSession(make_run_spec(job, strategy, tape, **more), actuator or slow(), learner, costs, device), tape
+    model_state = model_state or NoModelState(0, None)
+    spec = make_run_spec(job, strategy, tape, **more)
+    return VirtualSession(spec, actuator or slow(), model_state, costs, device), tape
 
 
 def finish(run: VirtualSession, tape: Tape) -> Outcome:
@@ -203,7 +204,7 @@ def test_an_iteration_costs_what_its_parts_cost() -> None:
         control_s=0.01, latency_s=0.02, data_base_s=0.001, sleep_overshoot_s=0.003, update_base_s=0.04, decision_s=0.002
     )
     job = virtual_job(1, 5)
-    outcome = finish(*session(BSP(), job, costs, learner=NoLearner(16, None)))
+    outcome = finish(*session(BSP(), job, costs, model_state=NoModelState(16, None)))
     device_s, message_s = 0.253, 0.02
     first = 0.002 + 0.01 + message_s + device_s + message_s + 0.01
     later = 0.002 + 0.01 + 0.04 + message_s + device_s + message_s + 0.01
@@ -218,7 +219,7 @@ def test_receiving_counts_from_when_the_batch_is_there(data_s: float, recv_s: fl
     assert {event["timings"]["recv_s"] for event in tape.received("Arrived")} == {recv_s}
 
 
-class Scored(NoLearner):
+class Scored(NoModelState):
     """It is always half right."""
 
     def evaluate(self) -> dict[str, float]:
@@ -228,7 +229,7 @@ class Scored(NoLearner):
 def test_an_evaluation_takes_its_time_and_nobody_waits_for_it() -> None:
     """Eight iterations of 0.25 s; scores of the parameters at 0 and 1 s are there 0.375 s later, the last at once."""
     costs, job = Costs(evaluation_s=0.375), virtual_job(1, 8, eval_every_s=1.0)
-    run, tape = session(BSP(), job, costs, learner=Scored(0, None))
+    run, tape = session(BSP(), job, costs, model_state=Scored(0, None))
     assert finish(run, tape).t == 2.0
     assert [(event["asked_s"], event["t"]) for event in tape.received("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
 
@@ -239,10 +240,10 @@ RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0
 """64 bytes of a server are written or read in 90 ms."""
 
 
-def ledger(job: Job, strategy: Strategy) -> RealLearner:
+def ledger(job: Job, strategy: Strategy) -> RealModelState:
     """The model whose parameters count the uses of every sample."""
     model = NumpyBackend().prepare(SampleLedger(num_samples=job.num_samples), job.seed)
-    return RealLearner(model, {"name": "tally", "lr": 1.0}, cut_for(job, strategy.data), job.seed)
+    return RealModelState(model, {"name": "tally", "lr": 1.0}, cut_for(job, strategy.data), job.seed)
 
 
 def accident(
@@ -250,7 +251,7 @@ def accident(
 ) -> tuple[VirtualSession, Tape, Outcome]:
     """A job of 32 samples and parameters on two servers, through 3 epochs, that is struck now and then."""
     job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, **changes)
-    run, tape = session(strategy, job, costs, learner=ledger(job, strategy))
+    run, tape = session(strategy, job, costs, model_state=ledger(job, strategy))
     for when_s in at_s:
         run.clock.at(when_s, MACHINE, hit, run)
     return run, tape, finish(run, tape)
@@ -270,8 +271,8 @@ def unregister(*victims: str, restarting: bool = True) -> Strike:
 
 
 def uses(run: VirtualSession) -> set[float]:
-    assert isinstance(run.learner, RealLearner)
-    return set(run.learner.params.tolist())
+    assert isinstance(run.model_state, RealModelState)
+    return set(run.model_state.params.tolist())
 
 
 def test_a_lost_server_takes_everybody_back() -> None:
@@ -389,9 +390,9 @@ def test_measured_decisions_are_charged() -> None:
 @pytest.mark.parametrize(("took_s", "scored"), [(INTERRUPTED_S, 2), (INTERRUPTED_S + 0.1, 1)])
 def test_the_last_score_of_an_interrupted_job_is_left_out_if_it_would_take_long(took_s: float, scored: int) -> None:
     """The other one is that of the start."""
-    learner = Scored(0, None)
-    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=learner)
-    learner.evaluation_took_s = took_s
+    model_state = Scored(0, None)
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), model_state=model_state)
+    model_state.evaluation_took_s = took_s
     run.clock.at(0.7, MACHINE, os.kill, os.getpid(), signal.SIGTERM)
     assert run_alone(run).status == "interrupted"
     assert len(tape.received("Evaluated")) == scored
@@ -401,9 +402,9 @@ def test_the_last_score_of_an_interrupted_job_is_left_out_if_it_would_take_long(
 def test_a_job_that_is_done_when_a_signal_comes_is_interrupted_only_if_its_last_score_is_left_out(
     took_s: float, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = Scored(0, None)
-    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=learner)
-    learner.evaluation_took_s = took_s
+    model_state = Scored(0, None)
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), model_state=model_state)
+    model_state.evaluation_took_s = took_s
     finish = run.coordinator.finish
 
     def interrupted(t: float, status: Any, reason: str) -> None:
@@ -424,7 +425,7 @@ def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
                 os.kill(os.getpid(), signal.SIGTERM)
             return super().evaluate()
 
-    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), learner=Interrupting(0, None))
+    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), model_state=Interrupting(0, None))
     assert run_alone(run).status == "done"
     assert len(tape.received("Evaluated")) == 2
     assert run.spec.interrupted_by == signal.SIGTERM  # so that no other job of a sweep starts

@@ -15,7 +15,7 @@ from runtime.cluster.hosts import parse_hosts
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.mlfabric import MLfabric
 from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
 from tests.support.harness import make_run_spec
@@ -72,7 +72,7 @@ def on_links(strategy: Strategy, costs: Costs = LINK, num_workers: int = 2, samp
         virtual_job(num_workers, samples),
         costs,
         device=SECOND,
-        learner=NoLearner(NUM_PARAMETERS, None),
+        model_state=NoModelState(NUM_PARAMETERS, None),
     )
     finish(run, tape)
     return tape
@@ -129,8 +129,8 @@ def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, sa
     tape = Tape()
     spec = make_run_spec(virtual_job(num_workers, samples), strategy, tape)
     schedule = Schedule(build_plan("test", 0, 1e6, list(windows)))
-    learner = NoLearner(125_000, None)
-    run = VirtualSession(spec, schedule, learner, Costs(), SECOND, hosts=hosts_of(num_workers))
+    model_state = NoModelState(125_000, None)
+    run = VirtualSession(spec, schedule, model_state, Costs(), SECOND, hosts=hosts_of(num_workers))
     finish(run, tape)
     return tape
 
@@ -160,12 +160,12 @@ def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set
     """A job in which worker 1 is paused for half a minute, and the uses of every sample."""
     strategy = MLfabric(lr_rule="batch_linear", late_factor=late_factor)
     job = virtual_job(4, 120)
-    tape, learner = Tape(), ledger(job, strategy)
+    tape, model_state = Tape(), ledger(job, strategy)
     about = {"target": "worker:1", "kind": "pause", "magnitude": 1.0}
     pauses = [Disturbance(start_s=start_s, end_s=start_s + 30.0, **about) for start_s in starts_s]
     schedule = Schedule(build_plan("test", 0, 1e6, pauses))
     spec = make_run_spec(job, strategy, tape)
-    run = VirtualSession(spec, schedule, learner, Costs(), SECOND, hosts=hosts_of(4))
+    run = VirtualSession(spec, schedule, model_state, Costs(), SECOND, hosts=hosts_of(4))
     finish(run, tape)
     return tape, uses(run)
 

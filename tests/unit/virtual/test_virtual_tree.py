@@ -15,7 +15,7 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import ModelState, NoLearner
+from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.star import Star
@@ -43,14 +43,14 @@ def tree_job(
     strategy: Strategy,
     latencies_s: tuple[float, ...],
     samples: int,
-    learner: ModelState | None = None,
+    model_state: ModelState | None = None,
     actuator: Schedule | None = None,
     **changes: Any,
 ) -> tuple[VirtualSession, Tape]:
     tape = Tape()
     job = virtual_job(len(latencies_s), samples, **changes)
     spec = make_run_spec(job, strategy, tape)
-    model = learner or NoLearner(NUM_PARAMETERS, None)
+    model = model_state or NoModelState(NUM_PARAMETERS, None)
     return VirtualSession(spec, actuator or slow(), model, Costs(), SECOND, hosts=hosts_of(latencies_s)), tape
 
 
@@ -90,7 +90,7 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str) -> None:
         strategy = BSP(tree_fanout=2, tree_wait_s=0.05)
         job = virtual_job(6, 60, epochs=2, checkpoint_every_s=4.0)
         more: dict[str, Any] = {"epochs": 2, "checkpoint_every_s": 4.0}
-        run, tape = tree_job(strategy, (0.0,) * 6, samples=60, learner=ledger(job, strategy), **more)
+        run, tape = tree_job(strategy, (0.0,) * 6, samples=60, model_state=ledger(job, strategy), **more)
         run.clock.at(3.0 + 0.0005 * moment, MACHINE, unregister(lost), run)
         run.clock.at(6.0 + 0.0007 * moment, MACHINE, unregister(lost, restarting=lost != "worker:3"), run)
         finish(run, tape)
@@ -158,7 +158,7 @@ def test_whoever_is_lost_while_modes_change_every_sample_counts_once(lost: str) 
             strategy,
             (0.0,) * 6,
             samples=60,
-            learner=ledger(job, strategy),
+            model_state=ledger(job, strategy),
             actuator=Schedule(build_plan("by turns", 0, 1e6, windows)),
             **more,
         )

@@ -16,7 +16,7 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoLearner
+from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
@@ -75,10 +75,11 @@ class Job:
     ) -> None:
         strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
         self.tape = Tape()
-        learner = NoLearner(num_bytes // 4, None) if num_bytes or not job.checkpoint_every_s else ledger(job, strategy)
+        without = num_bytes or not job.checkpoint_every_s
+        model_state = NoModelState(num_bytes // 4, None) if without else ledger(job, strategy)
         spec = make_run_spec(job, strategy, self.tape)
         about: dict[str, Any] = {"hosts": hosts, "lease_s": lease_s}
-        self.session = VirtualSession(spec, planned(*windows), learner, costs, device, **about)
+        self.session = VirtualSession(spec, planned(*windows), model_state, costs, device, **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
         self.outcome: Outcome = run_alone(self.session)

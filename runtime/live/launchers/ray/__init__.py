@@ -2,7 +2,7 @@
 
 ::
 
-    run.py (in namespaces)  <-- pipe -->  keeper (outside)  -->  visit (one process a job: speaks to Ray)
+    run.py (in namespaces)  <-- pipe -->  broker (outside)  -->  visit (one process a job: speaks to Ray)
       ^                                                             |
       |  token proved, then orders                                  |  an actor on every node
       +--------------------------- agent on every node  <-----------+

@@ -1,6 +1,6 @@
-"""The keeper: ``python -m runtime.live.launchers.ray PARENT``, outside of the namespaces of the run.
+"""The broker: ``python -m runtime.live.launchers.ray PARENT``, outside of the namespaces of the run.
 
-Ray finds its own processes by looking at all those of the machine, which those inside cannot see. The keeper starts a
+Ray finds its own processes by looking at all those of the machine, which those inside cannot see. The broker starts a
 visit to Ray for every job, ends it, and reports how it ended.
 """
 

@@ -36,19 +36,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the keeper: visit Ray for this."""
+    """To the broker: visit Ray for this."""
 
     request: Request
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the keeper, and from it to the visit: the agent of this start is lost to the job, start another."""
+    """To the broker, and from it to the visit: the agent of this start is lost to the job, start another."""
 
     start: int
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the keeper: the job is over."""
+    """To the broker: the job is over."""
 
 
 class NoAgents(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -78,5 +78,5 @@ successions = msgspec.json.Decoder(Again)
 
 
 def line_of(message: AnyOrder | AnyAnswer | Request) -> bytes:
-    """A message as the line of JSON that goes through the pipe between run, keeper and visit."""
+    """A message as the line of JSON that goes through the pipe between run, broker and visit."""
     return msgspec.json.encode(message) + b"\n"

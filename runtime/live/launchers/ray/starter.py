@@ -17,8 +17,8 @@ from runtime.errors import ConfigError
 from runtime.house import ROOT, module_name
 from runtime.live.joining.token import STDIN, TOKEN_BYTES
 from runtime.live.launchers.meeting import Meeting
+from runtime.live.launchers.ray.broker import the_broker
 from runtime.live.launchers.ray.capacity import SPREAD
-from runtime.live.launchers.ray.keeper import the_keeper
 from runtime.live.launchers.ray.requests import Request
 from runtime.live.launchers.rendezvous import Rendezvous
 
@@ -34,7 +34,7 @@ class OnRay(Meeting):
     """Has agents started on ``nodes`` nodes; every field is described in ``conf/launcher/ray.yaml``."""
 
     name: ClassVar[str] = "ray"
-    keeps: ClassVar[bool] = True
+    needs_broker: ClassVar[bool] = True
     cure: ClassVar[str] = "ray status, and Ray's own logs, say why the others did not come"
     address: str
     auth_token_file: str | None
@@ -90,9 +90,9 @@ class OnRay(Meeting):
         return secrets.token_bytes(TOKEN_BYTES)
 
     def summon(self, rendezvous: Rendezvous, token: bytes) -> Callable[[], None]:
-        keeper = the_keeper()
+        broker = the_broker()
         agent, join = module_name("runtime.live.agent"), f"{self.here}:{rendezvous.hub.address.port}"
-        keeper.start(
+        broker.start(
             Request(
                 address=self.address,
                 auth_token_file=self.auth_token_file or "",
@@ -117,10 +117,10 @@ class OnRay(Meeting):
                 again=self.rejoin_s > 0,
             )
         )
-        return keeper.look
+        return broker.look
 
     def start_again(self, start: int) -> None:
-        the_keeper().start_again(start)
+        the_broker().start_again(start)
 
     def dismiss(self) -> None:
-        the_keeper().release()
+        the_broker().release()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from runtime.virtual.clock import MESSAGE, Clock
-from runtime.virtual.control.turns import Stopwatch, Turns
+from runtime.virtual.control.inbox import Inbox, Stopwatch
 
 DECISION_S = 0.25
 
@@ -19,7 +19,7 @@ class Owner:
 
     def __init__(self, over_at_s: float = 99.0, stopwatch: Stopwatch | None = None) -> None:
         self.clock, self.over_at_s = Clock(), over_at_s
-        self.turns = Turns(self.clock, cast("Any", self), DECISION_S, stopwatch)
+        self.inbox = Inbox(self.clock, cast("Any", self), DECISION_S, stopwatch)
         self.seen: list[tuple[float, str]] = []
         self.left: list[tuple[float, float]] = []
 
@@ -35,7 +35,7 @@ class Owner:
     def play(self, **comes_s: float) -> None:
         """What comes at these times; until nothing more happens."""
         for name, at_s in comes_s.items():
-            self.clock.at(at_s, MESSAGE, partial(self.turns.drive, lambda t, name: self.seen.append((t, name)), name))
+            self.clock.at(at_s, MESSAGE, partial(self.inbox.drive, lambda t, name: self.seen.append((t, name)), name))
         while self.clock.timeline.peek() is not None:
             self.clock.step()
 
@@ -57,7 +57,7 @@ def test_nothing_is_decided_when_the_job_is_over() -> None:
 
 def test_measured_seconds_are_charged_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([10.0, 10.5])
-    monkeypatch.setattr("runtime.virtual.control.turns.time.perf_counter", lambda: next(readings))
+    monkeypatch.setattr("runtime.virtual.control.inbox.time.perf_counter", lambda: next(readings))
     stopwatch = Stopwatch()
     owner = Owner(stopwatch=stopwatch)
 
@@ -65,5 +65,5 @@ def test_measured_seconds_are_charged_on_top(monkeypatch: pytest.MonkeyPatch) ->
         stopwatch()
         stopwatch()
 
-    owner.turns.drive(decide)
+    owner.inbox.drive(decide)
     assert owner.left == [(0.0, DECISION_S + 0.5)]

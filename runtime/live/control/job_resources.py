@@ -9,7 +9,7 @@ from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.loop import Loop
 
 
-class Seat(NamedTuple):
+class JobResources(NamedTuple):
     """The place of a job in a lab."""
 
     name: str

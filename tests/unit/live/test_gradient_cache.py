@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.live.tasks import keeping
-from runtime.live.tasks.keeping import Keeper
+from runtime.live.tasks import gradient_cache
+from runtime.live.tasks.gradient_cache import GradientCache
 from runtime.live.tasks.split_channel import SplitChannel
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PUSH, pack, unpack
-from runtime.live.transport.messages import Fence, Forget, Give, Message, Release, Ungiven
+from runtime.live.transport.messages import Fence, Forget, Message, Release, ReplicateGradient, ReplicationFailed
 
 GENERATION = 2
 LONG_S = 20.0
@@ -42,19 +42,19 @@ class Channel:
 
 
 class Worker:
-    """A keeper, and the replicas' ends of its connections."""
+    """A cache, and the replicas' ends of its connections."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.channel, self.calls = Channel(), list[Identity]()
         self.ends: queue.Queue[socket.socket] = queue.Queue()
         self.kept_open: list[socket.socket] = []
         self.gone = threading.Event()
-        monkeypatch.setattr(keeping, "connect", self.connect)
-        monkeypatch.setattr(keeping, "call", lambda sock, secret, identity: self.calls.append(identity))
-        self.keeper = Keeper(b"", Identity("worker", 3, 1), self.channel)  # type: ignore[arg-type]
-        self.keeper.begin(GENERATION)
+        monkeypatch.setattr(gradient_cache, "connect", self.connect)
+        monkeypatch.setattr(gradient_cache, "call", lambda sock, secret, identity: self.calls.append(identity))
+        self.cache = GradientCache(b"", Identity("worker", 3, 1), self.channel)  # type: ignore[arg-type]
+        self.cache.begin(GENERATION)
         for number in range(4):
-            self.keeper.keep(number, np.full(2, number, np.float32))
+            self.cache.keep(number, np.full(2, number, np.float32))
 
     def connect(self, address: Address) -> socket.socket:
         if self.gone.is_set():
@@ -67,8 +67,8 @@ class Worker:
 
     def give(self, grad_id: int, server: int = 1, incarnation: int = 0, generation: int = GENERATION) -> None:
         to = Address(transport="tcp", host="127.0.0.1", port=server)
-        order = Give(grad_id=grad_id, generation=generation, server=server, incarnation=incarnation, to=to)
-        assert self.keeper.takes(order)
+        order = ReplicateGradient(grad_id=grad_id, generation=generation, server=server, incarnation=incarnation, to=to)
+        assert self.cache.takes(order)
 
     def takes(self, end: socket.socket) -> tuple[int, list[float]]:
         """A replica reads a gradient, and acknowledges it."""
@@ -96,13 +96,13 @@ def read(end: socket.socket, size: int) -> bytes:
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     worker = Worker(monkeypatch)
     yield worker
-    for sock in (*worker.kept_open, *worker.keeper._socks.values()):
+    for sock in (*worker.kept_open, *worker.cache._socks.values()):
         sock.close()
 
 
 def test_it_gives_copies_on_one_connection_and_still_has_them(worker: Worker) -> None:
     grad = np.full(2, 7.0, np.float32)
-    worker.keeper.keep(9, grad)
+    worker.cache.keep(9, grad)
     grad[:] = 8.0
     worker.give(9)
     end = worker.end
@@ -116,12 +116,12 @@ def test_it_gives_copies_on_one_connection_and_still_has_them(worker: Worker) ->
 def test_what_nobody_needs_is_not_given(worker: Worker, why: str) -> None:
     match why:
         case "released":
-            assert worker.keeper.takes(Release(grads=(0,)))
+            assert worker.cache.takes(Release(grads=(0,)))
             worker.give(0)
         case "generation":
             worker.give(0, generation=GENERATION - 1)
         case "replica is lost":
-            assert worker.keeper.takes(Fence(role="server", id=1, incarnation=0))
+            assert worker.cache.takes(Fence(role="server", id=1, incarnation=0))
             worker.give(0)
     worker.give(1, incarnation=1)
     assert worker.takes(worker.end) == (1, [1.0, 1.0])
@@ -129,8 +129,8 @@ def test_what_nobody_needs_is_not_given(worker: Worker, why: str) -> None:
 
 
 def test_nothing_is_kept_from_one_generation_to_the_next(worker: Worker) -> None:
-    worker.keeper.begin(GENERATION)
-    worker.keeper.keep(5, np.ones(2, np.float32))
+    worker.cache.begin(GENERATION)
+    worker.cache.keep(5, np.ones(2, np.float32))
     worker.give(0)
     worker.give(5)
     assert worker.takes(worker.end) == (5, [1.0, 1.0])
@@ -140,7 +140,7 @@ def test_a_replica_that_cannot_be_reached_is_named(worker: Worker) -> None:
     worker.gone.set()
     worker.give(2, server=4, incarnation=6)
     said: Any = worker.channel.said.get(timeout=LONG_S)
-    assert isinstance(said, Ungiven)
+    assert isinstance(said, ReplicationFailed)
     assert (said.server, said.incarnation) == (4, 6)
     assert said.reason == "worker 3 could not send gradient 2 to it (refused)"
 
@@ -148,7 +148,7 @@ def test_a_replica_that_cannot_be_reached_is_named(worker: Worker) -> None:
 def test_after_a_broken_connection_there_is_another(worker: Worker) -> None:
     worker.give(2)
     worker.end.close()
-    assert isinstance(worker.channel.said.get(timeout=LONG_S), Ungiven)
+    assert isinstance(worker.channel.said.get(timeout=LONG_S), ReplicationFailed)
     worker.give(2)
     assert worker.takes(worker.end) == (2, [2.0, 2.0])
 
@@ -166,7 +166,7 @@ def test_each_incarnation_of_a_replica_has_its_own_connection(worker: Worker) ->
 
 
 def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None:
-    channel = SplitChannel(worker.channel, worker.keeper.takes)  # type: ignore[arg-type]
+    channel = SplitChannel(worker.channel, worker.cache.takes)  # type: ignore[arg-type]
     for message in (Forget(grad_id=1), None, Release(grads=(0,)), Forget(grad_id=2), ConnectionResetError("gone")):
         worker.channel.to_come.put(message)
     assert [channel.receive(), channel.receive()] == [Forget(grad_id=1), Forget(grad_id=2)]
@@ -180,7 +180,7 @@ def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None
 
 def test_the_worker_hears_that_its_control_channel_is_broken_in_whatever_way(worker: Worker) -> None:
     """A message whose rest does not come is no end of the stream."""
-    channel = SplitChannel(worker.channel, worker.keeper.takes)  # type: ignore[arg-type]
+    channel = SplitChannel(worker.channel, worker.cache.takes)  # type: ignore[arg-type]
     worker.channel.to_come.put(BlockingIOError("resource temporarily unavailable"))
     with pytest.raises(ConnectionResetError, match="unavailable"):
         channel.receive()

@@ -1,4 +1,4 @@
-"""The run's end of its keeper."""
+"""The run's end of its broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RELEASE_S = 15.0
 
 
 @final
-class Keeper:
+class Broker:
     """A process of ours outside of the run's namespaces: start it before these are entered."""
 
     def __init__(self) -> None:
@@ -93,11 +93,11 @@ class Keeper:
         return [answers.decode(line) for line in lines]
 
 
-_keepers: list[Keeper] = []
+_brokers: list[Broker] = []
 
 
-def the_keeper() -> Keeper:
-    """The keeper of this process and its forks: started at the first call."""
-    if not _keepers:
-        _keepers.append(Keeper())
-    return _keepers[0]
+def the_broker() -> Broker:
+    """The broker of this process and its forks: started at the first call."""
+    if not _brokers:
+        _brokers.append(Broker())
+    return _brokers[0]

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from runtime.config.rules import check_combinations
 from runtime.errors import ConfigError
 from runtime.live.tasks.store import Store
-from runtime.live.transport import halves
+from runtime.live.transport import bfloat16
+from runtime.live.transport.bfloat16 import bfloat16_vector, decode, encode
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, POST, as_bytes, pack, unpack
-from runtime.live.transport.halves import decode, encode, half_vector
 from runtime.run.checks.facts import Facts
 from runtime.run.checks.topologies import TOPOLOGIES
 from tests.unit.live.test_datalink import GENERATION, Line, Servers
 from tests.unit.live.test_store import TALLY, order, vector
 
 Bits = NDArray[np.uint32]
-TWINS = [pytest.param(False, id="python")] + ([pytest.param(True, id="compiled")] if halves._compiled else [])
+TWINS = [pytest.param(False, id="python")] + ([pytest.param(True, id="compiled")] if bfloat16._compiled else [])
 ODD = [
     0x7F800000,
     0xFF800000,
@@ -43,11 +43,11 @@ ODD = [
 @pytest.fixture(params=TWINS)
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr(halves, "_compiled", None)
+        monkeypatch.setattr(bfloat16, "_compiled", None)
 
 
 def check(bits: Bits) -> None:
-    floats, into, back = bits.view(np.float32), half_vector(len(bits)), np.empty(len(bits), np.float32)
+    floats, into, back = bits.view(np.float32), bfloat16_vector(len(bits)), np.empty(len(bits), np.float32)
     encode(floats, into)
     decode(into, back)
     theirs = torch.from_numpy(floats.copy()).to(torch.bfloat16)
@@ -72,12 +72,12 @@ def test_any_bits(bits: list[int]) -> None:
 
 
 def test_lengths_that_differ_are_refused() -> None:
-    if halves._compiled is None:
+    if bfloat16._compiled is None:
         pytest.skip("the twin in Python leaves that to numpy")
     with pytest.raises(ValueError, match="as many"):
-        encode(np.zeros(4, np.float32), half_vector(5))
+        encode(np.zeros(4, np.float32), bfloat16_vector(5))
     with pytest.raises(ValueError, match="as many"):
-        decode(half_vector(5), np.zeros(4, np.float32))
+        decode(bfloat16_vector(5), np.zeros(4, np.float32))
 
 
 # ---- both ends of a link ---------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ ROUNDED = 1 + 2**-8 + 2**-12
 
 
 def sent(grad: NDArray[np.float32]) -> bytes:
-    into = half_vector(len(grad))
+    into = bfloat16_vector(len(grad))
     encode(grad, into)
     return into.tobytes()
 
@@ -138,8 +138,10 @@ def test_a_worker_receives_and_pushes_16_bits() -> None:
     links = servers.links
     links.bits, links.same_machine = 16, True
     ranges = [(0, 16), (16, 32)]
-    links._halves = [(half_vector(16), links.params[lo:hi], half_vector(16), links.grad[lo:hi]) for lo, hi in ranges]
-    links._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in links._halves]
+    links._bfloat16 = [
+        (bfloat16_vector(16), links.params[lo:hi], bfloat16_vector(16), links.grad[lo:hi]) for lo, hi in ranges
+    ]
+    links._views = [(as_bytes(come), as_bytes(go)) for come, _, go, _ in links._bfloat16]
     for number, sock in enumerate(servers.theirs):
         sock.sendall(pack(PARAMS, GENERATION, 5, 9, 32) + sent(vector(number + ROUNDED, size=16)))
     assert links.receive_params(5) == 9

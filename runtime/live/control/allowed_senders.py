@@ -6,15 +6,15 @@ from runtime.live.transport.auxiliaries import AUXILIARIES
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
-    Apart,
     Attached,
     Busy,
+    Divergence,
     Exited,
     Followed,
     Forked,
+    GradientReady,
     Halted,
     Heartbeat,
-    Held,
     LinkLost,
     LinksPaced,
     Loaded,
@@ -22,24 +22,37 @@ from runtime.live.transport.messages import (
     Message,
     NormPart,
     Paced,
-    Passed,
+    Pushed,
+    ReplicationFailed,
     Report,
     Sampled,
     Saved,
     ScoreParts,
     Summed,
     TaskReady,
-    Ungiven,
 )
 from strategies.protocol import AGGREGATOR
 
 CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, LinkLost})
 """Messages of every client of the servers."""
-SAYS: dict[str, frozenset[type[Message]]] = {
+MAY_SEND: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Heartbeat, Forked, Exited, Actuated, Sampled}),
-    "worker": CLIENT | {Report, Held, Passed, Ungiven, Halted, Saved, Paced, LinksPaced, NormPart},
+    "worker": CLIENT | {Report, GradientReady, Pushed, ReplicationFailed, Halted, Saved, Paced, LinksPaced, NormPart},
     "server": frozenset(
-        {TaskReady, Heartbeat, Saved, Loaded, Busy, ScoreParts, NormPart, Paced, LinksPaced, LinkLost, Followed, Apart}
+        {
+            TaskReady,
+            Heartbeat,
+            Saved,
+            Loaded,
+            Busy,
+            ScoreParts,
+            NormPart,
+            Paced,
+            LinksPaced,
+            LinkLost,
+            Followed,
+            Divergence,
+        }
     ),
     AGGREGATOR: CLIENT | {Summed},
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
@@ -49,5 +62,5 @@ SAYS: dict[str, frozenset[type[Message]]] = {
 
 def refuse_foreign(role: str, message: Message) -> None:
     """Raise :class:`MalformedMessage`, which ends the connection, for a message that this role may not send."""
-    if type(message) not in SAYS.get(role, ()):
+    if type(message) not in MAY_SEND.get(role, ()):
         raise MalformedMessage(f"{type(message).__name__}, which is not for the {role} to say")

@@ -10,9 +10,9 @@ import pytest
 
 from runtime.core.job import ApplyOrder, SendOrder, SumOrder
 from runtime.live.control.port import LivePort
-from runtime.live.tasks.gathering import Gathering, Sum
+from runtime.live.tasks.reduction import ReduceBuffer, Sum
 from runtime.live.transport.address import Address
-from runtime.live.transport.messages import Gather, LeaveOut, Push, Update, decode
+from runtime.live.transport.messages import Exclude, Gather, Push, Update, decode
 from strategies.protocol import NodeId
 
 AT = Address(transport="tcp", host="127.0.0.1", port=5000)
@@ -23,16 +23,16 @@ class Bench:
 
     def __init__(self) -> None:
         self.made: list[Sum] = []
-        self.gathering = Gathering(4, self.made.append)
+        self.reduction = ReduceBuffer(4, self.made.append)
 
     def come(self, *grads: int) -> None:
         for grad_id in grads:
-            vector = self.gathering.buffer()
+            vector = self.reduction.buffer()
             vector[:] = grad_id
-            self.gathering.hold(grad_id, vector)
+            self.reduction.hold(grad_id, vector)
 
     def gather(self, number: int, *members: int) -> None:
-        self.gathering.gather(Gather(grad_id=number, members=members))
+        self.reduction.gather(Gather(grad_id=number, members=members))
 
     @property
     def parts(self) -> list[list[float]]:
@@ -51,48 +51,48 @@ def test_parts_are_in_the_order_of_the_members(bench: Bench, first: tuple[int, .
     bench.come(*[grad for grad in (3, 2, 1) if grad not in first])
     assert [(made.grad_id, made.members) for made in bench.made] == [(9, [1, 2, 3])]
     assert bench.parts == [[1.0, 2.0, 3.0]]
-    assert not bench.gathering.here
+    assert not bench.reduction.here
 
 
 def test_who_is_left_out_completes_the_sum_of_the_others(bench: Bench) -> None:
     bench.gather(9, 1, 2)
     bench.come(1)
-    bench.gathering.leave_out([2])
+    bench.reduction.exclude([2])
     assert bench.parts == [[1.0]]
     bench.come(2)
-    assert not bench.gathering.here, "it comes late, and is discarded"
+    assert not bench.reduction.here, "it comes late, and is discarded"
     bench.come(2)
-    assert list(bench.gathering.here) == [2], "once"
+    assert list(bench.reduction.here) == [2], "once"
 
 
 def test_one_that_is_here_is_left_out_too(bench: Bench) -> None:
     bench.gather(9, 1, 2)
     bench.come(1)
-    bench.gathering.leave_out([1])
-    assert len(bench.gathering._spare) == 1
+    bench.reduction.exclude([1])
+    assert len(bench.reduction._spare) == 1
     bench.come(2)
     assert bench.parts == [[2.0]]
 
 
 def test_a_sum_of_nobody_is_none_and_a_complete_one_stays_whole(bench: Bench) -> None:
     bench.gather(8, 1, 2)
-    bench.gathering.leave_out([1, 2])
+    bench.reduction.exclude([1, 2])
     bench.gather(9, 3, 4)
     bench.come(3, 4)
-    bench.gathering.leave_out([3])
+    bench.reduction.exclude([3])
     assert bench.parts == [[3.0, 4.0]]
 
 
 def test_after_a_reset_nothing_is_known_and_no_memory_is_lost(bench: Bench) -> None:
     bench.gather(9, 1, 2)
     bench.come(1)
-    bench.gathering.reset()
-    assert not bench.gathering.here
+    bench.reduction.reset()
+    assert not bench.reduction.here
     bench.come(2, 1)
     assert not bench.made
-    bench.gathering.reset()
-    assert len(bench.gathering._spare) == 2
-    assert bench.gathering.num_bytes == 16
+    bench.reduction.reset()
+    assert len(bench.reduction._spare) == 2
+    assert bench.reduction.num_bytes == 16
 
 
 # ---- what the coordinator's orders become ---------------------------------------------------------------------------
@@ -159,9 +159,9 @@ def test_servers_apply_the_sum_once_with_the_weight_of_its_members(wire: Wire) -
 
 def test_a_member_that_is_dropped_is_left_out_and_servers_drop_only_what_they_know(wire: Wire) -> None:
     sent = wire.after(lambda: wire.port.drop((1,)))
-    assert sent == [(NodeId("aggregator", 0), LeaveOut(grads=(1,)))]
+    assert sent == [(NodeId("aggregator", 0), Exclude(grads=(1,)))]
     sent = wire.after(lambda: wire.port.drop((2, 9)))
-    assert sent == [(NodeId.server(0), Update(drop=(9,))), (NodeId("aggregator", 0), LeaveOut(grads=(2,)))]
+    assert sent == [(NodeId.server(0), Update(drop=(9,))), (NodeId("aggregator", 0), Exclude(grads=(2,)))]
 
 
 def test_what_was_not_sent_is_discarded_with_its_sums(wire: Wire) -> None:

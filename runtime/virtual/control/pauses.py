@@ -16,7 +16,7 @@ from strategies.protocol import NodeId
 
 
 @final
-class Standstill:
+class Pauses:
     """Tracks pauses; a task whose lease expires is silent."""
 
     def __init__(self, priced: PricedRecovery, machines: Machines | None, lease_s: float) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from runtime.core.vectors import FloatVector
 from runtime.live.transport.buffers import PAGE_FLOATS
-from runtime.live.transport.messages import Apart
+from runtime.live.transport.messages import Divergence
 from runtime.training.norms import sum_sqr_norm
 
 NEITHER, HOLDS, FOLLOWS = range(3)
@@ -27,7 +27,7 @@ TRIES = 3
 """How often a row is looked at that changes meanwhile: whoever changes it measures afterwards."""
 
 
-class Board:
+class SharedParameters:
     """One server's view of all rows; ``params`` (float32 [num_floats]) is its own."""
 
     def __init__(self, fd: int, num_floats: int, num_servers: int, own: int) -> None:
@@ -51,13 +51,13 @@ class Board:
         self._about[self.own, VERSION:] = version, generation, role
         self._about[self.own, WRITES] += 1
 
-    def apart(self) -> Iterator[Apart]:
+    def divergence(self) -> Iterator[Divergence]:
         """Our distance from every replica or, if we are one, from the server."""
         for other in range(len(self._rows)):
             if other != self.own and (found := self._compare(other)) is not None:
                 yield found
 
-    def _compare(self, other: int) -> Apart | None:
+    def _compare(self, other: int) -> Divergence | None:
         ours = self._about[self.own].tolist()
         for _ in range(TRIES):
             theirs = self._about[other].tolist()
@@ -70,5 +70,5 @@ class Board:
                 follower, followed = (theirs, ours) if ours[ROLE] == HOLDS else (ours, theirs)
                 number = other if ours[ROLE] == HOLDS else self.own
                 behind = followed[VERSION] - follower[VERSION]
-                return Apart(server=number, version=follower[VERSION], behind=behind, distance=distance)
+                return Divergence(server=number, version=follower[VERSION], behind=behind, distance=distance)
         return None

@@ -40,13 +40,13 @@ class Stopwatch:
 
 
 @final
-class Turns:
+class Inbox:
     """A decision takes ``decision_s``, and what the ``stopwatch`` measures, if there is one."""
 
     def __init__(self, clock: Clock, owner: VirtualSession, decision_s: float, stopwatch: Stopwatch | None) -> None:
         self.clock, self.owner, self.decision_s, self.stopwatch = clock, owner, decision_s, stopwatch
         self.busy_until_s = 0.0
-        self.inbox: deque[Waiting] = deque()
+        self.waiting: deque[Waiting] = deque()
         self.serving = False
         """Whether the next waiting input has its time."""
 
@@ -55,23 +55,23 @@ class Turns:
 
         ``call(t, *args)`` gets the time of that.
         """
-        if not self.inbox and self.clock.now >= self.busy_until_s:
+        if not self.waiting and self.clock.now >= self.busy_until_s:
             self.decide(call, *args)
             return
-        self.inbox.append((call, args))
+        self.waiting.append((call, args))
         if not self.serving:
             self.serving = True
             self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
     def serve(self) -> None:
         """Process the next waiting input, in order."""
-        call, args = self.inbox.popleft()
+        call, args = self.waiting.popleft()
         self.decide(call, *args)
         self.serve_on()
 
     def serve_on(self) -> None:
         """After a waiting input: process the next when the coordinator is free."""
-        self.serving = bool(self.inbox)
+        self.serving = bool(self.waiting)
         if self.serving:
             self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 

@@ -16,11 +16,11 @@ from runtime.live.transport.auth import Identity, call
 from runtime.live.transport.channel import BlockingChannel
 from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.links import push_frame
-from runtime.live.transport.messages import Fence, Give, Message, Release, Ungiven
+from runtime.live.transport.messages import Fence, Message, Release, ReplicateGradient, ReplicationFailed
 
 
 @final
-class Keeper:
+class GradientCache:
     """Gradients of one worker by id, and its connections to replicas, which are called when first needed."""
 
     def __init__(self, secret: bytes, identity: Identity, channel: BlockingChannel) -> None:
@@ -31,8 +31,8 @@ class Keeper:
         """Of replicas: the last incarnation that is lost."""
         self._socks: dict[tuple[int, int, int], socket.socket] = {}
         """By generation, replica and incarnation."""
-        self._orders: queue.SimpleQueue[Give] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="keeper", daemon=True).start()
+        self._orders: queue.SimpleQueue[ReplicateGradient] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="cache", daemon=True).start()
 
     def keep(self, grad_id: int, grad: FloatVector) -> None:
         """Copy a gradient, and keep that until it is released."""
@@ -46,7 +46,7 @@ class Keeper:
     def takes(self, message: Message) -> bool:
         """Carry an order out if it is about what is kept."""
         match message:
-            case Give():
+            case ReplicateGradient():
                 self._orders.put(message)
             case Release():
                 for grad_id in message.grads:
@@ -68,9 +68,9 @@ class Keeper:
                 self._give(order, payload)
             except OSError as error:
                 reason = f"worker {self.identity.id} could not send gradient {order.grad_id} to it ({error})"
-                self.channel.tell(Ungiven(server=order.server, incarnation=order.incarnation, reason=reason))
+                self.channel.tell(ReplicationFailed(server=order.server, incarnation=order.incarnation, reason=reason))
 
-    def _give(self, order: Give, payload: memoryview) -> None:
+    def _give(self, order: ReplicateGradient, payload: memoryview) -> None:
         key = (order.generation, order.server, order.incarnation)
         if key not in self._socks:
             for old in [one for one in self._socks if one[0] != order.generation or one[1] == order.server]:
@@ -82,7 +82,7 @@ class Keeper:
             self._socks.pop(key).close()
             raise
 
-    def _call(self, order: Give) -> socket.socket:
+    def _call(self, order: ReplicateGradient) -> socket.socket:
         sock, me = connect(order.to), self.identity
         try:
             call(sock, self.secret, Identity(me.role, me.id, me.incarnation, order.generation))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from injectors.actuators.turns import CREDIT_S, MOST_HOGS, Duty, hogs_for, least_left
+from injectors.actuators.gpu_duty import CREDIT_S, MOST_HOGS, Duty, hogs_for, least_left
 
 
 @given(left=st.floats(0.02, 0.99), sharers=st.integers(1, 8))

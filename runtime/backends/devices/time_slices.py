@@ -11,7 +11,7 @@ FLOAT64_BYTES = 8
 
 
 @final
-class Turns:
+class TimeSlices:
     """Two numbers per device, which hogs write and everybody reads: seconds of past turns, start of a present one.
 
     ``clock`` is the same in all processes of a machine.
@@ -38,12 +38,12 @@ class Turns:
         return past_s + (self.clock() - since_s if since_s else 0.0)
 
 
-class Turn(NamedTuple):
+class TimeSlice(NamedTuple):
     """What hogs take of one device."""
 
-    turns: Turns
+    time_slices: TimeSlices
     device: int
 
     def taken_s(self) -> float:
         """What hogs have used of it so far, seconds."""
-        return self.turns.taken_s(self.device)
+        return self.time_slices.taken_s(self.device)

@@ -1,4 +1,4 @@
-/* Floats of 16 bits: the compiled twin of encode and decode in halves.py. */
+/* Floats of 16 bits: the compiled twin of encode and decode in bfloat16.py. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -38,7 +38,7 @@ static PyObject *convert(PyObject *args, int encodes) {
     PyBuffer_Release(&to);
     if (fits)
         Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, "as many halves as floats");
+    PyErr_SetString(PyExc_ValueError, "as many bfloat16 as floats");
     return NULL;
 }
 
@@ -50,6 +50,6 @@ static PyMethodDef methods[] = {{"encode", encode, METH_VARARGS, "Round float32 
                                 {"decode", decode, METH_VARARGS, "Upper 16 bits to float32."},
                                 {NULL}};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_halves", .m_size = -1, .m_methods = methods};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_bfloat16", .m_size = -1, .m_methods = methods};
 
-PyMODINIT_FUNC PyInit__halves(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__bfloat16(void) { return PyModule_Create(&definition); }

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from runtime import native
 from runtime.core.vectors import BLOCK_FLOATS, FloatVector, aligned_vector
 
-HalfVector = NDArray[np.uint16]
+Bfloat16Vector = NDArray[np.uint16]
 """Numbers of 16 bits, as integers."""
 _MAGNITUDE, _INFINITY, _QUIET = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint16(0x40)
-_compiled = native.native(native.HALVES)
+_compiled = native.native(native.BFLOAT16)
 
 
-def half_vector(num_floats: int) -> HalfVector:
+def bfloat16_vector(num_floats: int) -> Bfloat16Vector:
     """As :func:`runtime.core.vectors.aligned_vector`, of half the size."""
     return aligned_vector((num_floats + 1) // 2).view(np.uint16)[:num_floats]
 
 
-def encode(floats: FloatVector, halves: HalfVector) -> None:
-    """Write ``floats`` to ``halves`` of the same length, rounded; NaN stays NaN."""
+def encode(floats: FloatVector, bfloat16: Bfloat16Vector) -> None:
+    """Write ``floats`` to ``bfloat16`` of the same length, rounded; NaN stays NaN."""
     if _compiled is not None:
-        _compiled.encode(floats, halves)
+        _compiled.encode(floats, bfloat16)
         return
     for lo in range(0, len(floats), BLOCK_FLOATS):
         bits = floats[lo : lo + BLOCK_FLOATS].view(np.uint32)
@@ -35,12 +35,12 @@ def encode(floats: FloatVector, halves: HalfVector) -> None:
         rounded[none] = bits[none]
         half = (rounded >> np.uint32(16)).astype(np.uint16)
         half[none] |= _QUIET
-        halves[lo : lo + BLOCK_FLOATS] = half
+        bfloat16[lo : lo + BLOCK_FLOATS] = half
 
 
-def decode(halves: HalfVector, floats: FloatVector) -> None:
-    """Write ``halves`` to ``floats`` of the same length, exactly."""
+def decode(bfloat16: Bfloat16Vector, floats: FloatVector) -> None:
+    """Write ``bfloat16`` to ``floats`` of the same length, exactly."""
     if _compiled is not None:
-        _compiled.decode(halves, floats)
+        _compiled.decode(bfloat16, floats)
         return
-    np.left_shift(halves, np.uint32(16), out=floats.view(np.uint32), dtype=np.uint32)
+    np.left_shift(bfloat16, np.uint32(16), out=floats.view(np.uint32), dtype=np.uint32)

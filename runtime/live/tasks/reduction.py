@@ -20,7 +20,7 @@ class Sum(msgspec.Struct, eq=False):
     parts: list[FloatVector] = []
 
 
-class Gathering:
+class ReduceBuffer:
     """A :class:`runtime.live.tasks.datalink.Sink` of whole gradients; ``complete`` gets a sum whose members are here.
 
     A gradient may come before the order that names it. One that is left out is discarded, also if it comes later.
@@ -66,7 +66,7 @@ class Gathering:
         self.sums |= dict.fromkeys(order.members, made)
         self._look(made)
 
-    def leave_out(self, grads: Iterable[int]) -> None:
+    def exclude(self, grads: Iterable[int]) -> None:
         """Nobody waits for these; of a sum that is complete none is left out any more."""
         for grad_id in grads:
             made = self.sums.pop(grad_id, None)

@@ -26,7 +26,7 @@ from runtime.virtual.event_loop.obstacles import OURS, UNDISTURBED, is_known
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
-from runtime.virtual.tasks.model_state import NOTHING, NoLearner
+from runtime.virtual.tasks.model_state import NOTHING, NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
@@ -38,7 +38,7 @@ OF_ITERATION = frozenset(Iteration.__struct_fields__) - {"cpu_s", "order", "resu
 
 
 @final
-class Crossing:
+class StateExchange:
     """``loop`` is a ``Loop`` of ``_events.c``, which is empty as long as Python drives the job."""
 
     def __init__(self, session: VirtualSession, module: ModuleType) -> None:
@@ -55,7 +55,7 @@ class Crossing:
             (session.clock, "now"),
             (session.clock.timeline, "sequence"),
             (core.course, "t"),
-            (session.turns, "busy_until_s", "serving"),
+            (session.inbox, "busy_until_s", "serving"),
             (core.executor, "version", "next_grad_id"),
             (core.promised, "timers"),
             (core.shards, "epochs_opened", "epochs_done", "samples_applied", "shards_done"),
@@ -93,7 +93,7 @@ class Crossing:
         loop.write_rows, loop.write_line = self._write_rows, teller(session, keeps)
         loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
         loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
-        loop.declares_stuck, loop.learn = session.spec.job.stuck_after_s is not None, learner(session)
+        loop.declares_stuck, loop.learn = session.spec.job.stuck_after_s is not None, model_state(session)
         _copy(cut, loop, "num_samples", "num_shards")
         loop.shard_samples = -1 if cut.shard_samples is None else cut.shard_samples
         loop.policy, loop.overlap = POLICIES.index(shards.policy), shards.overlap
@@ -123,7 +123,7 @@ class Crossing:
         self.coming = {order.grad_id: order for order in core.ledger.busy.values()}
         foreign = [entry for entry in timeline.lift() if not self._enter_entry(entry)]
         timeline.lay(session.clock, foreign)
-        for _, args in session.turns.inbox:
+        for _, args in session.inbox.waiting:
             loop.add_waiting(*self._entry_of(args[0]))
         if self.chain is not None:
             for worker, iteration in self.workers.under_way.items():
@@ -133,7 +133,7 @@ class Crossing:
         for grad in core.ledger.grads.values():
             t, event = (0.0, None) if self.rows is None else self.rows.open_rows.pop(grad.id)
             self._add_work(grad.id, grad, event and event.timings, event=event or grad, t=t)  # times: for rows
-        for worker, command in core.ledger.held.items():
+        for worker, command in core.ledger.starved.items():
             loop.hold(worker, command)
 
     def _enter_entry(self, entry: Entry) -> bool:
@@ -147,7 +147,7 @@ class Crossing:
             known = module.PUSHED, self._add_work(grad_id, self.coming[grad_id], iteration, iteration.order), None
         elif action == session.tell and is_known(session, session.coordinator.receive, args):
             known = self._entry_of(args[0])
-        elif action != session.turns.serve:
+        elif action != session.inbox.serve:
             return False
         self.loop.add_entry(when_s, priority, number, *known)
         return True
@@ -220,12 +220,12 @@ class Crossing:
                 ledger.busy[work.worker] = Order(grad_id=work.id, **of_order)
             elif self.rows is not None and work.event is not loop.event:  # the current one is being decided on
                 self.rows.open_rows[work.id] = (work.t, work.event)
-        ledger.held.clear()
-        ledger.held.update(held)
+        ledger.starved.clear()
+        ledger.starved.update(held)
         timeline.lay(session.clock, [self._laid(entry, known) for entry in entries])
-        session.turns.inbox.clear()
+        session.inbox.waiting.clear()
         for kind, about, given in waiting:
-            session.turns.inbox.append((core.receive, (self._input(kind, known.get(about), given),)))
+            session.inbox.waiting.append((core.receive, (self._input(kind, known.get(about), given),)))
 
     def _leave_data(self) -> None:
         shards = self.session.coordinator.shards
@@ -245,7 +245,7 @@ class Crossing:
         if kind == module.PUSHED and isinstance(self.workers, Workers):
             return when_s, MACHINE, number, self.workers.pushed, (self._iteration(known[about]),)
         if kind == module.SERVE:
-            return when_s, MESSAGE, number, session.turns.serve, ()
+            return when_s, MESSAGE, number, session.inbox.serve, ()
         return when_s, priority, number, session.tell, (self._input(kind, known.get(about), given),)
 
     def _input(self, kind: int, work: SimpleNamespace | None, given: str | None) -> inputs.AnyInput:
@@ -312,10 +312,10 @@ def pacer(workers: Workers) -> Callable[[int, int, int], tuple[float, float, flo
     return pace
 
 
-def learner(session: VirtualSession) -> Callable[[int, float, int], None] | None:
+def model_state(session: VirtualSession) -> Callable[[int, float, int], None] | None:
     """Tells the progress model of an update, as ``Executor.apply`` and the port do; None: there is none."""
-    job, shards, model = session.spec.job, session.coordinator.shards, session.learner
-    if not isinstance(model, NoLearner) or (progress := model.progress) is None:
+    job, shards, model = session.spec.job, session.coordinator.shards, session.model_state
+    if not isinstance(model, NoModelState) or (progress := model.progress) is None:
         return None
 
     def learn(samples: int, lr_scale: float, samples_applied: int) -> None:
