@@ -91,7 +91,7 @@ class StateExchange:
         keeps = keeps_of(record)
         loop.keeps_rows, loop.keeps_lines = keeps == "rows", keeps in ("all", "answers")
         loop.write_rows, loop.write_line = self._write_rows, teller(session, keeps)
-        loop.note_held = lambda t, worker: record.note(t, "Held", worker=worker)
+        loop.note_held = lambda t, worker: record.note(t, "Starved", worker=worker)
         loop.note_epoch = lambda t, epoch: record.note(t, "EpochStarted", epoch=epoch)
         loop.declares_stuck, loop.learn = session.spec.job.stuck_after_s is not None, model_state(session)
         _copy(cut, loop, "num_samples", "num_shards")
