@@ -24,8 +24,7 @@ from runtime.live.transport.messages import (
 from strategies.protocol import NodeId
 
 REMEMBERED_VERSIONS = 4
-"""Updates by which a replica may be behind the orders: it may not have completed the second to last, whose result
-another has already used for the gradients of the last."""
+"""Updates before the newest order whose states are kept in any case."""
 
 
 class ReplicaPortOwner(PortOwner, Protocol):
@@ -46,6 +45,10 @@ class ReplicaPort(LivePort):
     ) -> None:
         super().__init__(hub, loop, roster, nodes, owner, disturb)
         self.states: dict[int, dict[str, Any]] = {}
+        self._versions: dict[int, int] = {}
+        """The version that a gradient is computed on, until it is used or dropped."""
+        self._reached = 0
+        """A worker has completed this update, so every other has completed the one before."""
         self._outbox: dict[int, bytearray] = {}
 
     def book(self, order: AllocateOrder) -> str | None:
@@ -57,6 +60,7 @@ class ReplicaPort(LivePort):
     def compute(self, order: ComputeOrder) -> None:
         """Order a Compute; the worker has the parameters already, or its parent is to send them."""
         self.sent_s[order.worker] = self.loop.now
+        self._versions[order.grad_id] = order.version
         if order.parent is not None:
             self._tell(order.parent, self._child(order))
         self._tell(order.worker, Work(order=order))
@@ -64,7 +68,9 @@ class ReplicaPort(LivePort):
     def apply(self, order: ApplyOrder) -> None:
         """Order an update from all replicas; samples are booked afterwards, so the data state is that before it."""
         self.states[order.version - 1] = self.owner.data_state()
-        for version in [version for version in self.states if version < order.version - REMEMBERED_VERSIONS]:
+        self._reached = max([self._reached, *(self._versions.pop(grad, 0) for grad in order.grads)])
+        oldest = min(self._reached - 1, order.version - REMEMBERED_VERSIONS)
+        for version in [version for version in self.states if version < oldest]:
             del self.states[version]
         self._tell_all(Reduce(order=order))
         for worker, source in order.returning:
@@ -85,6 +91,8 @@ class ReplicaPort(LivePort):
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Order their holders to discard gradients."""
+        for grad in grads:
+            self._versions.pop(grad, None)
         self._tell_all(DropGradients(grads=grads))
 
     def flush(self) -> None:
@@ -102,6 +110,8 @@ class ReplicaPort(LivePort):
         """Discard orders that were not sent."""
         super().discard()
         self._outbox.clear()
+        self._versions.clear()
+        self._reached = 0
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
         deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
