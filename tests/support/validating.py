@@ -12,7 +12,7 @@ from runtime.core.coordinator import Coordinator
 from runtime.core.recovery.automaton import Recovery
 from runtime.live.control.session import LiveSession
 from runtime.live.control.supervisor import LiveSupervisor
-from runtime.virtual.control.inbox import Turns
+from runtime.virtual.control.inbox import Inbox
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from tests.support.recovering import Recovering
 from tests.support.validation import Validation
@@ -59,8 +59,8 @@ def _on_heap(run: Any) -> tuple[Coordinator, Recovery] | None:
     return None if ordered or not hasattr(run, "recovery") or getattr(run, "failed", "") else (run.core, run.recovery)
 
 
-def _of_turns(turns: Turns) -> tuple[Coordinator, Recovery] | None:
-    return _of_virtual(turns.owner.supervisor)  # type: ignore[attr-defined]
+def _of_inbox(inbox: Inbox) -> tuple[Coordinator, Recovery] | None:
+    return _of_virtual(inbox.owner.supervisor)  # type: ignore[attr-defined]
 
 
 def _of_virtual(supervisor: VirtualSupervisor) -> tuple[Coordinator, Recovery] | None:
@@ -82,7 +82,7 @@ def _of_supervisor(supervisor: LiveSupervisor) -> tuple[Coordinator, Recovery] |
 EVENTS: tuple[tuple[type, str, Any], ...] = (
     (Recovering, "happen", _on_heap),
     (Coordinator, "receive", lambda job: None),
-    (Turns, "decide", _of_turns),
+    (Inbox, "decide", _of_inbox),
     (VirtualSupervisor, "tell", _of_virtual),
     (LiveSession, "on_message", _of_live),
     (LiveSession, "receive", _of_live),

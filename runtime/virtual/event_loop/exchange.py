@@ -30,7 +30,7 @@ from runtime.virtual.tasks.model_state import NOTHING, NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import AnyCommand, AnyEvent, Timings
+from strategies.protocol import AnyCommand, AnyEvent, NodeId, Timings
 
 POLICIES = "dynamic", "shared", "even"
 OF_ITERATION = frozenset(Iteration.__struct_fields__) - {"cpu_s", "order", "result"}
@@ -84,7 +84,7 @@ class StateExchange:
         loop.are_replicas = isinstance(servers, Replicas)
         if isinstance(servers, Replicas):
             loop.ring_s, loop.step_s = servers.update_takes_s(self.size[0])
-        loop.names = [f"worker:{worker}" for worker in workers.profiles]
+        loop.names = [str(NodeId.worker(worker)) for worker in workers.profiles]
         loop.handle, loop.grads = core.strategy.handle, core.ledger.grads
         loop.remember, loop.histories = core.ledger.remember, core.ledger.histories(self.size[0])
         loop.iterations, loop.finish = core.executor.iterations, core.executor.done

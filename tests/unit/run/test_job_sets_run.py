@@ -68,6 +68,8 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, rec
     for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if record == "iterations" else [])):
         assert (own / name).read_bytes() == (alone / name).read_bytes()
     metas = [msgspec.json.decode((path / "meta.json").read_bytes()) for path in (own, alone)]
+    engine = metas[1].pop("engine")
+    assert engine == "event_loop"  # only of a job by itself
     assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
 
 

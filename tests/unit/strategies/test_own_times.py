@@ -33,7 +33,7 @@ def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
     group.begin(0.0)
     quick, _ = group.only()
     late = HostModel(costs=Costs(compute_base_s=0.5, update_base_s=3.0), profile=None, link=64.0 * 1514 / 1448)
-    late.servers.update(0.0, 1)
+    late.servers.schedule_update(0.0, 1)
     late.begin(0.0)
     slow, _ = late.only()
     assert slow.pull_s == pytest.approx(quick.pull_s + 3.0)
