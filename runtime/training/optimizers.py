@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass
 from math import inf, sqrt
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,12 @@ class Rule(ABC):
     """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
     along_gradients: ClassVar[bool] = False
     """Whether steps are linear combinations of gradients, so that their norms are those of the gradients."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """``gain`` is what rules of 0.1.0 call ``step_scale``."""
+        super().__init_subclass__(**more)
+        if "gain" in vars(cls) and "step_scale" not in vars(cls):
+            cls.step_scale = vars(cls)["gain"]  # type: ignore[method-assign]
 
     @abstractmethod
     def step_scale(self, lr: float, samples: int) -> float:

@@ -21,7 +21,7 @@ class Signum(Rule):
         if not 0 <= self.beta < 1:
             raise ValueError(f"beta={self.beta}: must be a number, at least 0 and less than 1")
 
-    def gain(self, lr: float, samples: int) -> float:
+    def step_scale(self, lr: float, samples: int) -> float:
         """A factor on the gradients; here none."""
         return 1.0
 

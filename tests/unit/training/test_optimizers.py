@@ -312,3 +312,14 @@ def test_scratch_is_aligned() -> None:
     optimizer = make("adam", 100)
     vectors = [optimizer._grad, optimizer._spare, *optimizer._state]
     assert all(vector.ctypes.data % optimizers.ALIGN_BYTES == 0 for vector in vectors)
+
+
+def test_a_rule_of_a_project_of_0_1_0_has_its_step_scale_under_the_name_of_then() -> None:
+    class Before(optimizers.Rule):
+        def gain(self, lr: float, samples: int) -> float:
+            return -2.0 * lr
+
+        def update(self, block: optimizers.Block, lr: float, step: int) -> None:
+            np.add(block.params, block.grad, out=block.params)
+
+    assert Before().step_scale(0.5, 8) == -1.0
