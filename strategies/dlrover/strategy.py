@@ -79,8 +79,8 @@ class DLRover(BrainTimes, RuleSettings, LimitSettings, ScalerSettings, Compositi
         settings = self.make(BrainSettings, limits=limits, rules=self.make(Rules))
         fleet = self.make(
             Fleet,
-            worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
-            server=Given(cores=self.first_server_cores, memory_bytes=self.memory_bytes),
+            worker=self.make(Given, cores=self.worker_cores),
+            server=self.make(Given, cores=self.first_server_cores),
         )
         requests = self.cores_as == "request"
         planner = BrainPlanner(settings, self._initial(limits), self.unit_cores, requests=requests)

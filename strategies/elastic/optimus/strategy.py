@@ -79,8 +79,8 @@ class Optimus(ScalerSettings, Composition):
         planner = OptimusPlanner(growing, self.make(Speedometer), self.make(Remaining))
         fleet = self.make(
             Fleet,
-            worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
-            server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
+            worker=self.make(Given, cores=self.worker_cores),
+            server=self.make(Given, cores=self.server_cores),
         )
         scaler = self.make(Scaler, planner=planner, fleet=fleet)
         return self.make(Parts, gate=EachGate(), actions={"optimus": scaler})

@@ -52,8 +52,8 @@ class OrAutoscale(AutoscalingSettings, ScalerSettings, Composition):
         """A gate for every gradient, and the autoscaling as the only action."""
         fleet = self.make(
             Fleet,
-            worker=Given(cores=self.worker_cores, memory_bytes=self.memory_bytes),
-            server=Given(cores=self.server_cores, memory_bytes=self.memory_bytes),
+            worker=self.make(Given, cores=self.worker_cores),
+            server=self.make(Given, cores=self.server_cores),
         )
         scaler = self.make(Scaler, planner=AutoscalingPlanner(self.make(Autoscaling)), fleet=fleet)
         return self.make(Parts, gate=EachGate(), actions={"autoscale": scaler})
