@@ -210,7 +210,7 @@ def verdicts_of(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> dict[str, Ve
     """The verdicts about every claim of a ledger; of those that no experiment has answered, that."""
     there = {}
     if len(verdicts):
-        texts = verdicts.fillna({"side": "", "size": ""})
+        texts = verdicts[["id", "side", "size"]].astype(object).where(verdicts.notna(), "")
         there = {name: Verdict(*two) for name, *two in zip(texts["id"], texts["side"], texts["size"], strict=True)}
     return {claim.id: judge(claim, None) if _open(claim, there) else there[claim.id] for claim in ledger}
 

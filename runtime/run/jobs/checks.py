@@ -203,7 +203,9 @@ class _Shaper:
         raw = sized(composed, submission, model, stand_in=stand_in)
         job = facts_of(anchored(parse(raw), self._start))
         config, backend, task = job.config, job.backend, job.task
-        check_combinations(MODELS, Modelled(job=job, submission=submission, model=model, stand_in=stand_in))
+        name = composed["workload"]["name"]  # that of `job` is the model's
+        modelled = Modelled(job=job, submission=submission, model=model, workload=name, stand_in=stand_in)
+        check_combinations(MODELS, modelled)
         check_combinations([END], job)  # before its rule and its target are left out, as none can be reached
         samples = getattr(task, "num_samples", None)
         batch, epochs = config.workload.global_batch_samples, config.workload.epochs

@@ -120,6 +120,8 @@ class Modelled:
     submission: Submission
     model: Model | None
     """The model whose times are known."""
+    workload: str
+    """What it would train."""
     stand_in: bool
     """``replay.stand_in``."""
 
@@ -128,8 +130,7 @@ MODELS: tuple[Rule[Modelled], ...] = (
     Rule(
         "gradients and a model of which only times are known",
         lambda one: one.model is not None and one.job.backend.computes and not one.stand_in,
-        "backend={job.names.backend}: trains workload={job.workload.name}, and of model={submission.model} only times "
-        "are known",
+        "backend={job.names.backend}: trains workload={workload}, and of model={submission.model} only times are known",
         "choose backend=none, replay.models=null, or replay.stand_in=true, which takes the times of the one and the "
         "gradients of the other",
     ),
