@@ -16,7 +16,7 @@ from tests.support.runs import ROOT, RecordSink
 
 pytestmark = pytest.mark.live
 
-PACKAGES = ("analysis", "conf", "injectors", "predictors", "reading", "runtime", "strategies", "workloads")
+PACKAGES = ("analysis", "conf", "injectors", "predictors", "reading", "runtime", "strategies", "stragglab", "workloads")
 JOB = ("workload.epochs=2", "straggler=none", "cluster.device=null", "cluster.num_workers=2", "eval_every_s=60")
 NOMINAL = ("cluster.device={base_s:0.02}",)
 QUIET = ("view=none", "draw=false")
