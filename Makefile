@@ -44,6 +44,8 @@ $(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/_*.c 
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --editable '.[dev]'
+	@# a library of universalmutator's brings the module typing of Python 2 along, which hides Python's own from programs with a PYTHONPATH
+	@$(PY) -m pip uninstall --quiet --yes --disable-pip-version-check typing
 	@touch $@
 
 setup: $(VENV)/.dev  ## a virtual environment with everything that the tests need | some minutes, mostly downloads | .venv
