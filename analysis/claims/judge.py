@@ -121,7 +121,7 @@ def _is_stated(claim: Claim) -> bool:
 
 def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | None:
     """A value with this part of the paper's effect; of a factor the effect is what it is above 1."""
-    base = 1.0 if claim.unit == "x" else 0.0
+    base = no_effect(claim)
     return None if end is None else base + part * (end - base)
 
 
@@ -143,7 +143,7 @@ def decided(claim: Claim, answer: Answer, one: Callable[[Answer], str]) -> str:
     return (max if claim.best else min)(verdicts, key=RISING.index)
 
 
-def _interval(claim: Claim, ours: Answer) -> Bounds:
+def _interval(claim: Claim, ours: Answer) -> tuple[float, float]:
     """The interval of a case; of what is fitted or computed without one, the value itself."""
     given = bool(claim.arithmetic or claim.calibrated) and isnan(ours.low)
     return (ours.value, ours.value) if given else (ours.low, ours.high)
@@ -151,27 +151,25 @@ def _interval(claim: Claim, ours: Answer) -> Bounds:
 
 def _sized(claim: Claim, ours: Answer, least: float | None, most: float | None) -> str:
     low, high = _interval(claim, ours)
-    verdict = _unusable(ours.value, low, high)
-    if verdict or low is None or high is None:
+    if verdict := _unusable(ours.value, low, high):
         return verdict
     if least is None or low > least:
         return MET if most is None or high < most else LARGER
     return MISSED if high <= least else INCONCLUSIVE
 
 
-def _unusable(value: float, low: float | None, high: float | None) -> str:
+def _unusable(value: float, low: float, high: float) -> str:
     """The verdict of a value that does not exist, or whose spread over seeds is unknown; else empty."""
     if isnan(value):
         return MISSED
-    return INCONCLUSIVE if low is None or high is None or isnan(low) or isnan(high) else ""
+    return INCONCLUSIVE if isnan(low) or isnan(high) else ""
 
 
 def _one(claim: Claim, ours: Answer, accept: Bounds | None) -> str:
     if ours.holds is not None:
         return (MET if ours.holds else MISSED) if claim.arithmetic or claim.calibrated else shape(ours)
     low, high = _interval(claim, ours)
-    verdict = _unusable(ours.value, low, high)
-    if verdict or low is None or high is None:
+    if verdict := _unusable(ours.value, low, high):
         return verdict
     return within(low, high, *accept) if accept is not None else near(claim, ours.value, low, high)
 

@@ -335,7 +335,7 @@ def target_s(run: Run) -> float:
     job = run.job
     if job.get("target") is None:
         return nan
-    return targets.tta_s(scores(run), float(job["target"]), bool(job["higher_is_better"]), job.get("target_evals") or 1)
+    return targets.tta_s(scores(run), float(job["target"]), *targets.rule_of(job))
 
 
 def converged_metric(run: Run) -> float:

@@ -34,6 +34,8 @@ MARK = "<!-- experiment: {name} -->"
 DIRTY = re.compile(r"Stragglab (\S+ \()?\S*-dirty")
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "side", "size")
+QUESTIONS = ("side", "size")
+COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
 RULES = """\
 Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % interval in
 brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never ended. One seed has no
@@ -175,7 +177,7 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     """Number of claims by question and verdict; those that are missed, or never acted, are named."""
-    given = verdicts_of(verdicts, ledger)
+    given = verdicts_by_claim(verdicts, ledger)
     lines = markdown_lines(COUNT_HEADS, [row for question in QUESTIONS for row in counts(question, ledger, given)])
     for question, word in (("side", MISSED), ("size", MISSED), ("side", UNEXERCISED)):
         found = [f"`{short(claim.id)}`" for claim in ledger if getattr(given[claim.id], question) == word]
@@ -185,10 +187,6 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     if unanswered:
         lines += ["", "Not answered by any experiment here: " + "; ".join(_why(claim) for claim in unanswered) + "."]
     return lines
-
-
-QUESTIONS = ("side", "size")
-COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
 
 
 def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[list[str]]:
@@ -206,7 +204,7 @@ def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Ver
     return [word for words in groups.values() if (word := of_group(words))]
 
 
-def verdicts_of(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> dict[str, Verdict]:
+def verdicts_by_claim(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> dict[str, Verdict]:
     """The verdicts about every claim of a ledger; of those that no experiment has answered, that."""
     there = {}
     if len(verdicts):
@@ -226,16 +224,16 @@ def counted(verdicts: Sequence[str]) -> list[str]:
 
 def front(papers: Sequence[tuple[str, str, Sequence[Claim], pd.DataFrame]]) -> str:
     """The page over all papers, given each one's title, page, ledger and verdicts."""
-    rows, once, live = [], dict[str, list[str]]({each: [] for each in QUESTIONS}), dict[str, list[str]]()
+    rows = []
+    once: dict[str, list[str]] = {each: [] for each in QUESTIONS}
+    live: dict[str, list[str]] = {each: [] for each in QUESTIONS}
     for title, page, ledger, verdicts in papers:
-        given = verdicts_of(verdicts, ledger)
+        given = verdicts_by_claim(verdicts, ledger)
         of_live = set(verdicts.loc[verdicts["runtime"] == "live", "id"]) if len(verdicts) else set()
         for question in QUESTIONS:
             found = observations(question, ledger, given)
             once[question] += found
-            live.setdefault(question, []).extend(
-                observations(question, [claim for claim in ledger if claim.id in of_live], given)
-            )
+            live[question] += observations(question, [claim for claim in ledger if claim.id in of_live], given)
             rows.append([f"[{title}]({page}): {question}", *counted(found)])
     rows += [[f"**all: {each}**", *(f"**{count}**" for count in counted(once[each]))] for each in QUESTIONS]
     rows += [[f"all, live: {each}", *counted(live[each])] for each in QUESTIONS]

@@ -51,7 +51,7 @@ def _convergence(run: Run, folder: Path, about: str) -> Path | None:
     if not len(scored):
         return None
     target = job.get("target")
-    rule = (job["higher_is_better"], job.get("target_evals") or 1)
+    rule = targets.rule_of(job)
     tta = targets.tta_s(scored, target, *rule) if target is not None else nan
     step = targets.tta_step_s(scored, target, *rule) if target is not None else nan
     mark = {"strategy": label, "tta_s": tta, "tta_step_s": step, "missed": int(tta == float("inf")), "runs": 1}

@@ -67,8 +67,8 @@ def _times(run: Run) -> dict[str, Any]:
     job, up = run.job, bool(run.job["higher_is_better"])
     rule = job.get("convergence") or {"evaluations": targets.WINDOW, "max_change": targets.TOLERANCE}
     scored, target = targets.scores(run.tables.evaluations, job["metric"]), job.get("target")
-    evals = job.get("target_evals") or 1
-    tta = targets.tta_s(scored, target, up, evals) if target is not None else nan
+    held = targets.rule_of(job)
+    tta = targets.tta_s(scored, target, *held) if target is not None else nan
     return {
         "completed": completed(run),
         "jct_s": jct_s(run),
@@ -77,8 +77,8 @@ def _times(run: Run) -> dict[str, Any]:
         "target": target,
         "tta_s": tta,
         "tta_missed": None if target is None else not isfinite(tta),
-        "tta_step_s": targets.tta_step_s(scored, target, up, evals) if target is not None else nan,
-        "tta_interp_s": targets.tta_interp_s(scored, target, up, evals) if target is not None else nan,
+        "tta_step_s": targets.tta_step_s(scored, target, *held) if target is not None else nan,
+        "tta_interp_s": targets.tta_interp_s(scored, target, *held) if target is not None else nan,
         "converged_s": targets.converged_s(scored, rule["evaluations"], rule["max_change"]),
         "final_metric": targets.final(scored),
         "best_metric": targets.best(scored, up),

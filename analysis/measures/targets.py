@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, isnan, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,6 +58,11 @@ def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = T
         return float(scored["asked_s"].iloc[0])
     (t0, v0), (t1, v1) = scored[["asked_s", "value"]].iloc[after - 1 : after + 1].to_numpy()
     return float(t0 + (t1 - t0) * (target - v0) / (v1 - v0))
+
+
+def rule_of(job: Mapping[str, Any]) -> tuple[bool, int]:
+    """By what a job's target is reached: whether more is better, and evaluations in a row (1 in older records)."""
+    return bool(job["higher_is_better"]), job.get("target_evals") or 1
 
 
 def settled(scored: pd.DataFrame) -> float:
