@@ -6,13 +6,31 @@ from runtime.core.course import Course
 from runtime.core.job import Job, Port
 
 
+class HeldTarget:
+    """Whether ``target_evals`` evaluations in a row have reached the job's target, and since when."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.reached_s: float | None = None
+        """The time of the first of them."""
+        self._hits, self._since_s = 0, 0.0
+
+    def take(self, asked_s: float, value: float) -> None:
+        """The metric of the parameters of a time."""
+        self._hits = self._hits + 1 if self.job.reached(value) else 0
+        if self._hits == 1:
+            self._since_s = asked_s
+        if self.reached_s is None and self._hits >= self.job.target_evals:
+            self.reached_s = self._since_s
+
+
 class Evaluations:
     """``under_way`` while a requested evaluation has not been answered."""
 
     def __init__(self, job: Job, port: Port, course: Course) -> None:
         self.job, self.port, self.course = job, port, course
         self.under_way = False
-        self._hits = 0
+        self._target = HeldTarget(job)
         self._values: list[float] = []
         self._history: list[tuple[float, float]] = []
 
@@ -31,8 +49,8 @@ class Evaluations:
                 self.course.finish(t, "failed", f"workload.metric={job.metric}: is not measured; {measured} are")
             return
         self._history.append((t, value))
-        self._hits = self._hits + 1 if job.reached(value) else 0
-        if job.stop_at_target and self._hits >= job.target_evals:
+        self._target.take(t, value)
+        if job.stop_at_target and self._target.reached_s is not None:
             self.course.finish(t, "done", f"target {job.metric} reached")
         if job.stop_at_convergence and job.convergence is not None:
             self._values.append(value)

@@ -9,6 +9,7 @@ import msgspec
 
 from injectors.plan import Disturbance, Plan, target_of
 from reading import effects
+from runtime.core.evaluations import HeldTarget
 from runtime.core.job import Job
 from strategies.protocol import Arrived, Drop, Evaluated, Lost, NodeId, ServerLost
 
@@ -44,7 +45,7 @@ class Picture:
         self.server_restarts = 0
         self.metric: float | None = None
         self.best: float | None = None
-        self.reached_s: float | None = None
+        self.target = HeldTarget(job)
         self.last_note = ""
         self.nodes: dict[NodeId, tuple[str, int]] = {}
         """Machine and incarnation of every task that runs, where a job has several machines."""
@@ -106,8 +107,7 @@ class Picture:
         self.metric = value
         better = self.best is None or (value > self.best) == self.job.higher_is_better
         self.best = value if better else self.best
-        if self.reached_s is None and self.job.reached(value):
-            self.reached_s = event.asked_s
+        self.target.take(event.asked_s, value)
 
     def injected(self, t: float) -> list[Disturbance]:
         """The disturbances in effect at ``t``."""
@@ -120,7 +120,7 @@ class Picture:
         target = ""
         if self.job.target is not None:
             target = f" (target {self.job.target:g}" + (
-                f" reached at {self.reached_s:.1f} s)" if self.reached_s is not None else ")"
+                f" reached at {reached_s:.1f} s)" if (reached_s := self.target.reached_s) is not None else ")"
             )
         lost = f"  lost: {', '.join(self.lost)}" if self.lost else ""
         return f"{t:6.1f} s  {epochs}  update {self.version}  {self.job.metric} {metric}{target}{lost}"

@@ -71,7 +71,7 @@ def test_restarts_and_drops(picture: Picture) -> None:
 def test_the_target_is_reached_when_the_score_was_asked_for(picture: Picture) -> None:
     for accuracy, t in ((0.5, 1.0), (0.95, 2.0), (0.7, 3.0), (0.96, 4.0)):
         tell(picture, evaluated(accuracy, t))
-    assert (picture.metric, picture.best, picture.reached_s) == (0.96, 0.96, 1.5)
+    assert (picture.metric, picture.best, picture.target.reached_s) == (0.96, 0.96, 1.5)
     tell(picture, Evaluated(t=5.0, version=1, asked_s=5.0, metrics={}))
     assert picture.metric == 0.96
 
@@ -80,7 +80,7 @@ def test_the_best_loss_is_the_lowest() -> None:
     picture = Picture(make_job(metric="loss", higher_is_better=False), "a job", PLAN)
     for loss in (2.0, 1.0, 3.0):
         tell(picture, Evaluated(t=1.0, version=1, asked_s=1.0, metrics={"loss": loss}))
-    assert (picture.metric, picture.best, picture.reached_s) == (3.0, 1.0, None)
+    assert (picture.metric, picture.best, picture.target.reached_s) == (3.0, 1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,16 @@ def test_the_headline(picture: Picture) -> None:
     picture.note(2.0, "EpochStarted", epoch=1)
     tell(picture, evaluated(0.95, 2.0), version=17)
     assert picture.headline(12.34) == "  12.3 s  epoch 2/3  update 17  accuracy 0.9500 (target 0.9 reached at 1.5 s)"
+
+
+def test_a_target_that_must_be_held_is_reached_at_the_first_of_three() -> None:
+    picture = Picture(make_job(num_workers=2, epochs=3, target=0.9, target_evals=3), "a job", PLAN)
+    for t, accuracy in ((2.0, 0.95), (3.0, 0.8), (4.0, 0.9), (5.0, 0.92)):
+        tell(picture, evaluated(accuracy, t))
+        assert "(target 0.9)" in picture.headline(t)
+    for t in (6.0, 7.0):
+        tell(picture, evaluated(0.91, t))
+        assert "(target 0.9 reached at 3.5 s)" in picture.headline(t)
 
 
 def test_deaths_are_remembered(picture: Picture) -> None:
