@@ -191,7 +191,7 @@ class Book:
         self.measured.clear()
 
     def on_restored(self, event: Line, seq: int) -> None:
-        if self.going_back:  # a replica that had not joined was lost, of which there is no event
+        if self.going_back and not self.halted:  # a replica that had not joined was lost, of which there is no event
             self.halt()
         self.check(self.halted, f"seq {seq}: restored although no server was lost")
         self.check(event["version"] <= self.version, f"seq {seq}: restored to a version that never was")
