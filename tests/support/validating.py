@@ -76,7 +76,7 @@ def _of_live(session: LiveSession) -> tuple[Coordinator, Recovery] | None:
 
 
 def _of_supervisor(supervisor: LiveSupervisor) -> tuple[Coordinator, Recovery] | None:
-    return _of_live(supervisor.listener)  # type: ignore[arg-type]
+    return _of_live(supervisor.session)
 
 
 EVENTS: tuple[tuple[type, str, Any], ...] = (

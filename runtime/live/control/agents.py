@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +19,9 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Message
 from runtime.live.transport.task_spec import TaskSpec
 from strategies.protocol import NodeId
+
+if TYPE_CHECKING:
+    from runtime.live.control.joined import JoinedMachines
 
 LOOK_EVERY_S = 0.1
 REPORTED_S = 5.0
@@ -40,45 +45,42 @@ class Agents:
         failed: Callable[[str], None],
         nodes: tuple[str, ...] = (LOCAL,),
         *,
+        node_of: Mapping[str, str] | None = None,
         lease_s: float,
         start_deadline_s: float = inf,
     ) -> None:
         self.launcher, self.hub, self.loop, self.logs, self.failed = launcher, hub, loop, logs, failed
         self.keys: dict[str, Key] = {node: NodeId("agent", number) for number, node in enumerate(nodes)}
-        self.node_of: dict[str, str] = {}
+        self.node_of = dict(node_of or {})
         """Nodes by target, ``worker:1`` or ``host:0``; missing targets are on the first node."""
-        self._elsewhere = nodes != (LOCAL,)
+        self.elsewhere = nodes != (LOCAL,)
+        """Whether they have joined from anywhere."""
+        self.joined: JoinedMachines | None = None
+        """Hears which nodes are lost, and which machines take their places; None: this machine is the only one."""
         self._first = nodes[0]
         self._leases = AgentLeases(lease_s, start_deadline_s, LOOK_EVERY_S)
         self._ready: set[Key] = set()
         self._all_were_ready = self._ending = False
         self._vacant_until_s: dict[str, float] = {}
         """Nodes that are lost, and until when another machine may take their place."""
-        self._again: Callable[[str], None]
-        self.node_lost: Callable[[str, str], None] = lambda node, reason: None
-        """Called with a node whose place another machine may take, and the reason."""
-        self.node_here: Callable[[str, str | None], None] = lambda node, address: None
-        """Called with such a node and its new address, before its agent is started."""
-        self.node_back: Callable[[str], None] = lambda node: None
-        """Called when that agent can start tasks."""
 
     def start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...] = (), *, saves: bool = False) -> None:
         """Start all agents; each gets ``spec(number)``, those on this machine inherit ``fds``.
 
         ``saves``: whether the final parameters are wanted from elsewhere.
         """
+        start = partial(self._start, spec, fds, saves)
         for node in self.keys:
-            self._start(node, spec, fds, saves)
-        self._again = lambda node: self._start(node, spec, fds, saves)
+            start(node)
         self._leases.renew(self.loop.now)
-        self._look()
+        self._look(start)
 
-    def _start(self, node: str, spec: Callable[[int], TaskSpec], fds: tuple[int, ...], saves: bool) -> None:
+    def _start(self, spec: Callable[[int], TaskSpec], fds: tuple[int, ...], saves: bool, node: str) -> None:
         words = msgspec.msgpack.encode(spec(self.keys[node].number))
         self._leases.started(self.keys[node], self.loop.now)
         self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
 
-    def _look(self) -> None:
+    def _look(self, start: Callable[[str], None]) -> None:
         """Check agents that have not connected, of which only the exit shows a failure, and who is silent."""
         if self._ending:
             return
@@ -90,8 +92,8 @@ class Agents:
                 return
         self._leases.look(self.loop.now)
         for node in self.keys:
-            self._look_at(node)
-        self.loop.after(LOOK_EVERY_S, self._look)
+            self._look_at(node, start)
+        self.loop.after(LOOK_EVERY_S, partial(self._look, start))
 
     def heard(self, number: int) -> None:
         """An agent has said something."""
@@ -109,18 +111,19 @@ class Agents:
 
     def _why_lost(self, node: str) -> str | None:
         """Why a node is lost, None if it is not; that an agent here has ended, the end of its connection tells."""
-        if self._elsewhere and (ended := self.launcher.ended(node)) is not None:
+        if self.elsewhere and (ended := self.launcher.ended(node)) is not None:
             return ended
         silent = node not in self._vacant_until_s and self._leases.why_lost(self.keys[node], self.loop.now)
         return silent or None
 
-    def _look_at(self, node: str) -> None:
+    def _look_at(self, node: str, start: Callable[[str], None]) -> None:
         """Notice that a node is lost, or that another machine has taken its place."""
         reason, until_s = self._why_lost(node), self._vacant_until_s.get(node)
         if until_s is not None and reason is None:
             del self._vacant_until_s[node]
-            self.node_here(node, self.launcher.address(node))
-            self._again(node)
+            if self.joined is not None:
+                self.joined.here(node, self.launcher.address(node))
+            start(node)
         elif until_s is not None and self.loop.now > until_s:
             self.failed(f"{node} is lost, and no other agent took its place in time (launcher.rejoin_s)")
         elif until_s is None and reason is not None:
@@ -131,19 +134,20 @@ class Agents:
             self._vacant_until_s[node] = self.loop.now + for_s
             self._ready.discard(self.keys[node])
             self.hub.hang_up(self.keys[node])
-            self.node_lost(node, reason)
+            if self.joined is not None:
+                self.joined.lost(node, reason)
 
     def lost(self, number: int) -> None:
         """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
 
         def fail() -> None:
             key = NodeId("agent", number)
-            if self._elsewhere and (key not in self._ready or key in self.hub.peers):
+            if self.elsewhere and (key not in self._ready or key in self.hub.peers):
                 return  # meanwhile its machine is known to be lost, or another has taken its place
             log = self.log_of(next(node for node, key in self.keys.items() if key.number == number))
             self.failed(f"the agent died: {self.last_words(number)} (see logs/{log.name})")
 
-        if self._elsewhere:
+        if self.elsewhere:
             self.loop.after(REPORTED_S, fail)
         else:
             fail()
@@ -160,7 +164,8 @@ class Agents:
         self._ready.add(key := NodeId("agent", number))
         self._leases.ready(key, self.loop.now)
         if self._all_were_ready:
-            self.node_back(next(node for node, known in self.keys.items() if known == key))
+            if self.joined is not None:
+                self.joined.back(next(node for node, known in self.keys.items() if known == key))
             return False
         self._all_were_ready = self._ready == set(self.keys.values())
         return self._all_were_ready

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,24 +13,15 @@ from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Follow, Release, ReplicateGradient, SendState, Update
 from strategies.protocol import NodeId
 
-
-class FollowersOwner(Protocol):
-    """What is asked about data and versions."""
-
-    def data_state(self) -> dict[str, Any]:
-        """The data service's state."""
-        ...
-
-    def followed(self) -> int | None:
-        """The version up to which all replicas have followed; None: there are none."""
-        ...
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
 
 
 class LiveFollowers:
     """Speaks to replicas of the server, and remembers what belongs to the versions that they may have."""
 
-    def __init__(self, hub: Hub, roster: Roster, owner: FollowersOwner) -> None:
-        self.hub, self.roster, self.owner = hub, roster, owner
+    def __init__(self, hub: Hub, roster: Roster, session: LiveSession) -> None:
+        self.hub, self.roster, self.session = hub, roster, session
         self.states: dict[int, dict[str, Any]] = {}
         """The data service's state at versions that a replica may have."""
 
@@ -41,8 +32,8 @@ class LiveFollowers:
 
     def remember(self, version: int) -> None:
         """The data service's present state belongs to this version."""
-        least = self.owner.followed()
-        self.states[version] = self.owner.data_state()
+        least = self.session.followed()
+        self.states[version] = self.session.data_state()
         for old in [one for one in self.states if least is None or one < least]:
             del self.states[old]
 

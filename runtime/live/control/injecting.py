@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING
 
 from injectors.plan import target_name, target_of
 from injectors.schedule import Change, Schedule
@@ -22,26 +22,8 @@ from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Occupy, Throttle
 from runtime.live.transport.task_spec import Place
 
-
-class InjectorOwner(Protocol):
-    """The injector's requests to the session."""
-
-    def note(self, kind: str, /, **fields: object) -> None: ...
-
-    def failed(self, reason: str) -> None:
-        """The run cannot continue."""
-        ...
-
-    def hold(self, task: str, reason: str) -> None:
-        """Kill a task and keep it from restarting."""
-        ...
-
-    def release(self, task: str) -> None: ...
-
-    def operate(self, change: Literal["join", "leave"], worker: str) -> None:
-        """Let a worker join or leave, as an operator does."""
-        ...
-
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
 
 NOBODY = DeviceUsers((), 0)
 BEFORE_S = -inf
@@ -52,7 +34,7 @@ class Injector:
     """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order.
 
     Agents of several machines answer independently, so requests wait by target. ``users`` knows who computes on which
-    GPU.
+    GPU. ``paced``: the links of machines elsewhere; None: those of emulated hosts, if there are any.
     """
 
     def __init__(
@@ -60,13 +42,12 @@ class Injector:
         schedule: Schedule,
         machines: HostMachines,
         loop: Loop,
-        owner: InjectorOwner,
+        session: LiveSession,
         tell: Callable[[str, Message], None],
         users: DeviceUsers = NOBODY,
+        paced: LinkPacing | None = None,
     ) -> None:
-        self.paced: LinkPacing | None = None
-        """The links of machines elsewhere; None: those of emulated hosts, if there are any."""
-        self.machines, self.loop, self.owner, self.tell = machines, loop, owner, tell
+        self.paced, self.machines, self.loop, self.session, self.tell = paced, machines, loop, session, tell
         self.plan = Disturbances(schedule, machines, users, self._act)
         self._waits_s = inf
         """Time of the change for which the loop was set last."""
@@ -100,7 +81,7 @@ class Injector:
         """A task moves to another machine (``to``: its host's number): disturbances of the old one do not follow."""
         place = self.machines.move(target, to, self.plan.dead_hosts)
         if place is not None:
-            self.owner.note("Moved", task=target, host=place.host)
+            self.session.note("Moved", task=target, host=place.host)
         self.plan.moved(self.loop.now, target)
         self.plan.admitted(target, moved=True)
         self.start()
@@ -117,16 +98,16 @@ class Injector:
     def _act(self, action: Action) -> None:
         match action:
             case Hold(task, reason):
-                self.owner.hold(task, reason)
+                self.session.hold(task, reason)
             case Release(task):
-                self.owner.release(task)
+                self.session.release(task)
             case Share(_, _, change) | (Change() as change):
                 try:
                     self._inject(action, change, self.loop.now)
                 except (OSError, ValueError) as error:
                     if is_full(error):  # an error of the record
                         raise
-                    self.owner.failed(f"{change.kind} of {change.target} could not be injected: {error}")
+                    self.session.failed(f"{change.kind} of {change.target} could not be injected: {error}")
 
     def _inject(self, action: Change | Share, change: Change, begun_s: float) -> None:
         match action:
@@ -147,7 +128,7 @@ class Injector:
             case Change(_, _, "kill", level):
                 self._note(change, begun_s, "signal", level, level)
             case Change(_, worker, "join" | "leave" as kind, level):
-                self.owner.operate(kind, worker)
+                self.session.operate(kind, worker)
                 self._note(change, begun_s, "operator", level, level)
 
     def _throttle(self, change: Change, begun_s: float) -> None:
@@ -167,7 +148,7 @@ class Injector:
 
     def _link_paced(self, change: Change, begun_s: float, rate: LinkRate) -> None:
         if rate.problem:
-            self.owner.failed(f"bandwidth of {change.target} could not be injected: {rate.problem}")
+            self.session.failed(f"bandwidth of {change.target} could not be injected: {rate.problem}")
         self._note(change, begun_s, "pacing", rate.asked, rate.achieved)
 
     def _set_rate(self, change: Change) -> tuple[float | None, float | None]:
@@ -208,7 +189,7 @@ class Injector:
     def answered(self, message: Actuated) -> None:
         """Process an agent's answer to the oldest request for this target."""
         if message.kind == "gpu" and message.problem:
-            self.owner.failed(f"gpu of {message.target} could not be injected: {message.problem}")
+            self.session.failed(f"gpu of {message.target} could not be injected: {message.problem}")
             return
         if not (waiting := self._waiting.get(message.target)):
             raise MalformedMessage(f"Actuated, of {message.target}, for which nothing was asked")
@@ -217,7 +198,7 @@ class Injector:
     def _done(self, change: Change, begun_s: float, asked: float | None, message: Actuated) -> None:
         """Record what the agent has done about a change."""
         if message.problem:
-            self.owner.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
+            self.session.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")
         if change.t != BEFORE_S:
             measured = {} if message.measured is None else {"measured": message.measured}
             self._note(change, begun_s, message.by, asked, message.achieved, **measured)
@@ -228,4 +209,4 @@ class Injector:
         asked, achieved = read
         late_s, took_s = begun_s - change.t, self.loop.now - begun_s
         what = {"target": target, "kind": kind, "level": level, "by": by, "asked": asked, "achieved": achieved}
-        self.owner.note("Injected", **what, late_s=late_s, took_s=took_s, **more)
+        self.session.note("Injected", **what, late_s=late_s, took_s=took_s, **more)

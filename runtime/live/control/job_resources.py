@@ -1,10 +1,15 @@
-"""What a lab gives to one of its jobs."""
+"""What a live job is made of: what a lab gives to it, and what was asked for."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from runtime.api import Launcher
+from injectors.schedule import Schedule
+from runtime.api import Launcher, RunSpec
+from runtime.cluster.gpu_hogs import DeviceUsers
+from runtime.live.control.settings import Processes
+from runtime.live.joining.site import Site
+from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.loop import Loop
 
@@ -19,3 +24,26 @@ class JobResources(NamedTuple):
     machines: SharedMachines
     launcher: Launcher
     """Starts the agents of this job."""
+
+
+class JobSetup(NamedTuple):
+    """What the parts of a job are made from."""
+
+    loop: Loop
+    """Of the job: it has a clock of its own."""
+    secret: bytes
+    launcher: Launcher
+    machines: HostMachines
+    """With the tasks of the start."""
+    site: Site
+    spec: RunSpec
+    schedule: Schedule
+    processes: Processes
+    users: DeviceUsers
+    threads: int
+    """That a worker computes with."""
+
+    @property
+    def paces_links(self) -> bool:
+        """Whether tasks pace their connections, as links of machines elsewhere are disturbed."""
+        return self.site.elsewhere and "bandwidth" in self.schedule.kinds

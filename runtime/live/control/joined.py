@@ -39,11 +39,7 @@ class JoinedMachines:
     ) -> None:
         self.site, self.agents, self.machines, self.injector = site, agents, machines, injector
         self.members, self.note, self.tasks, self.task_cores = members, note, tasks, task_cores
-        agents.node_lost, agents.node_back, agents.node_here = self._lost, self._back, self._here
-
-    def numbers(self) -> dict[str, int]:
-        """The number of the machine of every worker and server."""
-        return {node: self.site.nodes.index(self.agents.where(node)) for node in self._nodes()}
+        agents.joined = self
 
     # ---- who goes where ----------------------------------------------------------------------------------------------
 
@@ -100,12 +96,12 @@ class JoinedMachines:
     def _tasks_on(self, node: str) -> list[str]:
         return [str(key) for key in self.tasks if self.agents.where(str(key)) == node]
 
-    def _lost(self, node: str, reason: str) -> None:
+    def lost(self, node: str, reason: str) -> None:
         """All its tasks are lost, and wait for another machine."""
         self.note("NodeLost", node=node, reason=reason)
         self.injector.plan.machine_lost(node, self._tasks_on(node), f"{node} is lost")
 
-    def _here(self, node: str, address: str | None) -> None:
+    def here(self, node: str, address: str | None) -> None:
         """Another machine has taken its place; its tasks listen at other addresses."""
         self.note("NodeJoined", node=node, address=address)
         places = self.machines.places
@@ -114,5 +110,6 @@ class JoinedMachines:
                 places[name] = msgspec.structs.replace(places[name], address=address)
                 self.tasks[NodeId.parse(name)].place = places[name]
 
-    def _back(self, node: str) -> None:
+    def back(self, node: str) -> None:
+        """The agent of that machine can start tasks."""
         self.injector.machine_back(node, self._tasks_on(node))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, final
+from typing import TYPE_CHECKING, final
 
 from runtime.core import inputs
 from runtime.core.node_orders import (
@@ -24,36 +24,27 @@ from runtime.live.control.supervisor import LiveSupervisor
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
-
-class NodesOwner(Protocol):
-    """The nodes' calls to the session."""
-
-    def receive(self, given: inputs.AnyInput) -> None:
-        """Pass an input to the coordinator."""
-        ...
-
-    def failed(self, reason: str) -> None:
-        """The run cannot continue."""
-        ...
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
 
 
 @final
 class LiveNodes:
-    """Carries out what a port orders, see :class:`runtime.live.control.port.Nodes`, and finds who moves a place.
+    """Carries out what a port orders, and finds who moves a place.
 
     ``host_of`` names a task's host; None without hosts. ``joined``: the machines that have joined, if tasks are there.
     """
 
     def __init__(
         self,
-        owner: NodesOwner,
+        session: LiveSession,
         supervisor: LiveSupervisor,
         injector: Injector,
         allotter: Allotter,
         host_of: Callable[[str], str | None],
         joined: JoinedMachines | None = None,
     ) -> None:
-        self.owner, self.supervisor, self.injector, self.allotter = owner, supervisor, injector, allotter
+        self.session, self.supervisor, self.injector, self.allotter = session, supervisor, injector, allotter
         self.host_of, self.joined = host_of, joined
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
@@ -88,7 +79,7 @@ class LiveNodes:
         try:
             place = self.allotter.admit(order)
         except ValueError as error:
-            self.owner.receive(inputs.did_not_start(NodeId.parse(order.node), str(error)))
+            self.session.receive(inputs.did_not_start(NodeId.parse(order.node), str(error)))
             return
         self.supervisor.launch(order, place)
         self.injector.plan.admitted(order.node)
@@ -150,6 +141,6 @@ class LiveNodes:
         except (OSError, ValueError) as error:
             if is_full(error):  # an error of the record
                 raise
-            self.owner.failed(f"{node} could not move: {error}")
+            self.session.failed(f"{node} could not move: {error}")
             return None
         return place

@@ -29,16 +29,25 @@ Ranges = Callable[[], Mapping[Key, tuple[int, int]]]
 
 
 class Orders:
-    """Sends the recovery's orders; ``note`` writes to the record."""
+    """Sends the recovery's orders; ``note`` writes to the record.
+
+    ``followed``: whether workers keep gradients for replicas of the server.
+    """
 
     def __init__(
-        self, hub: Hub, agents: Agents, tasks: Mapping[Key, Task], note: Callable[..., None], ranges: Ranges
+        self,
+        hub: Hub,
+        agents: Agents,
+        tasks: Mapping[Key, Task],
+        note: Callable[..., None],
+        ranges: Ranges,
+        *,
+        followed: bool,
     ) -> None:
         self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
         self.processes: set[tuple[Key, int]] = set()
         """Incarnations that were launched; whoever hears that one has exited takes it out."""
-        self.followed = False
-        """Whether workers keep gradients for replicas of the server."""
+        self.followed = followed
 
     @property
     def _workers(self) -> list[Key]:

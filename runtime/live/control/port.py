@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
+from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.roster import Roster
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER, Auxiliary
 from runtime.live.transport.hub import Hub
@@ -31,52 +32,33 @@ from runtime.live.transport.messages import (
 )
 from strategies.protocol import NodeId
 
-
-class Nodes(Protocol):
-    """Who carries out what concerns nodes."""
-
-    def carry_out(self, order: NodeOrder) -> None:
-        """Carry out an order about nodes."""
-        ...
-
-    def book(self, order: AllocateOrder) -> str | None:
-        """Reserve cores for a node; returns why that is impossible."""
-        ...
-
-    def save(self, version: int, state: bytes) -> None:
-        """Store a checkpoint now."""
-        ...
-
-    def speak(self, worker: int) -> None:
-        """This replica delivers to auxiliary tasks from now on."""
-        ...
-
-
-class PortOwner(Protocol):
-    """The port's calls to the session."""
-
-    def receive(self, given: inputs.AnyInput) -> None:
-        """Pass an input to the coordinator."""
-        ...
-
-    def reference_ordered(self, number: int, incarnation: int) -> None:
-        """A reference gradient is ordered from this incarnation of the scorer."""
-        ...
-
-    def cannot_evaluate(self) -> None:
-        """The requested evaluation is not available."""
-        ...
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
 
 
 class LivePort:
-    """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path."""
+    """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path.
 
-    def __init__(self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: PortOwner, disturb: Disturb) -> None:
+    ``last_save``: where the evaluator stores the final parameters, if anywhere; ``followers``: of a job with replicas
+    of the server.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        loop: Loop,
+        roster: Roster,
+        nodes: LiveNodes,
+        session: LiveSession,
+        disturb: Disturb,
+        last_save: str = "",
+        followers: LiveFollowers | None = None,
+    ) -> None:
         self.hub, self.loop, self.disturb = hub, loop, disturb
-        self.roster, self.nodes, self.owner = roster, nodes, owner
+        self.roster, self.nodes, self.session = roster, nodes, session
         self.evaluations = LiveEvaluations()
         self.sent_s: dict[int, float] = {}
-        self.last_save = ""
+        self.last_save, self.followers = last_save, followers
         self._drop: list[int] = []
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
@@ -87,8 +69,6 @@ class LivePort:
         self._sums: dict[int, SumOrder] = {}
         """By member: servers know only the sum, until it is used or dropped."""
         self._work: list[ComputeOrder] = []
-        self.followers: LiveFollowers | None = None
-        """Of a job with replicas of the server."""
         self._about_nodes: list[NodeOrder] = []
         """Orders that concern nodes: after all others, whatever those are."""
 
@@ -156,14 +136,14 @@ class LivePort:
         """Order a reference gradient from the scorer; if there is none, the order is repeated later."""
         incarnation = self._order(SCORER, ComputeReference(ticket=SCORER.ticket(number)))
         if incarnation is not None:
-            self.owner.reference_ordered(number, incarnation)
+            self.session.reference_ordered(number, incarnation)
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         """Order inner products, after all earlier orders."""
         self._weigh.append((grad_id, SCORER.ticket(reference)))
 
     def wake(self, at_s: float, tag: str) -> None:
-        self.loop.at(at_s, lambda: self.owner.receive(inputs.TimerFired(tag)))
+        self.loop.at(at_s, lambda: self.session.receive(inputs.TimerFired(tag)))
 
     def order_node(self, order: NodeOrder) -> None:
         """Carry it out after all earlier orders are sent."""
@@ -183,7 +163,7 @@ class LivePort:
         ticket = self.evaluations.ticket()
         order = EvaluateVersion(ticket=ticket, digest=last, save_to=self.last_save if last else "")
         if self._order(EVALUATOR, order) is None:
-            self.owner.cannot_evaluate()
+            self.session.cannot_evaluate()
             return
         self.evaluations.ordered(ticket, Asked(self.loop.now, version, final=last))
         self.flush()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.core.node_orders import AllocateOrder
-from runtime.live.control.port import LivePort, Nodes, PortOwner
+from runtime.live.control.nodes import LiveNodes
+from runtime.live.control.port import LivePort
 from runtime.live.control.roster import Roster
 from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
@@ -26,24 +27,24 @@ from strategies.protocol import NodeId
 REMEMBERED_VERSIONS = 4
 """Updates before the newest order whose states are kept in any case."""
 
-
-class ReplicaPortOwner(PortOwner, Protocol):
-    """The port's queries to the session."""
-
-    def data_state(self) -> dict[str, Any]:
-        """The data service's state."""
-        ...
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
 
 
 class ReplicaPort(LivePort):
     """As :class:`LivePort`; ``states`` holds the data service's state before each of the last updates, by version."""
 
-    owner: ReplicaPortOwner
-
     def __init__(
-        self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+        self,
+        hub: Hub,
+        loop: Loop,
+        roster: Roster,
+        nodes: LiveNodes,
+        session: LiveSession,
+        disturb: Disturb,
+        last_save: str = "",
     ) -> None:
-        super().__init__(hub, loop, roster, nodes, owner, disturb)
+        super().__init__(hub, loop, roster, nodes, session, disturb, last_save)
         self.states: dict[int, dict[str, Any]] = {}
         self._versions: dict[int, int] = {}
         """The version that a gradient is computed on, until it is used or dropped."""
@@ -67,7 +68,7 @@ class ReplicaPort(LivePort):
 
     def apply(self, order: ApplyOrder) -> None:
         """Order an update from all replicas; samples are booked afterwards, so the data state is that before it."""
-        self.states[order.version - 1] = self.owner.data_state()
+        self.states[order.version - 1] = self.session.data_state()
         self._reached = max([self._reached, *(self._versions.pop(grad, 0) for grad in order.grads)])
         oldest = min(self._reached - 1, order.version - REMEMBERED_VERSIONS)
         for version in [version for version in self.states if version < oldest]:
@@ -130,9 +131,16 @@ class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
     def __init__(
-        self, hub: Hub, loop: Loop, roster: Roster, nodes: Nodes, owner: ReplicaPortOwner, disturb: Disturb
+        self,
+        hub: Hub,
+        loop: Loop,
+        roster: Roster,
+        nodes: LiveNodes,
+        session: LiveSession,
+        disturb: Disturb,
+        last_save: str = "",
     ) -> None:
-        super().__init__(hub, loop, roster, nodes, owner, disturb)
+        super().__init__(hub, loop, roster, nodes, session, disturb, last_save)
         self._computing: dict[int, int] = {}
 
     def compute(self, order: ComputeOrder) -> None:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from runtime.api import RunStatus
+from runtime.cluster.leases import OF_AGENTS
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import RecordSink
-from runtime.core.replication import Step
+from runtime.core.replication import step_of
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.live.control.agents import Agents
+from runtime.live.control.allotting import Allotter
 from runtime.live.control.allowed_senders import refuse_foreign
+from runtime.live.control.factory import make_joined, make_pacing, make_port, make_sampler
 from runtime.live.control.injecting import Injector
+from runtime.live.control.job_resources import JobSetup
 from runtime.live.control.nodes import LiveNodes
-from runtime.live.control.port import LivePort
 from runtime.live.control.reports import input_of
+from runtime.live.control.settings import settings_of
 from runtime.live.control.supervisor import LiveSupervisor
+from runtime.live.control.telemetry import Elsewhere
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import EVALUATOR, SCORER
 from runtime.live.transport.hub import Hub
-from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     Actuated,
     AgentReady,
@@ -48,55 +52,80 @@ from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 
 class LiveSession:
-    """Passes messages of the supervisor and of tasks to the coordinator, and its orders to tasks."""
+    """Passes messages of the supervisor and of tasks to the coordinator, and its orders to tasks.
 
-    def __init__(
-        self,
-        loop: Loop,
-        supervisor_of: Callable[[LiveSession], LiveSupervisor],
-        record: RecordSink,
-        links: Mapping[str, float] | None = None,
-        step: Step | None = None,
-    ) -> None:
-        """``links``: limits of the hosts' links; ``step``: of the optimizer, in a job with replicas of the server."""
-        self.loop, self.record = loop, record
-        self._links, self._step = links or {}, step or Step()
-        self.supervisor = supervisor_of(self)
-        self.hub: Hub
-        self.coordinator: Coordinator
-        self.port: LivePort
-        self.nodes: LiveNodes
-        self.injector: Injector
-        self.initial_state = b""
+    Its parts are built in the order in which they need one another; what they have to say comes back to it.
+    """
+
+    def __init__(self, setup: JobSetup, on_start: Callable[[], None], on_resumed: Callable[[], None]) -> None:
+        """``on_start`` is called when the job's clock starts, ``on_resumed`` when all are back after a preemption."""
+        spec, machines, processes, site = setup.spec, setup.machines, setup.processes, setup.site
+        self.loop, self.record = setup.loop, spec.record
+        self.on_start, self.on_resumed = on_start, on_resumed
+        self._links = {} if machines.hosts is None else machines.hosts.links
+        self._step = step_of(spec.optimizer)
         self.started = False
         self.failure: str | None = None
         self.recorded = False
         """Whether the end is in the record: what tasks report while they go is not."""
         self.failed_as: RunStatus = "failed"
-        self.agent: AgentReady | None = None
         self.sha256 = ""
         """The fingerprint of the final parameters."""
         self._timings: dict[int, Timings] = {}
         """Of the gradients that workers hold, or held last."""
-        self.served: Callable[[int, float], None] = lambda server, worked_s: None
-        self.sampled: Callable[[Sampled], None] = lambda message: None
-        self.on_start: Callable[[], None] = lambda: None
-        self.on_left: Callable[[], None] = lambda: None
-        self.on_resumed: Callable[[], None] = lambda: None
+        self._left: Callable[[], None] | None = None
+        """Called when a preempted job has left."""
         self._driven_s: float | None = None
         """When the coordinator received what it is busy with; None: it is idle."""
         self._preempted_s: float | None = None
         """The grace of a job that was preempted before it has begun."""
-
-    def connect(self, hub: Hub, agents: Agents, injector: Injector, nodes: LiveNodes) -> None:
-        """Attach who carries messages, and what is done to the nodes."""
-        self.hub, self.injector, self.nodes = hub, injector, nodes
-        self.supervisor.begin(hub, agents)
-
-    def drive(self, port: LivePort, coordinator: Coordinator) -> None:
-        """Attach who decides, and who sends what is decided."""
-        self.port, self.coordinator = port, coordinator
-        self.initial_state = coordinator.snapshot()
+        settings = settings_of(processes, spec, on_hosts=machines.hosts is not None)
+        self.hub = Hub(
+            self.loop,
+            setup.secret,
+            spec.transport,
+            processes.port,
+            machines.control_path,
+            self._admit,
+            self.on_message,
+            self.on_closed,
+            host=site.listen,
+            certificate=site.certificate,
+        )
+        self.agents = Agents(
+            setup.launcher,
+            self.hub,
+            self.loop,
+            spec.run_dir / "logs",
+            self.failed,
+            site.nodes,
+            node_of=site.node_of(machines.tasks),
+            lease_s=max(OF_AGENTS * processes.lease_s, site.lease_s),
+            start_deadline_s=settings.start_deadline_s,
+        )
+        self.supervisor = supervisor = LiveSupervisor(self.loop, settings, self, self.hub, self.agents, machines)
+        paced = make_pacing(setup, self.hub, self.agents, supervisor.members)
+        self.injector = Injector(setup.schedule, machines, self.loop, self, self.agents.tell, setup.users, paced)
+        self.allotter = Allotter(
+            machines, self.injector.plan.level, self.hub.send, self.injector.throttle, self.note, self.failed
+        )
+        joined = make_joined(setup, self) if site.elsewhere else None
+        self.nodes = LiveNodes(self, supervisor, self.injector, self.allotter, machines.host_of, joined)
+        self._readings = Elsewhere() if site.elsewhere else None
+        self.sampler = make_sampler(setup, self, self._readings)
+        self.port = make_port(setup, self)
+        self.coordinator = Coordinator(
+            spec.job,
+            spec.strategy,
+            self.port,
+            spec.record,
+            members=supervisor.members,
+            disturb=setup.schedule.delay_for,
+            stopwatch=time.perf_counter,
+            scheduler=spec.scheduler,
+            place_of=machines.host_of,
+        )
+        self.initial_state = self.coordinator.snapshot()
 
     @property
     def t(self) -> float:
@@ -111,6 +140,9 @@ class LiveSession:
         return self.failure is not None or self.coordinator.status is not None
 
     # ---- from the hub ------------------------------------------------------------------------------------------------
+
+    def _admit(self, identity: Identity) -> bool:
+        return self.supervisor.admit(identity)
 
     def on_message(self, identity: Identity, message: Message) -> None:
         """Process a task's message; raises ``ConnectionError`` if it must end the connection."""
@@ -136,10 +168,10 @@ class LiveSession:
                 self._version_evaluated(message)
             case Actuated():
                 self.injector.answered(message)
-            case Sampled():
-                self.sampled(message)
+            case Sampled() if self._readings is not None:
+                self._readings.receive(message)
             case Busy():
-                self.served(identity.id, message.worked_s)
+                self.sampler.served(identity.id, message.worked_s)
             case Paced():
                 self.nodes.allotter.paced(identity.key, message)
             case LinksPaced() if self.injector.paced is not None and not self.recorded:
@@ -222,18 +254,15 @@ class LiveSession:
             self.record.note(self.t if self._driven_s is None else self._driven_s, kind, **fields)
 
     def agent_ready(self, message: AgentReady) -> None:
-        """The framework is imported."""
-        self.agent = message
+        """The framework is imported on one node."""
         self.note("Imported", seconds=message.import_s, versions=message.versions)
 
     def agents_ready(self) -> None:
+        """On all: tasks can be started."""
         self.injector.prepare()
 
-    def agent_lost(self, number: int) -> None:
-        """Fail with the last line that the agent printed."""
-        self.supervisor.agents.lost(number)
-
     def all_attached(self) -> None:
+        """All tasks are connected: the job can start."""
         self.loop.restart_clock()
         self.supervisor.clock_restarted()
         self.started = True
@@ -297,6 +326,7 @@ class LiveSession:
         self._forget_evaluations()
 
     def failed(self, reason: str) -> None:
+        """The run cannot continue."""
         if not self.over:
             self.failure = reason
 
@@ -366,11 +396,12 @@ class LiveSession:
 
     # ---- preemption --------------------------------------------------------------------------------------------------
 
-    def preempt(self, grace_s: float) -> None:
-        """The cluster takes the job's places; :attr:`on_left` is called when all tasks have ended.
+    def preempt(self, grace_s: float, left: Callable[[], None]) -> None:
+        """The cluster takes the job's places; ``left()`` is called when all tasks have ended.
 
         After :meth:`LiveNodes.resume`, :attr:`on_resumed` is called when all are there again.
         """
+        self._left = left
         if self.started:
             self.receive(inputs.PreemptionOrdered(grace_s))
         else:
@@ -379,7 +410,8 @@ class LiveSession:
     def left(self) -> None:
         """All tasks of the preempted job have ended."""
         self._void()
-        self.on_left()
+        if self._left is not None:
+            self._left()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

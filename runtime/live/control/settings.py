@@ -10,9 +10,11 @@ import msgspec
 from runtime.api import RunSpec
 from runtime.backends.devices.choice import CUDA
 from runtime.core.job import Job
-from runtime.live.control.factory import INSEPARABLE
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from strategies.protocol import Launch
+
+INSEPARABLE = "ddp"
+"""A collective that cannot continue without one of its members."""
 
 BASE_S, ON_HOSTS_S = 60.0, 120.0
 """Seconds within which all tasks must start; emulated hosts have little processor time."""

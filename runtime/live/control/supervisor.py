@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from runtime.containment.pids import outer_pid
 from runtime.core.layout import Layout
@@ -23,10 +23,10 @@ from runtime.live.control.orders import Orders
 from runtime.live.control.roster import Roster
 from runtime.live.control.settings import Settings
 from runtime.live.control.tasks import CROWDED_S, MAX_CROWDED, MAX_FUTILE, OUT_OF_MEMORY, Task, death
+from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from runtime.live.transport.hub import Hub
-from runtime.live.transport.listener import Listener
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     AgentReady,
@@ -47,24 +47,21 @@ from runtime.live.transport.messages import (
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
+if TYPE_CHECKING:
+    from runtime.live.control.session import LiveSession
+
 SEVERED_GRACE_S = 0.5
 """Seconds after a broken connection, usually the first sign of a death, within which the death is reported."""
 
 
 class LiveSupervisor:
-    """Supervises all tasks but the agent. ``listener`` receives notifications for the job.
-
-    ``places``: of the tasks of the start that have one.
-    """
+    """Supervises all tasks but the agent, and tells the session; ``machines`` has the places of those of the start."""
 
     def __init__(
-        self,
-        loop: Loop,
-        settings: Settings,
-        listener: Listener,
-        places: Mapping[str, Place] | None = None,
+        self, loop: Loop, settings: Settings, session: LiveSession, hub: Hub, agents: Agents, machines: HostMachines
     ) -> None:
-        self.loop, self.settings, self.listener = loop, settings, listener
+        self.loop, self.settings, self.session = loop, settings, session
+        self.agents, self.machines = agents, machines
         rules = Rules(
             failover=settings.failover,
             max_losses=settings.max_losses,
@@ -80,39 +77,26 @@ class LiveSupervisor:
         size = (settings.num_workers, settings.num_servers, settings.shares, settings.num_replicas)
         self.members = Membership(Layout.initial(*size))
         self.recovery = Recovery(rules, self.members, roles, settings.num_aggregators)
-        known = places or {}
-        self.tasks = {key: Task(life=life, place=known.get(str(key))) for key, life in self.recovery.tasks.items()}
+        places = machines.places
+        self.tasks = {key: Task(life=life, place=places.get(str(key))) for key, life in self.recovery.tasks.items()}
         self.roster = Roster(self.recovery, self.tasks)
         self.leases = Leases(self.tasks, settings)
         self.num_parameters = 0
-        self.hub: Hub
-        self.agents: Agents
-        self.orders: Orders
-        self.killed_for_memory: Callable[[Key], bool] = lambda key: False
-        """Whether the kernel has killed a task's process, since the last call, because it used too much memory."""
-        self.ended: Callable[[Key], None] = lambda key: None
-        """Called when a task's process has ended, before the recovery is notified."""
+        followed = settings.num_replicas > 0
+        self.orders = Orders(hub, agents, self.tasks, session.note, self._ranges, followed=followed)
+        self._awaited: list[tuple[Key, frozenset[int], Callable[[], None]]] = []
+        """What follows the end of these incarnations of tasks."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
         self._departures = 0
         """How often it has been preempted."""
-        self.pid_for_record: Callable[[int], int] = outer_pid
-        """The process id by which readers of the record know a task."""
-        self.where: Callable[[str], dict[str, object]] = lambda task: {}
-        """What the note about a task's start says of its machine."""
         self._asked_s: dict[int, float] = {}
         """Time at which each checkpoint was ordered."""
+        self.leases.begin(loop.now)
+        loop.after(settings.start_deadline_s, self._check_started)
+        loop.after(self.leases.period_s, self._tick)
 
     # ---- start -------------------------------------------------------------------------------------------------------
-
-    def begin(self, hub: Hub, agents: Agents) -> None:
-        """Accept connections of agents and tasks from now on."""
-        self.hub, self.agents = hub, agents
-        self.orders = Orders(hub, agents, self.tasks, self.listener.note, self._ranges)
-        self.orders.followed = self.settings.num_replicas > 0
-        self.leases.begin(self.loop.now)
-        self.loop.after(self.settings.start_deadline_s, self._check_started)
-        self.loop.after(self.leases.period_s, self._tick)
 
     def _ranges(self) -> Mapping[Key, tuple[int, int]]:
         """Each server's range; a replica that auxiliaries hear from has all of the vector."""
@@ -138,7 +122,7 @@ class LiveSupervisor:
 
     def _check_started(self) -> None:
         if not self.recovery.state.started:
-            self.listener.failed(self.leases.not_ready(self.agents.awaited))
+            self.session.failed(self.leases.not_ready(self.agents.awaited))
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +177,7 @@ class LiveSupervisor:
             effect = effects.Load(checkpoints.complete, message.generation, (key,))
             self.orders.of_checkpoint(effect)
             return None
-        state = self.listener.state_of(message.version)
+        state = self.session.state_of(message.version)
         return inputs.Loaded(key, message.generation, message.version, state)
 
     def _link_lost(self, identity: Identity, message: LinkLost) -> None:
@@ -204,7 +188,7 @@ class LiveSupervisor:
     def closed(self, identity: Identity, reason: str = "connection lost") -> None:
         """A control connection has ended: its process will be reported dead soon, or is killed."""
         if identity.role == "agent":
-            self.listener.agent_lost(identity.id)
+            self.agents.lost(identity.id)
             return
         self.suspect(identity.key, identity.incarnation, reason)
 
@@ -219,24 +203,27 @@ class LiveSupervisor:
                 pass
             case AgentReady():
                 everybody = self.agents.ready(number)
-                self.listener.agent_ready(message)
+                self.session.agent_ready(message)
                 if everybody:
-                    self.listener.agents_ready()
+                    self.session.agents_ready()
                     self.tell(inputs.Begin())
             case Forked():
                 task, about = self._named(message)
                 if task.life.expects(message.incarnation):
                     task.pid = message.pid
-                about |= self.where(str(task.key))
-                self.listener.note("Launched", **about, pid=self.pid_for_record(message.pid))
+                if self.agents.elsewhere:
+                    about["node"] = self.agents.where(str(task.key))
+                pid = message.pid if self.agents.elsewhere else outer_pid(message.pid)
+                self.session.note("Launched", **about, pid=pid)
             case Exited():
                 task, about = self._named(message)
                 how = death(message.exit_code, message.signal, message.last_line)
-                if self.killed_for_memory(task.key) and message.signal:
+                if self.machines.killed_for_memory(str(task.key)) and message.signal:
                     how = OUT_OF_MEMORY
-                self.listener.note("Exited", **about, reason=how.reason)
+                self.session.note("Exited", **about, reason=how.reason)
                 self.orders.processes.discard((task.key, message.incarnation))
-                self.ended(task.key)
+                self.machines.leave_behind(str(task.key))
+                self._look_who_ended(task.key)
                 self._look_who_left()
                 ways = {"retryable": how.retryable, "full": how.full, "device_full": how.device_full}
                 self.tell(inputs.Gone(task.key, message.incarnation, how.reason, **ways, cause=how.cause))
@@ -279,7 +266,7 @@ class LiveSupervisor:
         self._carry_out(wanted)
 
     def suspend(self) -> None:
-        """End all tasks once the checkpoint that was ordered last is stored; ``Listener.left`` follows.
+        """End all tasks once the checkpoint that was ordered last is stored; ``LiveSession.left`` follows.
 
         All who wait for its places wait for that, so a job that has not left by ``iteration_deadline_s`` fails.
         """
@@ -296,7 +283,7 @@ class LiveSupervisor:
         left = sorted({self.tasks[key].name for key, _ in self.orders.processes})
         what = "its checkpoint is not stored" if stores else f"the kernel has not ended {', '.join(left)}"
         limit = f"runtime.iteration_deadline_s={self.settings.iteration_deadline_s:g}"
-        self.listener.failed(f"it is preempted, and has not left within {limit}: {what}")
+        self.session.failed(f"it is preempted, and has not left within {limit}: {what}")
 
     def resume(self, places: Mapping[Key, Place]) -> None:
         """All tasks start again; ``places``: of those that have others now."""
@@ -308,10 +295,23 @@ class LiveSupervisor:
         """The incarnations of a task that were launched and have not exited."""
         return frozenset(incarnation for launched, incarnation in self.orders.processes if launched == key)
 
+    def once_ended(self, key: Key, then: Callable[[], None]) -> None:
+        """Call ``then()`` when the processes that a task has now have ended; soon if it has none."""
+        self._awaited.append((key, self.processes(key), then))
+        self._look_who_ended(key)
+
+    def _look_who_ended(self, key: Key) -> None:
+        """Whoever waits for processes of this task of which none is left waits no longer; later ones do not count."""
+        there, waiting = self.processes(key), self._awaited
+        self._awaited = [one for one in waiting if one[0] != key or one[1] & there]
+        for awaited, had, then in waiting:
+            if awaited == key and not had & there:
+                self.loop.after(0.0, then)
+
     def _look_who_left(self) -> None:
         if self._leaving and not self.orders.processes:
             self._leaving = False
-            self.listener.left()
+            self.session.left()
 
     def follows(self, key: Key) -> None:
         """A replica of the server has a copy."""
@@ -330,7 +330,7 @@ class LiveSupervisor:
         now, limit = self.loop.now, self.settings.iteration_deadline_s
         for task, reason in self.leases.overdue(now):
             self.give_up(task.key, task.incarnation, reason)
-        for worker in self.listener.overdue(now, limit):
+        for worker in self.session.overdue(now, limit):
             reason = f"no gradient within runtime.iteration_deadline_s={limit:g}"
             self.give_up(key := NodeId.worker(worker), self.tasks[key].incarnation, reason)
         self.loop.after(self.leases.period_s, self._tick)
@@ -358,7 +358,7 @@ class LiveSupervisor:
     def _wait(self, effect: effects.Wait) -> None:
         task = self.tasks[effect.key]
         if effect.moves:
-            task.place = self.listener.moved(effect.key) or task.place
+            task.place = self.session.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.loop.after(effect.pending_s, lambda: self.tell(free))
 
@@ -372,7 +372,7 @@ class LiveSupervisor:
             case effects.Checkpointed():
                 took_s = self.loop.now - self._asked_s[effect.number]
                 self._asked_s = {number: s for number, s in self._asked_s.items() if number > effect.number}
-                self.listener.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
+                self.session.note("Checkpointed", id=effect.number, version=effect.version, seconds=took_s)
             case effects.MayLeave():
                 self.tell(inputs.Leave(effect.key, effect.incarnation))
             case _:
@@ -381,11 +381,11 @@ class LiveSupervisor:
     def _announce(self, news: effects.News) -> None:
         match news:
             case effects.Started():
-                self.listener.all_attached()
+                self.session.all_attached()
             case effects.Suspended():
                 self._leaving = True
                 self._look_who_left()
             case effects.Failed():
-                (self.listener.out_of_space if news.full else self.listener.failed)(news.reason)
+                (self.session.out_of_space if news.full else self.session.failed)(news.reason)
             case _:
-                self.listener.recovery_says(news)
+                self.session.recovery_says(news)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from injectors.plan import target_of
@@ -10,6 +10,7 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.cluster.hosts import Hosts
+from runtime.core.inputs import GradientArrived
 from runtime.core.job import Job
 from runtime.core.membership import Membership
 from runtime.virtual.clock import Clock
@@ -48,13 +49,18 @@ def assemble(
     profiles: Profiles,
     hosts: Hosts | None,
     arrived: Arrived,
-    tenancy: Tenancy | None = None,
+    tenancy: Tenancy | None,
+    aggregators: Mapping[str, str],
+    summed: Summed,
+    tell: Callable[[GradientArrived], None],
     *,
     held: Arrived | None = None,
 ) -> Modelled:
     """Choose the simplest sufficient models; ``profiles[k]`` paces worker k unless its host has a device.
 
-    ``held``: is called for gradients that workers hold, in a job whose strategy schedules transfers.
+    ``arrived`` is called for gradients that are taken, or on machines ``tell``, ``control_s`` later; ``held`` for those
+    that workers hold, in a job whose strategy schedules transfers. ``aggregators``: the hosts of tasks that sum
+    gradients; ``summed`` is called when the servers have a sum.
     ``tenancy``: the job lives on machines that it shares, which have the names of its ``hosts``.
     """
     job = spec.job
@@ -97,6 +103,12 @@ def assemble(
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
     default = profiles[0]  # for workers that move between hosts, if all have the same
+    sums = None
+    if aggregators:
+        assert isinstance(on_hosts, HostServers)
+        for name, host in aggregators.items():
+            machines.enter(name, host, costs.server_cores)
+        sums = Aggregators(machines, costs, on_hosts, sum(on_hosts.num_bytes), summed)
     host_workers = HostWorkers(
         machines,
         costs,
@@ -109,6 +121,8 @@ def assemble(
         seed=job.seed,
         arrived=arrived,
         held=held,
+        tell=tell,
+        aggregators=sums,
     )
     return Modelled(on_hosts, host_workers, machines)
 
@@ -116,17 +130,6 @@ def assemble(
 def replicas_of(job: Job) -> tuple[int, ...]:
     """The numbers of the servers that begin as replicas."""
     return tuple(node.number for node in job.start_layout.servers if node not in job.start_layout.holders)
-
-
-def add_aggregators(modelled: Modelled, costs: Costs, places: dict[str, str], summed: Summed) -> None:
-    """Tasks that sum gradients, each on its host; ``summed`` is called when the servers have a sum."""
-    _, workers, machines = modelled
-    assert machines is not None
-    assert isinstance(workers, HostWorkers)
-    assert isinstance(workers.servers, HostServers)
-    for name, host in places.items():
-        machines.enter(name, host, costs.server_cores)
-    workers.aggregators = Aggregators(machines, costs, workers.servers, workers.model_bytes, summed)
 
 
 def own_machines(clock: Clock, job: Job, schedule: Schedule, costs: Costs, hosts: Hosts | None) -> ModelledMachines:

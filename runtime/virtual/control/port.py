@@ -15,34 +15,21 @@ from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 
 if TYPE_CHECKING:
-    from runtime.virtual.control.nodes import Nodes
-    from runtime.virtual.control.versions import Versions
+    from runtime.virtual.control.session import VirtualSession
 
 
 class VirtualPort:
     """The port of the virtual clock, see :class:`runtime.core.job.Port`.
 
-    An evaluation takes ``evaluation_s``.
+    An evaluation takes ``evaluation_s``. Orders about nodes and versions go to those of the ``session``.
     """
 
-    nodes: Nodes
-    checkpoints: Versions
-
     def __init__(
-        self,
-        clock: Clock,
-        models: TaskModels,
-        tell: Callable[[inputs.AnyInput], None],
-        scorer: Scorer,
-        evaluation_s: float,
+        self, clock: Clock, models: TaskModels, session: VirtualSession, scorer: Scorer, evaluation_s: float
     ) -> None:
         self.servers, self.workers, self.model_state, self._followers = models
-        self._clock, self._tell, self._scorer, self._evaluation_s = clock, tell, scorer, evaluation_s
+        self._clock, self._session, self._scorer, self._evaluation_s = clock, session, scorer, evaluation_s
         self._orders: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-
-    def connect(self, nodes: Nodes, checkpoints: Versions) -> None:
-        """Attach who carries out the orders about nodes and versions: they need a coordinator, which needs a port."""
-        self.nodes, self.checkpoints = nodes, checkpoints
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
@@ -50,7 +37,7 @@ class VirtualPort:
 
     def apply(self, order: ApplyOrder) -> None:
         """Update all servers. The data service books the samples afterwards, so its state is that before."""
-        self.checkpoints.remember(order.version - 1)
+        self._session.versions.remember(order.version - 1)
         self._orders.append((self._apply, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
@@ -74,10 +61,10 @@ class VirtualPort:
         self._orders.append((self._forget, (worker, grad_id)))
 
     def compute_reference(self, number: int, version: int) -> None:
-        self._orders.append((lambda sent_s: self._scorer.compute_reference(number, sent_s), ()))
+        self._orders.append((partial(self._scorer.compute_reference, number), ()))
 
     def inner_products(self, grad_id: int, reference: int) -> None:
-        self._orders.append((lambda sent_s: self._scorer.inner_products(grad_id, reference, sent_s), ()))
+        self._orders.append((partial(self._scorer.inner_products, grad_id, reference), ()))
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Compute metrics of the current parameters."""
@@ -85,16 +72,16 @@ class VirtualPort:
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters."""
-        self._orders.append((lambda sent_s: self.checkpoints.save(sent_s, version, state, self.model_state.dump()), ()))
+        self._orders.append((self._save, (version, state)))
 
     def order_node(self, order: NodeOrder) -> None:
-        self._orders.append((self.nodes.carry_out, (order,)))
+        self._orders.append((self._session.nodes.carry_out, (order,)))
 
     def book(self, order: AllocateOrder) -> str | None:
-        return self.nodes.book(order)
+        return self._session.nodes.book(order)
 
     def wake(self, at_s: float, tag: str) -> None:
-        self._clock.at(at_s, TIMER, self._tell, inputs.TimerFired(tag))
+        self._clock.at(at_s, TIMER, self._session.tell, inputs.TimerFired(tag))
 
     def flush(self, sent_s: float) -> None:
         """Carry out the collected orders, which leave the coordinator at ``sent_s``."""
@@ -113,7 +100,10 @@ class VirtualPort:
 
     def _evaluate(self, sent_s: float, version: int) -> None:
         evaluated = inputs.Evaluated(version, sent_s, self.model_state.evaluate())
-        self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._tell, evaluated)
+        self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._session.tell, evaluated)
+
+    def _save(self, sent_s: float, version: int, state: bytes) -> None:
+        self._session.versions.save(sent_s, version, state, self.model_state.dump())
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
         self.workers.begin(order, self.model_state.gradient(order), sent_s)
@@ -148,4 +138,4 @@ class VirtualPort:
             servers.measure(place, sent_s, partial(self._answer, answer))
 
     def _answer(self, answer: inputs.NormPart, at_s: float) -> None:
-        self._clock.at(at_s + self.servers.costs.control_s, MESSAGE, self._tell, answer)
+        self._clock.at(at_s + self.servers.costs.control_s, MESSAGE, self._session.tell, answer)

@@ -18,7 +18,7 @@ from runtime.core.replication import step_of
 from runtime.core.vectors import PARAMETER_BYTES
 from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
-from runtime.virtual.control.factory import add_aggregators, assemble, replicas_of
+from runtime.virtual.control.factory import assemble, replicas_of
 from runtime.virtual.control.inbox import Inbox, Stopwatch
 from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
@@ -96,13 +96,12 @@ class VirtualSession:
         self._declares_stuck = spec.job.stuck_after_s is not None
         self.stopwatch = Stopwatch() if measures_decisions else None
         self.inbox = Inbox(self.clock, self, costs.decision_s, self.stopwatch)
-        self._left: Callable[[], None] = lambda: None
+        self._left: Callable[[], None] | None = None
         """Called when a preempted job has left."""
         self._unscored = False
         """Whether a signal has kept its last evaluation from being made."""
         self.telemetry_every_s = telemetry_every_s
         self._tell_arrived = self.tell if tenancy is None else self._tell_on_shared
-
         placement = None if hosts is None else Placement(hosts)
         self._model_tasks(device, hosts, placement, tenancy)
         self.port = self._make_port()
@@ -114,8 +113,8 @@ class VirtualSession:
         num_workers = spec.job.num_workers
         users = DeviceUsers(spec.around.gpus or range(num_workers), num_workers, self.places.host_of)
         self.windows = Windows(self.clock, schedule, self.places, self.supervisor, self.tell, users)
-        nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.plan.admitted)
-        self.port.connect(nodes, self.supervisor.versions)
+        self.versions = self.supervisor.versions
+        self.nodes = Nodes(self.clock, self.coordinator, self.supervisor, self.places, self.windows.plan.admitted)
         self.usage = Usage(self._living, self.machines, placement, self.places.cores_of)
         self.reports = Reports(
             self.clock,
@@ -139,7 +138,9 @@ class VirtualSession:
         """Servers, workers, aggregators and followers, and where they are."""
         spec, job, costs = self.spec, self.spec.job, self.costs
         profiles = (device,) * job.num_workers if device is None or isinstance(device, DeviceProfile) else device
-        modelled = assemble(
+        count, at = spec.strategy.aggregators, spec.strategy.aggregators_at
+        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count, at)
+        self.servers, self.workers, self.machines = assemble(
             self.clock,
             spec,
             self.members,
@@ -150,17 +151,13 @@ class VirtualSession:
             hosts,
             self._arrived,
             tenancy,
+            self._aggregators,
+            self._summed,
+            self._tell_arrived,
             held=self._held if Send in spec.strategy.needs else None,
         )
-        self.servers, self.workers, self.machines = modelled
-        count, at = spec.strategy.aggregators, spec.strategy.aggregators_at
-        self._aggregators = {} if hosts is None or not count else aggregator_hosts(hosts, count, at)
-        if self._aggregators:
-            add_aggregators(modelled, costs, self._aggregators, self._summed)
         self.followers = self._make_followers() if job.num_replicas else None
         self._models = TaskModels(self.servers, self.workers, self.model_state, self.followers)
-        if self.machines is not None:
-            self.workers.tell_arrivals(self._tell_arrived)
         requests = spec.strategy.cores_as == "request"
         self.places = Places(placement, self.machines, self.servers, self.workers, costs, requests=requests)
 
@@ -173,12 +170,15 @@ class VirtualSession:
             self.costs,
             self.model_state,
             replicas_of(self.spec.job),
+            self.servers,
             Carriers(self.clock, self.costs, self.machines, network),
-            holder=lambda: self.servers.names[0],
             tell=self.tell,
             note=self.note,
-            follows=lambda server: self.supervisor.follows(server),
+            follows=self._follows,
         )
+
+    def _follows(self, server: int) -> None:
+        self.supervisor.follows(server)
 
     def _make_port(self) -> VirtualPort:
         scorer = Scorer(
@@ -190,7 +190,7 @@ class VirtualSession:
             shares_memory=self.spec.transport == "shm",
             tell=self.tell,
         )
-        return VirtualPort(self.clock, self._models, self.tell, scorer, self.costs.evaluation_s)
+        return VirtualPort(self.clock, self._models, self, scorer, self.costs.evaluation_s)
 
     def _make_coordinator(self, tenancy: Tenancy | None) -> Coordinator:
         return Coordinator(
@@ -223,7 +223,7 @@ class VirtualSession:
         """All tasks are connected: the clock starts."""
         self.reports.announce()
         self.windows.begin()
-        self.supervisor.versions.save(0.0, 0, self.coordinator.snapshot(), self.model_state.dump())
+        self.versions.save(0.0, 0, self.coordinator.snapshot(), self.model_state.dump())
         model_bytes = PARAMETER_BYTES * self.sent_parameters or None
         step = {} if self.followers is None else step_of(self.spec.optimizer)._asdict()
         aggregators: dict[str, str | None] = {**self._aggregators}
@@ -283,7 +283,8 @@ class VirtualSession:
     def left(self) -> None:
         """All tasks of the preempted job have ended."""
         self.reports.rests = True
-        self._left()
+        if self._left is not None:
+            self._left()
 
     @property
     def away(self) -> bool:

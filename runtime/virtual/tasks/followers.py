@@ -22,6 +22,7 @@ from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.model_state import RealModelState
+from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import NodeId
 
 
@@ -55,8 +56,8 @@ class Replica:
 class Followers:
     """The replicas of one job; ``tell`` passes inputs to the coordinator, ``note`` writes to the record.
 
-    ``follows(server)`` is called when a replica that has come has its copy. ``holder()`` names the server that holds
-    the parameters.
+    ``follows(server)`` is called when a replica that has come has its copy. The first of the ``servers`` holds the
+    parameters.
     """
 
     def __init__(
@@ -64,17 +65,17 @@ class Followers:
         clock: Clock,
         costs: Costs,
         model_state: RealModelState,
-        servers: tuple[int, ...],
+        numbers: tuple[int, ...],
+        servers: ServerGroup,
         ways: Carriers,
         *,
-        holder: Callable[[], str],
         tell: Callable[[inputs.AnyInput], None],
         note: Callable[..., None],
         follows: Callable[[int], None],
     ) -> None:
         self.clock, self.costs, self.model_state, self.ways = clock, costs, model_state, ways
-        self.holder, self.tell, self.note, self.follows = holder, tell, note, follows
-        self.replicas = {server: self._made(0, model_state.dump()) for server in servers}
+        self.servers, self.tell, self.note, self.follows = servers, tell, note, follows
+        self.replicas = {server: self._made(0, model_state.dump()) for server in numbers}
         self._coming: dict[int, Replica] = {}
         """What replicas will be when the copy that is on its way is there."""
         self._states: dict[int, bytes] = {}
@@ -125,7 +126,11 @@ class Followers:
             vectors = 1 + sum(isinstance(value, np.ndarray) for value in dumped[1].values())
             coming = self._coming[order.server] = self._made(order.version, dumped)
             self._send(
-                sent_s, self.holder(), replica, vectors * model_bytes, partial(self._copied, order.server, coming)
+                sent_s,
+                self.servers.names[0],
+                replica,
+                vectors * model_bytes,
+                partial(self._copied, order.server, coming),
             )
         else:
             worker = str(NodeId("worker", order.worker or 0))

@@ -58,6 +58,8 @@ class HostWorkers(WorkerModel):
         seed: int,
         arrived: Arrived,
         held: Arrived | None = None,
+        tell: Callable[[GradientArrived], None] | None = None,
+        aggregators: Aggregators | None = None,
     ) -> None:
         super().__init__(
             machines.clock,
@@ -77,7 +79,7 @@ class HostWorkers(WorkerModel):
         self.default, self.uses_cores = default, uses_cores
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
-        self.aggregators: Aggregators | None = None
+        self.aggregators = aggregators
         detours = self._detours(on_devices=on_devices)
         self._chain: Chain = kernel().Chain(
             work=machines.task_work,
@@ -101,6 +103,8 @@ class HostWorkers(WorkerModel):
         )
         self.chain = None if detours else self._chain
         """The kernel's chain of stages, if all of an iteration is there; else None."""
+        if self.chain is not None and tell is not None:
+            self.chain.tell = tell
 
     def _detours(self, *, on_devices: bool) -> dict[str, Detour]:
         """What carries out stages that are not the kernel's, in jobs of this kind."""
@@ -124,10 +128,6 @@ class HostWorkers(WorkerModel):
         node = NodeId.parse(task)
         if node.role == "worker":
             self.profiles[node.number] = self.default if device is None else device
-
-    def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:
-        if self.chain is not None:
-            self.chain.tell = tell
 
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
         samples, worker = samples_of(order.ranges), order.worker

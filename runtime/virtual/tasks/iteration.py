@@ -10,7 +10,6 @@ import msgspec
 
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.core.data.shards import samples_of
-from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder, SumOrder
 from runtime.virtual.clock import MACHINE, Clock
 from runtime.virtual.costs import Costs
@@ -115,9 +114,6 @@ class WorkerModel(ABC):
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:  # noqa: B027  (without hosts there is nothing to do)
         """A task has moved to another host, with this device; None: the cluster's device."""
-
-    def tell_arrivals(self, tell: Callable[[GradientArrived], None]) -> None:  # noqa: B027  (only a compiled chain does)
-        """Let arrivals go straight to ``tell``, ``control_s`` after a gradient is taken, instead of to ``arrived``."""
 
     @abstractmethod
     def _abandon(self, worker: int, iteration: Iteration) -> None:

@@ -7,7 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -71,6 +72,15 @@ class Scene:
     def hang_up(self, key: Any) -> None:
         self.peers.pop(key, None)
 
+    def listens(self) -> list[tuple[str, ...]]:
+        """What machines that have joined hear."""
+        told: list[tuple[str, ...]] = []
+        joined = {
+            word: lambda *words, word=word: told.append((word, *map(str, words))) for word in ("lost", "here", "back")
+        }
+        self.agents.joined = cast("Any", SimpleNamespace(**joined))
+        return told
+
     def running(self) -> None:
         """Both agents are here."""
         self.agents.start(spec_of)
@@ -126,10 +136,7 @@ def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_it
 
 def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.live.control.agents.REPORTED_S", 0.01)
-    told: list[tuple[str, ...]] = []
-    scene.agents.node_lost = lambda node, reason: told.append(("lost", node, reason))
-    scene.agents.node_here = lambda node, address: told.append(("here", node, str(address)))
-    scene.agents.node_back = lambda node: told.append(("back", node))
+    told = scene.listens()
     scene.running()
     scene.launcher.for_s, scene.launcher.gone, scene.launcher.started = 60.0, {"beta"}, {}
     scene.agents.lost(1)
@@ -155,10 +162,10 @@ def test_the_end_of_the_job_is_no_loss(scene: Scene) -> None:
     scene.running()
     scene.agents.end_those_that_start()
     scene.launcher.for_s, scene.launcher.gone = 60.0, {"alpha", "beta"}
-    scene.agents.node_lost = lambda node, reason: scene.failures.append(node)
+    told = scene.listens()
     for _ in range(3):
         scene.loop.turn(0.2)
-    assert scene.failures == []
+    assert (told, scene.failures) == ([], [])
 
 
 def test_an_agent_that_is_silent_ends_the_job_unless_another_may_take_its_place(tmp_path: Path) -> None:
@@ -172,12 +179,13 @@ def test_an_agent_that_is_silent_ends_the_job_unless_another_may_take_its_place(
 
 
 def test_a_machine_whose_agent_is_silent_is_left_like_one_that_is_lost(tmp_path: Path) -> None:
-    scene, told = Scene(tmp_path, lease_s=0.01), list[str]()
-    scene.agents.node_lost = lambda node, reason: told.append(node)
+    scene = Scene(tmp_path, lease_s=0.01)
+    told = scene.listens()
     scene.running()
     scene.launcher.for_s = 60.0
     scene.loop.turn(1.0)
-    assert (told, scene.failures, scene.peers) == (list(NODES), [], {})
+    assert [words[:2] for words in told] == [("lost", node) for node in NODES]
+    assert (scene.failures, scene.peers) == ([], {})
     scene.loop.close()
 
 

@@ -102,8 +102,8 @@ def test_a_server_moves_where_all_machines_share_the_checkpoints() -> None:
 
 def test_with_a_machine_its_tasks_are_lost_and_they_start_at_the_address_of_the_next_one() -> None:
     scene: Any = Scene()
-    scene.node_lost("a", "it is off")
-    scene.node_here("a", "10.0.0.9")
+    scene.joined.lost("a", "it is off")
+    scene.joined.here("a", "10.0.0.9")
     assert scene.said == [
         ("NodeLost", "a", "it is off"),
         ("lost", "a", ["worker:0", "server:0"], "a is lost"),

@@ -12,10 +12,9 @@ from runtime.live.control.session import LiveSession
 def session_of(heard: list[inputs.AnyInput]) -> LiveSession:
     """A session of a job that is over, with a coordinator that only listens."""
     nobody = SimpleNamespace()
-    session = LiveSession(
-        cast("Any", SimpleNamespace(now=2.0)), lambda session: cast("Any", nobody), cast("Any", nobody)
-    )
-    session.started = True
+    session = LiveSession.__new__(LiveSession)
+    session.loop, session.record = cast("Any", SimpleNamespace(now=2.0)), cast("Any", nobody)
+    session.started, session.recorded, session.failure, session._driven_s = True, False, None, None
     session.port = cast("Any", SimpleNamespace(flush=lambda: None))
     session.nodes = cast("Any", SimpleNamespace(free_places=lambda: None))
     session.coordinator = cast(

@@ -5,33 +5,31 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from runtime.live.control.job import LiveJob
+from runtime.live.control.supervisor import LiveSupervisor
 from strategies.protocol import NodeId
 
 ONE, OTHER = NodeId.worker(1), NodeId.worker(2)
 
 
 class Waiting:
-    """A live job of which only its processes are there: ``there[node]``, by incarnation."""
+    """A supervisor of which only processes are there: ``there[node]``, by incarnation."""
 
     def __init__(self) -> None:
         self.there: dict[NodeId, set[int]] = {ONE: {0}, OTHER: {0}}
         self.called: list[str] = []
-        self.job: Any = LiveJob.__new__(LiveJob)
-        self.job._awaited = []
-        self.job.loop = SimpleNamespace(after=lambda after_s, then: then())
-        self.job.machines = SimpleNamespace(leave_behind=lambda task: None)
-        supervisor = SimpleNamespace(processes=lambda node: frozenset(self.there[node]))
-        self.job.session = SimpleNamespace(supervisor=supervisor)
+        self.supervisor: Any = LiveSupervisor.__new__(LiveSupervisor)
+        self.supervisor._awaited = []
+        self.supervisor.loop = SimpleNamespace(after=lambda after_s, then: then())
+        self.supervisor.processes = lambda node: frozenset(self.there[node])
 
     def once(self, node: NodeId, what: str) -> None:
-        self.job.once_ended(node, lambda: self.called.append(what))
+        self.supervisor.once_ended(node, lambda: self.called.append(what))
 
     def ends(self, node: NodeId, incarnation: int) -> list[str]:
         """What follows the end of a process."""
         self.there[node].discard(incarnation)
         before = len(self.called)
-        self.job._process_ended(node)
+        self.supervisor._look_who_ended(node)
         return self.called[before:]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.core.recovery.replicas import Agreement, agree
 from runtime.live.control.settings import Settings
-from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
+from runtime.live.control.supervisor import SEVERED_GRACE_S
 from runtime.live.tasks.replica import NOTHING
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
@@ -29,7 +29,7 @@ from runtime.live.transport.messages import (
 )
 from strategies.protocol import NodeId
 from tests.unit.live.test_leases import SETTINGS
-from tests.unit.live.test_supervisor import Clock, Key, World, agents_of
+from tests.unit.live.test_supervisor import Clock, Key, Machines, World, supervised
 
 # ---- the decision ---------------------------------------------------------------------------------------------------
 
@@ -59,8 +59,8 @@ class Replicas(World):
         self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
         settings |= {"num_workers": workers, "num_servers": 0}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), self)  # type: ignore[arg-type]
-        self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
+        self.machines = Machines()
+        self.supervisor = supervised(self, Settings(**changed))
 
     def connect(self, key: Key) -> None:
         incarnation = self.launched[key]

@@ -68,6 +68,26 @@ def agents_of(world: Any) -> Agents:
     return Agents(logs=Path(), lease_s=5.0, **fakes)
 
 
+class Machines:
+    """Hosts on which the kernel has killed the tasks ``short`` for their memory; ``left``: whose processes ended."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Any] = {}
+        self.short: set[str] = set()
+        self.left: list[str] = []
+
+    def killed_for_memory(self, task: str) -> bool:
+        return task in self.short
+
+    def leave_behind(self, task: str) -> None:
+        self.left.append(task)
+
+
+def supervised(world: Any, settings: Settings) -> LiveSupervisor:
+    """A supervisor in this world, which is its hub and its session."""
+    return LiveSupervisor(world.clock, settings, world, world, agents_of(world), world.machines)
+
+
 class World:
     """Everything around a supervisor. ``sent`` and ``heard`` are what it said to tasks and to the session."""
 
@@ -81,8 +101,8 @@ class World:
         """The incarnation that was launched last."""
         settings |= {"num_workers": workers, "num_servers": servers}
         changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.supervisor = LiveSupervisor(self.clock, Settings(**changed), self)  # type: ignore[arg-type]
-        self.supervisor.begin(self, agents_of(self))  # type: ignore[arg-type]
+        self.machines = Machines()
+        self.supervisor = supervised(self, Settings(**changed))
 
     # the hub
     def send(self, key: Key, message: Message) -> None:

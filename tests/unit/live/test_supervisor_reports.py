@@ -36,7 +36,7 @@ def test_who_computes_for_too_long_is_started_again() -> None:
 
 def test_a_kill_for_memory_is_no_kill_like_others() -> None:
     world = started()
-    world.supervisor.killed_for_memory = lambda key: key == ("worker", 1)
+    world.machines.short = {"worker:1"}
     for worker in range(2):
         world.die(("worker", worker))
     assert [words[1:] for words in world.heard if words[0] == "WorkerLost"] == [
@@ -48,7 +48,7 @@ def test_a_kill_for_memory_is_no_kill_like_others() -> None:
 def test_who_ends_by_an_error_of_its_own_was_not_killed_for_memory() -> None:
     """The kernel counts the kills of a group, whichever of its processes was meant."""
     world = started()
-    world.supervisor.killed_for_memory = lambda key: True
+    world.machines.short = {"worker:1"}
     world.die(("worker", 1), number=0, code=1, words="ValueError: no data")
     assert world.heard[-1] == ("failed", "worker 1 crashed: ValueError: no data")
 
@@ -74,14 +74,13 @@ def test_a_task_that_is_restarted_starts_on_its_new_host_or_where_it_was() -> No
 def test_the_end_of_a_process_is_told_when_its_exit_is_reported() -> None:
     """Not when it is given up: until then it is on its host."""
     world = started(Moving)
-    ended: list[NodeId] = []
-    world.supervisor.ended = ended.append
+    ended = world.machines.left
     worker = NodeId.worker(0)
     world.supervisor.restart(worker, 1.0)
     world.live(world.clock.now + 0.1)
     assert (ended, world.supervisor.processes(worker)) == ([], {0})
     world.die(("worker", 0))
-    assert (ended, world.supervisor.processes(worker)) == ([worker], set())
+    assert (ended, world.supervisor.processes(worker)) == (["worker:0"], set())
     world.live(world.clock.now + 2.0)
     assert world.supervisor.processes(worker) == {1}, "the next one, on its next host"
 

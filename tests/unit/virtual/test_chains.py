@@ -77,9 +77,8 @@ class Chains:
             shares_memory=random.random() < 0.2,
             seed=seed,
             arrived=self._arrived,
+            tell=self._told if random.random() < 0.5 else None,
         )
-        if random.random() < 0.5:
-            self.workers.tell_arrivals(self._told)
         self.num_grads = 0
 
     # ---- what there is -----------------------------------------------------------------------------------------------
