@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, ClassVar, final
 
+from reading.ranges import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.antdt.profiling import (
     DeviceSpec,
@@ -36,7 +37,6 @@ from strategies.antdt.profiling import (
     profile_rounds,
     sizes_around,
 )
-from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate

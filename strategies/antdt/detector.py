@@ -15,8 +15,8 @@ from math import inf
 from statistics import fmean, median
 from typing import Annotated, ClassVar, final
 
+from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
-from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.protocol import AnyEvent, Started
 
 CENTERS = ("mean_all", "median_others")

@@ -11,8 +11,8 @@ from typing import Protocol, final
 
 import msgspec
 
+from reading.ranges import check_number, check_whole
 from strategies.antdt.micro_batches import DeviceLimits
-from strategies.parts.checks import check_number, check_whole
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import split_evenly
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate

@@ -19,8 +19,8 @@ from typing import Annotated
 
 import msgspec
 
+from reading.ranges import NonNegativeFloat, Number, PositiveFloat, PositiveFrac, check_settings
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import NonNegativeFloat, Number, PositiveFloat, PositiveFrac, check_settings
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, StopWaiting
 from strategies.parts.scaling.usage import UsageHistory
 from strategies.protocol import NodeId

@@ -13,11 +13,11 @@ from enum import StrEnum
 from math import inf
 from typing import final
 
+from reading.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, check_settings
 from strategies.dlrover.adjust import Growth, JobNow, Rules, adjust, worker_memory
 from strategies.dlrover.history import InitialPlan, cold_plan
 from strategies.dlrover.plan import Limits, Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
 from strategies.dlrover.used import after_server_oom, after_worker_oom, larger_servers, measured_need
-from strategies.parts.checks import NonNegativeFloat, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.scaling.changes import Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given, UsageHistory, Use
 from strategies.protocol import NodeId

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
+from reading.ranges import Number, check_number, check_settings, check_whole
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import Number, check_number, check_settings, check_whole
 
 LAST = 5
 """Finished jobs that count."""

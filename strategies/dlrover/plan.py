@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from strategies.parts.checks import Number, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import Number, PositiveFloat, PositiveInt, check_settings
 
 WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""

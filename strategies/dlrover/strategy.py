@@ -28,12 +28,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import PositiveInt
 from strategies.dlrover.adjust import Rules, RuleSettings
 from strategies.dlrover.brain import BrainSettings, BrainTimes
 from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
 from strategies.dlrover.plan import Limits, LimitSettings
 from strategies.dlrover.planner import BrainPlanner
-from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate

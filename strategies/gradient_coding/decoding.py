@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.parts.checks import check_whole
+from reading.ranges import check_whole
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

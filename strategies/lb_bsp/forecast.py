@@ -10,7 +10,7 @@ from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 

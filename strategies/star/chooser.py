@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, NamedTuple, final
 
 import msgspec
 
-from strategies.parts.checks import NonNegativeFloat, OneOf
+from reading.ranges import NonNegativeFloat, OneOf
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers, cluster_by_ratio

@@ -21,7 +21,7 @@ from predictors.stragglers import (
     deviations,
     exceeding,
 )
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Outlook, Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
 

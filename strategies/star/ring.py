@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat
+from reading.ranges import NonNegativeFloat
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers

@@ -10,7 +10,7 @@ from statistics import median_low
 from typing import Annotated, final
 
 from predictors.fixed_duration import SlowFor
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveFloat, check_settings
+from reading.ranges import NonNegativeFloat, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
 from strategies.parts.monitoring.base import FlagsStragglers

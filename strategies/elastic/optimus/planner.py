@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple, final
 
 import msgspec
 
+from reading.ranges import PositiveFloat, PositiveInt, check_settings, check_whole
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Measured, SpeedModel, Speedometer, first_sizes, fit_speed
-from strategies.parts.checks import PositiveFloat, PositiveInt, check_settings, check_whole
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Change, Decision, Resize
 from strategies.parts.scaling.usage import Given

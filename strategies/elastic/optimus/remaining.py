@@ -9,7 +9,7 @@ from typing import final
 import msgspec
 import numpy as np
 
-from strategies.parts.checks import check_number, check_whole
+from reading.ranges import check_number, check_whole
 from strategies.protocol import Started
 
 MIN_POINTS = 4

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 
 
 @final

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import PositiveInt
 from strategies.elastic.optimus.planner import Growing, Increments, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Speedometer, read_profile
-from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate

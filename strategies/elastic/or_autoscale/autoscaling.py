@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import final
 
-from strategies.parts.checks import (
+from reading.ranges import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveFrac,

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import PositiveInt
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner, AutoscalingSettings
-from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import Any, TypeVar, final
 
-from strategies.parts.checks import check_settings
+from reading.ranges import check_settings
 from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import Dividing, Waiting

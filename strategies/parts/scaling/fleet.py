@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import (
     AnyEvent,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, Resize, StopWaiting
 from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.node_changes import ServerChanges, WorkerChanges

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Protocol, final
 
-from strategies.parts.checks import OneOf, PositiveInt
+from reading.ranges import OneOf, PositiveInt
 from strategies.parts.hooks import Order, State, Tick
 from strategies.parts.scaling.changes import Decision, Replace
 from strategies.parts.scaling.fleet import Fleet

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from strategies.parts.checks import PositiveInt, check_settings
+from reading.ranges import PositiveInt, check_settings
 from strategies.protocol import NodeId
 
 WINDOW = 5

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 from typing import NamedTuple, final
 
-from strategies.parts.checks import check_number, check_whole
+from reading.ranges import check_number, check_whole
 from strategies.parts.scaling.switching.states import (
     HOLDING,
     LAUNCHES,
