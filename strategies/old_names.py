@@ -29,8 +29,7 @@ MOVED: dict[str, str] = {
     "dlrover": (
         "scaling.brain.adjust scaling.brain.backoff=brain scaling.brain.brain scaling.brain.history "
         "scaling.brain.memory=used scaling.brain.plan scaling.brain.planner scaling.brain.requests=used "
-        "scaling.brain.sampling=used scaling.brain.settings=brain scaling.brain.stages=brain "
-        "scaling.brain.throughput"
+        "scaling.brain.sampling=used scaling.brain.settings=brain scaling.brain.stages=brain"
     ),
     "elastic.optimus": (
         "optimus=strategy scaling.optimus.greedy=planner scaling.optimus.loss=remaining "
