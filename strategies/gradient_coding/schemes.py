@@ -19,13 +19,13 @@ from reading.ranges import check_choice, check_number, check_whole
 from strategies.gradient_coding import matrices, partitions
 from strategies.gradient_coding.decoding import (
     RESIDUAL,
-    Chance,
     Code,
     Indices,
     Mask,
     check_throughputs,
     check_tolerance,
 )
+from strategies.gradient_coding.draws import Chance
 from strategies.gradient_coding.matrices import MAX_GROUPS, find_groups, group_based, packed, pruned
 
 MAX_SETS = 1000
