@@ -29,8 +29,7 @@ MOVED: dict[str, str] = {
     "dlrover": (
         "scaling.brain.adjust scaling.brain.backoff=brain scaling.brain.brain scaling.brain.history "
         "scaling.brain.memory=used scaling.brain.plan scaling.brain.planner scaling.brain.requests=used "
-        "scaling.brain.sampling=used scaling.brain.settings=brain scaling.brain.stages=brain "
-        "scaling.brain.throughput"
+        "scaling.brain.sampling=used scaling.brain.settings=brain scaling.brain.stages=brain"
     ),
     "elastic.optimus": (
         "optimus=strategy scaling.optimus.greedy=planner scaling.optimus.loss=remaining "
@@ -52,7 +51,7 @@ MOVED: dict[str, str] = {
         "transfers.aggregate=order transfers.fluid transfers.order transfers.replicate=replicas "
         "transfers.updates"
     ),
-    "parts": "checks composed hooks screens.base=screens weights",
+    "parts": "composed hooks screens.base=screens weights",
     "parts.composition": "composition.composition composition.fitting=parts composition.parts",
     "parts.gates": (
         "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=groups "
@@ -89,15 +88,16 @@ SCATTERED: dict[str, tuple[str, ...]] = {
         "basic.static_x",
         "basic.first_fresh",
         "lgc.delayed",
-        "lgc.delayed",
         "star.modal",
         "sync_switch.switching",
     ),
     "sending": ("mlfabric.ordered", "parts.sending.tree"),
     "transfers": ("mlfabric.order", "mlfabric.updates"),
     "coding": ("gradient_coding",),
+    "checks": ("reading.ranges",),
+    "parts.checks": ("reading.ranges",),
 }
-"""Old packages whose own names are now in several modules, in the order in which these are searched."""
+"""Old names whose content is now in several modules, in the order in which these are searched, or in ``reading``."""
 
 
 @cache
@@ -113,6 +113,11 @@ def places() -> dict[str, tuple[str, ...]]:
     return found | SCATTERED
 
 
+def full_name(place: str) -> str:
+    """The name by which a module of :func:`places` is imported; ``reading`` lies next to ``strategies``."""
+    return (PACKAGE.removesuffix("strategies.") if place.startswith("reading.") else PACKAGE) + place
+
+
 class _Forward(Loader):
     """Loads a module without names of its own: each is looked up where it is now."""
 
@@ -122,7 +127,7 @@ class _Forward(Loader):
     def exec_module(self, module: ModuleType) -> None:
         def find(name: str) -> Any:
             for place in places()[module.__name__.removeprefix(PACKAGE)]:
-                target = import_module(PACKAGE + place)
+                target = import_module(full_name(place))
                 if hasattr(target, name):
                     return getattr(target, name)
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")

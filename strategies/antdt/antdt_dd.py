@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, ClassVar, final
+from typing import ClassVar, final
 
+from reading.ranges import check_settings, check_whole
 from strategies.antdt.micro_batches import BatchPlan, solve, solve_anyhow
 from strategies.antdt.profiling import (
-    DeviceSpec,
+    AccumulationSettings,
     Drifts,
     Sizes,
     cap_of,
@@ -36,7 +37,6 @@ from strategies.antdt.profiling import (
     profile_rounds,
     sizes_around,
 )
-from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate
@@ -44,43 +44,8 @@ from strategies.parts.load.allocation import samples_of_round, size_of
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
-MAX_ITERS = 10_000
-"""Most iterations that are ignored, or that measure one size: the rounds of a profile are written down before it."""
 MOST_PROFILES = 3
 """Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
-
-
-@dataclass(kw_only=True)
-class AccumulationSettings:
-    """What is measured and planned.
-
-    Attributes:
-        accum_min: least micro-batches of a worker (the paper: usually 1).
-        accum_max: most micro-batches of a worker (for example 5).
-        types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
-            speeds differ by a factor of at most ``type_ratio`` are of one type.
-        type_ratio: see ``types``; above 1.
-        devices: what is known of each type; no profile is run when every type's speed is given.
-        max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
-        profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
-        profile_iters: iterations of each of these sizes.
-        check_iters: after so many iterations with the plan, a worker whose median time differs from its profile by a
-            factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
-        curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
-        warmup_iters: first iterations of a process that are ignored.
-    """
-
-    accum_min: PositiveInt = 1
-    accum_max: int = 5
-    types: tuple[str, ...] | None = None
-    type_ratio: Annotated[float, Number(above=1.0)] = 1.2
-    devices: dict[str, DeviceSpec] | None = None
-    max_batch_samples: PositiveInt | None = None
-    profile_sizes: tuple[int, ...] | None = None
-    profile_iters: Annotated[int, Whole(1, MAX_ITERS)] = 5
-    check_iters: NonNegativeInt = 100
-    curve: Annotated[str, OneOf("measured", "linear")] = "measured"
-    warmup_iters: Annotated[int, Whole(most=MAX_ITERS)] = 3
 
 
 @final

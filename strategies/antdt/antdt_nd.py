@@ -25,10 +25,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from reading.ranges import OneOf
 from strategies.antdt.adjust_bs import AdjustBS
 from strategies.antdt.detector import DetectorSettings, StragglerDetector
 from strategies.antdt.kill_restart import KillRestart, RestartSettings
-from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate

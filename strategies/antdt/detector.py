@@ -15,8 +15,8 @@ from math import inf
 from statistics import fmean, median
 from typing import Annotated, ClassVar, final
 
+from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
-from strategies.parts.checks import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.protocol import AnyEvent, Started
 
 CENTERS = ("mean_all", "median_others")
@@ -182,7 +182,7 @@ class StragglerDetector(DetectorSettings):
 
     def start(self, started: Started) -> None:
         windows_s, counts = (self.short_window_s, self.long_window_s), (self.report_iters, self.min_records)
-        self.monitor = Monitor(*windows_s, *counts, self.warmup_iters, times=self.times, sparse=True)
+        self.monitor = Monitor(*windows_s, *counts, self.warmup_iters, self.times)
         self.base = Base()
         self._flagged_s: dict[int, float] = {}
         self._warning = NEVER_MATURE

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, final
 
+from reading.ranges import NonNegativeFloat, NonNegativeInt, check_settings
 from strategies.antdt.detector import StragglerDetector
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, check_settings
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 

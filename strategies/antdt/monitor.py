@@ -1,8 +1,8 @@
 """Recent speed of every node: sliding windows over batch processing times, throughput and update times (pure).
 
-AntDT's Monitor (section V-D), shared by every system that decides by measured speed. A strategy feeds it all events
-(:meth:`Monitor.observe_event`) and reads means over the ``short`` (AntDT's L_trans) or the ``long`` window (L_per);
-the windows are seconds of event time that end at the last event.
+AntDT's Monitor (section V-D). Its owner feeds it all events (:meth:`Monitor.observe_event`) and reads means over the
+``short`` (AntDT's L_trans) or the ``long`` window (L_per); the windows are seconds of event time that end at the last
+event.
 
 What a record is
 ----------------
@@ -34,17 +34,28 @@ from strategies.protocol import (
     Updated,
 )
 
+Span = Literal["short", "long"]
+TIMES = ("bpt", "iter")
+MATURE_FRAC = 0.8
+"""Part of a window's length for which a node must have been present."""
+SERVER_REPORT_S = 0.5
+"""Seconds between two reports of a server."""
+FEW_RECORDS = 2
+"""Records that suffice of a node whose iterations are too long for more ..."""
+SPANNED_FRAC = 0.5
+"""... which holds if they reach back over this part of the window."""
+
 
 @final
 class Window:
     """Pairs (x, y) of the last ``length_s`` seconds with their sums; O(1) amortised per record.
 
-    The newest ``least`` records stay whatever their age: where records are further apart than the window is long, they
-    are all that is known.
+    The two newest records stay whatever their age: where records are further apart than the window is long, they are
+    all that is known.
     """
 
-    def __init__(self, length_s: float, least: int = 0) -> None:
-        self.length_s, self.least = length_s, least
+    def __init__(self, length_s: float) -> None:
+        self.length_s = length_s
         self.records: deque[tuple[float, float, float]] = deque()
         self.sum_x = self.sum_y = 0.0
 
@@ -58,25 +69,11 @@ class Window:
     def expire(self, t: float) -> int:
         """Remove records older than the window at time ``t``; return the number left."""
         records, oldest = self.records, t - self.length_s
-        while len(records) > self.least and records[0][0] < oldest:
+        while len(records) > FEW_RECORDS and records[0][0] < oldest:
             _, x, y = records.popleft()
             self.sum_x -= x
             self.sum_y -= y
-        if not records:
-            self.sum_x = self.sum_y = 0.0  # clear the rounding errors of the sums, too
         return len(records)
-
-
-Span = Literal["short", "long"]
-TIMES = ("bpt", "iter")
-MATURE_FRAC = 0.8
-"""Part of a window's length for which a node must have been present."""
-SERVER_REPORT_S = 0.5
-"""Seconds between two reports of a server."""
-FEW_RECORDS = 2
-"""Records that suffice of a node whose iterations are too long for more ..."""
-SPANNED_FRAC = 0.5
-"""... which holds if they reach back over this part of the window."""
 
 
 def check_windows(short_window_s: float, long_window_s: float, decide_every_s: float, min_records: int) -> None:
@@ -99,14 +96,14 @@ def check_windows(short_window_s: float, long_window_s: float, decide_every_s: f
 class Node:
     """Both windows of one process; ``since_s`` is when it was (re)started, None while it is gone."""
 
-    def __init__(self, short_s: float, long_s: float, least: int) -> None:
-        self.lengths_s, self.least = (short_s, long_s), least
+    def __init__(self, short_s: float, long_s: float) -> None:
+        self.lengths_s = short_s, long_s
         self.begin(None)
 
     def begin(self, t: float | None, incarnation: int = 0) -> None:
         """Reset: a process has started at ``t``, or is gone (None)."""
         short_s, long_s = self.lengths_s
-        self.windows: dict[Span, Window] = {"short": Window(short_s, self.least), "long": Window(long_s, self.least)}
+        self.windows: dict[Span, Window] = {"short": Window(short_s), "long": Window(long_s)}
         self.since_s, self.incarnation = t, incarnation
         self.iterations = self.gathered = 0
         self.seconds = self.samples = 0.0
@@ -125,10 +122,10 @@ class Monitor:
         short_window_s: length of the ``short`` window.
         long_window_s: length of the ``long`` window.
         report_iters: iterations of a worker that make one record.
-        min_records: records that a decision needs, unless long iterations leave fewer (``sparse``).
+        min_records: records that a decision needs; where long iterations leave fewer, the two newest stay whatever
+            their age, and suffice.
         warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
         times: ``bpt`` or ``iter``.
-        sparse: whether the two newest records stay whatever their age, and suffice where there are no others.
     """
 
     def __init__(
@@ -138,13 +135,11 @@ class Monitor:
         report_iters: int,
         min_records: int,
         warmup_iters: int = 0,
-        *,
         times: str = "bpt",
-        sparse: bool = False,
     ) -> None:
         self.short_window_s, self.long_window_s = short_window_s, long_window_s
         self.report_iters, self.min_records, self.warmup_iters = report_iters, min_records, warmup_iters
-        self.times, self.sparse = times, sparse
+        self.times = times
         self.report_s = short_window_s / min_records
         self.t = 0.0
         self.workers: dict[int, Node] = {}
@@ -205,24 +200,11 @@ class Monitor:
         return self.workers[worker]
 
     def _node(self, since_s: float | None) -> Node:
-        node = Node(self.short_window_s, self.long_window_s, FEW_RECORDS if self.sparse else 0)
+        node = Node(self.short_window_s, self.long_window_s)
         node.begin(since_s)
         return node
 
     # ---- queries -----------------------------------------------------------------------------------------------------
-
-    def mean_bpt_s(self, worker: int, span: Span) -> float | None:
-        """Mean time of an iteration in seconds; None without a record."""
-        window, count = self._window(self.workers.get(worker), span)
-        return window.sum_x / count if window and count else None
-
-    def speed_samples_per_s(self, worker: int, span: Span = "short") -> float | None:
-        """Mean throughput: the mean of the records' ratios samples / seconds (AntDT section VI-A), not of their sums.
-
-        None without enough records.
-        """
-        window, count = self._window(self.workers.get(worker), span)
-        return window.sum_y / count if window and self._enough(window, count) else None
 
     def mean_update_s(self, server: int, span: Span = "long") -> float | None:
         """Mean seconds that an update kept a server busy; None without a record."""
@@ -258,16 +240,22 @@ class Monitor:
         return {server: seconds for server, seconds in found.items() if seconds is not None}
 
     def speeds_samples_per_s(self, span: Span = "short") -> dict[int, float]:
-        """Mean throughput of every worker with enough records, by worker."""
-        found = {worker: self.speed_samples_per_s(worker, span) for worker in sorted(self.workers)}
-        return {worker: speed for worker, speed in found.items() if speed is not None}
+        """Mean throughput of every worker with enough records: of the ratios samples / seconds, not of their sums.
+
+        So AntDT aggregates it (section VI-A).
+        """
+        windows = {worker: self._window(self.workers[worker], span) for worker in sorted(self.workers)}
+        return {
+            worker: window.sum_y / count
+            for worker, (window, count) in windows.items()
+            if window and self._enough(window, count)
+        }
 
     def _enough(self, window: Window, count: int) -> bool:
         """Whether there are ``min_records`` records, or as many as fit when each takes a large part of the window."""
         if count >= self.min_records:
             return True
-        few = self.sparse and count >= FEW_RECORDS
-        return few and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
+        return count >= FEW_RECORDS and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
 
     def _window(self, node: Node | None, span: Span) -> tuple[Window | None, int]:
         """The window without records that are too old, and the number of records left."""

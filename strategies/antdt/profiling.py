@@ -5,17 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
-from typing import Protocol, final
+from typing import Annotated, final
 
 import msgspec
 
+from reading.ranges import NonNegativeInt, Number, OneOf, PositiveInt, Whole, check_number, check_whole
 from strategies.antdt.micro_batches import DeviceLimits
-from strategies.parts.checks import check_number, check_whole
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import split_evenly
 
+MAX_ITERS = 10_000
+"""Most iterations that are ignored, or that measure one size: the rounds of a profile are written down before it."""
 MAX_TYPES = 4
 """Every combination of accumulations is tried: 5^4 with the paper's bounds."""
 
@@ -32,17 +35,40 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_batch_samples: int | None = None
 
 
-class Settings(Protocol):
-    """The configured settings; :class:`strategies.antdt.antdt_dd.AntDTDD` explains the fields."""
+@dataclass(kw_only=True)
+class AccumulationSettings:
+    """What is measured and planned.
 
-    types: tuple[str, ...] | None
-    devices: dict[str, DeviceSpec] | None
-    type_ratio: float
-    curve: str
-    max_batch_samples: int | None
+    Attributes:
+        accum_min: least micro-batches of a worker (the paper: usually 1).
+        accum_max: most micro-batches of a worker (for example 5).
+        types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
+            speeds differ by a factor of at most ``type_ratio`` are of one type.
+        type_ratio: see ``types``; above 1.
+        devices: what is known of each type; no profile is run when every type's speed is given.
+        max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
+        profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
+        profile_iters: iterations of each of these sizes.
+        check_iters: after so many iterations with the plan, a worker whose median time differs from its profile by a
+            factor of ``type_ratio`` triggers another profile, twice as long; 0: never, as in the paper.
+        curve: ``measured`` times with straight lines between the sizes, or ``linear``: F(b) = b / v, as in the paper.
+        warmup_iters: first iterations of a process that are ignored.
+    """
+
+    accum_min: PositiveInt = 1
+    accum_max: int = 5
+    types: tuple[str, ...] | None = None
+    type_ratio: Annotated[float, Number(above=1.0)] = 1.2
+    devices: dict[str, DeviceSpec] | None = None
+    max_batch_samples: PositiveInt | None = None
+    profile_sizes: tuple[int, ...] | None = None
+    profile_iters: Annotated[int, Whole(1, MAX_ITERS)] = 5
+    check_iters: NonNegativeInt = 100
+    curve: Annotated[str, OneOf("measured", "linear")] = "measured"
+    warmup_iters: Annotated[int, Whole(most=MAX_ITERS)] = 3
 
 
-def is_complete(settings: Settings) -> bool:
+def is_complete(settings: AccumulationSettings) -> bool:
     """Whether nothing is left to be measured."""
     return bool(settings.devices) and all(spec.samples_per_s for spec in (settings.devices or {}).values())
 
@@ -52,7 +78,7 @@ def type_of(types: Sequence[str], worker: int) -> str | None:
     return types[worker] if worker < len(types) else None
 
 
-def cap_of(settings: Settings, worker: int) -> int | None:
+def cap_of(settings: AccumulationSettings, worker: int) -> int | None:
     """Most samples of a micro-batch of a worker; of one that joined later, what any type can hold; None: no cap."""
     specs = settings.devices or {}
     name = type_of(settings.types, worker) if settings.types else None
@@ -62,7 +88,7 @@ def cap_of(settings: Settings, worker: int) -> int | None:
 
 
 def find_devices(
-    settings: Settings, measured: Measured, workers: Sequence[int]
+    settings: AccumulationSettings, measured: Measured, workers: Sequence[int]
 ) -> tuple[list[DeviceLimits], list[int]]:
     """(devices, index of the device of each of ``workers``), with the measurements so far.
 
@@ -91,7 +117,7 @@ def _grouped(measured: Measured, workers: Sequence[int], ratio: float) -> list[l
     return [groups[0] + unknown, *groups[1:]] if groups else [unknown]
 
 
-def _device(settings: Settings, name: str, measured: Measured, group: Sequence[int]) -> DeviceLimits:
+def _device(settings: AccumulationSettings, name: str, measured: Measured, group: Sequence[int]) -> DeviceLimits:
     spec = (settings.devices or {}).get(name, DeviceSpec())
     pairs = [pair for worker in group for pair in measured.get(worker, ())]
     curve = Curve(pairs) if pairs and spec.samples_per_s is None else None

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers
-from strategies.parts.monitoring.base import ExpectsTimes, Warmup, cluster_by_ratio
+from strategies.parts.monitoring.base import Warmup, cluster_by_ratio
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 
 
@@ -46,24 +46,14 @@ class OwnTimes:
         self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
-        if isinstance(event, Arrived):
-            self.arrived(event)
-        elif isinstance(event, Lost):
-            self.forget(event.worker)
-
-    def arrived(self, event: Arrived) -> bool:
-        """Record a gradient's time; returns whether it was usable."""
-        if not self._warmup.tells(event):
-            return False
-        records = self._records.setdefault(event.grad.worker, deque())
-        records.append((event.t, event.timings.own_s))
-        while records[0][0] < event.t - self.window_s:
-            records.popleft()
-        return True
-
-    def forget(self, worker: int) -> None:
-        """Discard the worker's times: its next process is measured from scratch."""
-        self._records.pop(worker, None)
+        """Record a usable iteration's time; a lost worker's next process is measured from the beginning."""
+        if isinstance(event, Lost):
+            self._records.pop(event.worker, None)
+        elif isinstance(event, Arrived) and self._warmup.tells(event):
+            records = self._records.setdefault(event.grad.worker, deque())
+            records.append((event.t, event.timings.own_s))
+            while records[0][0] < event.t - self.window_s:
+                records.popleft()
 
     def expected_s(self, worker: int, t: float) -> float | None:
         """Expected seconds of the next iteration: the mean of the window at ``t``; None if it is empty."""
@@ -84,7 +74,7 @@ class Regroup:
         regroup_iters: iterations of every worker on average from one clustering to the next.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, ExpectsTimes)
+    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, OwnTimes)
 
     tolerance_frac: NonNegativeFloat = 0.2
     regroup_iters: PositiveInt = 5
@@ -94,7 +84,7 @@ class Regroup:
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(GroupsGate)
-        self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
+        self._expected = peers.one(OwnTimes)
 
     def start(self, started: Started) -> None:
         self._times_s: dict[int, float] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import QuorumGate, check_most, three_quarters
 from strategies.protocol import Started
 

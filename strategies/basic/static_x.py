@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import PositiveInt, check_settings
+from reading.ranges import PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker

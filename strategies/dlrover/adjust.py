@@ -1,8 +1,8 @@
 """Rules that fix problems of a running job: tested in this order, the first match wins (DLRover 4.2 and 5.4; pure).
 
 hot server, idle servers, worker that hangs, straggling server with load, straggling server without load. A straggling
-worker that makes progress is left alone: it draws fewer shards. Loss for want of memory is answered at once, see
-``memory``.
+worker that makes progress is left alone: it draws fewer shards. Loss for want of memory is answered at once
+(``used``).
 
 Departures, each because the printed rule does harm. More workers are no answer to servers that idle because they wait
 for a slow one among them: then that one is moved (the bare order would give 24 workers behind a server with a quarter
@@ -19,18 +19,20 @@ from typing import Annotated
 
 import msgspec
 
+from reading.ranges import Number, PositiveFloat, PositiveFrac
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import NonNegativeFloat, Number, PositiveFloat, PositiveFrac, check_settings
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, StopWaiting
 from strategies.parts.scaling.usage import UsageHistory
 from strategies.protocol import NodeId
 
 RECENT = 3
 """Observations by which a server is hot."""
+MEMORY_MARGIN_FRAC = 0.2
+"""Part by which a new worker's memory exceeds the most that one has used."""
 
 
 @dataclass(kw_only=True)
-class RuleSettings:
+class Rules:
     """When nodes are hot, idle, straggling or hanging.
 
     Attributes:
@@ -49,20 +51,6 @@ class RuleSettings:
     busy_ratio: Annotated[float, Number(above=1.0)] = 1.5
     hang_s: PositiveFloat = 600.0
     min_gain: Annotated[float, Number(0.0, most=1.0)] = 0.2
-
-
-@dataclass(kw_only=True)
-class Rules(RuleSettings):
-    """When nodes are hot, idle, straggling or hanging.
-
-    Attributes:
-        mem_margin_frac: part by which a new worker's memory exceeds the most that one has used.
-    """
-
-    mem_margin_frac: NonNegativeFloat = 0.2
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +130,7 @@ def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     change = AddWorkers(
         count=count,
         cores=each,
-        memory_bytes=worker_memory(usage, rules.mem_margin_frac),
+        memory_bytes=worker_memory(usage),
         low_priority=max(0, count - free // each),
     )
     numbers = {
@@ -202,11 +190,11 @@ ORDER: tuple[Callable[[JobNow, Rules], Finding | None], ...] = (
 """As they are tested."""
 
 
-def worker_memory(usage: UsageHistory, margin_frac: float) -> int:
+def worker_memory(usage: UsageHistory) -> int:
     """Bytes for a new worker: the most that one has used and a margin; what they were given if nothing is known."""
     workers = usage.nodes("worker")
     peak = max(usage.memory_bytes(worker) for worker in workers)
-    return ceil(peak * (1 + margin_frac)) or max(usage.given[worker].memory_bytes for worker in workers)
+    return ceil(peak * (1 + MEMORY_MARGIN_FRAC)) or max(usage.given[worker].memory_bytes for worker in workers)
 
 
 def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None:

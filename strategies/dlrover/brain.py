@@ -8,24 +8,26 @@ server's relief waits for what is under way, but no longer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import final
 
+from reading.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from strategies.dlrover.adjust import Growth, JobNow, Rules, adjust, worker_memory
-from strategies.dlrover.history import InitialPlan, cold_plan
+from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits, Need, Plan, is_enough, optimal_plan, planned_workers, whole_cores
 from strategies.dlrover.used import after_server_oom, after_worker_oom, larger_servers, measured_need
-from strategies.parts.checks import NonNegativeFloat, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.scaling.changes import Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given, UsageHistory, Use
 from strategies.protocol import NodeId
 
 
 @dataclass(kw_only=True)
-class BrainTimes:
-    """How long is sampled, and when is looked again.
+class BrainSettings(Limits, Rules):
+    """What a job may have, when it is adjusted, how long the Brain samples, and how often it looks.
+
+    The defaults are the paper's, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
 
     Attributes:
         sample_s: seconds after which a sample is complete, or after ``sample_steps`` updates (60 s, 100).
@@ -42,29 +44,8 @@ class BrainTimes:
     min_interval_s: NonNegativeFloat = 60.0
 
 
-@dataclass(kw_only=True)
-class BrainSettings(BrainTimes):
-    """The paper's values, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
-
-    Attributes:
-        limits: what the job may have.
-        rules: when a running job is adjusted.
-        memory_bytes: of the first nodes (Table 2: 8 GB).
-        sample_servers: with which a cold job begins.
-        max_samples: samples, with more cores for hot servers each time, or denied plans, before the job continues with
-            what it has.
-    """
-
-    limits: Limits
-    rules: Rules = field(default_factory=Rules)
-    memory_bytes: PositiveInt = 8 * 2**30
-    sample_servers: PositiveInt = 1
-    max_samples: PositiveInt = 3
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-
+MOST_SAMPLES = 3
+"""Samples, with more cores for hot servers each time, or denied plans, before the job continues with what it has."""
 MOST_DOUBLINGS = 3
 """The wait stops growing at 8 times the first one: 48 minutes with the settings of the paper."""
 
@@ -170,21 +151,21 @@ class Brain:
     Args:
         settings: of its resources.
         iterations: steps that the job takes in all; None: not known.
-        initial: what it begins with, from earlier jobs; None: cold.
+        initial: what it begins with, from earlier jobs; None: with the nodes that it has.
     """
 
     def __init__(self, settings: BrainSettings, iterations: int | None, initial: InitialPlan | None = None) -> None:
         self.settings, self.iterations = settings, iterations
-        self.stage = Stage.CREATE
+        self.stage = Stage.SAMPLE if initial is None else Stage.CREATE
         self.under_way: tuple[Change, ...] = ()
         self.update_cores = 0.0
-        self._initial = initial or cold_plan(settings.sample_servers, settings.memory_bytes, settings.limits)
+        self._initial = initial
         self._usage = UsageHistory()
         self._peak_bytes, self._idle_s = dict[NodeId, int](), dict[NodeId, float]()
         self._out_of_memory = dict[NodeId, dict[NodeId, Given]]()
         self._of_stage = True
         self._steps = self._steps_before = self._enlarged = self._denied = 0
-        self._since_s = self._settled_s = self._servers_s = self._looked_s = -inf
+        self._since_s = self._settled_s = self._servers_s = self._looked_s = 0.0 if initial is None else -inf
         self._plan: Plan | None = None
         self._growth: Growth | None = None
         self._backoff, self._rule = Backoff(2 * settings.adjust_every_s), ""
@@ -254,8 +235,8 @@ class Brain:
         if self.under_way or t < self._settled_s + self.settings.min_interval_s:
             return None
         match self.stage:
-            case Stage.CREATE:
-                return self._create(t)
+            case Stage.CREATE if self._initial is not None:
+                return self._create(t, self._initial)
             case Stage.SAMPLE if self._is_sampled(t):
                 return self._optimise_servers(t)
             case Stage.OPTIMISE_WORKERS if t >= self._since_s + self.settings.sample_s:
@@ -277,8 +258,7 @@ class Brain:
         self._looked_s = t
         return Decision(t=t, stage=stage, rule=rule, numbers=numbers, why=why)
 
-    def _create(self, t: float) -> Decision:
-        plan = self._initial
+    def _create(self, t: float, plan: InitialPlan) -> Decision:
         servers = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=plan.server_bytes)
         workers = Resize(role="worker", count=plan.workers, cores=plan.worker_cores, memory_bytes=plan.worker_bytes)
         return self._decided(t, "create", (servers, workers), {"cores": plan.cores}, plan.source)
@@ -295,18 +275,18 @@ class Brain:
         if need is None:
             return None
         numbers: dict[str, float] = {"worker_cores_used": need.worker_cores, "update_cores": need.update_cores}
-        larger = larger_servers(self._usage, settings.limits, settings.rules.hot_util)
-        if larger is not None and self._enlarged < settings.max_samples:
+        larger = larger_servers(self._usage, settings, settings.hot_util)
+        if larger is not None and self._enlarged < MOST_SAMPLES:
             self._enlarged += 1
             return self._decided(t, "hot sample", (larger,), numbers)
         self.update_cores = need.update_cores
         try:
-            self._plan = plan = optimal_plan(need, settings.limits)
+            self._plan = plan = optimal_plan(need, settings)
         except ValueError as error:
             return self._stays(t, Step.UNSUITABLE, "plan", numbers, str(error))
         servers = [self._usage.given[one] for one in self._usage.nodes("server")]
-        enough = is_enough(plan, [one.cores for one in servers], settings.limits)
-        if enough or self._denied >= settings.max_samples:
+        enough = is_enough(plan, [one.cores for one in servers], settings)
+        if enough or self._denied >= MOST_SAMPLES:
             self.stage = after(self.stage, Step.KEPT)
             return self._optimise_workers(t)
         self.stage = after(self.stage, Step.PLANNED)
@@ -324,7 +304,7 @@ class Brain:
         return (Resize(role="worker", count=len(given), cores=plan.worker_cores, memory_bytes=memory_bytes),)
 
     def _optimise_workers(self, t: float) -> Decision | None:
-        need, plan, limits = self._need(), self._plan, self.settings.limits
+        need, plan, limits = self._need(), self._plan, self.settings
         if need is None or plan is None:
             return None
         need = Need(worker_cores=need.worker_cores, update_cores=self.update_cores)
@@ -341,7 +321,7 @@ class Brain:
         numbers |= {"workers": count, "worker_cores": cores}
         if [self._usage.given[one].cores for one in self._usage.nodes("worker")] == [cores] * count:
             return self._stays(t, Step.KEPT, "workers", numbers, "as planned")
-        memory_bytes = worker_memory(self._usage, self.settings.rules.mem_margin_frac)
+        memory_bytes = worker_memory(self._usage)
         change = Resize(role="worker", count=count, cores=cores, memory_bytes=memory_bytes)
         return self._decided(t, "workers", (change,), numbers)
 
@@ -350,12 +330,12 @@ class Brain:
         now = JobNow(
             usage=self._usage,
             update_cores=self.update_cores,
-            limits=self.settings.limits,
+            limits=self.settings,
             iterations=self.iterations,
             idle_s=self._idle_s,
             growth=self._growth,
         )
-        found = adjust(now, self.settings.rules, self._backoff.waiting(t))
+        found = adjust(now, self.settings, self._backoff.waiting(t))
         if found is None:
             return None
         wait_s = self._servers_s + self.settings.ps_interval_s - t
@@ -386,7 +366,7 @@ class Brain:
         if node.role == "worker":
             return after_worker_oom(node, own)
         sampling = self.stage in (Stage.CREATE, Stage.SAMPLE)
-        return after_server_oom(node, given, self._peak_bytes, sampling, self.settings.limits)
+        return after_server_oom(node, given, self._peak_bytes, sampling, self.settings)
 
 
 def _concerns_servers(changes: tuple[Change, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""The plan that a job begins with: from what finished jobs like it used at their peak, or cold (pure).
+"""The plan that a job begins with, from what finished jobs like it used at their peak (pure).
 
 The paper names the inputs, "information of completed jobs that are using the same table" (DLRover section 4.3), and no
 formula; the margins are those of the public brain.
@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 from statistics import fmean, median_low
-from typing import Annotated
 
 import msgspec
 
+from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
 from strategies.dlrover.plan import WHOLE, Limits
-from strategies.parts.checks import Number, check_number, check_settings, check_whole
 
 LAST = 5
 """Finished jobs that count."""
+CORES_MARGIN, MEMORY_MARGIN = 1.5, 1.2
+"""By what factor a plan exceeds the cores of servers, and the memory of nodes, that were used."""
 
 
 class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,27 +26,17 @@ class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     dataset: str
-    server_cores_used: float
+    server_cores_used: NonNegativeFloat
     """Of all servers together."""
-    worker_cores_used: float
-    workers: int
+    worker_cores_used: NonNegativeFloat
+    workers: PositiveInt
     """At its end."""
-    worker_bytes: int
-    server_bytes: int
-
-
-class Margins(msgspec.Struct, frozen=True, kw_only=True):
-    """By what factor a plan exceeds what was used."""
-
-    server_cores: Annotated[float, Number(1.0)] = 1.5
-    memory: Annotated[float, Number(1.0)] = 1.2
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    worker_bytes: PositiveInt
+    server_bytes: PositiveInt
 
 
 class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that a job is started with, and where that is from: ``dataset``, ``workload`` or ``cold``."""
+    """Nodes that a job is started with, and where that is from: ``dataset`` or ``workload``."""
 
     workers: int
     worker_cores: int
@@ -67,19 +58,14 @@ def check_history(history: object, history_of: object) -> None:
         raise ValueError(f"history={history}: must be a list of finished jobs")
     for place, job in enumerate(history):
         try:
-            check_number("server_cores_used", job.server_cores_used, least=0.0)
-            check_number("worker_cores_used", job.worker_cores_used, least=0.0)
-            for name in ("workers", "worker_bytes", "server_bytes"):
-                check_whole(name, getattr(job, name), least=1)
+            check_settings(job)
         except ValueError as error:
             raise ValueError(f"history[{place}].{error}") from None
     if not isinstance(history_of, list | tuple) or [type(name) for name in history_of] != [str, str]:
         raise ValueError(f"history_of={history_of}: must be the names of a workload and a data set")
 
 
-def initial_plan(
-    jobs: Sequence[FinishedJob], workload: str, dataset: str, limits: Limits, margins: Margins
-) -> InitialPlan | None:
+def initial_plan(jobs: Sequence[FinishedJob], workload: str, dataset: str, limits: Limits) -> InitialPlan | None:
     """From the last jobs of the same workload and dataset, else of the same workload; None: there are none.
 
     Element by element: servers for the largest sum of used cores and a margin, the mean worker's cores rounded up, the
@@ -90,7 +76,6 @@ def initial_plan(
         workload: of the new job.
         dataset: of the new job.
         limits: what the new job may have.
-        margins: above what was used.
 
     Raises:
         ValueError: one worker and one server of these exceed ``cores_total``.
@@ -100,7 +85,7 @@ def initial_plan(
     last = (same or alike)[-LAST:]
     if not last:
         return None
-    server_cores = margins.server_cores * max(job.server_cores_used for job in last)
+    server_cores = CORES_MARGIN * max(job.server_cores_used for job in last)
     worker_cores = max(1, min(ceil(fmean(job.worker_cores_used for job in last) - WHOLE), limits.cores_max))
     if worker_cores + limits.server_cores > limits.cores_total:
         raise ValueError(
@@ -113,31 +98,9 @@ def initial_plan(
     return InitialPlan(
         workers=max(1, min(median_low(job.workers for job in last), room)),
         worker_cores=worker_cores,
-        worker_bytes=ceil(margins.memory * max(job.worker_bytes for job in last) - WHOLE),
+        worker_bytes=ceil(MEMORY_MARGIN * max(job.worker_bytes for job in last) - WHOLE),
         servers=servers,
         server_cores=limits.server_cores,
-        server_bytes=ceil(margins.memory * max(job.server_bytes for job in last) - WHOLE),
+        server_bytes=ceil(MEMORY_MARGIN * max(job.server_bytes for job in last) - WHOLE),
         source="dataset" if same else "workload",
-    )
-
-
-def cold_plan(sample_servers: int, memory_bytes: int, limits: Limits) -> InitialPlan:
-    """One worker and a few servers with as many cores as a machine has (section 4.2), or an equal part of the total.
-
-    Raises:
-        ValueError: there is not one core for each.
-    """
-    check_whole("sample_servers", sample_servers, least=1)
-    check_whole("memory_bytes", memory_bytes, least=1)
-    cores = min(limits.cores_max, limits.cores_total // (sample_servers + 1))
-    if cores < 1:
-        raise ValueError(f"cores_total={limits.cores_total}: one worker and {sample_servers} servers need a core each")
-    return InitialPlan(
-        workers=1,
-        worker_cores=cores,
-        worker_bytes=memory_bytes,
-        servers=sample_servers,
-        server_cores=cores,
-        server_bytes=memory_bytes,
-        source="cold",
     )

@@ -14,17 +14,18 @@ from typing import Annotated
 
 import msgspec
 
-from strategies.parts.checks import Number, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import Number, PositiveInt
 
 WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""
 
 
 @dataclass(kw_only=True)
-class LimitSettings:
-    """What a planned job may have.
+class Limits:
+    """What a job may have.
 
     Attributes:
+        cores_total: of all workers and servers together (C_total).
         cores_max: of one node (C_max: 32).
         server_cores: of a planned server (s); the paper's 16 balances transfers against pending time.
         max_shortfall_frac: part of ``N_w s_hat`` that the planned servers may lack. Constraint (4) allows none, which
@@ -35,36 +36,18 @@ class LimitSettings:
             servers hardly compute, K alone would let a job have hundreds of them.
     """
 
+    cores_total: PositiveInt = 200
     cores_max: PositiveInt = 32
     server_cores: PositiveInt = 16
     max_shortfall_frac: Annotated[float, Number(0.0, most=1.0)] = 0.1
     workers_max: PositiveInt | None = None
 
 
-@dataclass(kw_only=True)
-class Limits(LimitSettings):
-    """What a job may have.
-
-    Attributes:
-        cores_total: of all workers and servers together (C_total).
-    """
-
-    cores_total: PositiveInt = 200
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.server_cores > self.cores_max:
-            raise ValueError(f"server_cores={self.server_cores}: above cores_max={self.cores_max} of one node")
-
-
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """Cores that one worker really uses (w_hat), and that all servers together use for one worker (s_hat)."""
 
-    worker_cores: PositiveFloat
-    update_cores: PositiveFloat
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    worker_cores: float
+    update_cores: float
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

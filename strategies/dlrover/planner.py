@@ -36,16 +36,13 @@ class BrainPlanner:
         self.settings, self.initial, self.unit_cores, self.requests = settings, initial, unit_cores, requests
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
-        """Begin with the first stage; the present nodes are granted already, unless history says otherwise."""
+        """Begin with the nodes that the job has, unless history says otherwise."""
         iterations = None
         if started.total_samples is not None:  # asynchronous: a step for every batch of a worker
             iterations = started.total_samples // max(started.batch_samples)
         self.brain = Brain(self.settings, iterations, self.initial)
         self._steps = 0
         self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
-        if self.initial is None:
-            self.brain.decide(0.0)
-            self.brain.settled(0.0)
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
         """Progress, what nodes use, and who was out of memory."""

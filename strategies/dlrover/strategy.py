@@ -4,8 +4,8 @@ Symbols: N_w workers of w cores, servers of s cores each (``server_cores``), s_t
 that a worker, and all servers for one worker, really use; C_total ``cores_total``, C_max ``cores_max``; K the job's
 steps.
 
-1. Model (Eq. 1; ``throughput``): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))). So
-   more than w_hat cores per worker, or more workers than the servers have s_hat for, are wasted.
+1. Model (Eq. 1): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))). So more than
+   w_hat cores per worker, or more workers than the servers have s_hat for, are wasted.
 2. Create (``history``): the first nodes, of the job or as earlier jobs have ended (hot start).
 3. Sample (``brain``): for ``sample_s`` or ``sample_steps``, one worker (after a hot start: those there are) shows w_hat
    and s_hat; a server at ``hot_util`` of its cores is enlarged, and the sample repeated.
@@ -28,23 +28,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.dlrover.adjust import Rules, RuleSettings
-from strategies.dlrover.brain import BrainSettings, BrainTimes
-from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, check_history, initial_plan
-from strategies.dlrover.plan import Limits, LimitSettings
+from reading.ranges import PositiveInt
+from strategies.dlrover.brain import BrainSettings
+from strategies.dlrover.history import FinishedJob, check_history, initial_plan
 from strategies.dlrover.planner import BrainPlanner
-from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
-from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.scaler import Scaler, ScalerSettings
-from strategies.parts.scaling.usage import Given
 
 
 @final
 @dataclass(kw_only=True)
-class DLRover(BrainTimes, RuleSettings, LimitSettings, ScalerSettings, Composition):
+class DLRover(BrainSettings, ScalerSettings, Composition):
     """Starts with the job's nodes, samples what they use, plans servers, then workers, and adjusts both from then on.
 
     Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation",
@@ -74,27 +70,20 @@ class DLRover(BrainTimes, RuleSettings, LimitSettings, ScalerSettings, Compositi
     def compose(self) -> Parts:
         """A gate for every gradient, and the Brain as the only action."""
         check_history(self.history, self.history_of)
-        self._refuse_totals()
-        limits = self.make(Limits)
-        settings = self.make(BrainSettings, limits=limits, rules=self.make(Rules))
-        fleet = self.make(
-            Fleet,
-            worker=self.make(Given, cores=self.worker_cores),
-            server=self.make(Given, cores=self.first_server_cores),
-        )
-        requests = self.cores_as == "request"
-        planner = BrainPlanner(settings, self._initial(limits), self.unit_cores, requests=requests)
-        scaler = self.make(Scaler, planner=planner, fleet=fleet)
+        self._refuse_cores()
+        settings = self.make(BrainSettings)
+        initial = initial_plan(self.history, *self.history_of, settings) if self.history else None
+        planner = BrainPlanner(settings, initial, self.unit_cores, requests=self.cores_as == "request")
+        scaler = self.make(Scaler, planner=planner, server_cores=self.first_server_cores)
         return self.make(Parts, gate=EachGate(), actions={"brain": scaler})
 
-    def _refuse_totals(self) -> None:
-        """Raise ``ValueError`` for a total that neither the first nodes nor any plan can keep."""
+    def _refuse_cores(self) -> None:
+        """Raise ``ValueError`` for servers that no node holds, and for a total that no first nodes or plan can keep."""
+        if self.server_cores > self.cores_max:
+            raise ValueError(f"server_cores={self.server_cores}: above cores_max={self.cores_max} of one node")
         for worker, server in ((self.worker_cores, self.first_server_cores), (1, self.server_cores)):
             if worker + server > self.cores_total:
                 raise ValueError(
                     f"cores_total={self.cores_total}: a worker of {worker} and a server of {server} cores need "
                     f"{worker + server}"
                 )
-
-    def _initial(self, limits: Limits) -> InitialPlan | None:
-        return initial_plan(self.history, *self.history_of, limits, Margins()) if self.history else None

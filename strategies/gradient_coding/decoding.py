@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.parts.checks import check_whole
+from reading.ranges import check_whole
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -20,18 +20,6 @@ Indices = NDArray[np.intp]
 """Straggler sets (sets, size): the dead workers of each, ascending."""
 Group = tuple[int, ...]
 """Worker ids in ascending order."""
-
-
-class Chance(Protocol):
-    """The methods of ``numpy.random.Generator`` that are used here."""
-
-    def random(self, size: tuple[int, int]) -> NDArray[Any]:
-        """Values uniform on [0, 1), of this shape."""
-        ...
-
-    def standard_normal(self, size: tuple[int, int]) -> NDArray[Any]:
-        """Normal values of mean 0 and variance 1, of this shape."""
-        ...
 
 
 def check_tolerance(s: int, m: int) -> None:

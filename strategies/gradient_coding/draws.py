@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+Chance = np.random.Generator
 
-def draws(code_seed: int, attempt: int) -> np.random.Generator:
+
+def draws(code_seed: int, attempt: int) -> Chance:
     """The generator of the ``attempt``-th code that a job builds."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((code_seed, attempt))))
+    return Chance(np.random.PCG64(np.random.SeedSequence((code_seed, attempt))))

@@ -10,7 +10,8 @@ from itertools import islice
 
 import numpy as np
 
-from strategies.gradient_coding.decoding import Chance, Floats, Group, Mask, check_tolerance
+from strategies.gradient_coding.decoding import Floats, Group, Mask, check_tolerance
+from strategies.gradient_coding.draws import Chance
 
 MAX_GROUPS = 2000
 """Groups after which a search stops; clusters of many equal workers have exponentially many."""

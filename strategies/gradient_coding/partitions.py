@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from reading.ranges import check_whole
 from strategies.gradient_coding.decoding import Mask, check_throughputs, check_tolerance
-from strategies.parts.checks import check_whole
 from strategies.parts.load.allocation import split_by_time
 
 PARTS_PER_WORKER = 4

@@ -15,18 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reading.ranges import check_choice, check_number, check_whole
 from strategies.gradient_coding import matrices, partitions
 from strategies.gradient_coding.decoding import (
     RESIDUAL,
-    Chance,
     Code,
     Indices,
     Mask,
     check_throughputs,
     check_tolerance,
 )
+from strategies.gradient_coding.draws import Chance
 from strategies.gradient_coding.matrices import MAX_GROUPS, find_groups, group_based, packed, pruned
-from strategies.parts.checks import check_choice, check_number, check_whole
 
 MAX_SETS = 1000
 """Straggler sets up to which all are tried (all for up to 12 workers); more are sampled."""

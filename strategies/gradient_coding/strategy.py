@@ -22,12 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, final
 
-from strategies.gradient_coding.decoding import check_tolerance
-from strategies.gradient_coding.group import Recipe
-from strategies.gradient_coding.rounds import Rounds
-from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
-from strategies.gradient_coding.speeds import Speeds
-from strategies.parts.checks import (
+from reading.ranges import (
     Bool,
     NonNegativeInt,
     Number,
@@ -37,6 +32,11 @@ from strategies.parts.checks import (
     Whole,
     check_settings,
 )
+from strategies.gradient_coding.decoding import check_tolerance
+from strategies.gradient_coding.group import Recipe
+from strategies.gradient_coding.rounds import Rounds
+from strategies.gradient_coding.schemes import MAX_DRAWS, ONE_PART_EACH, SCHEMES, check_size
+from strategies.gradient_coding.speeds import Speeds
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AllGate
 from strategies.parts.load.shares import EvenLoad, ThroughputLoad, is_speed

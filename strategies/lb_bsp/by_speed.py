@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from reading.ranges import PositiveInt, check_settings, check_whole
 from strategies.lb_bsp.forecast import Forecast
-from strategies.parts.checks import PositiveInt, check_settings, check_whole
 from strategies.parts.hooks import Peers
 from strategies.parts.load.allocation import (
     check_batch_bounds,

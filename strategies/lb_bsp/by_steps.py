@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, ClassVar, NamedTuple, final
 
-from strategies.parts.checks import (
+from reading.ranges import (
     NonNegativeFloat,
     NonNegativeInt,
     OneOf,

@@ -10,7 +10,7 @@ from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
@@ -90,21 +90,14 @@ class Forecast(ForecastSettings):
 
         A worker with too few records gets the median of the others; all get 1 if none has enough.
         """
-        enough = [worker for worker in workers if self._records(worker) >= self.min_records]
-        prepare([self._of[worker] for worker in enough])
-        known = {worker: self._speed(worker) for worker in enough}
+        enough = {worker: one for worker in workers if (one := self._predictor(worker)).records >= self.min_records}
+        prepare(list(enough.values()))
+        known = {worker: max(1e-9, one.predict(*self._use(worker))) for worker, one in enough.items()}
         middle = median(known.values()) if known else 1.0
         return [known.get(worker, middle) for worker in workers]
 
-    def _speed(self, worker: int) -> float:
-        speed = self._predictor(worker).predict(*self._use(worker))
-        return max(speed, 1e-9)
-
-    def _records(self, worker: int) -> int:
-        return self._predictor(worker).records
-
     def _use(self, worker: int) -> tuple[float, float]:
-        return NO_USE if not self._uses else self._uses.get(str(NodeId.worker(worker)), NO_USE)
+        return self._uses.get(str(NodeId.worker(worker)), NO_USE)
 
     def _predictor(self, worker: int) -> SpeedPredictor:
         if worker not in self._of:

@@ -26,10 +26,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from reading.ranges import OneOf
 from strategies.lb_bsp.by_speed import SpeedLoad
 from strategies.lb_bsp.by_steps import StepsLoad, StepsSettings
 from strategies.lb_bsp.forecast import Forecast, ForecastSettings
-from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.protocol import AnyEvent, Failed, Grad, Started

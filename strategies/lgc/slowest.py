@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State

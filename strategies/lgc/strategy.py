@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from reading.ranges import NonNegativeFloat, OneOf, PositiveInt
 from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.lgc.slowest import SlowestApart
-from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import RingGate

@@ -19,11 +19,11 @@ from typing import Annotated, ClassVar, final
 
 import msgspec
 
+from reading.ranges import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
 from strategies.mlfabric.bandwidths import LATE_FACTOR, SERVERS, Bandwidths, Expected
 from strategies.mlfabric.order import Group, group, plan
 from strategies.mlfabric.replicas import Replicas
 from strategies.mlfabric.updates import Slot, Update
-from strategies.parts.checks import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Verdict
 from strategies.parts.nodes.pause import is_due
 from strategies.parts.weights import worst_case_factor

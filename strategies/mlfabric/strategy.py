@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from reading.ranges import OneOf
 from strategies.mlfabric.ordered import OrderedGate, TransferSettings
-from strategies.parts.checks import OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.weights import LR_RULES, STALENESS_RULES

@@ -8,7 +8,7 @@ from typing import Protocol, final
 
 import msgspec
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.times import ModeTimes
 

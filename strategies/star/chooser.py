@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, NamedTuple, final
 
 import msgspec
 
-from strategies.parts.checks import NonNegativeFloat, OneOf
+from reading.ranges import NonNegativeFloat, OneOf
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers, State
-from strategies.parts.monitoring.base import MeasuresNoise, Outlook, PredictsStragglers, cluster_by_ratio
+from strategies.parts.monitoring.base import MeasuresNoise, cluster_by_ratio
 from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
@@ -33,6 +33,7 @@ from strategies.star.deciding import Deciding, Spacing
 from strategies.star.demands import ModeDemands, Reserving
 from strategies.star.measuring import Measuring
 from strategies.star.modal import SSGD, ModalGate, Mode
+from strategies.star.predicted import Outlook, PredictedTimes
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import updates_per_progress
 
@@ -69,7 +70,7 @@ class ModeChooser(Deciding):
             gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictedTimes, MeasuresNoise)
 
     choice: Choice = field(default_factory=Choice)
     cluster_frac: NonNegativeFloat = 0.2
@@ -95,7 +96,7 @@ class ModeChooser(Deciding):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(ModalGate)
-        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._predicts = peers.one(PredictedTimes)
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
 
     # ---- events -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.parts.checks import Bool, NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
+from reading.ranges import Bool, NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, State
 from strategies.parts.nodes.pause import Pause

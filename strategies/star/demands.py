@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import final
 
-from strategies.parts.checks import Bool, NonNegativeFloat, check_settings
+from reading.ranges import Bool, NonNegativeFloat, check_settings
 from strategies.protocol import (
     AnyEvent,
     Arrived,

@@ -14,7 +14,7 @@ from predictors.history import Floats
 from predictors.network import Network
 from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
-from strategies.parts.checks import Bool, NonNegativeFloat, OneOf, PositiveInt, Whole, check_settings, check_whole
+from reading.ranges import Bool, NonNegativeFloat, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.star.features import feature_names
 from strategies.star.ring_features import ring_feature_names
 from strategies.star.samples import Costed, SampleBuffer, regret_of

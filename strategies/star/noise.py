@@ -12,7 +12,7 @@ import msgspec
 from predictors.fitted_file import known_as
 from predictors.noise_scale import OnlineNoise, noise_terms
 from predictors.noise_table import NoiseTable, read_table
-from strategies.parts.checks import NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.hooks import Order
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started
 

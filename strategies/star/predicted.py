@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite, isnan, nan
 from statistics import fmean, median
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
@@ -21,9 +21,16 @@ from predictors.stragglers import (
     deviations,
     exceeding,
 )
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
-from strategies.parts.monitoring.base import Outlook, Warmup
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
+from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
+
+
+class Outlook(NamedTuple):
+    """Predicted seconds of the workers' own iterations, in their order, and who is predicted to straggle."""
+
+    times_s: tuple[float, ...]
+    tagged: frozenset[int]
 
 
 @dataclass(kw_only=True)
@@ -168,9 +175,10 @@ class PredictedTimes(PredictionSettings):
         self._last_s.pop(worker, None)
 
     def outlook(self, workers: Sequence[int], t: float, lead_s: float = 0.0) -> Outlook | None:
-        """Mean times over the horizon; tagged is who straggles in any iteration of it.
+        """The prediction at time ``t`` for what ``workers`` do ``lead_s`` later: mean times over the horizon.
 
-        None for fewer than two workers with a known time, and where a predictor says nothing usable.
+        Tagged are those who straggle in any iteration of it. None for fewer than two workers with a known time, and
+        where a predictor says nothing usable.
         """
         known = [worker for worker in workers if worker in self._last_s]
         later_s = self._later_s(lead_s) if known else {}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat
+from reading.ranges import NonNegativeFloat
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
-from strategies.parts.monitoring.base import MeasuresNoise, PredictsStragglers
+from strategies.parts.monitoring.base import MeasuresNoise
 from strategies.parts.nodes.pause import is_due
 from strategies.protocol import (
     AnyCommand,
@@ -27,6 +27,7 @@ from strategies.protocol import (
 from strategies.star.choice import check_gain
 from strategies.star.deciding import Deciding, Spacing
 from strategies.star.measuring import Measuring
+from strategies.star.predicted import PredictedTimes
 from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.ring_took import RingTook
@@ -56,7 +57,7 @@ class RingChooser(Deciding):
         costs: the price of staleness in what modes took, for ``learning``.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictedTimes, MeasuresNoise)
 
     waits_s: Sequence[float] = WAITS_S
     min_gain_frac: float = 0.0
@@ -75,7 +76,7 @@ class RingChooser(Deciding):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(RingGate)
-        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._predicts = peers.one(PredictedTimes)
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
 
     # ---- events -----------------------------------------------------------------------------------------------------

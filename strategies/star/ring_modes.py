@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, final
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 
 NEWEST = 50
 """Gradients over whose overheads the median is taken."""

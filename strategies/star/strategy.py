@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, final
 
-from strategies.parts.checks import Bool, NonNegativeFloat, OneOf
+from reading.ranges import Bool, NonNegativeFloat, OneOf
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import RingGate

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeVar, final
 
 from predictors.history import Floats
-from strategies.parts.checks import NonNegativeFloat, OneOf, check_number, check_settings
+from reading.ranges import NonNegativeFloat, OneOf, check_number, check_settings
 from strategies.star.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")

@@ -10,7 +10,7 @@ from statistics import median_low
 from typing import Annotated, final
 
 from predictors.fixed_duration import SlowFor
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 
@@ -97,7 +97,9 @@ class FlagSettings:
 class FlagDetector(FlagSettings):
     """Flags workers whose own times, link included, have been too long for ``duration_s``.
 
-    The loss of a process clears its worker's flag, unless it was restarted on purpose.
+    ``flagged`` and ``left_out`` (stragglers that cost more waiting than they contribute) are sets that are updated in
+    place, so that others can keep references. The loss of a process clears its worker's flag, unless it is among the
+    ``restarted``, a set of the nodes that a schedule restarts on purpose.
     """
 
     def __post_init__(self) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, OneOf, PositiveFloat, check_settings
+from reading.ranges import NonNegativeFloat, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
-from strategies.parts.monitoring.base import FlagsStragglers
 from strategies.parts.nodes.pause import Pause, is_due
 from strategies.protocol import (
     AnyCommand,
@@ -27,6 +26,7 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.sync_switch.flagged import FlagDetector
 from strategies.sync_switch.switching import SwitchingGate
 
 
@@ -126,7 +126,7 @@ class SyncThenAsync(SwitchSettings):
     The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
+    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagDetector)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -149,7 +149,7 @@ class SyncThenAsync(SwitchSettings):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(SwitchingGate)
-        self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
+        self._stragglers = peers.one(FlagDetector)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 

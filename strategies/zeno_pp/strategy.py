@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate

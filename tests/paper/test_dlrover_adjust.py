@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strategies.dlrover import DLRover
 from strategies.dlrover import adjust as rules_of
 from strategies.dlrover.adjust import Finding, Growth, JobNow, Rules, adjust
 from strategies.dlrover.plan import Limits
@@ -303,11 +304,10 @@ def test_twice_as_many_servers_share_the_cores_that_there_are() -> None:
         ("load_ratio", 1.0),
         ("busy_ratio", 0.5),
         ("hang_s", 0.0),
-        ("mem_margin_frac", -0.1),
         ("min_gain", 2.0),
     ],
 )
 def test_settings_are_checked(name: str, value: float) -> None:
     """Beyond the paper: settings are refused by name."""
     with pytest.raises(ValueError, match=f"{name}={value:g}"):
-        Rules(**{name: value})
+        DLRover(**{name: value})

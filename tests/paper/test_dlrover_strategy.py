@@ -10,10 +10,8 @@ import pytest
 
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
-from strategies.dlrover.adjust import Rules
 from strategies.dlrover.brain import BrainSettings, Stage
 from strategies.dlrover.history import FinishedJob
-from strategies.dlrover.plan import Limits
 from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
@@ -194,8 +192,7 @@ def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> 
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
     given = {node: Given(cores=worker_cores, memory_bytes=8 * GIB) for node in workers}
     given[server] = Given(cores=server_cores, memory_bytes=8 * GIB)
-    limits = Limits(cores_total=24, cores_max=16)
-    planner = BrainPlanner(BrainSettings(limits=limits, rules=Rules(hang_s=100.0), adjust_every_s=10.0))
+    planner = BrainPlanner(BrainSettings(cores_total=24, cores_max=16, hang_s=100.0, adjust_every_s=10.0))
     started = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
     planner.start(started, {node: has for node, has in given.items() if node != workers[1]})
     planner.brain.stage = Stage.ADJUST

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import product
 from math import inf
 
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.optimus.planner import Increments, Step, growth, next_step
+from strategies.elastic.optimus import Optimus
+from strategies.elastic.optimus.planner import Increments, Rate, Step, next_step
 from strategies.elastic.optimus.remaining import LossCurve, fit_loss
 from strategies.elastic.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
 from tests.support.runs import ROOT
@@ -160,6 +162,13 @@ def test_points_without_a_curve_are_refused(steps: list[float], losses: list[flo
 BY = Increments(cores_total=64, server_cores=16, worker_cores=3)
 
 
+def growth(rate: Rate, steps_left: float, by: Increments, servers: int = 1, workers: int = 1) -> Iterator[Step]:
+    """All increments from here, until nothing more fits or helps."""
+    while (step := next_step(rate, steps_left, servers, workers, by)) is not None:
+        yield step
+        servers, workers = step.servers, step.workers
+
+
 def test_gains_per_cost_at_the_start() -> None:
     """Section 4.1: (Q / f(p, w) - Q / f(p', w')) / cost = 70 s / 16 cores against 265 s / 3 cores."""
     step = next_step(WORKED.rate, 1000, 1, 1, BY)
@@ -245,14 +254,14 @@ def test_no_single_increment_would_have_helped_more_per_core(model: SpeedModel, 
     ("changes", "message"),
     [
         ({"cores_total": 18}, "cores_total=18: one worker and one server need 19"),
-        ({"servers": 0}, "servers=0"),
+        ({"add_servers": 0}, "add_servers=0"),
         ({"worker_cores": 0}, "worker_cores=0"),
     ],
 )
 def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
     """Beyond the paper: settings are refused by name."""
     with pytest.raises(ValueError, match=message):
-        Increments(**{"cores_total": 64, "server_cores": 16, "worker_cores": 3, **changes})
+        Optimus(**{"cores_total": 64, "server_cores": 16, "worker_cores": 3, **changes})
 
 
 def test_the_solvers_are_imported_when_they_are_needed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
@@ -11,6 +12,20 @@ from strategies.protocol import NodeId
 GIB = 2**30
 PAPER = Limits(cores_total=200, cores_max=32)
 """Section 6.1: 200 cores a job, 32 a pod; section 4.1: servers of 16."""
+
+
+def cold(limits: Limits = PAPER) -> InitialPlan:
+    """One worker and one server with as many cores as a machine has (section 4.2), or with half of the total."""
+    cores = min(limits.cores_max, limits.cores_total // 2)
+    return InitialPlan(
+        workers=1,
+        worker_cores=cores,
+        worker_bytes=8 * GIB,
+        servers=1,
+        server_cores=cores,
+        server_bytes=8 * GIB,
+        source="workload",
+    )
 
 
 def given(role: str, count: int, cores: int, memory_bytes: int = 8 * GIB) -> dict[NodeId, Given]:

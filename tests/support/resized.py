@@ -11,7 +11,6 @@ from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Decision, Resize
-from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.scaler import Scaler
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import AnyEvent, Grad, NodeId, Started
@@ -63,5 +62,12 @@ class Resized(Composition):
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        scaler = Scaler(Script(self.servers), Fleet(worker=NODE, server=NODE), seamless=self.seamless, launch_s=20.0)
+        scaler = Scaler(
+            Script(self.servers),
+            worker_cores=NODE.cores,
+            server_cores=NODE.cores,
+            memory_bytes=NODE.memory_bytes,
+            seamless=self.seamless,
+            launch_s=20.0,
+        )
         return Parts(gate=EachGate(), actions={"script": scaler}, decide_every_s=0.1, lr_rule="unit")

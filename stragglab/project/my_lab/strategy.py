@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stragglab.strategies.parts.checks import check_whole
+from stragglab.reading.ranges import check_whole
 from stragglab.strategies.parts.gates import QuorumGate
 
 

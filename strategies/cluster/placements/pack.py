@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import PositiveInt, check_settings
 from strategies.cluster.placements.servers import check_servers_on, check_there_are, next_to_workers
 from strategies.cluster.placements.workers import on_fewest
-from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import JobRequest, Machine, Placement, Places, Room
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from strategies.parts.checks import check_choice
+from reading.ranges import check_choice
 from strategies.protocol import Machine, Room
 
 SERVERS_ON = ("any", "gpu", "cpu")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import PositiveInt, check_settings
 from strategies.cluster.jobs import WaitingJobs, Walk
 from strategies.cluster.starting import start_until_blocked, try_to_start
-from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room, StartJob
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from reading.ranges import Bool, PositiveFloat, check_number, check_settings
 from strategies.cluster.jobs import WaitingJobs
 from strategies.cluster.preempting import start_by_preempting
-from strategies.parts.checks import Bool, PositiveFloat, check_number, check_settings
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 ROUNDING_S = 1e-6

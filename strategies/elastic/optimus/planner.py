@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple, final
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal, NamedTuple, final
 
 import msgspec
 
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Measured, SpeedModel, Speedometer, first_sizes, fit_speed
-from strategies.parts.checks import PositiveFloat, PositiveInt, check_settings, check_whole
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import Change, Decision, Resize
 from strategies.parts.scaling.usage import Given
@@ -47,8 +46,6 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            check_whole(name, getattr(self, name), least=1)
         if self.server_cores + self.worker_cores > self.cores_total:
             raise ValueError(
                 f"cores_total={self.cores_total}: one worker and one server need "
@@ -99,37 +96,11 @@ def next_step(rate: Rate, steps_left: float, servers: int, workers: int, by: Inc
     return Step(role=role, servers=servers, workers=workers, gain_server=of_servers, gain_worker=of_workers)
 
 
-def growth(rate: Rate, steps_left: float, by: Increments, servers: int = 1, workers: int = 1) -> Iterator[Step]:
-    """All increments from here, until nothing more fits or helps."""
-    while (step := next_step(rate, steps_left, servers, workers, by)) is not None:
-        yield step
-        servers, workers = step.servers, step.workers
-
-
 class Size(NamedTuple):
     """So many servers and workers."""
 
     servers: int
     workers: int
-
-
-class Growing(msgspec.Struct, frozen=True, kw_only=True):
-    """How Optimus grows a job.
-
-    Attributes:
-        by: the increments and what they cost.
-        memory_bytes: of every node.
-        adjust_every_s: seconds from one increment to the next.
-        profile: sizes whose speed is known from before the job.
-    """
-
-    by: Increments
-    memory_bytes: PositiveInt = 8 * 2**30
-    adjust_every_s: PositiveFloat = 180.0
-    profile: tuple[Measured, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @final
@@ -140,17 +111,34 @@ class OptimusPlanner:
     stays as it is, unless it loses nodes.
 
     Args:
-        growing: by how much and when.
+        by: the increments and what they cost.
         speedometer: measures the present size.
         remaining: knows how many updates are left.
+        memory_bytes: memory of every node.
+        adjust_every_s: seconds from one increment to the next.
+        profile: sizes whose speed is known from before the job.
     """
 
-    def __init__(self, growing: Growing, speedometer: Speedometer, remaining: Remaining) -> None:
-        self.growing, self.speedometer, self.remaining = growing, speedometer, remaining
+    urgent: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        by: Increments,
+        speedometer: Speedometer,
+        remaining: Remaining,
+        *,
+        memory_bytes: int,
+        adjust_every_s: float,
+        profile: tuple[Measured, ...] = (),
+    ) -> None:
+        self.by, self.speedometer, self.remaining = by, speedometer, remaining
+        self.memory_bytes, self.adjust_every_s, self.profile = memory_bytes, adjust_every_s, profile
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
-        self._rates = {Size(one.servers, one.workers): one.steps_per_s for one in self.growing.profile}
-        self._first, self._target = _size(given), None
+        self._rates = {Size(one.servers, one.workers): one.steps_per_s for one in self.profile}
+        self._first = _size(given)
+        self._target: Size | None = None
+        """What was decided and is not settled yet."""
         self._denied: set[Size] = set()
         self._ended: set[Size] = set()
         self._t = 0.0
@@ -158,10 +146,6 @@ class OptimusPlanner:
         self._model = self._fit()
         self.remaining.start(started)
         self.speedometer.begin(0.0)
-
-    _first: Size
-    _target: Size | None
-    """What was decided and is not settled yet."""
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
         """Losses, and what disturbs a measurement."""
@@ -188,11 +172,6 @@ class OptimusPlanner:
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
-    @property
-    def urgent(self) -> bool:
-        """Nothing is: it decides one change after the other."""
-        return False
-
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """The next size to try or to grow to, once the present one is measured."""
         size = _size(given)
@@ -208,7 +187,7 @@ class OptimusPlanner:
     def _is_due(self, t: float) -> bool:
         """Sizes are tried one after the other; the interval is that of increments."""
         waits = self._model is not None and self._decided_s is not None
-        return not waits or t >= (self._decided_s or 0.0) + self.growing.adjust_every_s
+        return not waits or t >= (self._decided_s or 0.0) + self.adjust_every_s
 
     def _is_denied(self, size: Size) -> bool:
         """Whether the cluster had no room for it, or for a part of it."""
@@ -222,7 +201,7 @@ class OptimusPlanner:
             return None
 
     def _try(self, t: float, size: Size) -> Decision:
-        by = self.growing.by
+        by = self.by
         for one in first_sizes(*self._first, by.servers, by.workers):
             wanted = Size(*one)
             if wanted not in self._rates and not self._is_denied(wanted) and by.cores(*wanted) <= by.cores_total:
@@ -237,7 +216,7 @@ class OptimusPlanner:
             return model.rate(*size) if self._is_denied(Size(servers, workers)) else model.rate(servers, workers)
 
         # gains are in proportion to the updates that are left: the choice is the same for any number above zero
-        step = next_step(rate, 1.0 if left is None else left, *size, self.growing.by)
+        step = next_step(rate, 1.0 if left is None else left, *size, self.by)
         numbers = dict(zip(("a0", "a1", "a2", "a3"), model.coefficients, strict=True))
         numbers |= {} if left is None else {"steps_left": left}
         if step is None:
@@ -250,9 +229,9 @@ class OptimusPlanner:
         self._target, self._decided_s = wanted, t
         changes: list[Change] = []
         if wanted.servers != size.servers:
-            changes.append(self._resize("server", wanted.servers, self.growing.by.server_cores))
+            changes.append(self._resize("server", wanted.servers, self.by.server_cores))
         if wanted.workers != size.workers:
-            changes.append(self._resize("worker", wanted.workers, self.growing.by.worker_cores))
+            changes.append(self._resize("worker", wanted.workers, self.by.worker_cores))
         return Decision(
             t=t,
             stage=stage,
@@ -262,7 +241,7 @@ class OptimusPlanner:
         )
 
     def _resize(self, role: Literal["worker", "server"], count: int, cores: int) -> Resize:
-        return Resize(role=role, count=count, cores=cores, memory_bytes=self.growing.memory_bytes)
+        return Resize(role=role, count=count, cores=cores, memory_bytes=self.memory_bytes)
 
     def _stays(self, t: float, stage: str, size: Size, numbers: dict[str, float], why: str) -> Decision:
         self._ended.add(size)

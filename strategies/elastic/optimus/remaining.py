@@ -9,7 +9,6 @@ from typing import final
 import msgspec
 import numpy as np
 
-from strategies.parts.checks import check_number, check_whole
 from strategies.protocol import Started
 
 MIN_POINTS = 4
@@ -90,8 +89,6 @@ class Remaining:
     """
 
     def __init__(self, flat_steps: int = 1000, flat_loss: float = 0.001) -> None:
-        check_whole("flat_steps", flat_steps, least=1)
-        check_number("flat_loss", flat_loss, above=0.0)
         self.flat_steps, self.flat_loss = flat_steps, flat_loss
 
     def start(self, started: Started) -> None:

@@ -10,8 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.parts.checks import check_number
-
 
 @final
 class Speedometer:
@@ -25,8 +23,6 @@ class Speedometer:
     """
 
     def __init__(self, sample_s: float, skip_s: float = 0.0) -> None:
-        check_number("sample_s", sample_s, above=0.0)
-        check_number("skip_s", skip_s, least=0.0)
         self.sample_s, self.skip_s = sample_s, skip_s
         self.begin(0.0)
 

@@ -15,16 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.elastic.optimus.planner import Growing, Increments, OptimusPlanner
+from reading.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from strategies.elastic.optimus.planner import Increments, OptimusPlanner
 from strategies.elastic.optimus.remaining import Remaining
 from strategies.elastic.optimus.speed import Speedometer, read_profile
-from strategies.parts.checks import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
-from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.scaler import Scaler, ScalerSettings
-from strategies.parts.scaling.usage import Given
 
 
 @final
@@ -42,8 +40,7 @@ class Optimus(ScalerSettings, Composition):
 
     Departures: a job is alone, so cores are the dominant resource and nothing is taken from it for others. Sizes are
     tried in the job itself unless a ``profile`` tells their speed (Optimus runs each for some steps before the job),
-    and growth starts where trying ends. A size that was denied is not asked for again,
-    nor one that has it in it.
+    and growth starts where trying ends. A size that was denied is not asked for again, nor one that has it in it.
 
     Attributes:
         server_cores: of every server.
@@ -60,27 +57,23 @@ class Optimus(ScalerSettings, Composition):
         seamless: workers train while new nodes start; False: all stop first, and restart (native TensorFlow).
     """
 
-    server_cores: int = 16
-    worker_cores: int = 3
+    server_cores: PositiveInt = 16
+    worker_cores: PositiveInt = 3
     add_servers: PositiveInt = 1
     add_workers: PositiveInt = 1
-    sample_s: float = 60.0
-    skip_s: float = 0.0
-    adjust_every_s: float = 180.0
+    sample_s: PositiveFloat = 60.0
+    skip_s: NonNegativeFloat = 0.0
+    adjust_every_s: PositiveFloat = 180.0
     profile: tuple[tuple[int, int, float], ...] = ()
-    flat_steps: int = 1000
-    flat_loss: float = 0.001
+    flat_steps: PositiveInt = 1000
+    flat_loss: PositiveFloat = 0.001
     seamless: bool = False
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the growth as the only action."""
         by = self.make(Increments, servers=self.add_servers, workers=self.add_workers)
-        growing = self.make(Growing, by=by, profile=read_profile(self.profile))
-        planner = OptimusPlanner(growing, self.make(Speedometer), self.make(Remaining))
-        fleet = self.make(
-            Fleet,
-            worker=self.make(Given, cores=self.worker_cores),
-            server=self.make(Given, cores=self.server_cores),
-        )
-        scaler = self.make(Scaler, planner=planner, fleet=fleet)
+        speedometer, remaining = self.make(Speedometer), self.make(Remaining)
+        profile = read_profile(self.profile)
+        planner = self.make(OptimusPlanner, by=by, speedometer=speedometer, remaining=remaining, profile=profile)
+        scaler = self.make(Scaler, planner=planner)
         return self.make(Parts, gate=EachGate(), actions={"optimus": scaler})

@@ -1,9 +1,7 @@
 """Or et al.'s autoscaling: workers are added by steps while the last ones helped, and slow ones are replaced (pure).
 
-After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning"; threshold and steps as in the
-comparison of DLRover section 6.3.
-
-After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020.
+After Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020; threshold and steps as in
+the comparison of DLRover section 6.3.
 """
 
 from __future__ import annotations
@@ -11,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import ClassVar, final
 
-from strategies.parts.checks import (
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveFrac,
-    PositiveInt,
-    check_number,
-    check_settings,
-    check_whole,
-)
+from reading.ranges import NonNegativeFloat, PositiveFloat, PositiveFrac, PositiveInt
 from strategies.parts.hooks import State
 from strategies.parts.scaling.changes import AddWorkers, Change, Decision, Replace, Resize
 from strategies.parts.scaling.usage import Given
@@ -66,11 +56,6 @@ class Autoscaler:
         threshold: float = 0.3,
         min_iters: int = 10,
     ) -> None:
-        for name, value in (("workers", workers), ("step_workers", step_workers), ("min_iters", min_iters)):
-            check_whole(name, value, least=1)
-        if max_workers is not None:
-            check_whole("max_workers", max_workers, least=workers)
-        check_number("threshold", threshold)
         self.workers, self.step_workers, self.max_workers = workers, step_workers, max_workers
         self.threshold, self.min_iters = threshold, min_iters
         self.rates: dict[int, float] = {}
@@ -127,8 +112,6 @@ class SlowWorkers:
     """
 
     def __init__(self, weight: float = 0.1, threshold: float = 0.8) -> None:
-        check_number("weight", weight, above=0.0, most=1.0)
-        check_number("threshold", threshold, above=0.0, most=1.0)
         self.weight, self.threshold = weight, threshold
         self.average: dict[int, float] = {}
         self._rates: dict[int, float] = {}
@@ -156,10 +139,12 @@ class SlowWorkers:
 
 
 @dataclass(kw_only=True)
-class AutoscalingSettings:
-    """By how much a job grows, while it helps how much.
+class Autoscaling:
+    """By how much a job grows, and how much that must help; values are those of DLRover's comparison where it has any.
 
     Attributes:
+        cores_total: of all workers and servers together; no size that exceeds it is tried.
+        memory_bytes: of every worker.
         worker_cores: of every worker.
         step_workers: added at a time (4 for Wide & Deep, 1 for xDeepFM).
         threshold: least throughput that each new worker adds, relative to each of those before.
@@ -169,6 +154,8 @@ class AutoscalingSettings:
         slow_below: average throughput, relative to the median worker's, below which a worker is replaced.
     """
 
+    cores_total: PositiveInt = 200
+    memory_bytes: PositiveInt = 8 * 2**30
     worker_cores: PositiveInt = 3
     step_workers: PositiveInt = 4
     threshold: NonNegativeFloat = 0.3
@@ -178,28 +165,14 @@ class AutoscalingSettings:
     slow_below: PositiveFrac = 0.8
 
 
-@dataclass(kw_only=True)
-class Autoscaling(AutoscalingSettings):
-    """Settings of the planner, with the values of DLRover's comparison where it gives any.
-
-    Attributes:
-        cores_total: of all workers and servers together; no size that exceeds it is tried.
-        memory_bytes: of every worker.
-    """
-
-    cores_total: PositiveInt = 200
-    memory_bytes: PositiveInt = 8 * 2**30
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-
 @final
 class AutoscalingPlanner:
     """Adds workers while the last ones have helped enough; slow workers go first, since they lower every measurement.
 
     An iteration is as many updates as there are workers: in asynchronous training one of each, on average.
     """
+
+    urgent: ClassVar[bool] = False
 
     def __init__(self, settings: Autoscaling) -> None:
         self.settings = settings
@@ -264,11 +237,6 @@ class AutoscalingPlanner:
         self._begin_iteration(t)
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
-
-    @property
-    def urgent(self) -> bool:
-        """Nothing is: it decides one change after the other."""
-        return False
 
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """Replace slow workers, else grow or go back one size."""

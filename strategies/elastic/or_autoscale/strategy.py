@@ -15,19 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner, AutoscalingSettings
-from strategies.parts.checks import PositiveInt
+from reading.ranges import PositiveInt
+from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
-from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.scaler import Scaler, ScalerSettings
-from strategies.parts.scaling.usage import Given
 
 
 @final
 @dataclass(kw_only=True)
-class OrAutoscale(AutoscalingSettings, ScalerSettings, Composition):
+class OrAutoscale(Autoscaling, ScalerSettings, Composition):
     """Grows by ``step_workers`` while each new worker adds more than ``threshold`` of an old one's throughput.
 
     Source: Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020, as the baseline of
@@ -50,10 +48,5 @@ class OrAutoscale(AutoscalingSettings, ScalerSettings, Composition):
 
     def compose(self) -> Parts:
         """A gate for every gradient, and the autoscaling as the only action."""
-        fleet = self.make(
-            Fleet,
-            worker=self.make(Given, cores=self.worker_cores),
-            server=self.make(Given, cores=self.server_cores),
-        )
-        scaler = self.make(Scaler, planner=AutoscalingPlanner(self.make(Autoscaling)), fleet=fleet)
+        scaler = self.make(Scaler, planner=AutoscalingPlanner(self.make(Autoscaling)))
         return self.make(Parts, gate=EachGate(), actions={"autoscale": scaler})

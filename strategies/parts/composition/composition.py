@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, TypeVar, final
 
-from strategies.parts.checks import check_settings
+from reading.ranges import check_settings
 from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import Dividing, Waiting
@@ -84,11 +83,8 @@ class Composition(Strategy):
         check_fit(parts)
         for meeting in parts.having(Meeting):
             meeting.meet(parts)
-        if parts.decide_every_s is not None:
-            for name, part in parts.slots():
-                if isinstance(part, ChecksPeriod):
-                    with self._naming(name):
-                        part.validate_period(parts.decide_every_s)
+        if (decide_every_s := parts.decide_every_s) is not None:
+            self._check(ChecksPeriod, lambda part: part.validate_period(decide_every_s))
         self._declare(parts)
         self._wire(parts)
 
@@ -145,32 +141,24 @@ class Composition(Strategy):
 
     @final
     def validate(self, num_workers: int) -> None:
-        for name, part in self.parts.slots():
-            if isinstance(part, ChecksWorkers):
-                with self._naming(name):
-                    part.validate(num_workers)
+        self._check(ChecksWorkers, lambda part: part.validate(num_workers))
 
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        for name, part in self.parts.slots():
-            if isinstance(part, ChecksBatch):
-                with self._naming(name):
-                    part.validate_batch(num_workers, global_batch_samples)
+        self._check(ChecksBatch, lambda part: part.validate_batch(num_workers, global_batch_samples))
 
     @final
     def validate_length(self, epochs: int | None) -> None:
-        for name, part in self.parts.slots():
-            if isinstance(part, ChecksLength):
-                with self._naming(name):
-                    part.validate_length(epochs)
+        self._check(ChecksLength, lambda part: part.validate_length(epochs))
 
-    @contextmanager
-    def _naming(self, slot: str) -> Iterator[None]:
-        """Re-raise a part's error with the name under which the user knows its setting."""
-        try:
-            yield
-        except ValueError as error:
-            raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
+    def _check(self, hook: type[Made], check: Callable[[Made], None]) -> None:
+        """Check the parts with this hook; an error has the name under which the user knows the part's setting."""
+        for slot, part in self.parts.slots():
+            if isinstance(part, hook):
+                try:
+                    check(part)
+                except ValueError as error:
+                    raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from strategies.parts.checks import NonNegativeInt, check_settings
+from reading.ranges import NonNegativeInt, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Grad, Wake, Woke
 

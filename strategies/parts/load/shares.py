@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final, runtime_checkable
 
-from strategies.parts.checks import NonNegativeInt, check_settings
+from reading.ranges import NonNegativeInt, check_settings
 from strategies.parts.load.allocation import size_of, split_min_max
 from strategies.protocol import Compute, Started, split_evenly
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from strategies.parts.checks import check_number
+from reading.ranges import check_number
 from strategies.parts.hooks import Deciding, Learning, Tick
 from strategies.parts.nodes.pause import is_due
 from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke

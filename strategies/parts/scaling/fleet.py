@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from strategies.parts.checks import check_number
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import (
     AnyEvent,
@@ -39,7 +38,6 @@ class Fleet:
     """
 
     def __init__(self, worker: Given, server: Given, unit_cores: float = 1.0, limit_memory: bool = True) -> None:
-        check_number("unit_cores", unit_cores, above=0.0)
         self.worker, self.server = worker, server
         self.unit_cores, self.limit_memory = unit_cores, limit_memory
         self.given: dict[NodeId, Given] = {}

@@ -1,8 +1,8 @@
 """Carries changes of a job's nodes out, one decision at a time (pure).
 
-Workers come and go during training (:mod:`strategies.parts.scaling.node_changes`); servers change by one switch for
-all of a decision (:mod:`strategies.parts.scaling.node_changes`). If that is not seamless, another number of workers
-restarts the present ones, too.
+Workers come and go during training; servers change by one switch for all of a decision
+(:mod:`strategies.parts.scaling.node_changes`). If that is not seamless, another number of workers restarts the present
+ones, too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from strategies.parts.checks import check_number
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, Resize, StopWaiting
 from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.node_changes import ServerChanges, WorkerChanges
-from strategies.parts.scaling.switching.switch import Switch
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -48,8 +46,6 @@ class Resizing:
     """
 
     def __init__(self, fleet: Fleet, seamless: bool, launch_s: float, drain_s: float) -> None:
-        check_number("launch_s", launch_s, above=0.0)
-        check_number("drain_s", drain_s, above=0.0)
         self.fleet, self.seamless, self.launch_s, self.drain_s = fleet, seamless, launch_s, drain_s
 
     def start(self, started: Started) -> None:
@@ -68,11 +64,6 @@ class Resizing:
         self._withheld: set[int] = set()
         self._leaving: set[int] = set()
         """Workers that got no Compute because they are retired."""
-
-    @property
-    def switch(self) -> Switch:
-        """The servers' switch, which says whether anybody may begin to compute."""
-        return self.servers.switch
 
     # ---- a decision --------------------------------------------------------------------------------------------------
 
@@ -183,15 +174,15 @@ class Resizing:
             self._leaving |= (self._withheld & leaving) | {one.worker for one in ending}
             self._withheld -= leaving
             commands = [one for one in commands if one not in ending]
-        if self.switch.holds:
+        if self.servers.switch.holds:
             self._withheld |= {one.worker for one in commands if isinstance(one, Compute)}
             return [one for one in commands if not isinstance(one, Compute)], []
         for one in commands:
             if isinstance(one, Compute):
-                self.switch.began(NodeId.worker(one.worker))
+                self.servers.switch.began(NodeId.worker(one.worker))
         again, self._withheld = sorted(self._withheld), set()
         for worker in again:
-            self.switch.began(NodeId.worker(worker))
+            self.servers.switch.began(NodeId.worker(worker))
         return commands, again
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Protocol, final
 
-from strategies.parts.checks import OneOf, PositiveInt
+from reading.ranges import OneOf, PositiveFloat, PositiveInt
 from strategies.parts.hooks import Order, State, Tick
 from strategies.parts.scaling.changes import Decision, Replace
 from strategies.parts.scaling.fleet import Fleet
@@ -51,13 +51,13 @@ class ScalerSettings:
     """
 
     cores_total: PositiveInt = 200
-    unit_cores: float = 1.0
+    unit_cores: PositiveFloat = 1.0
     cores_as: Annotated[CoresAs, OneOf("limit", "request")] = "limit"
     memory_bytes: PositiveInt = 8 * 2**30
     limit_memory: bool = True
     decide_every_s: float = 5.0
-    launch_s: float = 600.0
-    drain_s: float = 60.0
+    launch_s: PositiveFloat = 600.0
+    drain_s: PositiveFloat = 60.0
     data: str = "dynamic"
     lr_rule: str = "unit"
 
@@ -100,8 +100,11 @@ class Scaler:
     """An action of a composition. It counts a decision as settled when every node has come, or does not come.
 
     Args:
-        planner: who decides.
-        fleet: the nodes of the job, and what each has at the start.
+        planner: decides what the nodes should be.
+        worker_cores: cores of every worker at the start.
+        server_cores: cores of every server at the start.
+        memory_bytes: memory of every node at the start.
+        unit_cores: see :class:`strategies.parts.scaling.fleet.Fleet`, as ``limit_memory``.
         seamless: see :class:`Resizing`, as ``launch_s`` and ``drain_s``.
     """
 
@@ -111,12 +114,24 @@ class Scaler:
     watches_servers: ClassVar[bool] = False
 
     def __init__(
-        self, planner: Planner, fleet: Fleet, *, seamless: bool = True, launch_s: float = 600.0, drain_s: float = 60.0
+        self,
+        planner: Planner,
+        *,
+        worker_cores: int,
+        server_cores: int,
+        memory_bytes: int,
+        unit_cores: float = 1.0,
+        limit_memory: bool = True,
+        seamless: bool = True,
+        launch_s: float = 600.0,
+        drain_s: float = 60.0,
     ) -> None:
-        self.planner, self.fleet = planner, fleet
-        self.resizing = Resizing(fleet, seamless, launch_s, drain_s)
+        worker, server = (Given(cores=cores, memory_bytes=memory_bytes) for cores in (worker_cores, server_cores))
+        self.planner, self.fleet = planner, Fleet(worker, server, unit_cores, limit_memory)
+        self.resizing = Resizing(self.fleet, seamless, launch_s, drain_s)
         self.start_cores = {
-            role: fleet.real_cores(given.cores) for role, given in (("worker", fleet.worker), ("server", fleet.server))
+            "worker": self.fleet.real_cores(worker_cores),
+            "server": self.fleet.real_cores(server_cores),
         }
 
     def start(self, started: Started) -> None:
@@ -159,7 +174,7 @@ class Scaler:
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
         """Ask the planner, unless the parameters are not there; while something is under way only if it is urgent."""
         busy = self.resizing.busy
-        if self._halted or self.resizing.switch.holds or (busy and not self.planner.urgent):
+        if self._halted or self.resizing.servers.switch.holds or (busy and not self.planner.urgent):
             return []
         decision = self.planner.decide(tick.t, self.fleet.present())
         if decision is None:
@@ -187,7 +202,7 @@ class Scaler:
         """Nodes, the phase of a switch, and the last decision with its numbers."""
         return {
             **self.fleet.totals(),
-            "switch": str(self.resizing.switch.phase),
+            "switch": str(self.resizing.servers.switch.phase),
             "decision": self._last,
             **self.planner.log_state(),
         }

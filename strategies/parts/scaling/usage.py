@@ -8,7 +8,6 @@ from typing import final
 
 import msgspec
 
-from strategies.parts.checks import PositiveInt, check_settings
 from strategies.protocol import NodeId
 
 WINDOW = 5
@@ -16,17 +15,11 @@ WINDOW = 5
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node was given.
+    """What a node was given; with ``low_priority`` it is preempted first when others need the cores."""
 
-    ``low_priority``: it is preempted first when others need the cores.
-    """
-
-    cores: PositiveInt
-    memory_bytes: PositiveInt
+    cores: int
+    memory_bytes: int
     low_priority: bool = False
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):

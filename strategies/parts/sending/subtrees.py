@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, final
 
-from strategies.parts.checks import check_whole
+from reading.ranges import check_whole
 from strategies.protocol import NodeId
 
 MOVED_FRAC = 0.2

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, final
 
-from strategies.parts.checks import Bool, NonNegativeFloat, Whole, check_settings
+from reading.ranges import Bool, NonNegativeFloat, Whole, check_settings
 from strategies.parts.gates import AllGate
 from strategies.parts.gates.base import Gate, TakesSums, Verdict
 from strategies.parts.hooks import Order

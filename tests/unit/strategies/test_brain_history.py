@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.dlrover.history import FinishedJob, InitialPlan, Margins, cold_plan, initial_plan
+from strategies.dlrover.history import FinishedJob, InitialPlan, initial_plan
 from strategies.dlrover.plan import Limits
 from tests.support.brain import GIB, PAPER
 
@@ -27,8 +27,8 @@ def finished(**changes: Any) -> FinishedJob:
     return FinishedJob(**{**usual, **changes})
 
 
-def planned(*jobs: FinishedJob, limits: Limits = PAPER, **margins: float) -> InitialPlan | None:
-    return initial_plan(jobs, "wide_deep", "criteo", limits, Margins(**margins))
+def planned(*jobs: FinishedJob, limits: Limits = PAPER) -> InitialPlan | None:
+    return initial_plan(jobs, "wide_deep", "criteo", limits)
 
 
 def test_wide_and_deep_begins_with_its_plan_of_last_time() -> None:
@@ -50,12 +50,10 @@ def test_every_element_has_its_own_rule() -> None:
         finished(server_cores_used=10, worker_cores_used=1, workers=4, worker_bytes=4 * GIB, server_bytes=GIB),
         finished(server_cores_used=40, worker_cores_used=2, workers=6, worker_bytes=GIB, server_bytes=2 * GIB),
         finished(server_cores_used=20, worker_cores_used=4, workers=30, worker_bytes=GIB, server_bytes=GIB),
-        server_cores=2.0,
-        memory=1.0,
     )
     assert plan is not None
-    assert (plan.servers, plan.worker_cores, plan.workers) == (5, 3, 6)
-    assert (plan.worker_bytes, plan.server_bytes) == (4 * GIB, 2 * GIB)
+    assert (plan.servers, plan.worker_cores, plan.workers) == (4, 3, 6)
+    assert (plan.worker_bytes, plan.server_bytes) == (-(-4 * GIB * 12 // 10), -(-2 * GIB * 12 // 10))
 
 
 def test_the_same_dataset_counts_before_the_same_workload() -> None:
@@ -118,31 +116,3 @@ def test_a_plan_never_exceeds_the_total(jobs: list[FinishedJob], total: int) -> 
     assert plan.cores <= total
     assert min(plan.workers, plan.worker_cores, plan.servers) >= 1
     assert plan.worker_cores <= 32
-
-
-def test_the_cold_plan_is_one_worker_and_a_server_with_all_cores_of_a_machine() -> None:
-    """DLRover section 4.2; Table 1, rows "sample": 1 worker of 32 cores, 1 server."""
-    plan = cold_plan(1, 8 * GIB, PAPER)
-    assert (plan.workers, plan.worker_cores, plan.servers, plan.server_cores) == (1, 32, 1, 32)
-    assert (plan.worker_bytes, plan.server_bytes, plan.source) == (8 * GIB, 8 * GIB, "cold")
-
-
-@pytest.mark.parametrize(("total", "servers", "cores"), [(40, 1, 16), (40, 4, 8), (20, 1, 10), (2, 1, 1)])
-def test_a_cold_plan_keeps_the_total(total: int, servers: int, cores: int) -> None:
-    plan = cold_plan(servers, GIB, Limits(cores_total=total, cores_max=16))
-    assert (plan.worker_cores, plan.server_cores, plan.servers) == (cores, cores, servers)
-    assert plan.cores <= total
-
-
-@pytest.mark.parametrize(
-    ("total", "servers", "message"), [(2, 2, "cores_total=2"), (40, 0, "sample_servers=0"), (40, 1.5, "sample_servers")]
-)
-def test_a_cold_plan_of_nothing_is_refused(total: int, servers: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        cold_plan(servers, GIB, Limits(cores_total=total, cores_max=16))
-
-
-@pytest.mark.parametrize("name", ["server_cores", "memory"])
-def test_margins_are_checked(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}=0.9"):
-        Margins(**{name: 0.9})

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reading.ranges import check_choice, check_number, check_whole
 from strategies.antdt.detector import CENTERS, bounds, check_ratio, slow, still_slow
 from strategies.antdt.kill_restart import Restarts
-from strategies.parts.checks import check_choice, check_number, check_whole
 from strategies.parts.load.allocation import round_sizes
 from strategies.protocol import NodeId
 

@@ -13,7 +13,7 @@ import yaml
 
 from runtime.config.instantiate import locate
 from runtime.errors import ConfigError
-from strategies.old_names import PACKAGE, places
+from strategies.old_names import full_name, places
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD = {
@@ -34,7 +34,7 @@ def test_a_module_of_0_1_0_is_found_with_its_names(module: str) -> None:
 
 @pytest.mark.parametrize(("old", "new"), PLACES, ids=[old for old, _ in PLACES])
 def test_an_old_name_stands_for_modules_that_exist(old: str, new: tuple[str, ...]) -> None:
-    assert [place for place in new if find_spec(PACKAGE + place) is None] == []
+    assert [place for place in new if find_spec(full_name(place)) is None] == []
     assert not (ROOT / "strategies" / old.replace(".", "/")).with_suffix(".py").exists()
 
 

@@ -12,7 +12,7 @@ from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
 from strategies.lb_bsp.by_steps import Balancer
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Grad, Timings
+from strategies.protocol import Arrived, Grad, Lost, Timings
 from strategies.sync_switch.flagged import SlowLately
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
@@ -81,12 +81,12 @@ def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
 def test_the_window_slides_and_keeps_nothing_else() -> None:
     own = OwnTimes(2.0, warmup_iters=1)
     for t in range(1, 1001):
-        own.arrived(arrived(float(t), 0, float(t)))
+        own.observe_event(arrived(float(t), 0, float(t)))
     assert own.expected_s(0, 1000.0) == 999.0
     assert own.expected_s(0, 1002.0) == 1000.0
     assert own.expected_s(0, 1003.0) is None
     assert len(own._records[0]) == 3
-    own.forget(0)
+    own.observe_event(Lost(t=1000.0, worker=0, incarnation=0, reason="", restarting=True))
     assert own.expected_s(0, 1000.0) is None
 
 

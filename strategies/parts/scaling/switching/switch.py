@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 from math import inf
 from typing import NamedTuple, final
 
-from strategies.parts.checks import check_number, check_whole
 from strategies.parts.scaling.switching.states import (
     HOLDING,
     LAUNCHES,
@@ -21,6 +20,9 @@ from strategies.parts.scaling.switching.states import (
     after,
 )
 from strategies.protocol import NodeId
+
+MOST_MOVES = 3
+"""How often parameters are moved if a server dies meanwhile, before the switch is abandoned."""
 
 
 class Order(NamedTuple):
@@ -39,21 +41,12 @@ class Switch:
         seamless: whether workers train while new servers start; False: training stops first, and workers restart.
         launch_s: seconds that new servers may take to join.
         drain_s: seconds that gradients may take to arrive; after them the switch does without.
-        max_moves: how often parameters are moved if a server dies meanwhile, before the switch is abandoned.
     """
 
     def __init__(
-        self,
-        servers: Iterable[NodeId],
-        seamless: bool = True,
-        launch_s: float = 600.0,
-        drain_s: float = 60.0,
-        max_moves: int = 3,
+        self, servers: Iterable[NodeId], seamless: bool = True, launch_s: float = 600.0, drain_s: float = 60.0
     ) -> None:
-        check_number("launch_s", launch_s, above=0.0)
-        check_number("drain_s", drain_s, above=0.0)
-        check_whole("max_moves", max_moves, least=1)
-        self.seamless, self.launch_s, self.drain_s, self.max_moves = seamless, launch_s, drain_s, max_moves
+        self.seamless, self.launch_s, self.drain_s = seamless, launch_s, drain_s
         self.servers = frozenset(servers)
         self.phase = Phase.TRAINING
         self.computing: set[NodeId] = set()
@@ -138,7 +131,7 @@ class Switch:
         """
         self.computing.clear()
         if frozenset(servers) == self.servers:
-            spent = self.phase == Phase.MOVING and self._moves >= self.max_moves
+            spent = self.phase == Phase.MOVING and self._moves >= MOST_MOVES
             return self._take(t, Input.GIVEN_UP if spent else Input.RESTORED_OLD)
         if frozenset(servers) != self._wanted:
             raise RuntimeError(f"restored on {_names(servers)}: neither {_names(self.servers)} nor those asked for")
