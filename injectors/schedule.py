@@ -104,11 +104,6 @@ class DelaySteps:
     def at(self, t: float) -> tuple[float, float]:
         return self.values[bisect_right(self.times, t)]
 
-    def from_on(self, t: float) -> tuple[tuple[float, float], float]:
-        """(seconds, fraction) at ``t``, and when the next window opens or closes; infinity if none does."""
-        place = bisect_right(self.times, t)
-        return self.values[place], self.times[place] if place < len(self.times) else math.inf
-
 
 @final
 class Schedule:
@@ -121,13 +116,11 @@ class Schedule:
 
     Attributes:
         kinds: kinds of the plan's disturbances.
-        revision: how often :meth:`moved` has changed the answers.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._windows = dict(enumerate(plan.disturbances))
         self.kinds: frozenset[Kind] = frozenset(one.kind for one in plan.disturbances if one.start_s < one.end_s)
-        self.revision = 0
         self._compile()
 
     def _compile(self) -> None:
@@ -164,7 +157,6 @@ class Schedule:
             else:
                 del self._windows[index]
         if left:
-            self.revision += 1
             self._compile()
         return bool(left)
 
@@ -172,10 +164,6 @@ class Schedule:
         """(seconds, fraction of its own computing time) added to work that ``target`` begins at ``t``."""
         delays = self._delays.get(target)
         return _NOTHING if delays is None else delays.at(t)
-
-    def delays_of(self, target: str) -> DelaySteps | None:
-        """All that is added to the work of ``target``, unless it moves; None if nothing ever is."""
-        return self._delays.get(target)
 
     def level(self, target: str, kind: Kind, t: float) -> float:
         """Strength of ``kind`` on ``target`` at ``t``, with all open windows composed (:data:`injectors.plan.RULES`).

@@ -5,19 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 MAX_LOG_PERPLEXITY = 80.0
 """Largest mean loss: a model above it is useless anyway, and exp would overflow in float32 (88.7)."""
-CLIP = 1e-7
-"""Probabilities are clipped to this distance from 0 and 1, so that one wrong certainty does not dominate."""
-
-
-def accuracy(scores: ArrayLike, classes: ArrayLike) -> float:
-    """Fraction of samples whose (first) highest score [N, classes] is that of their class [N]."""
-    hits: NDArray[np.bool_] = np.asarray(scores).argmax(axis=1) == np.asarray(classes)
-    _refuse_empty(hits)
-    return float(hits.mean())
 
 
 def perplexity(loss_sum: float, num_tokens: int) -> float:
@@ -44,14 +35,6 @@ def auc(scores: ArrayLike, labels: ArrayLike) -> float:
     return float(excess / num_positive / num_negative)
 
 
-def log_loss(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Mean negative log-likelihood of labels 0 and 1 [N] under the probability of 1 [N], in nats."""
-    own = np.clip(np.asarray(probabilities, dtype=np.float64), CLIP, 1 - CLIP)
-    positive = np.asarray(labels) > 0.5
-    _refuse_empty(positive)
-    return float(-np.log(np.where(positive, own, 1 - own)).mean())
-
-
 def expected_auc(probabilities: ArrayLike) -> float:
     """Expected AUC of the true probabilities: no model can do better on these samples.
 
@@ -65,8 +48,3 @@ def expected_auc(probabilities: ArrayLike) -> float:
     right = (positives * below).sum() + own.sum() / 2
     pairs = positives.sum() * negatives.sum() - (counts * values * (1 - values)).sum()
     return float(right / pairs) if pairs > 0 else math.nan
-
-
-def _refuse_empty(values: NDArray[np.bool_]) -> None:
-    if not len(values):
-        raise ValueError("there are no samples to score")

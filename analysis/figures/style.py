@@ -77,8 +77,6 @@ PHASE_COLOURS = {
 }
 """Phases of an iteration in temporal order; the timeline draws ``data`` as part of ``compute``."""
 PLAN_COLOUR = "#D55E00"
-BUSY_COLOUR = "#8573b5"
-"""Of servers at work."""
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,18 @@ MOST = 32
 """Workers of which each has a lane: half of a page."""
 
 
-def drawn(workers: Sequence[int], iterations: pd.DataFrame, most: int | None = None) -> dict[int, float]:
-    """The heights of the lanes of ``workers``, which ascend: their numbers, or with more than ``most`` their places.
+def drawn(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
+    """The heights of the lanes of ``workers``, which ascend: their numbers, or with more than ``MOST`` their places.
 
-    ``most`` is ``MOST`` if it is None. With more, half of the lanes are those of the slowest, by the mean time of their
+    With more, half of the lanes are those of the slowest, by the mean time of their
     iterations, and the other half those of workers that are evenly spaced among the rest.
     """
-    most = MOST if most is None else most
-    if len(workers) <= most:
+    if len(workers) <= MOST:
         return {worker: float(worker) for worker in workers}
     mean_s = computed(iterations).groupby("worker")["iter_s"].mean().reindex(workers, fill_value=0.0)
-    slowest = set(mean_s.sort_values(ascending=False, kind="stable").index[: most // 2])
+    slowest = set(mean_s.sort_values(ascending=False, kind="stable").index[: MOST // 2])
     others = [worker for worker in workers if worker not in slowest]
-    spaced = {others[place * len(others) // (most // 2)] for place in range(most // 2)}
+    spaced = {others[place * len(others) // (MOST // 2)] for place in range(MOST // 2)}
     return {worker: float(place) for place, worker in enumerate(sorted(slowest | spaced))}
 
 

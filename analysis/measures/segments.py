@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.measures.work import computed
 
-Floats = NDArray[np.float64]
 PHASES = ("wait", "pull", "compute", "injected", "send")
 ABOUT = ("incarnation", "iteration", "grad", "version_read", "samples", "fate")
 """Columns that describe the iteration of a segment."""
@@ -23,54 +19,18 @@ def segments(iterations: pd.DataFrame) -> pd.DataFrame:
     data and computing, ``injected`` the part of it that was added. A segment never starts before the worker's last
     arrival.
     """
-    rows = in_lanes(iterations)
-    frames = [
-        rows[["worker", *ABOUT]].assign(phase=phase, start_s=start, end_s=end) for phase, start, end in laid_out(rows)
-    ]
+    rows = computed(iterations).sort_values(["worker", "t"], kind="stable")
+    own_s = rows["data_s"] + rows["compute_s"] - rows["injected_s"]
+    durations = (rows["wait_s"], rows["pull_s"], own_s, rows["injected_s"], rows["send_s"])
+    floor = rows.groupby("worker")["t"].shift(fill_value=0.0).to_numpy()
+    end, frames = rows["t"].to_numpy(), []
+    for phase, duration in reversed(list(zip(PHASES, durations, strict=True))):
+        start = np.maximum(end - duration.to_numpy(), floor)
+        frames.append(rows[["worker", *ABOUT]].assign(phase=phase, start_s=start, end_s=end))
+        end = start
     frame = pd.concat(frames, ignore_index=True)
     frame = frame[frame["end_s"] > frame["start_s"]]
     return frame.sort_values(["worker", "start_s"], kind="stable", ignore_index=True)
-
-
-def in_lanes(iterations: pd.DataFrame) -> pd.DataFrame:
-    """The iterations that processed samples, worker by worker, each in temporal order."""
-    return computed(iterations).sort_values(["worker", "t"], kind="stable")
-
-
-def durations_of(rows: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
-    """(phase, seconds) of the iterations in temporal order of the phases."""
-    own_s = rows["data_s"] + rows["compute_s"] - rows["injected_s"]
-    yield from zip(PHASES, (rows["wait_s"], rows["pull_s"], own_s, rows["injected_s"], rows["send_s"]), strict=True)
-
-
-def laid_out(rows: pd.DataFrame) -> Iterator[tuple[str, Floats, Floats]]:
-    """(phase, starts, ends) of the rows of :func:`in_lanes`, the last phase first; some may be empty."""
-    floor = rows.groupby("worker")["t"].shift(fill_value=0.0).to_numpy()
-    end = rows["t"].to_numpy()
-    for phase, duration in reversed(list(durations_of(rows))):
-        start = np.maximum(end - duration.to_numpy(), floor)
-        yield phase, start, end
-        end = start
-
-
-def lane_shares(rows: pd.DataFrame, lanes: NDArray[np.int64], end_s: float, bins: int) -> NDArray[np.float64]:
-    """What :func:`shares` has, of very many iterations at once: [lanes, bins, phases], each from 0 to 1.
-
-    Args:
-        rows: those of :func:`in_lanes`.
-        lanes: the lane of each row, ascending.
-        end_s: when the last bin ends.
-        bins: how many there are.
-    """
-    count = int(lanes[-1]) + 1
-    edges = (np.arange(count)[:, None] * end_s + np.linspace(0.0, end_s, bins + 1)).ravel()
-    found = np.zeros((count, bins, len(PHASES)))
-    for phase, start, end in laid_out(rows):  # the lanes one after another, as if they were one long one
-        bounds = np.column_stack([start, end]) + (lanes * end_s)[:, None]
-        spent = np.column_stack([np.zeros(len(start)), end - start]).ravel().cumsum()
-        until = np.interp(edges, bounds.ravel(), spent, left=0.0).reshape(count, bins + 1)
-        found[:, :, PHASES.index(phase)] = np.diff(until, axis=1) * (bins / end_s)
-    return found.clip(0.0, 1.0)
 
 
 def shares(segmented: pd.DataFrame, end_s: float, bins: int) -> pd.DataFrame:

@@ -28,42 +28,6 @@
     });
   });
   const frames = () => new Promise((done) => setTimeout(done, 120));
-  const timeline = async (view, page) => {
-    const box = page.querySelector(".timeline");
-    if (!box || box.hidden) return null;
-    const canvas = box.querySelector(".lanes canvas"), tip = box.querySelector(".tip"), area = () => canvas.getBoundingClientRect();
-    const shown = () => [Number(box.dataset.from), Number(box.dataset.to)], found = { at_first: shown() };
-    const key = async (name) => { canvas.dispatchEvent(new view.KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true })); await frames(); return shown(); };
-    const pointer = (type, id, x, y) => canvas.dispatchEvent(new view.PointerEvent(type, { pointerId: id, clientX: area().left + x, clientY: area().top + y, bubbles: true, cancelable: true }));
-    canvas.setPointerCapture = () => {};
-    found.plus = await key("+");
-    found.right = await key("ArrowRight");
-    found.left = await key("ArrowLeft");
-    pointer("pointerdown", 1, 300, 8); pointer("pointermove", 1, 250, 8); pointer("pointerup", 1, 250, 8); await frames();
-    found.dragged = shown();
-    pointer("pointerdown", 1, 150, 8); pointer("pointerdown", 2, 250, 8); pointer("pointermove", 2, 330, 8);
-    pointer("pointerup", 1, 150, 8); pointer("pointerup", 2, 330, 8); await frames();
-    found.pinched = shown();
-    const wheel = (ctrlKey) => canvas.dispatchEvent(new view.WheelEvent("wheel", { deltaY: -80, ctrlKey, clientX: area().left + 200, bubbles: true, cancelable: true }));
-    found.scrolls = wheel(false); // a wheel alone is left to the page
-    wheel(true); await frames();
-    found.wheel = shown();
-    found.all = await key("0");
-    await key("ArrowDown");
-    found.chosen = box.querySelector("output").textContent;
-    await key(".");
-    found.next = box.querySelector("output").textContent;
-    await key("Escape");
-    box.querySelector("[data-key='+']").click(); await frames();
-    found.button = shown();
-    await key("0");
-    pointer("pointermove", 9, 200, 8);
-    found.tip = tip.hidden ? "" : tip.textContent;
-    const pen = canvas.getContext("2d"), pixels = pen.getImageData(0, 0, canvas.width, Math.min(canvas.height, 60)).data, seen = new Set();
-    for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] === 255) seen.add((pixels[i] << 16) | (pixels[i + 1] << 8) | pixels[i + 2]);
-    found.colours = seen.size;
-    return found;
-  };
   const look = async ({ html, width, scheme }) => {
     const frame = document.createElement("iframe");
     frame.style = `width:${width}px;height:900px;border:0;color-scheme:${scheme}`;
@@ -77,7 +41,6 @@
     found.tables = [...page.querySelectorAll(".sheet")].map((one) => { const box = one.querySelector(".wide"); return { overflow: box.scrollWidth - box.clientWidth, heads: [...box.querySelectorAll("th")].filter((head) => head.getClientRects().length).length }; });
     found.pictures = [...page.querySelectorAll("figure .picture")].map((box) => ({ width: box.firstChild.getBoundingClientRect().width, scrolls: box.scrollWidth > box.clientWidth, filters: [box, box.firstChild].map((one) => view.getComputedStyle(one).filter) }));
     found.contrast = faintest(view, page);
-    found.timeline = await timeline(view, page);
     found.sorted = sorted(page);
     for (const box of page.querySelectorAll(".switch input")) box.checked = true;
     for (const one of page.querySelectorAll("details")) one.open = true;

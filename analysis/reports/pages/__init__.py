@@ -1,1 +1,1 @@
-"""The pages that runs and comparisons leave: one document, one style, tables, a timeline."""
+"""The pages that runs and comparisons leave: one document, one style, tables."""

@@ -13,8 +13,6 @@ from analysis.figures.style import DPI, WIDTH_IN
 from analysis.records.provenance import without
 from reading.harmless import HARMLESS
 
-TABLES, TIMELINE = "tables.js", "timeline.js"
-"""Scripts, next to this module."""
 META = (
     '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     '<meta name="color-scheme" content="light dark">'
@@ -31,26 +29,22 @@ class Link(NamedTuple):
     text: str
 
 
-def document(
-    title: str, about: str, body: str, *, scripts: Sequence[str] = (TABLES,), back: Sequence[Link] = (), lead: str = ""
-) -> str:
+def document(title: str, about: str, body: str, *, back: Sequence[Link] = (), lead: str = "") -> str:
     """A whole page.
 
     Args:
         title: its heading.
         about: where its numbers are from: a sentence below the heading.
         body: HTML.
-        scripts: files of this folder.
         back: pages that this one belongs to.
         lead: HTML above the body, in the page's head.
     """
     where = "".join(f" / {link_html(link)}" for link in back)
-    script = "".join(f"<script>\n{file_text(name)}</script>\n" for name in scripts)
     head = f"<title>Stragglab: {escape(title)}</title>\n<style>\n{file_text('look.css')}</style>"
     top = f'<p class="where">Stragglab{where}</p><h1>{escape(title)}</h1><p class="origin">{escape(about)}</p>{lead}'
     page = (
         f'<!DOCTYPE html>\n<html lang="en"><head>{META}{head}</head>\n<body>\n<header>{top}</header>\n'
-        f"<main>{body}</main>\n<footer><p>{FOOT}</p></footer>\n{script}</body></html>\n"
+        f"<main>{body}</main>\n<footer><p>{FOOT}</p></footer>\n<script>\n{file_text('tables.js')}</script>\n</body></html>\n"
     )
     return page.translate(HARMLESS)
 

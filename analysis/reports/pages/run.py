@@ -1,4 +1,4 @@
-"""The page of one run: its numbers, its timeline, its figures, how to repeat it, and its files."""
+"""The page of one run: its numbers, its figures, how to repeat it, and its files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from analysis.records.load import Run
 from analysis.records.provenance import SEPARATOR, caption
 from analysis.reports.console import number_text
 from analysis.reports.pages.document import (
-    TABLES,
-    TIMELINE,
     Link,
     command_html,
     document,
@@ -22,12 +20,11 @@ from analysis.reports.pages.document import (
     numbers_html,
     sections_html,
 )
-from analysis.reports.pages.lanes import lanes_of
 from analysis.reports.pages.links import back_to_sweep, record_html
 from analysis.reports.pages.table import Head, table_html
-from analysis.reports.pages.timeline import timeline_html
 
 FIGURES = {
+    "timeline": "Timeline",
     "convergence": "Convergence",
     "bpt": "Batch processing time by worker",
     "staleness": "Staleness of the gradients",
@@ -53,11 +50,10 @@ MOST_WORKERS = 200
 
 def run_page(run: Run, summary: dict[str, Any]) -> str:
     """The whole page, for the run's directory, in which the figures are drawn. ``summary``: of ``summary.json``."""
-    job, lanes = run.job, lanes_of(run)
+    job = run.job
     strategy, straggler = shown_name(job["strategy"]), job.get("straggler")
     parts = {
-        "timeline": ("Timeline", _timeline(run, lanes)),
-        "figures": ("Figures", _figures(run, timeline=not lanes)),
+        "figures": ("Figures", _figures(run)),
         "workers": ("Workers", _workers(summary)),
         "record": ("Record", _record(run.path)),
     }
@@ -70,7 +66,6 @@ def run_page(run: Run, summary: dict[str, Any]) -> str:
         title,
         caption([run.meta]),
         notes_html(_warnings(run, summary)) + body,
-        scripts=(TABLES, TIMELINE) if lanes else (TABLES,),
         back=back_to_sweep(run.path),
         lead=numbers_html(_numbers(summary)) + nav,
     )
@@ -104,14 +99,8 @@ def _warnings(run: Run, summary: dict[str, Any]) -> list[str]:
     return [*found, *(one.text for one in stored(summary))]
 
 
-def _timeline(run: Run, lanes: dict[str, Any]) -> str:
-    return timeline_html(lanes, run.path / "figures" / "timeline.png") if lanes else ""
-
-
-def _figures(run: Run, *, timeline: bool) -> str:
-    folder = run.path / "figures"
-    titles = FIGURES | ({"timeline": "Timeline"} if timeline else {})
-    there = [(folder / f"{name}.png", title) for name, title in titles.items()]
+def _figures(run: Run) -> str:
+    there = [(run.path / "figures" / f"{name}.png", title) for name, title in FIGURES.items()]
     about = f"{run.job['strategy']}{SEPARATOR}{caption([run.meta])}"
     return figures_html(((path, title) for path, title in there if path.exists()), about)
 

@@ -1,25 +1,17 @@
-"""Pages without a browser: what they load, where they lead, what they say, and the numbers of the timeline."""
+"""Pages without a browser: what they load, where they lead and what they say."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from base64 import b64decode
-from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from analysis.measures.segments import PHASES, segments, shares
-from analysis.records.load import Run, load_run
+from analysis.records.load import load_run
 from analysis.records.settings import command_of, sweep_command, sweep_of, wants_caption
-from analysis.reports.pages import lanes
-from analysis.reports.pages.lanes import lanes_of
 from analysis.reports.pages.table import Cell, Head, table_html
 from analysis.reports.report import compare, finish_run
 from analysis.reports.timeline import trace
@@ -150,73 +142,6 @@ def test_a_table_escapes_its_texts_and_splits_intervals() -> None:
     assert '1.5 1/2 missed<span class="interval">[1.0, 2.0]</span>' in page
     assert "all columns" in page
     assert "all columns" not in table_html(heads[:1], [["a"]])
-
-
-# ---- the timeline ---------------------------------------------------------------------------------------------------
-
-
-def laid_out_again(data: dict[str, Any]) -> pd.DataFrame:
-    """Iterations as a reader of the page's numbers gets them."""
-    rows = []
-    for one in data["detail"]:
-        ends, durations = list(accumulate(one["t"])), np.reshape(one["d"], (-1, len(PHASES)))
-        for number, (end, phases) in enumerate(zip(ends, durations, strict=True)):
-            rows.append((one["lane"], number, end * data["tick_s"], *(phases * data["tick_s"])))
-    return pd.DataFrame(rows, columns=["lane", "number", "t", *PHASES])
-
-
-@pytest.mark.parametrize("tell", long_after([bsp_story, churn_story, rollback_story], always=1))
-def test_the_page_has_every_iteration(tell: Any, tmp_path: Path) -> None:
-    run = load_run(tell().write(tmp_path / "run"))
-    data = lanes_of(run)
-    rows = run.tables.iterations.query("samples > 0").sort_values(["worker", "t"], kind="stable")
-    found = laid_out_again(data)
-    assert found["lane"].tolist() == rows["worker"].tolist(), "the stories number their workers from 0"
-    half = data["tick_s"] / 2 * 1.001
-    assert np.abs(found["t"].to_numpy() - rows["t"].to_numpy()).max() <= half
-    assert np.abs(found["send"].to_numpy() - rows["send_s"].to_numpy()).max() <= half
-    assert np.abs(found["injected"].to_numpy() - rows["injected_s"].to_numpy()).max() <= half
-    assert sum(data["updates"]) * data["tick_s"] == pytest.approx(run.tables.updates["t"].max(), abs=half)
-    lost = [what for _, _, what in data["marks"] if what.endswith("lost")]
-    assert len(lost) == run.tables.restarts["what"].isin(["Lost", "ServerLost"]).sum()
-
-
-def test_bins_have_the_shares_of_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "MOST_ITERATIONS", 10)
-    monkeypatch.setattr(lanes, "MOST_BINS", 8)
-    run = load_run(bsp_story().write(tmp_path / "run"))
-    data = lanes_of(run)
-    bins = data["bins"]
-    table = np.frombuffer(b64decode(bins["bytes"]), np.uint8).reshape(bins["lanes"], bins["count"], len(PHASES))
-    end_s = data["end"] * data["tick_s"]
-    for (worker, phase), rows in shares(segments(run.tables.iterations), end_s, 8).groupby(["worker", "phase"]):
-        if phase != "wait":
-            mine = table[worker, :, PHASES.index(phase) - 1] / 255
-            assert np.abs(mine - rows["share"].to_numpy()).max() <= 0.5 / 255 + 1e-6
-    assert table[:, :, -1].sum() == 32
-    assert "shares of time" in data["notes"][0]
-
-
-def with_iterations(run: Run, workers: int, each: int) -> Run:
-    """The run with made-up iterations of many workers."""
-    pattern = run.tables.iterations.iloc[:1]
-    rows = pattern.loc[pattern.index.repeat(workers * each)].reset_index(drop=True)
-    worker, number = np.divmod(np.arange(workers * each), each)
-    rows = rows.assign(
-        worker=worker, iteration=number, t=0.6 / each * (number + 1), compute_s=0.4 / each, grad=rows.index
-    )
-    tables = replace(run.tables, iterations=rows)
-    meta = run.meta | {"job": run.job | {"num_workers": workers}}
-    return replace(run, meta=meta, contents=replace(run.contents, make_tables=lambda: tables))
-
-
-def test_a_page_of_a_thousand_workers_is_no_larger_than_two_megabytes(tmp_path: Path) -> None:
-    run = load_run(bsp_story().write(tmp_path / "run"))
-    for workers, each, binned in ((1000, 24, False), (3000, 30, True)):
-        data = lanes_of(with_iterations(run, workers, each))
-        assert len(json.dumps(data, separators=(",", ":"))) < 1.8e6, (workers, each)
-        assert ("bins" in data) == binned
-        assert len(data["lanes"]) == min(workers, lanes.MOST_LANES) + 1, "and a server"
 
 
 # ---- the trace's arrows ---------------------------------------------------------------------------------------------

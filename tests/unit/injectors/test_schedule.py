@@ -291,16 +291,3 @@ def test_who_had_nothing_moves_without_a_trace() -> None:
     assert not schedule.moved("worker:1", 1.0)
     assert not schedule.moved("worker:0", 3.0)
     assert schedule.delay_for("worker:0", 2.0) == (1.0, 0.0)
-
-
-@given(st.lists(WINDOWS, max_size=6))
-def test_who_follows_delays_meets_every_change_of_them(windows: list[Disturbance]) -> None:
-    """From one change to the next, each answer is the one that a question at any time in between gets."""
-    schedule = Schedule(build_plan("test", 0, 100.0, windows))
-    for target in TARGETS:
-        delays, t = schedule.delays_of(target), -1.0
-        while t < math.inf:
-            asked, until = ((0.0, 0.0), math.inf) if delays is None else delays.from_on(t)
-            assert until > t
-            assert all(schedule.delay_for(target, one) == asked for one in (t, min(t + (until - t) / 2, 200.0)))
-            t = until
