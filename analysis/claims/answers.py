@@ -96,10 +96,12 @@ def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
 
 def listed(cases: dict[str, Answer]) -> str:
     """``lb_bsp 2.3 [2.2, 2.4], bsp 2.5 [2.4, 2.6]``."""
-    return ", ".join(
-        f"{name} {shown(each.value)}" + ("" if isnan(each.low) else f" [{shown(each.low)}, {shown(each.high)}]")
-        for name, each in cases.items()
-    )
+    return ", ".join(f"{name} {with_ends(each)}" for name, each in cases.items())
+
+
+def with_ends(one: Answer) -> str:
+    """A value with its interval: ``2.3 [2.2, 2.4]``."""
+    return shown(one.value) + ("" if isnan(one.low) else f" [{shown(one.low)}, {shown(one.high)}]")
 
 
 def shown(value: float) -> str:

@@ -24,7 +24,7 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
         _fitted(metas),
         _size(metas),
         _seeds(metas),
-        _machine(metas),
+        machine_text(metas),
         _version(metas),
     )
     return SEPARATOR.join(part for part in parts if part)
@@ -44,7 +44,7 @@ def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
         _fitted(metas),
         _hosts(metas),
         _seeds(metas),
-        _machine(metas),
+        machine_text(metas),
         _version(metas),
     )
     return SEPARATOR.join(part for part in parts if part)
@@ -100,7 +100,8 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}\N{EN DASH}{run[-1]}" for run in runs)
 
 
-def _machine(metas: Sequence[dict[str, Any]]) -> str:
+def machine_text(metas: Sequence[dict[str, Any]]) -> str:
+    """Processor, cores and kernel of every machine, once."""
     found = dict.fromkeys(_one_machine(meta.get("machine") or {}) for meta in metas)
     return "; ".join(name for name in found if name)
 

@@ -8,27 +8,24 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.markup import markdown_lines
+from analysis.markup import markdown_lines, to_csv
 from analysis.measures.warning_lines import stored, together
 from analysis.reports.fidelity import NAMES, Fidelity
 from analysis.reports.fidelity_summary import DASH, error_text, percent
 
 NOTES = """\
-Live and virtual: medians over the seeds. Error: the median over the seeds of the errors of pairs (the same job live and
-virtual), with its 95 % interval (bootstrap; with five seeds it spans the smallest to the largest). The verdict is
-about the interval: yes if it is within {percent:g} %, NO when all of it is outside on one side, else inconclusive,
-as with fewer than five seeds. "Live twice": by how much a second live run of the same seed differs from the
-first, median and worst; no model can be more accurate. "1 % slower": what devices (or cores of hosts) that are 1 %
-slower change in the virtual time, median and worst; a well-behaved job changes by up to 1 %. A target is only observed
-at evaluations, so the TTA may be off by one interval; interpolated it is finer. Two strategies are distinguished if the
-interval of the ratio of their live times under the same seed lies beyond {percent:g} %; the virtual ratio must then lie
-on the same side of one. Distance: total variation between the distributions of staleness (0 equal, 1 disjoint). BPT:
-batch processing time. Processor: the time of it that a worker's iteration takes, in the mean. A machine that computes
-slower than while the costs were fitted takes more of it live than virtually, however good the model of the rest is."""
+Live and virtual: medians over the seeds. Error: the median over the seeds of virtual / live - 1 of the same job, with
+its 95 % interval (bootstrap; with five seeds it spans the smallest to the largest). The verdict is yes if the interval
+is within {percent:g} %, NO if all of it is outside on one side, else inconclusive, as with fewer than five seeds.
+"Live twice": the difference of a second live run of the same seed, median and worst; no model can be more accurate.
+"1 % slower": the change of the virtual time on devices (or cores of hosts) that are 1 % slower. Two strategies are
+distinguished if the interval of the ratio of their live times under the same seed lies beyond {percent:g} %."""
 AT_LIVE_SPEED = "at live's processor speed"
 PACED_NOTES = """\
-At live's processor speed: the error of a virtual run more of each seed, on processors so much slower or faster that an
-iteration would take as long of them as it took live; what differs then is not how fast this machine computed."""
+At live's processor speed: the error of another virtual run of each seed, on processors that need as long for an
+iteration as they needed live. A machine computes faster or slower than while the costs were fitted."""
+SHOWN = 1
+"""Tables on the page; the others are files next to its figure."""
 
 
 class Sheet(NamedTuple):
@@ -145,18 +142,29 @@ def live_warnings(found: Fidelity) -> list[str]:
     return lines
 
 
-def markdown(head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], tolerance_frac: float) -> str:
-    """The page: what was compared (``head``), the results (``points``), the figure, every table."""
+def markdown(
+    head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], files: Sequence[str], tolerance_frac: float
+) -> str:
+    """The page: what was compared (``head``), the results (``points``), the figure, the first table, links."""
     lines = [head, "", *(f"- {point}" for point in points), ""]
     lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
     lines += [PACED_NOTES] if any(AT_LIVE_SPEED in sheet.heads for sheet in tables) else []
-    return "\n".join([*lines, *(line for sheet in tables for line in _table(sheet, "##")), ""])
+    return "\n".join([*lines, *_tables(tables, files, "##"), ""])
 
 
-def addition(page: str, head: str, points: Sequence[str], tables: Sequence[Sheet]) -> str:
+def addition(page: str, head: str, points: Sequence[str], tables: Sequence[Sheet], files: Sequence[str]) -> str:
     """The page with a group of cases more, which were run at another time and are compared with each other alone."""
     lines = [page.rstrip("\n"), "", head, "", *(f"- {point}" for point in points)]
-    return "\n".join([*lines, *(line for sheet in tables if sheet.rows for line in _table(sheet, "###")), ""])
+    return "\n".join([*lines, *_tables(tables, files, "###"), ""])
+
+
+def in_files(tables: Sequence[Sheet]) -> dict[str, str]:
+    """The tables that a page does not show, as CSV, by a name that follows from their title."""
+    return {
+        "_".join(sheet.title.partition(",")[0].lower().split()): to_csv(sheet.heads, sheet.rows)
+        for sheet in tables[SHOWN:]
+        if sheet.rows
+    }
 
 
 def has_case(page: str, straggler: str, strategy: str) -> bool:
@@ -164,9 +172,12 @@ def has_case(page: str, straggler: str, strategy: str) -> bool:
     return f"\n| {straggler} | {strategy} |" in page
 
 
-def _table(sheet: Sheet, level: str) -> Iterator[str]:
-    yield from ("", f"{level} {sheet.title}", "")
-    yield from markdown_lines(sheet.heads, sheet.rows)
+def _tables(tables: Sequence[Sheet], files: Sequence[str], level: str) -> Iterator[str]:
+    for sheet in tables[:SHOWN]:
+        yield from ("", f"{level} {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows))
+    if files:
+        links = ", ".join(f"[{file.rpartition('/')[2]}]({file})" for file in files)
+        yield from ("", f"Tables of the same cases: {links}.")
 
 
 def number(value: float, spec: str) -> str:

@@ -52,7 +52,7 @@ def counted(cells: Sequence[Cell]) -> str:
 
 
 def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """A section per reason: the strategies that it is for, the reason, and a table of their cells; refusals last."""
+    """A paragraph per reason: the strategies and stragglers that it is for, with the ratios, and why; refusals last."""
     order = {strategy: place for place, strategy in enumerate(reasons)}
     harmed = sorted((cell for cell in cells if cell.harmed), key=lambda cell: order.get(cell.strategy, len(order)))
     by_reason: dict[str, list[Cell]] = {}
@@ -60,19 +60,11 @@ def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
         reason = reason_for(cell, reasons)
         by_reason.setdefault(reason.why if reason else UNKNOWN, []).append(cell)
     for why, held in by_reason.items():
-        yield f"**{', '.join(dict.fromkeys(cell.strategy for cell in held))}**"
-        yield why
-        yield "\n".join(ranges(held, list(dict.fromkeys(cell.workers for cell in cells))))
+        names, stragglers = (
+            ", ".join(dict.fromkeys(getattr(cell, name) for cell in held)) for name in ("strategy", "straggler")
+        )
+        yield f"**{names}** under {stragglers} ({span(held)}): {why}"
     yield from refused(cells)
-
-
-def ranges(cells: Sequence[Cell], workers: Sequence[int]) -> list[str]:
-    """A table of the cells: a row per pattern, a column per number of workers, the ratios from least to most."""
-    rows = []
-    for straggler in dict.fromkeys(cell.straggler for cell in cells):
-        some = [cell for cell in cells if cell.straggler == straggler]
-        rows.append([straggler, *(span([cell for cell in some if cell.workers == count]) for count in workers)])
-    return markdown_lines(["straggler", *(f"{count} workers" for count in workers)], rows)
 
 
 def span(cells: Sequence[Cell]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.markup import markdown_lines
+from analysis.markup import markdown_lines, to_csv
 from analysis.measures.injector_errors import BITS_PER_MBIT, costs, latest, percent
 from analysis.reports.fidelity_page import Sheet, number, yes
 
@@ -87,9 +87,24 @@ def circumstances(table: pd.DataFrame) -> Iterator[str]:
         yield f"processor time of an iteration under cgroup or duty: {told}"
 
 
-def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture: str) -> str:
+LONG = 12
+"""Rows up to which a table is on the page; a longer one is a file next to the figure."""
+
+
+def in_files(tables: Sequence[Sheet]) -> dict[str, str]:
+    """The tables that are too long for the page, as CSV, by a name that follows from their title."""
+    return {
+        "_".join(sheet.title.lower().split()): to_csv(sheet.heads, sheet.rows)
+        for sheet in tables
+        if len(sheet.rows) > LONG
+    }
+
+
+def markdown(tables: Sequence[Sheet], points: Sequence[str], about: str, picture: str, files: Sequence[str]) -> str:
     """The generated part of the page."""
     lines = [about, "", *(f"- {point}" for point in points), "", f"![injectors, requested against achieved]({picture})"]
     for sheet in tables:
-        lines += ["", f"## {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows)]
-    return "\n".join(lines)
+        if len(sheet.rows) <= LONG:
+            lines += ["", f"## {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows)]
+    links = ", ".join(f"[{file.rpartition('/')[2]}]({file})" for file in files)
+    return "\n".join([*lines, *(["", f"All levels: {links}."] if links else [])])

@@ -32,13 +32,14 @@ from rich.console import Console
 
 from analysis.claims.ledger import LedgerError, load_ledger
 from analysis.claims.pages import load_pages
+from analysis.experiments.numbers import numbers
 from analysis.experiments.page import HEADS, QUESTIONS, compose, front, row, section, sections
 from analysis.experiments.results import Results, verdict_frame
 from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
 from analysis.figures.names import named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
-from analysis.markup import FOR_PEOPLE, FORMATS
+from analysis.markup import FOR_PEOPLE, FORMATS, to_csv
 from analysis.reports.columns import NUMBERS
 from analysis.reports.comparing import compared, sheet
 from analysis.reports.gathering import gather_runs
@@ -155,6 +156,9 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
         write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
     show(results, console)
     if pages is not None and picture is not None:
+        heads, rows = numbers(results)
+        if rows:
+            write_file(folder / f"{spec.name}_numbers.csv", to_csv(heads, rows))
         write_page(results, pages, picture)
     if picture is None:
         console.print(

@@ -33,7 +33,7 @@ from analysis.fitting.pacing import is_paced
 from analysis.records.load import Run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
-from analysis.reports.fidelity_page import addition, has_case, live_warnings, markdown, overran, sheets
+from analysis.reports.fidelity_page import Sheet, addition, has_case, in_files, live_warnings, markdown, overran, sheets
 from analysis.reports.fidelity_summary import verdict
 from runtime.errors import refuse
 from runtime.house import NAME
@@ -59,6 +59,7 @@ OURS = {
     "hydra.run.dir",
     "hydra.sweep.dir",
 }
+QUESTION = "How far are times of the virtual clock from live runs of the same jobs? Made by"
 ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
 
 
@@ -107,7 +108,8 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
         began = min(str(meta.get("started_at"))[:10] for meta in metas)
         names = ", ".join(dict.fromkeys(strategy for _, strategy, _ in asked.cases))
         head = f"## Added on {began}: {names}\n\n{ADDED}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-        body = addition(asked.add.read_text(), head, [*verdicts, *paced, *warned], tables)
+        files = write_tables(tables, asked.add, asked.add.parent / "images", f"_{'_'.join(names.split(', '))}")
+        body = addition(asked.add.read_text(), head, [*verdicts, *paced, *warned], tables, files)
         write_file(asked.add, f"{body}{own_settings(asked, '###')}\n")
         console.print(str(asked.add), soft_wrap=True)
         return
@@ -116,12 +118,19 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
     draw_fidelity(picture, metas, found.measures, found.runs, found.tolerance_frac)
     numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
     link = picture.relative_to(page.parent).as_posix()
-    head = f"# {asked.grid.title}\n\nMade by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-    body = markdown(head, [*verdicts, *paced, *warned], link, tables, found.tolerance_frac)
+    head = f"# {asked.grid.title}\n\n{QUESTION}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+    files = write_tables(tables, page, picture.parent)
+    body = markdown(head, [*verdicts, *paced, *warned], link, tables, files, found.tolerance_frac)
     write_file(page, body if asked.source else f"{body}{jobs(asked)}")
     print_titled(console, tables)
     for line in (*verdicts, *warned, numbers, picture, page):
         console.print(str(line), soft_wrap=True)
+
+
+def write_tables(tables: Sequence[Sheet], page: Path, folder: Path, group: str = "") -> list[str]:
+    """Write the tables that the page does not show; returns links to them."""
+    written = {f"{page.stem}_{name}{group}.csv": text for name, text in in_files(tables).items()}
+    return [write_file(folder / name, text).relative_to(page.parent).as_posix() for name, text in written.items()]
 
 
 def jobs(asked: argparse.Namespace) -> str:
@@ -166,7 +175,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked.grid = GRIDS[asked.grid]
     refuse_unwritable_file("--report", asked.report)
     own = None if asked.source else Path(asked.grid.out)
-    refuse_unwritable_folder("-o", asked.out or own, (*GRID, "fidelity.*", "jct.*"))
+    refuse_unwritable_folder("-o", asked.out or own, (*GRID, "fidelity.*", "fidelity_*.csv", "jct.*"))
     check_page(asked)
     if asked.source:
         given = [f"--{name}" for name in (*CHOICES, "repeats", "only", "jobs") if getattr(asked, name) is not None]

@@ -137,22 +137,20 @@ def _epochs_text(epochs: dict[int, int]) -> str:
 
 
 HEAD = """\
-Job completion time (JCT) of every strategy relative to BSP under the same plan of stragglers, on the virtual clock,
-with the shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
-Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
-[harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
+How much longer or shorter does a job take with each strategy than with BSP, under the same stragglers? A cell is the
+job completion time (JCT) divided by BSP's, on the virtual clock, with the shipped settings; a cell above {tolerated} is
+**bold** and has its reason below. Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv).
 
 ![JCT of all strategies relative to BSP](images/{picture})
 
 - **The job**: the digits, 1,438 samples, 128 per update, 4 servers, no gradients (`backend=none`). An iteration takes
   20 ms and 1.25 ms per sample, messages as in `local_tcp`. Epochs: {paced} workers.
 - **`cpu_throttle` and `link_throttle`** need hosts: one per worker (`cluster=hosts`, processors a tenth as fast as
-  there, so that an iteration takes as long as elsewhere), the network of `digits_cnn`. Shared links are slow to
-  simulate, so epochs are {hosts} workers, too few for strategies that adapt slowly; and 4 servers are so busy with 64
-  workers that one slow worker hardly shows.
+  there), the network of `digits_cnn`. Epochs are {hosts} workers, too few for strategies that adapt slowly; 4 servers
+  are so busy with 64 workers that one slow worker hardly shows.
 - **Only time is compared.** An asynchronous strategy processes as many samples, and may need more of them for the same
-  accuracy (see other pages).
-- **Not compared** are strategies that launch nodes: what they gain depends on the cores that they may have.
+  accuracy.
+- **Not compared** are strategies that launch nodes: their gain depends on the cores that they may have.
 """
 
 

@@ -29,7 +29,7 @@ from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors, verdict
 from analysis.records.load import RecordError, Run
 from analysis.records.provenance import caption
-from analysis.reports.injectors import circumstances, markdown, sheets
+from analysis.reports.injectors import circumstances, in_files, markdown, sheets
 from runtime.errors import ConfigError, refuse
 from runtime.house import NAME
 from runtime.live.machines.doctor import missing
@@ -159,8 +159,11 @@ def report(
     written = [write_file(asked.out / "windows.csv", windows.to_csv(index=False)), picture]
     if page:
         about = f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-        link = picture.relative_to(page.parent).as_posix()
-        written.append(put_between(page, markdown(tables, points, about, link), START, END, "Injectors, measured"))
+        texts = {picture.with_name(f"{page.stem}_{name}.csv"): text for name, text in in_files(tables).items()}
+        files = [write_file(path, text) for path, text in texts.items()]
+        link, *links = (path.relative_to(page.parent).as_posix() for path in (picture, *files))
+        part = markdown(tables, points, about, link, links)
+        written += [*files, put_between(page, part, START, END, "Injectors, measured")]
     print_titled(console, tables)
     for line in (*points, *written):
         console.print(str(line), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from analysis.experiments.page import section
 from analysis.experiments.results import Results, measure_runs, summary
 from analysis.experiments.spec import SpecError, cells
 from analysis.records.load import load_run
-from tests.unit.analysis.test_experiments import spec_of
+from tests.unit.analysis.test_experiments import CLAIMS, spec_of
 from tests.unit.analysis.test_fidelity import story
 
 SYSTEMS: dict[str, Any] = {"axes": {"system": {"bsp": [], "asp": []}}, "figure": {"kind": "bars"}, "seeds": [0, 1, 2]}
@@ -61,6 +62,7 @@ def test_the_table_is_on_the_page(tmp_path: Path) -> None:
     ]
     whole = Results(spec=spec, runs=measure_runs(spec, found), metas=[run.meta for _, run in found])
     assert "| system | JCT (ms) | waiting |" in section(whole, "x.png", "make")
+    assert "JCT (ms)" not in section(replace(whole, claims=CLAIMS), "x.png", "make"), "its claims are there instead"
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     assert processor_speed(pairs.live[0], pairs.virtual[0]) == pytest.approx(0.8)
     before = pairs.compare()
     assert not has_paced(before)
-    assert "At live's processor speed:" not in markdown("", [], "jct.png", [*sheets(before)], 0.05)
+    assert "At live's processor speed:" not in markdown("", [], "jct.png", [*sheets(before)], [], 0.05)
     pairs.paced = [
         write(pairs.folder, story(seed=seed, runtime="virtual", factor=f), f"paced{seed}")
         for seed, f in enumerate((0.97, 0.98, 0.99, 1.0, 1.01))
@@ -72,7 +72,7 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     times = next(iter(sheets(found)))
     assert [cells[-3:] for cells in times.rows] == [["-1.0 %", "-3.0 to +1.0", "yes"], [DASH, DASH, DASH]]
     assert len({len(times.heads), *map(len, times.rows)}) == 1
-    assert "At live's processor speed:" in markdown("", [], "jct.png", [*sheets(found)], 0.05)
+    assert "At live's processor speed:" in markdown("", [], "jct.png", [*sheets(found)], [], 0.05)
     metas = [run.meta for run in (*pairs.live, *pairs.virtual)]
     draw_fidelity(pairs.folder / "jct.png", metas, found.measures, found.runs)
     drawn = read_csv(pairs.folder / "jct.csv")

@@ -13,7 +13,8 @@ from scipy import stats
 from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import judge, of_group
 from analysis.claims.ledger import Claim, LedgerError, load_ledger
-from analysis.experiments.page import RULES, front, overview, paper_text, remark
+from analysis.experiments.numbers import DASH
+from analysis.experiments.page import RULES, front, ours_text, overview, paper_text, remarks, varying
 from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import claim, runs
 
@@ -275,7 +276,9 @@ def test_totals_are_by_question_and_an_observation_counts_once() -> None:
     assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
     assert "| size, each observation once | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
-    assert "Size missed: `b`." in text
+    assert "each observation once" not in "\n".join(overview(GIVEN, LEDGER[1:3]))
+    assert "Side missed" not in text
+    assert "Side missed: `b`." in "\n".join(overview(GIVEN.replace("met", "missed"), LEDGER))
     assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
 
 
@@ -291,13 +294,37 @@ def test_the_page_over_all_papers_adds_up() -> None:
 
 
 def test_what_a_reader_is_told_of_a_claim() -> None:
-    assert paper_text(LEDGER[1]) == "1 to 2 % (accepted: more than 0)"
+    assert paper_text(LEDGER[1]) == "1 to 2 %", "the rules say that it must be more than 0"
+    assert paper_text(claim(accept=(0.0, None), value=None)) == "(accepted: more than 0)"
+    assert paper_text(claim(accept=(1.0, None), value=3.0, unit="%")) == "3 % (accepted: more than 1)"
     assert paper_text(claim(accept=(None, 2.0), value=None)) == "(accepted: less than 2)"
     assert paper_text(claim(accept=(8.0, 8.0), value=8.0, unit="")) == "8 (accepted: exactly 8)"
-    assert remark(LEDGER[1]) == "- `b`: by luck."
-    assert remark(LEDGER[2]) == "- `c`: calibrated: a model."
+    assert remarks(LEDGER) == [
+        "- `a`, `d`: one observation: a and d.",
+        "- `b`: by luck.",
+        "- `c`: calibrated: a model.",
+    ]
     for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "side", "size", "larger"):
         assert f"**{verdict}**" in RULES.lower()
+
+
+def test_many_cases_are_shown_by_their_least_and_their_largest() -> None:
+    cases = tuple(Answer(value, value - 1, value + 1, 3) for value in (3.0, 1.0, 2.0, 5.0, 4.0))
+    many = Answer(1.0, 0.0, 2.0, 3, text="all five", cases=cases)
+    assert ours_text(claim(unit="%"), many) == "1 [0, 2] to 5 [4, 6] % in 5 cases"
+    assert ours_text(claim(unit="%"), many._replace(cases=cases[:4])) == "all five"
+    assert ours_text(claim(how="order"), many) == "all five"
+
+
+def test_columns_that_say_the_same_of_all_claims_are_left_out() -> None:
+    same = [["a", "1", "2", DASH, "3", "met", DASH], ["b", "1", "4", DASH, "3", DASH, DASH]]
+    assert varying(same) == (
+        ["claim", "paper", "ours (3 seeds)", "side"],
+        [["a", "1", "2", "met"], ["b", "1", "4", DASH]],
+    )
+    other = [["a", "1", "2", "2.00", "3", "met", DASH], ["b", "1", "4", DASH, DASH, DASH, "missed"]]
+    assert varying(other) == (["claim", "paper", "ours", "ours / paper", "seeds", "side", "size"], other)
+    assert varying([["a", "1", DASH, DASH, DASH, DASH, "met"]])[0] == ["claim", "paper", "ours", "size"]
 
 
 # ---- the ledgers ----------------------------------------------------------------------------------------------------

@@ -72,8 +72,8 @@ def shown(template: str) -> str:
 
 def drawn() -> Iterator[str]:
     for subject, rules in SECTIONS.items():
-        yield from ("", f"## {subject}", "", "| combination | refused | cure |", "| --- | --- | --- |")
-        yield from (f"| {rule.name} | {shown(rule.refused)} | {shown(rule.cure)} |" for rule in rules)
+        yield from ("", f"## {subject}", "", "| refused | cure |", "| --- | --- |")
+        yield from (f"| {shown(rule.refused)} | {shown(rule.cure)} |" for rule in rules)
     yield ""
 
 

@@ -142,7 +142,12 @@ def test_an_experiment_becomes_records_a_figure_and_a_page(whole: Bench, monkeyp
     verdicts = pd.read_csv(images / "toy_table_claims.csv").set_index("id")
     assert verdicts["side"].dropna().to_dict() == {"toy.order": "met"}
     assert verdicts["size"].dropna().to_dict() == {"toy.number": "missed"}
-    for part in ("## Table I: two systems", "images/toy_table.png", "Made up.", "Size missed: `number`."):
+    for part in (
+        "## Table I: two systems",
+        "images/toy_table.png",
+        "Made up.",
+        "| `number` | 9 s | 0.656 s [0.554, 0.758] | 0.07 | \N{EN DASH} | missed |",
+    ):
         assert part in bench.page.read_text()
     assert "side met: `order`" in out
     assert "8 of 8 records exist already" in bench.run()[1]

@@ -193,6 +193,10 @@ def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert "the machine is" not in bench.grid().out, "nothing is left to be disturbed"
 
 
+OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ranking", "losses_of_bsp")}
+"""The tables that are not on the page."""
+
+
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +204,7 @@ def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
     result = whole.five()
     files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv", "jct.txt"}
+    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv", "jct.txt", *OTHERS}
     assert (whole.out / "jct.png").read_bytes().startswith(PNG)
     assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
     for line in ("JCT (job completion time) within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
@@ -239,9 +243,11 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
         assert part in text
     assert "![job completion times](images/fidelity.png)" in text
     pictures = {path.name for path in (page.parent / "images").iterdir()}
-    assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt"}
+    assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt", *OTHERS}
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
-    assert [len(table) - 2 for table in tables] == [2, 2, 2, 2, 2]
+    assert [len(table) - 2 for table in tables] == [2]
+    assert all(f"[{name}](images/{name})" in text for name in OTHERS)
+    assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
     for setting in ("workload.metric=loss", "1 % slower: `cluster.device.base_s=", "Not compared: "):
         assert setting in text
     for table in tables:
@@ -267,10 +273,16 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     group = text.removeprefix(before.rstrip("\n"))
     assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
     assert "\n### Job completion time, 2 seeds\n\n" in group
-    assert group.count("| none | ssp |") == 3
+    assert group.count("| none | ssp |") == 1
+    files = re.findall(r"\]\((images/.*?_ssp\.csv)\)", group)
+    assert [Path(name).name for name in files] == [
+        "page_time_to_the_target_ssp.csv",
+        "page_work_ssp.csv",
+        "page_ranking_ssp.csv",
+    ]
+    assert all("none,ssp," in (page.parent / name).read_text() for name in files[:2])
     assert "| none | bsp |" not in group
     assert "- losses of BSP bit-identical: nothing to compare" in group
-    assert "Losses of BSP, live" not in group
     again = ComparedRunner()
     assert "has all cases of this grid" in bench.run(*words, runner=again).out
     assert (again.ran, page.read_text()) == ([], text)
