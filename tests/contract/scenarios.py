@@ -2,7 +2,7 @@
 
 A scenario starts with settings (``strategy`` is a file of ``conf/strategy``, ``strategy.<field>`` changes it; the
 others are ``workers``, ``servers``, ``batch``, ``samples``, ``batches_per_shard``, ``epochs``, ``overlap``). Then every
-line is something that happens, a second after the last:
+line is something that happens, a second after the last (``arrived 0 2 1``, or with commas: one after the other):
 
     start                                   arrived 0 [not finite]
     failed 1 [for good]                     lost 2 [for good]
@@ -19,14 +19,17 @@ with that tag; ``moved``: the servers of the last Repartition hold the parameter
 ``observed 25 57``: every worker used 2.5 cores, every server 5.7.)
 
 Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets
-what the runtime notes. Empty lines and lines that begin with ``#`` are kept as they are.
+what the runtime notes; what differs in the worker alone, or in the gradient, too, is one line. Empty lines and lines
+that begin with ``#`` are kept as they are.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -56,6 +59,11 @@ from tests.contract.catalogue import make
 from tests.support.harness import Rig, make_job
 
 INDENT = "    "
+VARIES = re.compile(
+    r"(?<=^Arrived: gradient )\d+|(?<= of worker )\d+(?=, \d)|"
+    r"(?<=^-> Compute: worker )\d+|(?<=^\[worker )\d+(?= computes)|(?<= computes gradient )\d+"
+)
+"""What neighbouring lines may differ in, to be written as one."""
 SETTINGS = {"workers", "servers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
 
 
@@ -233,11 +241,15 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
 
 def happen(rig: Scribe, line: str) -> None:
     """One line of a scenario."""
-    words = line.split()
-    kind = " ".join("N" if word.isdigit() else word for word in words)
-    if kind not in HAPPENINGS:
-        raise ValueError(f"{line}: nothing that can happen in a scenario")
-    HAPPENINGS[kind](rig, *(int(word) for word in words if word.isdigit()))
+    for part in line.split(", "):
+        several = re.fullmatch(r"(arrived|ready|sent) (\d+(?: \d+)*)(.*)", part)
+        for one in [f"{several[1]} {worker}{several[3]}" for worker in several[2].split()] if several else [part]:
+            words = one.split()
+            kind = " ".join("N" if word.isdigit() else word for word in words)
+            if kind not in HAPPENINGS:
+                raise ValueError(f"{part}: nothing that can happen in a scenario")
+            HAPPENINGS[kind](rig, *(int(word) for word in words if word.isdigit()))
+            rig.read_notes()
 
 
 def play(text: str) -> str:
@@ -259,9 +271,21 @@ def what_follows(rig: Scribe, line: str) -> list[str]:
     rig.received, rig.noted_meanwhile = [], []
     over = rig.core.status
     happen(rig, line)
-    rig.read_notes()
     end = [f"[{rig.core.status}: {rig.core.reason}]"] if rig.core.status and not over else []
-    return [*rig.received, *end] or ["nothing"]
+    return [*merged(rig.received), *end] or ["nothing"]
+
+
+def merged(lines: list[str]) -> Iterator[str]:
+    """Neighbours that are alike but for the worker and the gradient, as one line."""
+    for pattern, alike in groupby(lines, lambda line: VARIES.sub("#", line)):
+        first, *more = alike
+        if more and "#" in pattern:
+            numbers = zip(*map(VARIES.findall, (first, *more)), strict=True)
+            for text, plural in (("worker #", "workers #"), ("gradient #", "gradients #"), ("computes ", "compute ")):
+                pattern = pattern.replace(text, plural)
+            yield pattern.replace("#", "{}").format(*map(listed, numbers))
+        else:
+            yield from (first, *more)
 
 
 def is_happening(line: str) -> bool:

@@ -30,7 +30,7 @@ def test_every_strategy_has_a_transcript() -> None:
 def test_another_answer_is_found() -> None:
     """Negative control: a transcript in which one word is wrong does not hold."""
     text = (FOLDER / "bsp.txt").read_text()
-    for right, wrong in (("weight 1/6", "weight 1/3"), ("-> Compute: worker 1", "-> Compute: worker 2")):
+    for right, wrong in (("weight 1/6", "weight 1/3"), ("-> Compute: workers 0 1 2", "-> Compute: workers 0 2 2")):
         assert right in text
         spoilt = text.replace(right, wrong, 1)
         assert play(spoilt) == text != spoilt
