@@ -11,6 +11,7 @@ import pytest
 
 from analysis.reports.report import finish_run
 from tests.support.records import asp_story, bsp_story
+from workloads.digits import Digits
 
 ROOT = Path(__file__).resolve().parents[3]
 LARGE = ("torch", "tensorflow", "jax", "pandas", "pyarrow", "matplotlib", "PIL", "sklearn", "scipy")
@@ -83,6 +84,8 @@ def test_a_library_that_is_loaded_is_found() -> None:
 
 @pytest.mark.parametrize("line", RUNS)
 def test_a_virtual_run_without_gradients_waits_for_no_framework(line: str, tmp_path: Path) -> None:
+    """But for the first on a machine, which converts the digits."""
+    Digits(data_dir=str(ROOT / "data")).prepare()
     assert loaded({f"{line} hydra.run.dir={tmp_path / 'run'}": RUNS[line]}) == {}
 
 
