@@ -18,6 +18,8 @@ from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_met
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
+MOST_WITHOUT = 25
+"""Pages without a question at their beginning; the number may only fall (``CHANGELOG.md`` has none)."""
 SOURCES = [*(ROOT / name for name in PAGES), *sorted(DOCS.rglob("*.md"))]
 
 
@@ -85,6 +87,11 @@ def test_every_page_is_in_the_navigation_once() -> None:
 )
 def test_links_are_those_of_the_site(place: str, text: str, result: str) -> None:
     assert relinked(text, place) == result
+
+
+def test_a_page_begins_with_the_question_that_it_answers() -> None:
+    lacking = [path.name for path in SOURCES if "?" not in "".join(path.read_text().split("\n\n")[:2])]
+    assert len(lacking) <= MOST_WITHOUT, lacking
 
 
 def test_the_api_page_has_all_names_that_are_listed() -> None:

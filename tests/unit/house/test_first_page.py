@@ -1,4 +1,7 @@
-"""The first page: its numbers are on the generated pages that it sums up, its code runs, its pictures are light."""
+"""The first page: its numbers are on the generated pages that it sums up, its code runs, its pictures are light.
+
+The code of the tutorial and the cluster that a page describes run, too.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stragglab.commands.new import main as new_project
 from tests.support.runs import ROOT
 
 CASES = re.compile(r"^- JCT \(job completion time\) within 5 %: (\d+) of (\d+) cases(.*)$", re.MULTILINE)
@@ -21,9 +25,14 @@ LOSSES = re.compile(r"^- losses of BSP bit-identical: (\d+ of \d+) pairs", re.MU
 SIDES = re.compile(r"^- \*\*Side\*\* holds in (\d+) of (\d+) decided observations", re.MULTILINE)
 SIZES = re.compile(r"^- \*\*Size\*\* holds or is larger in (\d+) of (\d+) decided observations", re.MULTILINE)
 HARMED = re.compile(r"^(\d+) of (\d+) cells are more than 3% slower than BSP", re.MULTILINE)
-CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-MOST_WORDS = 1100
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+MOST_WORDS = {"README.md": 1100, "DESIGN.md": 4000}
 MOST_LINES = 12
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a page in one language; without one: what is typed and printed."""
+    return [text for name, text in BLOCK.findall((ROOT / page).read_text()) if name == language]
 
 
 def found(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
@@ -94,8 +103,9 @@ def test_other_numbers_are_caught() -> None:
     assert len(missing(page, fidelity.replace("5 of 5", "4 of 5"), papers, harm)) == 1
 
 
-def test_the_first_page_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
+@pytest.mark.parametrize("page", MOST_WORDS)
+def test_the_first_pages_are_short(page: str) -> None:
+    assert len((ROOT / page).read_text().split()) <= MOST_WORDS[page]
 
 
 def test_the_pictures_of_the_first_page_are_light() -> None:
@@ -107,14 +117,40 @@ def test_the_pictures_of_the_first_page_are_light() -> None:
 @pytest.mark.timeout(900)  # six programs of two seconds each, on a machine that others use, too
 def test_the_python_of_the_first_page_prints_a_verdict(tmp_path: Path) -> None:
     """Exactly the block that the page shows, in a directory of its own."""
-    (code,) = CODE.findall((ROOT / "README.md").read_text())
+    (code,) = blocks("README.md", "python")
     assert len(code.splitlines()) <= MOST_LINES
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    said = python("-c", code, at=tmp_path)
+    assert re.fullmatch(r"ASP is faster: JCT relative to BSP 0\.\d\d \[0\.\d\d, 0\.\d\d\]\n", said)
+
+
+def python(*words: str, at: Path) -> str:
+    """What a program prints that is started in a folder."""
+    there = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *words], cwd=at, env=there, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"ASP is faster: JCT relative to BSP 0\.\d\d \[0\.\d\d, 0\.\d\d\]\n", done.stdout)
+    return done.stdout
+
+
+@pytest.mark.long(like="test_the_python_of_the_first_page_prints_a_verdict")
+@pytest.mark.timeout(900)
+def test_the_tutorial_has_twenty_lines_and_prints_what_it_says(tmp_path: Path) -> None:
+    (code,), printed = blocks("docs/tutorial.md", "python"), blocks("docs/tutorial.md", "")[0].splitlines()
+    assert len(code.splitlines()) <= 20
+    said = python("-c", code, at=tmp_path).splitlines()
+    assert [line for line in printed if line not in said] == []
+
+
+@pytest.mark.long(like="test_the_python_of_the_first_page_prints_a_verdict")
+@pytest.mark.timeout(900)
+def test_the_cluster_that_the_page_describes_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert new_project(["my_lab"]) == 0
+    cluster, costs = blocks("docs/your_cluster.md", "yaml")
+    (tmp_path / "my_lab" / "conf" / "cluster").mkdir()
+    (tmp_path / "my_lab" / "conf" / "cluster" / "my_cluster.yaml").write_text(cluster)
+    (tmp_path / "my_lab" / "my_costs.yaml").write_text(costs)
+    (command,) = blocks("docs/your_cluster.md", "")
+    first, *words = command.replace("\\\n", " ").replace("seed=0,1,2", "draw=false").split()
+    assert first == "stragglab"
+    said = python(str(ROOT / "run.py"), *words, at=tmp_path)
+    assert re.search(r"^ LB-BSP .* 0\.9\d ", said, re.MULTILINE)
