@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import final
+import warnings
+from typing import Any, final
 
 import numpy as np
 
 from predictors.arx import Arx
 from predictors.base import SpeedRecord
-from predictors.history import REGRESSORS, Floats, History, standardised
+from predictors.history import History, standardised
 
 MIN_RECORDS = 50
 """Minimum number of records; before that, the linear fit answers."""
 DECAY = 1e-3
-"""Penalty on squared weights, in standardised units, so that a few dozen records are not overfitted."""
+"""Penalty on squared weights per record, in standardised units, so that a few dozen records are not overfitted."""
 MAX_STEPS = 100
 """Optimiser iterations of one fit; the next fit continues from its weights."""
 
@@ -23,8 +24,8 @@ class Narx:
     """v(t+1) = f(v(t), v(t-1), c(t+1), c(t), m(t+1), m(t)), where f is a one-hidden-layer network trained online.
 
     Source: Chen et al. (SoCC 2020) name the inputs, and no sizes: two lags and ten tanh units are our reading.
-    Inputs and output are standardised over the window. Deterministic: the weights start from a fixed spread of values
-    and each fit (L-BFGS) starts from the previous one.
+    Inputs and output are standardised over the window. scikit-learn fits it (L-BFGS) from weights of a fixed seed, and
+    again from those of the previous fit.
 
     Args:
         hidden: number of tanh units.
@@ -36,7 +37,7 @@ class Narx:
         self.hidden, self.refit_every = hidden, refit_every
         self._history = History(window)
         self.linear = Arx(window, history=self._history)
-        self._weights = _spread(hidden * (len(REGRESSORS) + 2) + 1)
+        self._network: Any = None
         self._fitted_at: int | None = None
 
     @property
@@ -62,53 +63,21 @@ class Narx:
         if self._history.novel:
             return self._history.last_speed
         row = (self._history.row(cpu, memory) - self._mean) / self._scale
-        value = float(_forward(self._weights, row[None, :], self.hidden)[0][0])
+        (into, out), (bias, last) = self._network.coefs_, self._network.intercepts_
+        value = float((np.tanh(row @ into + bias) @ out + last)[0])  # its own predict takes ten times as long
         return self._history.plausible(value * self._speed_scale + self._speed_mean)
 
     def _fit(self) -> None:
-        from scipy.optimize import minimize  # takes 0.5 s to import, and most jobs fit nothing
+        from sklearn.neural_network import MLPRegressor  # takes a second to import, and most jobs fit nothing
 
         rows, speeds = self._history.table()
         inputs, self._mean, self._scale = standardised(rows)
         targets, mean, scale = standardised(speeds[:, None])
         self._speed_mean, self._speed_scale = float(mean[0]), float(scale[0])
-        found = minimize(
-            _loss,
-            self._weights,
-            args=(inputs, targets[:, 0], self.hidden),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": MAX_STEPS},
-        )
-        self._weights = np.asarray(found.x, dtype=float)
+        if self._network is None:
+            own = {"hidden_layer_sizes": (self.hidden,), "activation": "tanh", "max_iter": MAX_STEPS, "tol": 1e-6}
+            self._network = MLPRegressor(**own, solver="lbfgs", warm_start=True, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a fit has not converged: the next one continues
+            self._network.set_params(alpha=DECAY * len(rows)).fit(inputs, targets[:, 0])
         self._fitted_at = self.records
-
-
-def _spread(count: int) -> Floats:
-    """``count`` values within +-0.4 without a pattern: multiples of an irrational number, folded."""
-    golden = (np.sqrt(5) - 1) / 2
-    return np.asarray(0.8 * (np.arange(1, count + 1) * golden % 1.0) - 0.4)
-
-
-def _forward(weights: Floats, inputs: Floats, hidden: int) -> tuple[Floats, Floats]:
-    """(outputs, float [rows]; activations of the hidden units, float [rows, hidden])."""
-    into, bias, out, last = _parts(weights, inputs.shape[1], hidden)
-    units = np.tanh(inputs @ into + bias)
-    return units @ out + last, units
-
-
-def _loss(weights: Floats, inputs: Floats, targets: Floats, hidden: int) -> tuple[float, Floats]:
-    """Half the mean squared error with weight decay, and its gradient."""
-    _, _, out, _ = _parts(weights, inputs.shape[1], hidden)
-    outputs, units = _forward(weights, inputs, hidden)
-    error = (outputs - targets) / len(targets)
-    behind = np.outer(error, out) * (1 - units**2)
-    gradient = np.concatenate([(inputs.T @ behind).ravel(), behind.sum(axis=0), units.T @ error, [error.sum()]])
-    loss = 0.5 * len(targets) * float(error @ error) + 0.5 * DECAY * float(weights @ weights)
-    return loss, gradient + DECAY * weights
-
-
-def _parts(weights: Floats, num_inputs: int, hidden: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Views of the flat vector: float [inputs, hidden], [hidden], [hidden] and a scalar [1]."""
-    into, bias, out = np.split(weights[:-1], [num_inputs * hidden, (num_inputs + 1) * hidden])
-    return into.reshape(num_inputs, hidden), bias, out, weights[-1]

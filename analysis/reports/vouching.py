@@ -20,7 +20,6 @@ DERIVED = (
     "timeline.json",
     "report.html",
     "decisions.",
-    "regret.csv",
 )
 """How names begin of what an analysis writes, and writes again when it is asked for."""
 REQUIRED = (LOG, "iterations.parquet", "meta.json", "plan.json", "cluster.jsonl", "hosts.parquet", "jobs.parquet")

@@ -1,15 +1,14 @@
-"""Modes over time, the true times of a plan, and what choices lost, of a small record made by hand."""
+"""Modes over time, of a small record made by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis.figures.modes import draw_modes, rank
-from analysis.measures.modes import Stretch, decided_s, modes_over_time, regret, stretches, true_times
+from analysis.measures.modes import decided_s, modes_over_time
 from analysis.records.load import Run, load_run
 from analysis.reports.report import finish_run
 from tests.support.records import Story, apply, bsp_story, disturbance
@@ -52,44 +51,6 @@ def test_a_run_without_modes_has_none(tmp_path: Path) -> None:
     assert decided_s(still) == []
     finish_run(tmp_path / "run")
     assert not (tmp_path / "run" / "figures" / "modes.png").exists()
-
-
-def test_true_times_are_those_of_iterations_within_the_same_windows(run: Run) -> None:
-    truth = true_times(run)
-    assert truth.edges_s == [4.0, 8.0]
-    assert truth.at([0, 1], 2.0) == (1.0, 1.0)
-    assert truth.at([0, 1], 5.0) == (1.0, 3.0)
-    assert truth.at([0, 1], 8.0) == (1.0, 1.0)
-
-
-def test_a_worker_without_iterations_in_a_window_keeps_its_usual_time(tmp_path: Path) -> None:
-    made = story()
-    made.plan["disturbances"].append(disturbance(9.9, 10.0, "worker:0", 5.0, "slowdown"))
-    assert true_times(load_run(made.write(tmp_path / "run"))).at([0], 9.95) == (1.0,)
-
-
-def test_time_is_cut_at_changes_decisions_and_edges() -> None:
-    found = stretches([(0.0, "a"), (3.0, "b")], [(2.0, "b")], [1.0, 12.0], 10.0)
-    assert found == [
-        Stretch(0.0, 1.0, "a", None),
-        Stretch(1.0, 2.0, "a", None),
-        Stretch(2.0, 3.0, "a", "b"),
-        Stretch(3.0, 10.0, "b", None),
-    ]
-
-
-def test_what_a_choice_lost() -> None:
-    """Mode a costs 4 s per unit of progress, b 1 s from 5 s on: 6 s in a are 4.5 s too many."""
-
-    def costs(t: float, modes: Sequence[Hashable]) -> tuple[Mapping[Hashable, float], Hashable]:
-        return ({"a": 4.0, "b": 1.0}, "b") if t >= 5 else ({"a": 4.0, "b": 8.0}, "a")
-
-    table = regret([Stretch(0.0, 4.0, "a", None), Stretch(6.0, 12.0, "a", "b"), Stretch(12.0, 13.0, "b", "a")], costs)
-    assert table["lost_s"].tolist() == [0.0, 4.5, 0.0]
-    assert table["best"].tolist() == ["a", "b", "b"]
-    assert table["mode_cost_s"].tolist() == [4.0, 4.0, 1.0]
-    assert table["chosen"].tolist() == ["", "b", "a"]
-    assert table["chosen_cost_s"].tolist()[1:] == [1.0, 4.0]
 
 
 @pytest.mark.painted

@@ -15,7 +15,7 @@ from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
 from predictors.ema import Ema
 from predictors.history import History
 from predictors.last_value import LastValue
-from predictors.narx import Narx, _loss, _spread
+from predictors.narx import Narx
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
 
@@ -97,18 +97,6 @@ def test_until_fifty_records_the_network_is_the_line() -> None:
         agreed.append((count, network.predict(0.3) == line.predict(0.3)))
     assert all(same for count, same in agreed if count < 50)
     assert not any(same for count, same in agreed if count >= 50)
-
-
-def test_the_gradient_is_that_of_the_loss() -> None:
-    chance = np.random.default_rng(0)
-    inputs, targets = chance.normal(size=(30, 6)), chance.normal(size=30)
-    weights = _spread(10 * 8 + 1)
-    _, gradient = _loss(weights, inputs, targets, 10)
-    step = 1e-6
-    for index in (0, 13, 59, 65, 75, 80):
-        moved = np.eye(len(weights))[index] * step
-        rise = _loss(weights + moved, inputs, targets, 10)[0] - _loss(weights - moved, inputs, targets, 10)[0]
-        assert gradient[index] == pytest.approx(rise / (2 * step), rel=1e-4, abs=1e-8)
 
 
 # ---- what all of them owe -------------------------------------------------------------------------------------------
