@@ -36,7 +36,7 @@ class FromResources:
 
     Attributes:
         resources: how they are continued: ``lstm``, ``ema`` (weight 0.2 of the newest) or ``last``.
-        regressor: ``linear`` or ``mlp``.
+        regressor: ``linear``, ``mlp`` or ``lightgbm`` (needs the package).
         weights: a file of scripts/fitting/train_predictor.py; empty: the one that comes along.
         history_iters: 100 in the paper.
         horizon_iters: how many iterations ahead :meth:`seconds` and :meth:`tags` look; at most ``history_iters``.

@@ -5,8 +5,10 @@ STAR, section IV-A, names the inputs (received processor share and bandwidth, th
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from importlib.util import find_spec
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from predictors.history import Floats
 from predictors.iteration_time import Coefficients, fit_times, predict_times
 from predictors.network import Network
 
-REGRESSORS = ("linear", "mlp")
+REGRESSORS = ("linear", "mlp", "lightgbm")
 HIDDEN = (32, 16)
 """Units of the network's layers: two inputs need no more (STAR's code has 256 and 128)."""
 FIRST_STEPS, MORE_STEPS = 800, 100
@@ -65,11 +67,37 @@ class Mlp:
         return seconds
 
 
+@final
+class Boosted:
+    """LightGBM's trees, on the logarithms of inputs and times."""
+
+    def __init__(self) -> None:
+        from lightgbm import LGBMRegressor
+
+        same = {"deterministic": True, "force_col_wise": True, "num_threads": 1, "random_state": 0, "verbose": -1}
+        self._model: Any = LGBMRegressor(n_estimators=50, min_child_samples=5).set_params(**same)
+
+    def fit(self, inputs: Floats, seconds: Floats) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few rows: what was learnt is used anyway
+            self._model.fit(np.log(inputs), np.log(seconds))
+
+    def predict(self, inputs: Floats) -> Floats:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seconds: Floats = np.exp(np.asarray(self._model.predict(np.log(inputs)), dtype=float))
+        return seconds
+
+
 def regressor(name: str) -> Regressor:
-    """A new regressor from ``REGRESSORS``; raises ``ValueError`` for another."""
+    """A new regressor from ``REGRESSORS``; raises ``ValueError`` for another, or for one that is not installed."""
     match name:
         case "linear":
             return Linear()
         case "mlp":
             return Mlp()
+        case "lightgbm":
+            if find_spec("lightgbm") is None:
+                raise ValueError("regressor=lightgbm: lightgbm is not installed; pip install 'stragglab[ml]'")
+            return Boosted()
     raise ValueError(f"regressor={name}: must be one of {', '.join(REGRESSORS)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib.util import find_spec
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ def test_predictions_are_kept_near_the_median() -> None:
 
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_every_regressor_learns_and_is_deterministic(name: str) -> None:
+    if name == "lightgbm" and find_spec(name) is None:
+        pytest.skip("lightgbm is not installed")
     times = []
     for _ in range(2):
         model = regressor(name)
@@ -64,6 +67,12 @@ def test_every_regressor_learns_and_is_deterministic(name: str) -> None:
         times.append(model.predict(INPUTS))
     assert (times[0] == times[1]).all()
     assert np.median(np.abs(times[0] / TIMES - 1)) < 0.1
+
+
+def test_a_regressor_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictors.regressors.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"^star:regressor=lightgbm: lightgbm is not installed; pip install 'stragg"):
+        straggler_predictor("star", {"regressor": "lightgbm"})
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
@@ -232,7 +241,7 @@ def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
     [
         ("star", {"horizon_iters": 101}, "horizon_iters=101: must be at most history_iters"),
         ("star", {"resources": "guess"}, "resources=guess: must be one of lstm, ema, last"),
-        ("star", {"regressor": "guess"}, "regressor=guess: must be one of linear, mlp"),
+        ("star", {"regressor": "guess"}, "regressor=guess: must be one of linear, mlp, lightgbm"),
         ("star", {"history_iters": 0}, "history_iters=0"),
         ("lstm_ratio", {"min_records": 0}, "min_records=0"),
         ("lstm_ratio", {"weights": "nowhere.npz"}, "weights=nowhere.npz: no such file"),

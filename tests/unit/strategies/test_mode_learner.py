@@ -263,7 +263,7 @@ def test_a_new_job_begins_from_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"regressor": "trees"}, "regressor=trees: must be mlp or ridge"),
+        ({"regressor": "lightgbm"}, "regressor=lightgbm: must be mlp or ridge"),
         ({"use_ml_from_start": "yes"}, "use_ml_from_start=yes: must be true or false"),
         ({"weights": "some.npz"}, "weights=some.npz: is used only with use_ml_from_start=true"),
         ({"use_ml_from_start": True, "regressor": "ridge"}, "use_ml_from_start=True: files hold networks"),
