@@ -50,6 +50,8 @@ class ReplicaPort(LivePort):
         """The version that a gradient is computed on, until it is used or dropped."""
         self._reached = 0
         """A worker has completed this update, so every other has completed the one before."""
+        self._left_with: dict[int, int] = {}
+        """By child: the version that it has until it reads that it has left the ring."""
         self._outbox: dict[int, bytearray] = {}
 
     def book(self, order: AllocateOrder) -> str | None:
@@ -71,7 +73,9 @@ class ReplicaPort(LivePort):
         self.states[order.version - 1] = self.session.data_state()
         self._reached = max([self._reached, *(self._versions.pop(grad, 0) for grad in order.grads)])
         oldest = min(self._reached - 1, order.version - REMEMBERED_VERSIONS)
-        for version in [version for version in self.states if version < oldest]:
+        self._left_with = {child: self._left_with.get(child, order.version - 1) for child in order.apart}
+        kept = set(self._left_with.values())
+        for version in [version for version in self.states if version < oldest and version not in kept]:
             del self.states[version]
         self._tell_all(Reduce(order=order))
         for worker, source in order.returning:
@@ -112,6 +116,7 @@ class ReplicaPort(LivePort):
         super().discard()
         self._outbox.clear()
         self._versions.clear()
+        self._left_with.clear()
         self._reached = 0
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:

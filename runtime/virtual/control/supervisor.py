@@ -161,12 +161,13 @@ class VirtualSupervisor:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
-                | effects.ServerJoined()
                 | effects.ServerLost(holding=False)
                 | effects.AuxiliaryLost()
                 | effects.AuxiliaryJoined()
             ):
                 coordinator.receive(t, news)
+            case effects.ServerJoined():
+                self.owner.tell(news)  # no decision is under way whose orders could take along those that answer it
             case effects.ServerLost():
                 if self._followers is not None:
                     self._followers.remember(coordinator.version, coordinator.snapshot())

@@ -61,9 +61,12 @@ class HostReplicas(ReplicaGroup):
 
     @property
     def copy_s(self) -> float:
-        """Seconds to copy one replica's parameters to another, over the slowest link that any of them has."""
+        """Seconds to copy one replica's parameters to another, over the slowest link that any of them has.
+
+        After a loss, when copies are needed, nobody is in the ring.
+        """
         own_s, carry = self.message(self.model_bytes)
-        names = [_name(worker) for worker in self.ring]
+        names = [str(node) for node in self.members.layout.workers if node not in self.members.awaited]
         ways = [self.machines.passage(path) for path in pairwise(names)]
         link_s = max((way.latency_s + self.model_bytes / way.bytes_per_s for way in ways), default=0.0)
         return self.costs.control_s + own_s + max(carry.between_s, link_s)

@@ -300,6 +300,15 @@ def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring(at_s: float, 
     assert run.model_state.params.tolist() == [1.0] * 64
 
 
+def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:
+    """256 bytes of parameters on links of 1,024 bytes a second, though nobody is in the ring meanwhile."""
+    run, tape = session(BSP(), hosts_of(4), LINKS, **LEDGER)
+    run.clock.at(1.5, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed", restarting=False))
+    finish(run, tape)
+    [restored] = tape.received("Restored")
+    assert restored["t"] == pytest.approx(1.5 + 0.25)
+
+
 def test_a_pause_of_a_member_is_waited_for() -> None:
     """From the middle of the first ring on, for two seconds."""
     window = Disturbance(start_s=0.5, end_s=2.5, target="worker:1", kind="pause", magnitude=1.0)
