@@ -146,7 +146,7 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Number of vectors in which the servers hold these gradients, if some were summed on their way; None: one each."""
     measure: int | None = None
     """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
-    apart: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
     """Workers that do not sum it, since they are children of others."""
     children: tuple[tuple[int, int], ...] = ()
     """(child, parent) after it."""

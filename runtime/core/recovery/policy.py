@@ -13,7 +13,7 @@ class Policy(Protocol):
     """Parameter servers (:mod:`runtime.core.recovery.servers`) or replicas (:mod:`runtime.core.recovery.replicas`)."""
 
     @property
-    def speaker(self) -> Key | None:
+    def primary(self) -> Key | None:
         """The replica that delivers to the evaluator; None where servers do."""
         ...
 
@@ -22,7 +22,7 @@ class Policy(Protocol):
         """Tasks that write the parts of a checkpoint."""
         ...
 
-    def speak(self, worker: Key) -> None:
+    def elect_primary(self, worker: Key) -> None:
         """This replica delivers to the evaluator, and writes checkpoints, from now on."""
         ...
 

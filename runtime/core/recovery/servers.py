@@ -21,7 +21,7 @@ from runtime.core.recovery.task import REACHABLE, Key, TaskLife
 class Servers:
     """The policy of parameter servers, see :class:`runtime.core.recovery.policy.Policy`."""
 
-    speaker: Key | None = None
+    primary: Key | None = None
 
     def __init__(self, state: RecoveryState) -> None:
         self.state = state
@@ -38,7 +38,7 @@ class Servers:
         """The servers that hold parameters."""
         return self.state.members.layout.holders
 
-    def speak(self, worker: Key) -> None:
+    def elect_primary(self, worker: Key) -> None:
         """Never called: servers deliver."""
 
     def ready(self, task: TaskLife, version: int) -> None:

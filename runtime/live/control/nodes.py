@@ -93,9 +93,9 @@ class LiveNodes:
         """Order a checkpoint from every saver of a part."""
         self.supervisor.save(version, state)
 
-    def speak(self, worker: int) -> None:
+    def elect_primary(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
-        self.supervisor.speak(worker)
+        self.supervisor.elect_primary(worker)
 
     # ---- places ------------------------------------------------------------------------------------------------------
 

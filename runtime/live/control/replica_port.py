@@ -73,7 +73,7 @@ class ReplicaPort(LivePort):
         self.states[order.version - 1] = self.session.data_state()
         self._reached = max([self._reached, *(self._versions.pop(grad, 0) for grad in order.grads)])
         oldest = min(self._reached - 1, order.version - REMEMBERED_VERSIONS)
-        self._left_with = {child: self._left_with.get(child, order.version - 1) for child in order.apart}
+        self._left_with = {child: self._left_with.get(child, order.version - 1) for child in order.excluded}
         kept = set(self._left_with.values())
         for version in [version for version in self.states if version < oldest and version not in kept]:
             del self.states[version]
@@ -87,8 +87,8 @@ class ReplicaPort(LivePort):
 
     def _left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
-        if self.roster.speaker in children:
-            self.nodes.speak(min(worker for worker in self.roster.members.here() if worker not in children))
+        if self.roster.primary in children:
+            self.nodes.elect_primary(min(worker for worker in self.roster.members.here() if worker not in children))
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:
@@ -121,7 +121,7 @@ class ReplicaPort(LivePort):
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
         deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
-        self._tell(self.roster.speaker, deliver)
+        self._tell(self.roster.primary, deliver)
 
     def _tell(self, worker: int, message: Message) -> None:
         self._outbox.setdefault(worker, bytearray()).extend(encode(message))

@@ -92,7 +92,7 @@ class DataLink:
         """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
-    def use_halves(self, store: Sink) -> None:
+    def use_16_bits(self, store: Sink) -> None:
         """Parameters and gradients have 16 bits on this link."""
         self._bfloat16 = bfloat16_vector(store.num_bytes // PARAMETER_BYTES)
 

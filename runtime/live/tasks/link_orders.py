@@ -32,8 +32,8 @@ class LinkOrders:
         if not isinstance(message, PaceLinks):
             return False
         try:
-            answer = LinksPaced(order=message.order, held=self.links.pace_towards(message.towards))
+            answer = LinksPaced(order=message.order, achieved=self.links.pace_towards(message.towards))
         except OSError as error:
-            answer = LinksPaced(order=message.order, held={}, problem=str(error))
+            answer = LinksPaced(order=message.order, achieved={}, problem=str(error))
         self.channel.tell(answer)
         return True

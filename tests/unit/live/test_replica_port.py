@@ -11,7 +11,7 @@ from runtime.live.control.replica_port import ReplicaPort
 
 def port() -> ReplicaPort:
     """One whose orders go nowhere; the state of the data is the number of updates so far."""
-    roster: Any = SimpleNamespace(members=SimpleNamespace(here=lambda: (0, 1)), speaker=0, incarnation=lambda worker: 1)
+    roster: Any = SimpleNamespace(members=SimpleNamespace(here=lambda: (0, 1)), primary=0, incarnation=lambda worker: 1)
     given: Any = SimpleNamespace(now=0.0)
     made = ReplicaPort(given, given, roster, given, given, given)
     given.data_state = lambda: {"updates": len(made.states)}
@@ -27,7 +27,7 @@ def compute(to: ReplicaPort, grad_id: int, version: int) -> None:
 
 
 def apply(to: ReplicaPort, version: int, *grads: int, apart: tuple[int, ...] = ()) -> None:
-    to.apply(ApplyOrder(version=version, grads=grads, weights=(1.0,) * len(grads), lr=0.1, samples=1, apart=apart))
+    to.apply(ApplyOrder(version=version, grads=grads, weights=(1.0,) * len(grads), lr=0.1, samples=1, excluded=apart))
 
 
 def test_updates_that_no_replica_is_known_to_have_completed_are_remembered() -> None:

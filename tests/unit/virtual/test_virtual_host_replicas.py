@@ -184,7 +184,7 @@ class Group:
     def watch(self, *workers: int) -> None:
         """Note when each of these has done its orders so far."""
         for worker in workers:
-            self.replicas.take_turn(worker, partial(self._free, worker))
+            self.replicas.enqueue(worker, partial(self._free, worker))
 
     def _free(self, worker: int, done: Then) -> None:
         self.free_s[worker] = self.clock.now
@@ -201,7 +201,7 @@ RING_S = 6 * 64 / 1024
 def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     """As live, where an order waits for the one before."""
     group = Group()
-    group.replicas.take_turn(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
+    group.replicas.enqueue(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
     group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.5, MACHINE, group.watch, *range(4))
     group.run()
@@ -233,7 +233,7 @@ def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
 def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
     """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""
     group = Group(parameters=192)
-    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=(3,), returning=returning)
+    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, excluded=(3,), returning=returning)
     group.replicas.carry_out(order, 0.0)
     group.clock.at(0.0, MESSAGE, group.watch, *range(4))
     group.run()
