@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, final
 
 from runtime.core.recovery.effects import Halt, Reconfigure, Restored, TransferState
-from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
+from runtime.core.recovery.inputs import NOTHING, Halted
+from runtime.core.recovery.policy import Policy
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
 from runtime.core.recovery.task import REACHABLE, Key, TaskLife
@@ -40,7 +41,7 @@ def agree(versions: Mapping[int, int]) -> Agreement | None:
 
 
 @final
-class Replicas:
+class Replicas(Policy):
     """The policy of replicas, see :class:`runtime.core.recovery.policy.Policy`."""
 
     def __init__(self, state: RecoveryState) -> None:
@@ -182,12 +183,3 @@ class Replicas:
         """Restore the agreed version, then admit workers that came meanwhile."""
         self._welcome()
         return self._restored
-
-    def loaded(self, server: TaskLife, said: Loaded) -> None:
-        """Nothing to do: there are no servers."""
-
-    def follows(self, server: TaskLife) -> None:
-        """Never called: there are no servers."""
-
-    def lost_copy(self, server: TaskLife) -> None:
-        """Never called: there are no servers."""

@@ -88,7 +88,8 @@ class ReplicaPort(LivePort):
     def _left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
         if self.roster.primary in children:
-            self.nodes.elect_primary(min(worker for worker in self.roster.members.here() if worker not in children))
+            stays = min(worker for worker in self.roster.members.here() if worker not in children)
+            self.session.supervisor.elect_primary(stays)
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:
@@ -135,30 +136,17 @@ class ReplicaPort(LivePort):
 class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        loop: Loop,
-        roster: Roster,
-        nodes: LiveNodes,
-        session: LiveSession,
-        disturb: Disturb,
-        last_save: str = "",
-    ) -> None:
-        super().__init__(hub, loop, roster, nodes, session, disturb, last_save)
-        self._computing: dict[int, int] = {}
-
     def compute(self, order: ComputeOrder) -> None:
         """Collect an order of the round."""
         super().compute(order)
-        self._computing[order.worker] = order.grad_id
+        self._work.append(order)
 
     def flush(self) -> None:
         """Complete the round: replicas without samples take part, too."""
-        if self._computing:
-            ticket = min(self._computing.values())
+        if self._work:
+            ticket, computing = min(order.grad_id for order in self._work), {order.worker for order in self._work}
             for worker in self.roster.replicas:
-                if worker not in self._computing:
+                if worker not in computing:
                     self._tell(worker, JoinCollective(ticket=ticket))
-            self._computing.clear()
+            self._work = []  # all that is ordered is in the outbox
         super().flush()

@@ -358,7 +358,7 @@ class LiveSupervisor:
     def _wait(self, effect: effects.Wait) -> None:
         task = self.tasks[effect.key]
         if effect.moves:
-            task.place = self.session.moved(effect.key) or task.place
+            task.place = self.session.nodes.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.loop.after(effect.pending_s, lambda: self.tell(free))
 

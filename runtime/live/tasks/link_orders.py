@@ -6,25 +6,18 @@ must become slower or quicker then, not when it is over.
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import final
 
+from runtime.live.tasks.client import Channel
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import LinksPaced, Message, PaceLinks
-
-
-class Tells(Protocol):
-    """A channel to which several threads may send."""
-
-    def tell(self, message: Message) -> None:
-        """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
-        ...
 
 
 @final
 class LinkOrders:
     """``takes`` is called by the thread that reads the control channel."""
 
-    def __init__(self, links: ServerLinks, channel: Tells) -> None:
+    def __init__(self, links: ServerLinks, channel: Channel) -> None:
         self.links, self.channel = links, channel
 
     def takes(self, message: Message) -> bool:

@@ -173,7 +173,7 @@ class VirtualSupervisor:
                     self._followers.remember(coordinator.version, coordinator.snapshot())
                 self._void()
                 coordinator.receive(t, news)
-                self.owner.discard()
+                self.owner.port.discard()
             case effects.RolledBack():
                 self._roll_back(t, news)
             case effects.Restored():
@@ -202,7 +202,7 @@ class VirtualSupervisor:
         """Void work in progress: all roll back to a version that all can have."""
         self.workers.lose_all()
         self.servers.halt()
-        self.owner.discard()
+        self.owner.port.discard()
 
     def _restore(self, t: float, news: effects.Restored) -> None:
         state = self.versions.restore()
