@@ -172,26 +172,21 @@ class Runtime(Protocol):
     @property
     def num_hosts(self) -> int:
         """Number of emulated hosts of the cluster; 0 where each task has its own machine."""
-        ...
 
     def base_iter_s(self, batch_samples: int) -> float | None:
         """Nominal seconds of an undisturbed iteration over a number of samples; None: unknown."""
-        ...
 
     def can(self, config: Config) -> dict[str, str | None]:
         """For every ability (:mod:`runtime.config.abilities`) None, or why this runtime lacks it there.
 
         A reason is written as a refusal: the setting that prevents it, its value, what is wrong, the cure.
         """
-        ...
 
     def check(self, around: RunContext) -> Needs:
         """Requirements of a run; raises ``ConfigError`` for disturbances and hosts that are not available."""
-        ...
 
     def machine(self, around: RunContext) -> dict[str, Any]:
         """The description of the machine for ``meta.json``."""
-        ...
 
     def await_nodes(self, task: dict[str, Any], framework: str, device: str) -> None:
         """Wait for the machines of a job, before its record is opened; raises ``ConfigError`` if they do not come.
@@ -199,15 +194,12 @@ class Runtime(Protocol):
         ``task``: the spec of its task; ``framework``: the library that computes gradients; ``device``: where, as in
         ``backend.device``.
         """
-        ...
 
     def calibration(self, batch_samples: int) -> str | None:
         """The cost model of the cluster, as records name it; None: real time needs none."""
-        ...
 
     def run(self, spec: RunSpec, schedule: Schedule) -> Outcome:
         """Run the job to its end; the record is written by ``spec.record``."""
-        ...
 
 
 class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,34 +220,27 @@ class Launcher(Protocol):
 
     def start(self, node: str, agent: AgentStart) -> None:
         """Start the agent of a node; it connects to the coordinator when ready."""
-        ...
 
     def ended(self, node: str) -> str | None:
         """How the agent ended (or that it was never started); None while it runs."""
-        ...
 
     def end(self, node: str) -> None:
         """End the agent with all its tasks, if it still runs; returns when it is gone."""
-        ...
 
     def replace(self, node: str) -> float:
         """Seconds for which another machine may take the place of a node whose agent has ended; 0: none will.
 
         When one has, :meth:`ended` is None again, and the node's agent can be started.
         """
-        ...
 
     def address(self, node: str) -> str | None:
         """The address at which tasks of a node listen; None: that does not depend on the node."""
-        ...
 
     def cores(self, node: str) -> int:
         """The cores that the tasks of a node may use together."""
-        ...
 
     def kill_all(self) -> None:
         """End all agents at once without waiting: called from a signal handler, before this process itself ends."""
-        ...
 
 
 UNSCORED = "the final parameters were not evaluated"

@@ -44,21 +44,18 @@ class Model(Protocol):
 
     def initial_parameters(self) -> FloatVector:
         """Float32 [num_parameters], identical for the same seed in every process."""
-        ...
 
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """Use ``params`` as the parameters and ``grad`` as the destination of gradients from now on.
 
         Called before every iteration, usually with the same vectors or alternating between a few.
         """
-        ...
 
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
         """Load and pre-process the training samples of these indices (the data time of an iteration).
 
         ``epochs`` gives the epoch of each sample, for random pre-processing; None means the first epoch.
         """
-        ...
 
     def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
         """Leave the gradient **sum** over the batch in the gradient vector; return the loss summed over the batch.
@@ -67,15 +64,12 @@ class Model(Protocol):
         samples' gradients weighted by ``pieces``. Raises ``ValueError`` for weights if a sample's loss depends on other
         samples of its micro-batch.
         """
-        ...
 
     def expect_weights(self) -> None:
         """Prepare for micro-batches with ``pieces``, so that slow set-up happens now and not in the first iteration."""
-        ...
 
     def evaluate(self) -> dict[str, float]:
         """Metrics on held-out data."""
-        ...
 
 
 class Backend(Protocol):
@@ -90,15 +84,12 @@ class Backend(Protocol):
 
     def preload(self) -> list[str]:
         """Import the framework (import only, run no operation); returns the names of the imported modules."""
-        ...
 
     def prepare(self, task: Any, seed: int, *, only_scores: bool = False) -> Model:
         """Build the task's model in this process; ``only_scores``: it will evaluate, and compute no gradients."""
-        ...
 
     def initial_parameters(self, task: Any, seed: int) -> FloatVector:
         """The model's initial parameters, for tasks that need nothing else of it (servers)."""
-        ...
 
 
 MAX_THREADS = 1024

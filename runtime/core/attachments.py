@@ -20,7 +20,7 @@ class Reformed(NamedTuple):
     A source is in the ring before and after; all its state is taken over.
     """
 
-    apart: tuple[int, ...]
+    excluded: tuple[int, ...]
     returning: tuple[tuple[int, int], ...]
 
 

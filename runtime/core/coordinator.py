@@ -4,8 +4,8 @@ Both runtimes drive this one object: they pass it inputs (:mod:`runtime.core.inp
 :class:`runtime.core.job.Port`. It knows no clock and no socket; ``stopwatch`` only measures what a decision cost.
 
 The :class:`runtime.core.executor.Executor` carries out what a command does to gradients and data, the
-:class:`runtime.core.dialogue.Dialogue` orders events and answers. A Compute that is held for lack of data ends as an
-arrival of zero samples when nothing in progress could bring any: so a barrier at the end of an epoch does not hang, and
+:class:`runtime.core.dialogue.Dialogue` orders events and answers. A Compute that is starved of data ends as an arrival
+of zero samples when nothing in progress could bring any: so a barrier at the end of an epoch does not hang, and
 an asynchronous worker that has finished its part idles instead of spinning.
 """
 

@@ -1,7 +1,7 @@
 """The exchange between a job and its strategy: one event after another, each recorded with its answer (pure).
 
 A command may cause another event at once (a restarted worker is lost); that event waits until the current answer has
-been carried out. At the end, held Computes that nothing could free any more end as empty arrivals.
+been carried out. At the end, starved Computes that nothing could free any more end as empty arrivals.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Dialogue:
         self.settle()
 
     def settle(self) -> None:
-        """After an event: end held Computes that nothing could free any more."""
+        """After an event: end starved Computes that nothing could free any more."""
         self._release()
         self._exchange()
 

@@ -1,6 +1,6 @@
 """Carries out a strategy's commands to workers and gradients: ledger, data service, orders to the port (pure).
 
-A Compute that finds no free data is *held*: it starts as soon as data comes back to the queue or an epoch opens, and it
+A Compute that finds no free data is *starved*: it starts as soon as data comes back to the queue or an epoch opens, and
 ends as an arrival of zero samples when nothing in progress could bring either (see ``Coordinator``). One for
 a worker that restarts is *reserved*: its samples are taken now, in turn, and it starts when the worker is back. A
 Compute of parts takes nothing: its samples are the round's (:mod:`runtime.core.data.parts`), and if there are none, as
@@ -162,7 +162,7 @@ class Executor:
                 lr=rate,
                 samples=samples,
                 measure=self.measuring.ask(self.version) if command.measure else None,
-                apart=ring.apart,
+                excluded=ring.excluded,
                 children=command.children,
                 returning=ring.returning,
             )
@@ -393,22 +393,22 @@ class Executor:
             self.feed_held(t)
 
     def feed_held(self, t: float) -> None:
-        """Start held Computes, in worker order, as long as there is data."""
+        """Start starved Computes, in worker order, as long as there is data."""
         for worker in sorted(self.ledger.starved):
             if self._begin(t, self.ledger.starved[worker]):
                 del self.ledger.starved[worker]
 
     def empty_arrivals(self) -> list[Grad]:
-        """Gradients of zero samples for all held Computes, if nothing in progress could free data.
+        """Gradients of zero samples for all starved Computes, if nothing in progress could free data.
 
         For parts without samples always, since nothing could free any.
         """
-        held = self.ledger.starved
-        # after every event: thousands may be held at the end of an epoch, with parts only in coded jobs
-        if self.parts.used and (without := {worker: command for worker, command in held.items() if command.parts}):
-            held = without
+        starved = self.ledger.starved
+        # after every event: thousands may be starved at the end of an epoch, with parts only in coded jobs
+        if self.parts.used and (without := {worker: command for worker, command in starved.items() if command.parts}):
+            starved = without
         elif (
-            not held
+            not starved
             or self.ledger.busy
             or self.scoring.asked
             or self.members.anyone_launching()
@@ -420,8 +420,8 @@ class Executor:
             unused = sorted(self.ledger.grads)
             raise ProtocolError(f"the strategy is stuck: no data is left to compute and {unused} wait forever")
         orders = []
-        for worker in sorted(held):
-            orders.append(self._order(held[worker], self.next_grad_id, 0))
+        for worker in sorted(starved):
+            orders.append(self._order(starved[worker], self.next_grad_id, 0))
             self.next_grad_id += 1
             del self.ledger.starved[worker]
         return [self.arrived(order) for order in orders]

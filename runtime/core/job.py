@@ -146,7 +146,7 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Number of vectors in which the servers hold these gradients, if some were summed on their way; None: one each."""
     measure: int | None = None
     """The ticket under which every server returns its part of the squared norm of the weighted sum; None: not asked."""
-    apart: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
     """Workers that do not sum it, since they are children of others."""
     children: tuple[tuple[int, int], ...] = ()
     """(child, parent) after it."""
@@ -167,69 +167,54 @@ class Port(Protocol):
 
     def compute(self, order: ComputeOrder) -> None:
         """Deliver the current parameters to the worker and let it compute."""
-        ...
 
     def apply(self, order: ApplyOrder) -> None:
         """Update the parameters on all servers."""
-        ...
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""
-        ...
 
     def send(self, order: SendOrder) -> None:
         """Let a worker push the gradient that it holds; ``GradientArrived`` follows."""
-        ...
 
     def send_sum(self, order: SumOrder) -> None:
         """Let workers push what they hold to an aggregator, and that the sum; a ``GradientArrived`` of all follows.
 
         One that is dropped before the sum is sent is left out of it.
         """
-        ...
 
     def replicate(self, order: ReplicateOrder) -> None:
         """Let a replica receive something; ``Replicated`` follows."""
-        ...
 
     def release(self, worker: int, grads: tuple[int, ...]) -> None:
         """Nobody needs these gradients, which a worker has kept for replicas, any more."""
-        ...
 
     def forget(self, worker: int, grad_id: int) -> None:
         """Let a worker discard the gradient that it holds: it is idle then."""
-        ...
 
     def compute_reference(self, number: int, version: int) -> None:
         """Compute reference gradient ``number`` on the current parameters and push it to all servers.
 
         ``ReferenceReady`` answers. The order is lost with the worker that computes it; the job's scoring asks again.
         """
-        ...
 
     def inner_products(self, grad_id: int, reference: int) -> None:
         """Multiply the parts of a gradient and the reference; each server answers with a ``ScorePart``."""
-        ...
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Compute metrics of the current parameters; ``Evaluated`` answers."""
-        ...
 
     def checkpoint(self, version: int, state: bytes) -> None:
         """Store the current parameters and ``state`` in the same atomic file."""
-        ...
 
     def order_node(self, order: NodeOrder) -> None:
         """Restart, start, end, limit or move nodes, after all orders that were given before."""
-        ...
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible (None: it is not)."""
-        ...
 
     def wake(self, at_s: float, tag: str) -> None:
         """Let ``TimerFired(tag)`` come at ``at_s``."""
-        ...
 
 
 Keeps = Literal["all", "answers", "rows", "nothing"]
@@ -247,8 +232,6 @@ class RecordSink(Protocol):
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         """Record an event and the strategy's answer."""
-        ...
 
     def note(self, t: float, kind: str, /, **fields: object) -> None:
         """Record a fact that the strategy does not receive."""
-        ...

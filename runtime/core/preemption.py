@@ -9,9 +9,9 @@ waited for. What is kept is one checkpoint: parameters, optimizer and data servi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from runtime.core.course import Course
+from runtime.core.dialogue import Dialogue
 from runtime.core.job import Port, RecordSink
 from runtime.core.node_orders import SuspendOrder
 from strategies.protocol import AnyCommand, Apply, Compute, Partition, Score
@@ -25,12 +25,6 @@ BEGINNING = (Compute, Partition, Score)
 CarryOut = Callable[[AnyCommand], None]
 
 
-class CarriesOut(Protocol):
-    """Who passes a strategy's commands on, one by one."""
-
-    carry_out: CarryOut
-
-
 class Preemption:
     """Of one job. ``leave()`` stores a checkpoint and voids all other work, ``dialogue`` passes commands on.
 
@@ -38,7 +32,7 @@ class Preemption:
     """
 
     def __init__(
-        self, port: Port, record: RecordSink, course: Course, dialogue: CarriesOut, leave: Callable[[], None]
+        self, port: Port, record: RecordSink, course: Course, dialogue: Dialogue, leave: Callable[[], None]
     ) -> None:
         self.port, self.record, self.course, self.leave = port, record, course, leave
         self.due = False

@@ -14,7 +14,6 @@ class Reservations(Protocol):
 
     def reserve(self, t: float, command: Reserve) -> Reserved:
         """The answer at the job's time ``t``; what it grants is carried out already."""
-        ...
 
 
 @final

@@ -61,15 +61,12 @@ class Scheduler(Protocol):
 
     def draw_s(self, t: float, seed: int, number: int) -> float:
         """Pending seconds of the node requested at ``t`` (seconds since the job's start) as number 0, 1, ..."""
-        ...
 
     def expected_s(self, t: float) -> float:
         """Expected pending seconds of a node requested at ``t``."""
-        ...
 
     def next_change_s(self, t: float) -> float:
         """The time at which the expectation changes; infinity: never."""
-        ...
 
     def refuses(self, request: Request) -> str | None:
         """Why a node of the job cannot have so much; None: it can."""

@@ -14,11 +14,9 @@ class View(Protocol):
 
     def tick(self, t: float) -> None:
         """Called a few times per second with its time, in seconds."""
-        ...
 
     def close(self, t: float) -> None:
         """Show the final state, after which nothing is shown."""
-        ...
 
 
 @final

@@ -41,11 +41,9 @@ class Submitter(Protocol):
     @property
     def to_come(self) -> bool:
         """Whether something is scheduled that may add one."""
-        ...
 
     def look(self, interrupted_by: int) -> None:
         """Called a few times per second, and when a signal (else 0) ends the lab: it adds no more jobs then."""
-        ...
 
 
 class _Tenant(msgspec.Struct, kw_only=True, eq=False):

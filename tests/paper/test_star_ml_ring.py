@@ -229,7 +229,9 @@ def test_star_h_decides_until_it_has_learnt_enough() -> None:
     few = run_of(star_ml({"min_samples": 5000}, redecide_iters=2))
     assert few.core.strategy.log_state()["decided_by"] == "STAR-H"
     plain = run_of(Star(**{**SAME, "predictor": "last_value"}))
-    assert [(t, order.apart) for t, order, _ in few.applied] == [(t, order.apart) for t, order, _ in plain.applied]
+    assert [(t, order.excluded) for t, order, _ in few.applied] == [
+        (t, order.excluded) for t, order, _ in plain.applied
+    ]
     run = run_of(star_ml({}, redecide_iters=1), waves(), 400.0)
     assert learner(run).decides
     assert learner(run).regret_frac is not None

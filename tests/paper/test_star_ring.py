@@ -49,7 +49,7 @@ def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
     run = run_of(EIGHT)
     assert modes_of(run) == ["ring of all", "ring without 7 6, wait 0 s"]
     later = run.applied[10:]
-    assert {order.apart for _, order, _ in later} == {(6, 7)}
+    assert {order.excluded for _, order, _ in later} == {(6, 7)}
     assert {round(second[0] - first[0], 6) for first, second in pairwise(later)} == {1.0}
     assert {grad.worker for _, _, grads in later for grad in grads} == set(range(7))
 
@@ -84,7 +84,7 @@ def test_without_stragglers_it_is_bsp_and_decides_nothing() -> None:
     """Section IV-B: SSGD if nobody straggles."""
     run = run_of([1.0, 1.05, 1.1, 1.0])
     assert modes_of(run) == ["ring of all"]
-    assert all(not order.apart and not order.children for _, order, _ in run.applied)
+    assert all(not order.excluded and not order.children for _, order, _ in run.applied)
     assert {line.state["decisions"] for line in run.lines if line.state} == {0}
 
 
@@ -95,8 +95,8 @@ def test_who_is_fast_again_is_back_in_the_ring() -> None:
     run = HeapRun(strategy, job, lambda worker, order: 3.0 if worker == 3 and order.grad_id < 25 else 1.0)
     run.run()
     assert unlawful(run) == []
-    assert {order.apart for _, order, _ in run.applied} == {(), (3,)}
-    assert run.applied[-1][1].apart == ()
+    assert {order.excluded for _, order, _ in run.applied} == {(), (3,)}
+    assert run.applied[-1][1].excluded == ()
     assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
 
 
@@ -112,7 +112,7 @@ def test_what_a_child_spends_on_its_link_does_not_make_it_a_straggler() -> None:
             compute_s = 3.0 if worker == 2 and turn < 8 else 1.0
             timings = Timings(compute_s=compute_s, recv_s=link_s, send_s=link_s)
             at.core.receive(at.at(None), inputs.GradientArrived(order.grad_id, worker, timings, 1.0))
-        aparts.append(at.applied[-1][1].apart)
+        aparts.append(at.applied[-1][1].excluded)
     assert set(aparts[4:8]) == {(2,)}
     assert set(aparts[-12:]) == {()}
 

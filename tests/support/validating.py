@@ -64,10 +64,8 @@ def _of_inbox(inbox: Inbox) -> tuple[Coordinator, Recovery] | None:
 
 
 def _of_virtual(supervisor: VirtualSupervisor) -> tuple[Coordinator, Recovery] | None:
-    """Not while orders wait: what answers the start of a server leaves with the next decision."""
     session: Any = supervisor.owner
-    waits = session.failure is not None or not session.port.idle
-    return None if waits else (supervisor.coordinator, supervisor.recovery)
+    return None if session.failure is not None else (supervisor.coordinator, supervisor.recovery)
 
 
 def _of_live(session: LiveSession) -> tuple[Coordinator, Recovery] | None:

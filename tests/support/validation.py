@@ -107,8 +107,8 @@ class Validation:
         new = {key for key in ring if key in tasks and tasks[key].state == TaskState.READY}
         if here - set(ring) or set(ring) - here - new:
             yield f"{_shown(ring)} are in the ring, {_shown(here)} may compute"
-        if (speaker := self.recovery.policy.speaker) not in here:
-            yield f"{speaker} delivers to auxiliary tasks, and is not there"
+        if (primary := self.recovery.policy.primary) not in here:
+            yield f"{primary} delivers to auxiliary tasks, and is not there"
 
     def _children(self) -> Iterator[str]:
         """A child and its parent are there; a parent is in the ring."""

@@ -26,7 +26,6 @@ class Load(Protocol):
 
     def run(self) -> float:
         """Wait for the next kernel to end; returns the seconds of the device that it has used."""
-        ...
 
 
 @final

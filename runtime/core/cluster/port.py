@@ -15,18 +15,15 @@ class ClusterPort(Protocol):
 
         What a restart costs is the runtime's own: seconds between this call and ``JobStarted``.
         """
-        ...
 
     def preempt(self, job: JobState) -> None:
         """Store the job's progress and end its tasks; report ``JobGone``, or ``JobEnded`` if that came first."""
-        ...
 
     def wake(self, at_s: float) -> None:
         """Report ``Woke`` at ``at_s``, which replaces any earlier request; infinity: not at all.
 
         A report that comes too early is ignored.
         """
-        ...
 
 
 class ClusterNote(Protocol):
@@ -34,4 +31,3 @@ class ClusterNote(Protocol):
 
     def __call__(self, t: float, kind: str, /, **fields: object) -> None:
         """Record a fact at ``t`` seconds of the cluster's clock."""
-        ...

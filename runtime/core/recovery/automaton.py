@@ -412,7 +412,7 @@ class Recovery:
                     self.state.moving = (self.state.checkpoints.next - 1, given.shares)
                     self._look_who_moves()
             case ElectPrimary():
-                self.policy.speak(given.key)
+                self.policy.elect_primary(given.key)
             case Save():
                 self._save(given)
             case Saved():

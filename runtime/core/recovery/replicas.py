@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, final
 
 from runtime.core.recovery.effects import Halt, Reconfigure, Restored, TransferState
-from runtime.core.recovery.inputs import NOTHING, Halted, Loaded
+from runtime.core.recovery.inputs import NOTHING, Halted
+from runtime.core.recovery.policy import Policy
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState, TaskStep
 from runtime.core.recovery.task import REACHABLE, Key, TaskLife
@@ -40,29 +41,29 @@ def agree(versions: Mapping[int, int]) -> Agreement | None:
 
 
 @final
-class Replicas:
+class Replicas(Policy):
     """The policy of replicas, see :class:`runtime.core.recovery.policy.Policy`."""
 
     def __init__(self, state: RecoveryState) -> None:
         self.state, self.members = state, state.members
-        self._speaker = 0
+        self._primary = 0
         self._versions: dict[int, int] = {}
         self._restored = Restored(0, b"")
 
     @property
-    def speaker(self) -> Key | None:
+    def primary(self) -> Key | None:
         """The lowest replica when the group last formed, unless it has left the ring since."""
-        return NodeId.worker(self._speaker)
+        return NodeId.worker(self._primary)
 
     @property
     def savers(self) -> tuple[Key, ...]:
         """One replica, since all hold the same parameters."""
-        return (NodeId.worker(self._speaker),)
+        return (NodeId.worker(self._primary),)
 
-    def speak(self, worker: Key) -> None:
+    def elect_primary(self, worker: Key) -> None:
         """Auxiliary tasks connect to it. During a recovery nothing changes: all are in the ring after it."""
         if self.state.phase == Phase.RUNNING:
-            self._speaker = worker.number
+            self._primary = worker.number
             for auxiliary in self.state.auxiliaries:
                 self._attach(auxiliary)
 
@@ -96,7 +97,7 @@ class Replicas:
         if self.state.phase != Phase.RENDEZVOUS or not awaited or silent:
             return
         self.members.ring = tuple(worker.key for worker in awaited)
-        self._speaker = awaited[0].id
+        self._primary = awaited[0].id
         self.state.step(PhaseStep.AGREED)
         by_file = self.state.rules.failover == "checkpoint"
         found = None if by_file else agree({worker.id: self._versions[worker.id] for worker in awaited})
@@ -130,9 +131,9 @@ class Replicas:
             return
         self.members.ring = tuple(sorted((*self.members.ring, *new)))
         for key in self.members.ring:
-            self._reconfigure(key, source=self._speaker if key in new else -1)
+            self._reconfigure(key, source=self._primary if key in new else -1)
         for _, worker in sorted(new):
-            self._donate(self._speaker, worker)
+            self._donate(self._primary, worker)
 
     def _reconfigure(self, key: Key, source: int = -1, number: int = -1, anew: bool = False) -> None:
         """Send the new ring; replicas that only gain newcomers remain attached."""
@@ -182,12 +183,3 @@ class Replicas:
         """Restore the agreed version, then admit workers that came meanwhile."""
         self._welcome()
         return self._restored
-
-    def loaded(self, server: TaskLife, said: Loaded) -> None:
-        """Nothing to do: there are no servers."""
-
-    def follows(self, server: TaskLife) -> None:
-        """Never called: there are no servers."""
-
-    def lost_copy(self, server: TaskLife) -> None:
-        """Never called: there are no servers."""

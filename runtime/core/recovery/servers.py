@@ -11,17 +11,18 @@ from __future__ import annotations
 from typing import final
 
 from runtime.core.recovery.effects import FOLLOWED, Load, Restored, ServerJoined
-from runtime.core.recovery.inputs import Halted, Loaded
+from runtime.core.recovery.inputs import Loaded
+from runtime.core.recovery.policy import Policy
 from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import Phase, PhaseStep, TaskState
 from runtime.core.recovery.task import REACHABLE, Key, TaskLife
 
 
 @final
-class Servers:
+class Servers(Policy):
     """The policy of parameter servers, see :class:`runtime.core.recovery.policy.Policy`."""
 
-    speaker: Key | None = None
+    primary: Key | None = None
 
     def __init__(self, state: RecoveryState) -> None:
         self.state = state
@@ -37,9 +38,6 @@ class Servers:
     def savers(self) -> tuple[Key, ...]:
         """The servers that hold parameters."""
         return self.state.members.layout.holders
-
-    def speak(self, worker: Key) -> None:
-        """Never called: servers deliver."""
 
     def ready(self, task: TaskLife, version: int) -> None:
         """The last server completes the set; a client connects if the set is complete."""
@@ -97,9 +95,6 @@ class Servers:
         new = not worker.awaited and self.state.phase == Phase.RUNNING
         return self.state.rules.failover == "checkpoint" and not new
 
-    def lost_early(self, worker: TaskLife) -> None:
-        """Nothing to do: its next incarnation connects when ready."""
-
     def begin_again(self) -> None:
         """Servers read as soon as all are ready, or when the lost worker is back; or a replica takes over at once.
 
@@ -155,6 +150,3 @@ class Servers:
         """Restore the checkpoint that all have read; each part has the same version and state."""
         said = self._loaded[self.savers[0].number]
         return Restored(said.version, said.state)
-
-    def halted(self, worker: TaskLife, said: Halted) -> None:
-        """Never called: only replicas halt."""

@@ -29,15 +29,12 @@ class JobOfProcesses(Protocol):
 
     def begin(self, places: Places, resources: JobResources) -> LiveJob:
         """Open its record; the lab starts its agents at once."""
-        ...
 
     def end(self, outcome: Outcome) -> None:
         """Close its record, and let go of what it holds."""
-        ...
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""
-        ...
 
 
 @final

@@ -15,12 +15,14 @@ from injectors.plan import target_name, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.core.disturbing import Action, Disturbances, Hold, Release, Share
+from runtime.core.inputs import Operated
 from runtime.errors import is_full
 from runtime.live.control.link_pacing import LinkPacing, LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import Actuated, Freeze, MalformedMessage, Message, Occupy, Throttle
 from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId
 
 if TYPE_CHECKING:
     from runtime.live.control.session import LiveSession
@@ -98,9 +100,9 @@ class Injector:
     def _act(self, action: Action) -> None:
         match action:
             case Hold(task, reason):
-                self.session.hold(task, reason)
+                self.session.supervisor.hold(NodeId.parse(task), reason)
             case Release(task):
-                self.session.release(task)
+                self.session.supervisor.release(NodeId.parse(task))
             case Share(_, _, change) | (Change() as change):
                 try:
                     self._inject(action, change, self.loop.now)
@@ -128,7 +130,7 @@ class Injector:
             case Change(_, _, "kill", level):
                 self._note(change, begun_s, "signal", level, level)
             case Change(_, worker, "join" | "leave" as kind, level):
-                self.session.operate(kind, worker)
+                self.session.receive(Operated(kind, worker))
                 self._note(change, begun_s, "operator", level, level)
 
     def _throttle(self, change: Change, begun_s: float) -> None:

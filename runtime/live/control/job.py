@@ -70,16 +70,7 @@ class LiveJob:
         self.machines.places = site.placed(self.machines.places)
         users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.setup = JobSetup(
-            self.loop,
-            self.secret,
-            resources.launcher,
-            self.machines,
-            site,
-            spec,
-            schedule,
-            processes,
-            users,
-            threads,
+            self.loop, self.secret, resources.launcher, self.machines, site, spec, schedule, processes, users, threads
         )
         self.session = LiveSession(self.setup, self._start_clock, self._report_begun)
         self.agents, self.injector, self.nodes = self.session.agents, self.session.injector, self.session.nodes

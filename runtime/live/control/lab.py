@@ -32,11 +32,9 @@ class Submitter(Protocol):
     @property
     def to_come(self) -> bool:
         """Whether something is scheduled that may add one."""
-        ...
 
     def closing(self) -> None:
         """All jobs are over, and the machines are about to go."""
-        ...
 
 
 @final

@@ -33,7 +33,7 @@ class _Change:
 
     def __init__(self, target: str, asked: float | None, rates: dict[Flow, int], then: Then) -> None:
         self.target, self.asked, self.rates, self.then = target, asked, rates, then
-        self.held: dict[Flow, int | None] = {}
+        self.achieved: dict[Flow, int | None] = {}
         self.awaited: set[NodeId] = set()
         self.problem = ""
 
@@ -99,7 +99,7 @@ class LinkPacing:
         if (change := self._changes.get(message.order)) is None:
             return
         change.awaited.discard(node)
-        change.held |= {(str(node), to): rate for to, rate in message.held.items()}
+        change.achieved |= {(str(node), to): rate for to, rate in message.achieved.items()}
         change.problem = change.problem or (f"{node}: {message.problem}" if message.problem else "")
         self._end_if_done(message.order)
 
@@ -128,7 +128,7 @@ class LinkPacing:
 
 def _achieved(change: _Change) -> float | None:
     """Of the asked rate, the part that the kernels hold of what they were asked, over the connections that exist."""
-    held = {flow: rate for flow, rate in change.held.items() if flow in change.rates}
-    if change.asked is None or not held or None in held.values():
+    achieved = {flow: rate for flow, rate in change.achieved.items() if flow in change.rates}
+    if change.asked is None or not achieved or None in achieved.values():
         return None
-    return change.asked * sum(rate or 0 for rate in held.values()) / sum(change.rates[flow] for flow in held)
+    return change.asked * sum(rate or 0 for rate in achieved.values()) / sum(change.rates[flow] for flow in achieved)

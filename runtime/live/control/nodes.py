@@ -89,14 +89,6 @@ class LiveNodes:
         self.free_places()
         return self.allotter.refuses(NodeId.parse(order.node), order.cpu_cores)
 
-    def save(self, version: int, state: bytes) -> None:
-        """Order a checkpoint from every saver of a part."""
-        self.supervisor.save(version, state)
-
-    def speak(self, worker: int) -> None:
-        """This replica delivers to auxiliary tasks from now on."""
-        self.supervisor.speak(worker)
-
     # ---- places ------------------------------------------------------------------------------------------------------
 
     def free_places(self) -> None:

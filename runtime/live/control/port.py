@@ -156,7 +156,7 @@ class LivePort:
     def checkpoint(self, version: int, state: bytes) -> None:
         """Order a checkpoint after all earlier orders."""
         self.flush()
-        self.nodes.save(version, state)
+        self.session.supervisor.save(version, state)
 
     def evaluate(self, version: int, *, last: bool) -> None:
         """Order an evaluation of the current parameters. The last one also takes their fingerprint."""

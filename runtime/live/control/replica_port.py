@@ -50,6 +50,8 @@ class ReplicaPort(LivePort):
         """The version that a gradient is computed on, until it is used or dropped."""
         self._reached = 0
         """A worker has completed this update, so every other has completed the one before."""
+        self._left_with: dict[int, int] = {}
+        """By child: the version that it has until it reads that it has left the ring."""
         self._outbox: dict[int, bytearray] = {}
 
     def book(self, order: AllocateOrder) -> str | None:
@@ -71,7 +73,9 @@ class ReplicaPort(LivePort):
         self.states[order.version - 1] = self.session.data_state()
         self._reached = max([self._reached, *(self._versions.pop(grad, 0) for grad in order.grads)])
         oldest = min(self._reached - 1, order.version - REMEMBERED_VERSIONS)
-        for version in [version for version in self.states if version < oldest]:
+        self._left_with = {child: self._left_with.get(child, order.version - 1) for child in order.excluded}
+        kept = set(self._left_with.values())
+        for version in [version for version in self.states if version < oldest and version not in kept]:
             del self.states[version]
         self._tell_all(Reduce(order=order))
         for worker, source in order.returning:
@@ -83,8 +87,9 @@ class ReplicaPort(LivePort):
 
     def _left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
-        if self.roster.speaker in children:
-            self.nodes.speak(min(worker for worker in self.roster.members.here() if worker not in children))
+        if self.roster.primary in children:
+            stays = min(worker for worker in self.roster.members.here() if worker not in children)
+            self.session.supervisor.elect_primary(stays)
 
     @staticmethod
     def _child(order: ComputeOrder) -> Deliver:
@@ -112,11 +117,12 @@ class ReplicaPort(LivePort):
         super().discard()
         self._outbox.clear()
         self._versions.clear()
+        self._left_with.clear()
         self._reached = 0
 
     def _deliver_to(self, auxiliary: NodeId, incarnation: int, ticket: int) -> None:
         deliver = Deliver(role=auxiliary.role, id=auxiliary.number, incarnation=incarnation, ticket=ticket)
-        self._tell(self.roster.speaker, deliver)
+        self._tell(self.roster.primary, deliver)
 
     def _tell(self, worker: int, message: Message) -> None:
         self._outbox.setdefault(worker, bytearray()).extend(encode(message))
@@ -130,30 +136,17 @@ class ReplicaPort(LivePort):
 class NativePort(ReplicaPort):
     """The port for ``DistributedDataParallel``, where all replicas take part in every backward pass."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        loop: Loop,
-        roster: Roster,
-        nodes: LiveNodes,
-        session: LiveSession,
-        disturb: Disturb,
-        last_save: str = "",
-    ) -> None:
-        super().__init__(hub, loop, roster, nodes, session, disturb, last_save)
-        self._computing: dict[int, int] = {}
-
     def compute(self, order: ComputeOrder) -> None:
         """Collect an order of the round."""
         super().compute(order)
-        self._computing[order.worker] = order.grad_id
+        self._work.append(order)
 
     def flush(self) -> None:
         """Complete the round: replicas without samples take part, too."""
-        if self._computing:
-            ticket = min(self._computing.values())
+        if self._work:
+            ticket, computing = min(order.grad_id for order in self._work), {order.worker for order in self._work}
             for worker in self.roster.replicas:
-                if worker not in self._computing:
+                if worker not in computing:
                     self._tell(worker, JoinCollective(ticket=ticket))
-            self._computing.clear()
+            self._work = []  # all that is ordered is in the outbox
         super().flush()

@@ -41,11 +41,11 @@ class Roster:
         return tuple(number for _, number in self.members.ring)
 
     @property
-    def speaker(self) -> int:
+    def primary(self) -> int:
         """The replica that delivers to auxiliary tasks."""
-        speaker = self.recovery.policy.speaker
-        assert speaker is not None, "servers deliver to auxiliary tasks"
-        return speaker.number
+        primary = self.recovery.policy.primary
+        assert primary is not None, "servers deliver to auxiliary tasks"
+        return primary.number
 
     @property
     def followers(self) -> dict[Key, int]:

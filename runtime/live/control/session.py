@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -47,7 +47,6 @@ from runtime.live.transport.messages import (
     TaskReady,
     VersionEvaluated,
 )
-from runtime.live.transport.task_spec import Place
 from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 
 
@@ -342,25 +341,6 @@ class LiveSession:
         holding = {grad.worker for grad in executor.ledger.ready.values()}
         waiting = executor.ledger.busy.keys() - executor.reserved.keys() - holding
         return [worker for worker in sorted(waiting) if now - self.port.sent_s.get(worker, now) > limit_s]
-
-    # ---- from the injector -------------------------------------------------------------------------------------------
-
-    def hold(self, task: str, reason: str) -> None:
-        """Kill a task, and keep it from restarting."""
-        self.supervisor.hold(NodeId.parse(task), reason)
-
-    def release(self, task: str) -> None:
-        self.supervisor.release(NodeId.parse(task))
-
-    def operate(self, change: Literal["join", "leave"], worker: str) -> None:
-        """Let a worker join or leave, as an operator does."""
-        self.receive(inputs.Operated(change, worker))
-
-    # ---- from the nodes ----------------------------------------------------------------------------------------------
-
-    def moved(self, node: NodeId) -> Place | None:
-        """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""
-        return self.nodes.moved(node)
 
     # ---- from the port -----------------------------------------------------------------------------------------------
 

@@ -100,9 +100,9 @@ class LiveSupervisor:
 
     def _ranges(self) -> Mapping[Key, tuple[int, int]]:
         """Each server's range; a replica that auxiliaries hear from has all of the vector."""
-        speaker = self.recovery.policy.speaker
-        if speaker is not None:
-            return {speaker: (0, self.num_parameters)}
+        primary = self.recovery.policy.primary
+        if primary is not None:
+            return {primary: (0, self.num_parameters)}
         return self.members.layout.ranges(self.num_parameters)
 
     def clock_restarted(self) -> None:
@@ -317,7 +317,7 @@ class LiveSupervisor:
         """A replica of the server has a copy."""
         self.tell(inputs.Follows(key, self.tasks[key].incarnation))
 
-    def speak(self, worker: int) -> None:
+    def elect_primary(self, worker: int) -> None:
         """This replica delivers to auxiliary tasks from now on."""
         self.tell(inputs.ElectPrimary(NodeId.worker(worker)))
 
@@ -358,7 +358,7 @@ class LiveSupervisor:
     def _wait(self, effect: effects.Wait) -> None:
         task = self.tasks[effect.key]
         if effect.moves:
-            task.place = self.session.moved(effect.key) or task.place
+            task.place = self.session.nodes.moved(effect.key) or task.place
         free = inputs.PlaceFree(effect.key, effect.incarnation)
         self.loop.after(effect.pending_s, lambda: self.tell(free))
 

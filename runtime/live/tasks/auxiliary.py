@@ -29,11 +29,9 @@ class AuxiliaryWork(Protocol):
 
     def prepare(self) -> None:
         """Called before the parameters of an order are received."""
-        ...
 
     def carry_out(self, order: Any, links: ServerLinks) -> Message:
         """Carry out an order with the model on the received parameters; returns the answer."""
-        ...
 
 
 class AuxiliaryTask:

@@ -15,7 +15,6 @@ class Channel(Incoming, Protocol):
 
     def tell(self, message: Message) -> None:
         """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
-        ...
 
 
 def serve(channel: Channel, links: ServerLinks, obey: Callable[[Message], Message | None]) -> None:

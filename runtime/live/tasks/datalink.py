@@ -29,23 +29,18 @@ class Sink(Protocol):
     @property
     def num_bytes(self) -> int:
         """Size of one gradient."""
-        ...
 
     def buffer(self) -> FloatVector:
         """A buffer to receive one, until it is held or released."""
-        ...
 
     def release(self, buffer: FloatVector) -> None:
         """Take a receive buffer back."""
-        ...
 
     def hold(self, grad_id: int, grad: FloatVector) -> None:
         """Keep a gradient that is complete in a buffer."""
-        ...
 
     def compute_reference(self, ticket: int, reference: FloatVector) -> None:
         """Keep a reference that is complete in a buffer."""
-        ...
 
 
 class DataLink:
@@ -92,7 +87,7 @@ class DataLink:
         """Send our own proof, only to an expected peer."""
         self._greeting.welcome()
 
-    def use_halves(self, store: Sink) -> None:
+    def use_16_bits(self, store: Sink) -> None:
         """Parameters and gradients have 16 bits on this link."""
         self._bfloat16 = bfloat16_vector(store.num_bytes // PARAMETER_BYTES)
 

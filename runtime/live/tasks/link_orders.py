@@ -6,25 +6,18 @@ must become slower or quicker then, not when it is over.
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import final
 
+from runtime.live.tasks.client import Channel
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import LinksPaced, Message, PaceLinks
-
-
-class Tells(Protocol):
-    """A channel to which several threads may send."""
-
-    def tell(self, message: Message) -> None:
-        """Send a message; raises ``ConnectionError`` when the coordinator is gone."""
-        ...
 
 
 @final
 class LinkOrders:
     """``takes`` is called by the thread that reads the control channel."""
 
-    def __init__(self, links: ServerLinks, channel: Tells) -> None:
+    def __init__(self, links: ServerLinks, channel: Channel) -> None:
         self.links, self.channel = links, channel
 
     def takes(self, message: Message) -> bool:
@@ -32,8 +25,8 @@ class LinkOrders:
         if not isinstance(message, PaceLinks):
             return False
         try:
-            answer = LinksPaced(order=message.order, held=self.links.pace_towards(message.towards))
+            answer = LinksPaced(order=message.order, achieved=self.links.pace_towards(message.towards))
         except OSError as error:
-            answer = LinksPaced(order=message.order, held={}, problem=str(error))
+            answer = LinksPaced(order=message.order, achieved={}, problem=str(error))
         self.channel.tell(answer)
         return True

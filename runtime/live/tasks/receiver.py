@@ -167,7 +167,7 @@ class Receiver(ABC):
         self.greeted(link)
         link.promises = not self.spec.holds
         if link.identity.role in ("worker", AGGREGATOR) and self.spec.transfer_bits == HALF_BITS:
-            link.use_halves(self.sink)
+            link.use_16_bits(self.sink)
         if self.rate_of(link) is not None:
             pace(link.sock, self.rate_of(link))
 

@@ -164,12 +164,12 @@ class Replica:
         self.copy.push(message.ticket)
 
     def _reduce(self, message: Reduce) -> None:
-        if self.me.id in message.order.apart:
+        if self.me.id in message.order.excluded:
             self._leave()
             return
         begun = time.perf_counter()
         if isinstance(self.collective, Ring):
-            self.collective.apart = message.order.apart
+            self.collective.excluded = message.order.excluded
         self._collect()
         if isinstance(self.collective, DeviceGroup):
             self.collective.as_computed = self.copy.shares_only(message.order, self._computed)

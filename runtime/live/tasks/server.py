@@ -225,9 +225,9 @@ class Server(Receiver):
         try:
             links = {str(link.identity.key): link for link in self.links.values()}
             held = {name: pace(links[name].sock, self.rate_of(links[name])) for name in changed if name in links}
-            self.send(LinksPaced(order=order.order, held=held))
+            self.send(LinksPaced(order=order.order, achieved=held))
         except OSError as error:
-            self.send(LinksPaced(order=order.order, held={}, problem=str(error)))
+            self.send(LinksPaced(order=order.order, achieved={}, problem=str(error)))
 
     def _fence(self, message: Fence) -> None:
         who = (message.role, message.id)

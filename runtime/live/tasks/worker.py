@@ -45,25 +45,20 @@ class Links(Protocol):
     @property
     def params(self) -> FloatVector:
         """The parameters to compute with, after :meth:`receive_params`."""
-        ...
 
     @property
     def grad(self) -> FloatVector:
         """The vector for the gradient sum, until it is pushed."""
-        ...
 
     @property
     def received_s(self) -> float:
         """Seconds of waiting for the last parameters while they were on their way."""
-        ...
 
     def receive_params(self, ticket: int) -> int:
         """Wait for the parameters; returns their version."""
-        ...
 
     def push(self, ticket: int) -> None:
         """Push the gradient to its sink."""
-        ...
 
 
 class Worker:

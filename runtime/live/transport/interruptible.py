@@ -21,11 +21,9 @@ class Incoming(Protocol):
 
     def receive(self) -> Message | None:
         """The next message; None when a deadline passed without one. Raises ``ConnectionError`` at the end."""
-        ...
 
     def is_readable(self) -> bool:
         """Whether :meth:`receive` would not wait now."""
-        ...
 
 
 def _halts(message: Message) -> bool:

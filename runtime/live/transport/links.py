@@ -31,11 +31,9 @@ class CachesGradients(Protocol):
 
     def keep(self, grad_id: int, grad: FloatVector) -> None:
         """Copy a gradient, and keep that until it is released."""
-        ...
 
     def begin(self, generation: int) -> None:
         """Keep nothing of an earlier generation."""
-        ...
 
 
 class ServerLinks:

@@ -518,7 +518,7 @@ class LinksPaced(Message, frozen=True, kw_only=True, tag=True):
     """What the kernel limits the connections to that a ``PaceLinks`` has changed."""
 
     order: int
-    held: dict[str, int | None]
+    achieved: dict[str, int | None]
     """Bytes per second by the other end; None: no limit. Those with no connection now are missing."""
     problem: str = ""
     """Why the kernel does not limit them; empty: it does."""

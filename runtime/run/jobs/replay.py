@@ -29,16 +29,13 @@ class _Cluster(Protocol):
     @property
     def now(self) -> float:
         """Seconds of its clock."""
-        ...
 
     @property
     def interrupted_by(self) -> int:
         """The signal that ended it, if one did."""
-        ...
 
     def run(self) -> Mapping[str, Outcome]:
         """Until all jobs are over, or a signal."""
-        ...
 
 
 def run_set(checked: CheckedSet, run_dir: Path) -> Ending:

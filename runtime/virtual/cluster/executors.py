@@ -24,15 +24,12 @@ class DetailedJob(Protocol):
 
     def begin(self, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
         """Open its record; the session begins at once."""
-        ...
 
     def end(self, outcome: Outcome) -> None:
         """Close its record, and let go of what it holds."""
-        ...
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""
-        ...
 
 
 @final

@@ -378,10 +378,6 @@ class VirtualSession:
             self.loads.arrived(given.worker, given.timings, order.samples)
         self.tell(given)
 
-    def discard(self) -> None:
-        """Discard orders that were not sent."""
-        self.port.discard()
-
     def fail(self, reason: str) -> None:
         """The run cannot continue."""
         self.failure = reason

@@ -161,18 +161,19 @@ class VirtualSupervisor:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
-                | effects.ServerJoined()
                 | effects.ServerLost(holding=False)
                 | effects.AuxiliaryLost()
                 | effects.AuxiliaryJoined()
             ):
                 coordinator.receive(t, news)
+            case effects.ServerJoined():
+                self.owner.tell(news)  # no decision is under way whose orders could take along those that answer it
             case effects.ServerLost():
                 if self._followers is not None:
                     self._followers.remember(coordinator.version, coordinator.snapshot())
                 self._void()
                 coordinator.receive(t, news)
-                self.owner.discard()
+                self.owner.port.discard()
             case effects.RolledBack():
                 self._roll_back(t, news)
             case effects.Restored():
@@ -201,7 +202,7 @@ class VirtualSupervisor:
         """Void work in progress: all roll back to a version that all can have."""
         self.workers.lose_all()
         self.servers.halt()
-        self.owner.discard()
+        self.owner.port.discard()
 
     def _restore(self, t: float, news: effects.Restored) -> None:
         state = self.versions.restore()

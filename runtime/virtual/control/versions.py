@@ -41,8 +41,6 @@ class Versions:
         """Whether the workers hold the parameters themselves."""
         self._copies = self.are_replicas and coordinator.job.failover == "shards"
         """A returning replica copies the parameters of those that stayed."""
-        self.copy_s = models.servers.copy_s if isinstance(models.servers, ReplicaGroup) else 0.0
-        """Seconds in which a replica copies the state that it lacks."""
         self.resuming = False
         """Whether the job has its places back and does not train yet."""
         self._files = Files()
@@ -56,6 +54,11 @@ class Versions:
         """The generation whose replicas agree, and the time of its start."""
 
     # ---- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def copy_s(self) -> float:
+        """Seconds in which a replica copies the state that it lacks, now."""
+        return self.servers.copy_s if isinstance(self.servers, ReplicaGroup) else 0.0
 
     def holds(self) -> int:
         """The version of every replica, new ones too, since one model represents all.

@@ -49,7 +49,7 @@ class HostReplicas(ReplicaGroup):
     def __init__(self, machines: Machines, costs: Costs, num_parameters: int, members: Membership) -> None:
         super().__init__(costs, num_parameters, members)
         self.machines = machines
-        self._turns: dict[int, Queue] = {}
+        self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Who has summed, or is about to sum, the last update."""
         self._rings: list[RingSum] = []
@@ -61,9 +61,12 @@ class HostReplicas(ReplicaGroup):
 
     @property
     def copy_s(self) -> float:
-        """Seconds to copy one replica's parameters to another, over the slowest link that any of them has."""
+        """Seconds to copy one replica's parameters to another, over the slowest link that any of them has.
+
+        After a loss, when copies are needed, nobody is in the ring.
+        """
         own_s, carry = self.message(self.model_bytes)
-        names = [_name(worker) for worker in self.ring]
+        names = [str(node) for node in self.members.layout.workers if node not in self.members.awaited]
         ways = [self.machines.passage(path) for path in pairwise(names)]
         link_s = max((way.latency_s + self.model_bytes / way.bytes_per_s for way in ways), default=0.0)
         return self.costs.control_s + own_s + max(carry.between_s, link_s)
@@ -77,7 +80,7 @@ class HostReplicas(ReplicaGroup):
         self._sum(sent_s, self.ring)
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
-        self._sum(sent_s, [worker for worker in self.ring if worker not in order.apart])
+        self._sum(sent_s, [worker for worker in self.ring if worker not in order.excluded])
         for worker, source in order.returning:
             copy = StateTransfer(partial(self._copy, source, worker))
             for one in (source, worker):
@@ -136,21 +139,21 @@ class HostReplicas(ReplicaGroup):
             then(self.machines.clock.now)
         done()
 
-    # ---- turns -------------------------------------------------------------------------------------------------------
+    # ---- orders ------------------------------------------------------------------------------------------------------
 
-    def take_turn(self, worker: int, work: Work) -> None:
+    def enqueue(self, worker: int, work: Work) -> None:
         """An order has reached a replica, which carries it out after its earlier ones."""
-        self._turns_of(worker).put(work)
+        self._queue_of(worker).put(work)
 
     def order(self, worker: int, sent_s: float, work: Work) -> None:
         """An order is sent, which a replica that is lost before it comes does not carry out."""
         reached_s = sent_s + self.costs.control_s
-        self.machines.clock.at(reached_s, MACHINE, self._turns_of(worker).put, work)
+        self.machines.clock.at(reached_s, MACHINE, self._queue_of(worker).put, work)
 
-    def _turns_of(self, worker: int) -> Queue:
-        if worker not in self._turns:
-            self._turns[worker] = queue_on(self.machines, _name(worker), self.costs, 0, {}, [], 0)
-        return self._turns[worker]
+    def _queue_of(self, worker: int) -> Queue:
+        if worker not in self._queues:
+            self._queues[worker] = queue_on(self.machines, _name(worker), self.costs, 0, {}, [], 0)
+        return self._queues[worker]
 
     def lost(self, worker: int) -> None:
         """It leaves the ring open; all will halt."""
@@ -161,15 +164,15 @@ class HostReplicas(ReplicaGroup):
         self._void(worker)
 
     def halt(self) -> None:
-        for worker in list(self._turns):
+        for worker in list(self._queues):
             self._void(worker)
         self._rings, self._last = [], None
 
     def _void(self, worker: int) -> None:
-        turns = self._turns.pop(worker, None)
-        if turns is not None:
-            turns.void = True
-            self.machines.forget(turns.task)
+        queue = self._queues.pop(worker, None)
+        if queue is not None:
+            queue.void = True
+            self.machines.forget(queue.task)
 
     def begin_again(self, at_s: float) -> None:
         """Nothing to do: no order was given since they were halted."""

@@ -180,7 +180,7 @@ class HostWorkers(WorkerModel):
             iteration.updating_s = self.clock.now - asked_s
             iteration.go("loading")
 
-        self.servers.take_turn(iteration.order.worker, in_turn)
+        self.servers.enqueue(iteration.order.worker, in_turn)
         return True
 
     def _between(self, iteration: Iteration, path: tuple[str, str], then: Then) -> None:

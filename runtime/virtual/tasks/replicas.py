@@ -18,7 +18,7 @@ class ReplicaGroup(ServerGroup):
     """Replicas in the place of servers.
 
     Nothing is pulled or pushed: a worker computes on its own copy, as soon as that is updated. All are reported as one.
-    Children (``ApplyOrder.apart``) are not in the ring. That their parents add what they deliver takes no time.
+    Children (``ApplyOrder.excluded``) are not in the ring. That their parents add what they deliver takes no time.
     """
 
     def __init__(self, costs: Costs, num_parameters: int, members: Membership) -> None:
@@ -108,7 +108,7 @@ class Replicas(ReplicaGroup):
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
-        self._sum(sent_s, len(self.ring) - len(order.apart))
+        self._sum(sent_s, len(self.ring) - len(order.excluded))
         for worker, source in order.returning:
             done_s = self.idle_of(source) + self.costs.hop_s(self.model_bytes)
             self._copied_s[worker] = self._copied_s[source] = done_s

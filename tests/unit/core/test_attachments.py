@@ -45,7 +45,7 @@ def refusal(at: Rig, *commands: object) -> str:
 def test_the_update_that_makes_children_is_still_one_of_all() -> None:
     at = attached()
     order = at.applied[-1][1]
-    assert (order.apart, order.children, order.returning) == ((), ((3, 1),), ())
+    assert (order.excluded, order.children, order.returning) == ((), ((3, 1),), ())
 
 
 def test_a_child_computes_with_its_parent_and_takes_no_part_in_the_next_sums() -> None:
@@ -55,7 +55,7 @@ def test_a_child_computes_with_its_parent_and_takes_no_part_in_the_next_sums() -
         at.arrive(worker)
     at.say(with_children(4, 5, 6, 7, children=((3, 1),)))
     order = at.applied[-1][1]
-    assert (order.grads, order.apart, order.returning) == ((4, 5, 6, 7), (3,), ())
+    assert (order.grads, order.excluded, order.returning) == ((4, 5, 6, 7), (3,), ())
 
 
 def test_who_is_not_named_any_more_takes_the_state_over_from_its_parent() -> None:
@@ -91,7 +91,7 @@ def test_without_children_orders_are_as_they_were() -> None:
     at = rig()
     at.say(apply(0, 1, 2, 3))
     order = at.applied[-1][1]
-    assert (order.apart, order.children, order.returning) == ((), (), ())
+    assert (order.excluded, order.children, order.returning) == ((), (), ())
     written = msgspec.json.encode(apply(0))
     assert b"children" not in written, "records of jobs without children keep their bytes"
 
@@ -181,4 +181,4 @@ def test_after_a_loss_all_are_in_the_ring() -> None:
     assert at.orders[8].parent is None
     at.arrive(3)
     at.say(apply(8))
-    assert at.applied[-1][1].apart == ()
+    assert at.applied[-1][1].excluded == ()

@@ -94,7 +94,7 @@ def sent(grad: NDArray[np.float32]) -> bytes:
 
 def test_a_server_adds_up_32_bits_and_sends_16() -> None:
     line, store = Line(), Store(vector(ROUNDED), TALLY)
-    line.link.use_halves(store)
+    line.link.use_16_bits(store)
     for ticket in (1, 2):
         line.worker.sendall(pack(POST, GENERATION, ticket, 0, 80) + sent(vector(ROUNDED)))
         line.link.receive(store, GENERATION)
@@ -110,7 +110,7 @@ def test_a_server_adds_up_32_bits_and_sends_16() -> None:
 
 def test_parameters_of_16_bits_are_those_of_the_version() -> None:
     line, store = Line(), Store(vector(1.0), TALLY)
-    line.link.use_halves(store)
+    line.link.use_16_bits(store)
     for version in range(1, 4):
         store.hold(version, vector(2.0))
         store.apply(order(version, version))
@@ -126,7 +126,7 @@ def test_parameters_of_16_bits_are_those_of_the_version() -> None:
 
 def test_a_link_of_16_bits_refuses_32() -> None:
     line, store = Line(), Store(vector(1.0), TALLY)
-    line.link.use_halves(store)
+    line.link.use_16_bits(store)
     line.worker.sendall(pack(POST, GENERATION, 1, 0, 160) + bytes(160))
     with pytest.raises(ConnectionError, match="a push of 80 bytes"):
         line.link.receive(store, GENERATION)

@@ -13,11 +13,13 @@ from injectors.schedule import Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
 from runtime.containment import Isolation
+from runtime.core.inputs import Operated
 from runtime.live.control.injecting import NOBODY, Injector
 from runtime.live.control.link_pacing import LinkRate
 from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
+from strategies.protocol import NodeId
 
 TASKS = ["server:0", "worker:0", "worker:1"]
 HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)
@@ -112,14 +114,18 @@ class Scene:
     def failed(self, reason: str) -> None:
         self.failures.append(reason)
 
-    def operate(self, change: str, worker: str) -> None:
-        self.operated.append((change, worker))
+    def receive(self, given: Operated) -> None:
+        self.operated.append((given.change, given.node))
 
-    def hold(self, task: str, reason: str) -> None:
-        self.said.append(("hold", task))
+    @property
+    def supervisor(self) -> Scene:
+        return self
 
-    def release(self, task: str) -> None:
-        self.said.append(("release", task))
+    def hold(self, task: NodeId, reason: str) -> None:
+        self.said.append(("hold", str(task)))
+
+    def release(self, task: NodeId) -> None:
+        self.said.append(("release", str(task)))
 
 
 def window(kind: Any, target: str, magnitude: float = 1.0, start_s: float = 1.0, end_s: float = 2.0) -> Disturbance:

@@ -44,10 +44,10 @@ class Scene:
         sent, self.sent = self.sent, []
         before: dict[NodeId, dict[str, int]] = getattr(self, "before", {})
         for node, message in sent:
-            held: dict[str, int | None] = dict.fromkeys(before.get(node, {}))
-            held |= {name: rate - slower for name, rate in message.towards.items()}
+            achieved: dict[str, int | None] = dict.fromkeys(before.get(node, {}))
+            achieved |= {name: rate - slower for name, rate in message.towards.items()}
             before[node] = message.towards
-            self.paced.answered(node, LinksPaced(order=message.order, held=held))
+            self.paced.answered(node, LinksPaced(order=message.order, achieved=achieved))
         self.before = before
 
 
@@ -87,7 +87,7 @@ def test_a_kernel_that_cannot_is_named() -> None:
     scene = Scene()
     scene.change("link:1>0", 0.5)
     ((node, order),) = scene.sent
-    scene.paced.answered(node, LinksPaced(order=order.order, held={}, problem="protocol not available"))
+    scene.paced.answered(node, LinksPaced(order=order.order, achieved={}, problem="protocol not available"))
     assert scene.rates == [LinkRate(FULL / 2, None, "worker:1: protocol not available")]
 
 
@@ -101,7 +101,7 @@ def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_
     scene.answer()
     assert len(scene.rates) == 1
     for node, order in late:  # it was on its way
-        scene.paced.answered(node, LinksPaced(order=order.order, held={"server:0": 1}))
+        scene.paced.answered(node, LinksPaced(order=order.order, achieved={"server:0": 1}))
     assert len(scene.rates) == 1
     scene.here.append(AWAY)
     scene.paced.ready(AWAY)
@@ -187,8 +187,8 @@ def test_a_worker_paces_what_it_is_asked_to_and_releases_the_rest(links: ServerL
     assert orders.takes(PaceLinks(order=2, towards={"server:1": 2000}))
     assert not orders.takes(Heartbeat())
     assert said == [
-        LinksPaced(order=1, held={"server:0": 1000}),
-        LinksPaced(order=2, held={"server:0": None, "server:1": 2000}),
+        LinksPaced(order=1, achieved={"server:0": 1000}),
+        LinksPaced(order=2, achieved={"server:0": None, "server:1": 2000}),
     ]
 
 
@@ -213,7 +213,7 @@ def test_a_server_paces_its_links_at_once_although_other_orders_wait() -> None:
     place.lines[1].link.sock = ours
     place.server.take(PaceLinks(order=4, towards={"worker:1": 1000}))
     place.server.take(PaceLinks(order=5, towards={}))
-    assert told == [LinksPaced(order=4, held={"worker:1": 1000}), LinksPaced(order=5, held={"worker:1": None})]
+    assert told == [LinksPaced(order=4, achieved={"worker:1": 1000}), LinksPaced(order=5, achieved={"worker:1": None})]
     theirs.close()
     for line in place.lines:
         line.close()

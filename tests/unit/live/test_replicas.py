@@ -162,7 +162,7 @@ def test_who_is_not_started_again_is_not_waited_for() -> None:
     assert [peer.worker for peer in world.forms[1].peers] == [1, 2]
     world.form(1, 2)
     assert world.heard[-1][:3] == ("Restored", 3, None)
-    assert (world.supervisor.roster.replicas, world.supervisor.roster.speaker) == ((1, 2), 1)
+    assert (world.supervisor.roster.replicas, world.supervisor.roster.primary) == ((1, 2), 1)
 
 
 def test_with_nobody_left_the_last_checkpoint_goes_on() -> None:

@@ -278,7 +278,7 @@ def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -
     assert reduce(ranks, vectors_for(4, 100)) == [None] * 4
     for apart in ((2,), (), (0, 1), ()):
         for rank in ranks:
-            rank.ring.apart = apart
+            rank.ring.excluded = apart
             if rank.peer.worker in apart:
                 rank.ring.close()
         members = [rank for rank in ranks if rank.peer.worker not in apart]

@@ -113,7 +113,11 @@ class World:
     def hang_up(self, key: Key) -> None:
         self.peers.pop(key, None)
 
-    # the session
+    # the session and its nodes
+    @property
+    def nodes(self) -> World:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return lambda *words, **more: self.heard.append((name, *words, *more.values()))
 

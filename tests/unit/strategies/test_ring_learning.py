@@ -104,5 +104,5 @@ def test_decisions_continue_when_all_who_were_left_in_the_ring_are_gone(learning
     run = HeapRun(strategy, job, [1.0, 3.0, 5.0], [Crash(20.0, 0, None)])
     run.run()
     assert unlawful(run) == []
-    assert {order.apart for t, order, _ in run.applied if 15 < t < 20} == {(1, 2)}
+    assert {order.excluded for t, order, _ in run.applied if 15 < t < 20} == {(1, 2)}
     assert max(t for t, _, _ in run.applied) > 60

@@ -71,7 +71,7 @@ def finish(run: VirtualSession, tape: Tape) -> None:
 
 def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
     replicas = Replicas(new_clock(), COSTS, PARAMETERS, ring_of(4))
-    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=apart, returning=returning)
+    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, excluded=apart, returning=returning)
     replicas.carry_out(order, 1.0)
     return replicas
 

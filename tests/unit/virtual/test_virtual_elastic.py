@@ -21,7 +21,7 @@ from runtime.core.recovery.task import ALIVE
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.costs import Costs
-from strategies.protocol import Strategy
+from strategies.protocol import Evaluate, ServerJoined, Strategy
 from tests.support.elastic import Growing, Wanderer
 from tests.support.invariants import problems
 from tests.support.long_tests import long_after
@@ -218,6 +218,22 @@ def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
     assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
     assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
     assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
+
+
+class Curious(Growing):
+    """Asks for an evaluation as soon as a server has joined."""
+
+    def handle(self, event: Any) -> list[Any]:
+        commands = super().handle(event)
+        return [*commands, Evaluate()] if isinstance(event, ServerJoined) else commands
+
+
+def test_what_answers_a_server_that_has_joined_is_ordered_at_once() -> None:
+    """Not with the next decision, which here is an arrival's."""
+    moved = grown(Curious(3, 9))
+    joined_s = {line["t"] for line in moved.events("ServerJoined")}
+    assert len(joined_s) == 1
+    assert joined_s < {line["event"]["asked_s"] for line in moved.events("Evaluated")}
 
 
 def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job_without_hosts() -> None:

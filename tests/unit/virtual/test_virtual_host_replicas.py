@@ -184,7 +184,7 @@ class Group:
     def watch(self, *workers: int) -> None:
         """Note when each of these has done its orders so far."""
         for worker in workers:
-            self.replicas.take_turn(worker, partial(self._free, worker))
+            self.replicas.enqueue(worker, partial(self._free, worker))
 
     def _free(self, worker: int, done: Then) -> None:
         self.free_s[worker] = self.clock.now
@@ -201,7 +201,7 @@ RING_S = 6 * 64 / 1024
 def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     """As live, where an order waits for the one before."""
     group = Group()
-    group.replicas.take_turn(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
+    group.replicas.enqueue(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
     group.replicas.schedule_update(0.0, 4)
     group.clock.at(0.5, MACHINE, group.watch, *range(4))
     group.run()
@@ -233,7 +233,7 @@ def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
 def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
     """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""
     group = Group(parameters=192)
-    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, apart=(3,), returning=returning)
+    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, excluded=(3,), returning=returning)
     group.replicas.carry_out(order, 0.0)
     group.clock.at(0.0, MESSAGE, group.watch, *range(4))
     group.run()
@@ -298,6 +298,15 @@ def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring(at_s: float, 
     assert (restored["t"], restored["version"], restored["workers"]) == (at_s + 0.5, version, [0, 1, 3])
     assert isinstance(run.model_state, RealModelState)
     assert run.model_state.params.tolist() == [1.0] * 64
+
+
+def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:
+    """256 bytes of parameters on links of 1,024 bytes a second, though nobody is in the ring meanwhile."""
+    run, tape = session(BSP(), hosts_of(4), LINKS, **LEDGER)
+    run.clock.at(1.5, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed", restarting=False))
+    finish(run, tape)
+    [restored] = tape.received("Restored")
+    assert restored["t"] == pytest.approx(1.5 + 0.25)
 
 
 def test_a_pause_of_a_member_is_waited_for() -> None:

@@ -24,11 +24,9 @@ class Collective(Protocol):
 
     def form(self, generation: int, peers: Sequence[Peer]) -> None:
         """Set the members from now on."""
-        ...
 
     def all_reduce(self, vector: FloatVector) -> None:
         """Sum the members' vectors in place, on every member; raises ``OSError`` when one is gone."""
-        ...
 
     def close(self) -> None: ...
 

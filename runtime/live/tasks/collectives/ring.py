@@ -49,7 +49,7 @@ class Ring:
         self.me, self.secret, self.acceptor, self.look = me, secret, acceptor, look
         self.generation = 0
         self.peers: Sequence[Peer] = ()
-        self.apart: tuple[int, ...] = ()
+        self.excluded: tuple[int, ...] = ()
         """Members that take no part in the sums from now on."""
         self._next: tuple[Identity, socket.socket] | None = None
         self._previous: tuple[Identity, socket.socket] | None = None
@@ -70,11 +70,11 @@ class Ring:
         self._next = self._previous = None
 
     def all_reduce(self, vector: FloatVector) -> None:
-        """Sum ``vector`` (float32, equal lengths) over all members but those ``apart``, in place on each.
+        """Sum ``vector`` (float32, equal lengths) over all members but those ``excluded``, in place on each.
 
         Raises ``OSError`` when a member is gone; the vector is then invalid.
         """
-        peers = [peer for peer in self.peers if peer.worker not in self.apart]
+        peers = [peer for peer in self.peers if peer.worker not in self.excluded]
         size = len(peers)
         if size == 1:
             return
