@@ -211,7 +211,7 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     """Number of claims by question and verdict; those of which the side is missed are named."""
     given = verdicts_by_claim(verdicts, ledger)
-    lines = markdown_lines(COUNT_HEADS, [row for question in QUESTIONS for row in counts(question, ledger, given)])
+    lines = markdown_lines(COUNT_HEADS, [counts(question, ledger, given) for question in QUESTIONS])
     if found := [f"`{short(claim.id)}`" for claim in ledger if given[claim.id].side == MISSED]:
         lines += ["", f"Side {MISSED}: {', '.join(found)}."]
     unanswered = [claim for claim in ledger if claim.experiment is None]
@@ -220,12 +220,9 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     return lines
 
 
-def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[list[str]]:
-    """Rows of ``COUNT_HEADS``: every claim for itself, and every observation once if that differs."""
-    asked = {claim.id: word for claim in ledger if (word := getattr(given[claim.id], question))}
-    once = observations(question, ledger, given)
-    rows = [[question, *counted(list(asked.values()))], [f"{question}, each observation once", *counted(once)]]
-    return rows[: 1 + (rows[0][1:] != rows[1][1:])]
+def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:
+    """A row of ``COUNT_HEADS``: every claim for itself; the page over all papers counts observations."""
+    return [question, *counted([word for claim in ledger if (word := getattr(given[claim.id], question))])]
 
 
 def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:

@@ -272,12 +272,10 @@ GIVEN = pd.DataFrame(
 )
 
 
-def test_totals_are_by_question_and_an_observation_counts_once() -> None:
+def test_totals_are_by_question() -> None:
     text = "\n".join(overview(GIVEN, LEDGER))
     assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
-    assert "| size, each observation once | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
-    assert "each observation once" not in "\n".join(overview(GIVEN, LEDGER[1:3]))
     assert "Side missed" not in text
     assert "Side missed: `b`." in "\n".join(overview(GIVEN.replace("met", "missed"), LEDGER))
     assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
