@@ -27,15 +27,16 @@ from analysis.experiments.numbers import DASH, numbers, plain
 from analysis.experiments.results import Results
 from analysis.files import natural
 from analysis.markup import markdown_lines
-from analysis.records.provenance import caption, machine_text, without
+from analysis.records.provenance import short_caption
 
 MARK = "<!-- experiment: {name} -->"
 DIRTY = re.compile(r"Stragglab (\S+ \()?\S*-dirty")
 MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
-HEADS = ("claim", "paper", "ours", "ours / paper", "seeds", "side", "size")
+HEADS = ("claim", "paper", "ours", "seeds", "side", "size")
 OURS, SEEDS = HEADS.index("ours"), HEADS.index("seeds")
 QUESTIONS = ("side", "size")
 COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
+GROUP = "one observation: "
 SHORT = 12
 """Rows up to which a section without claims shows its numbers; a file next to the figure has those of every section."""
 MANY = 4
@@ -56,7 +57,8 @@ within 15 % of the paper's, and its interval is no wider than that.
   Of several cases the worst counts; where one suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it. **Calibrated**: something was fitted to, or chosen by, this very
-  number (a miss remains a miss). **By arithmetic**: a definition was evaluated, and nothing was run. **Context**: other
+  number (a miss remains a miss). **By arithmetic**: a definition was evaluated to the
+  printed digits, and nothing was run. **Context**: other
   hardware, production, another quantity, or a variation of ours. None of these is evidence.
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation: the worst of them
   counts."""
@@ -65,19 +67,19 @@ Do our runs show what the papers report? There is one page per paper. `python ru
 `make paper` repeats all runs and regenerates all pages.
 
 Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
-The [rules](#rules) are the same for all papers."""
+The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
+`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
+values, and `NAME_numbers.csv` what else was measured."""
 READING = """\
-The [rules](README.md#rules) explain values and verdicts. JCT is the job completion time, BPT the batch processing time.
-Next to each figure in `images/`, `NAME.csv` has its values and `NAME.txt` its machine, `NAME_claims.csv` all cases of
-its claims, and `NAME_numbers.csv` what else was measured."""
+The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, BPT the batch
+processing time."""
 
 
 def section(results: Results, picture: str, command: str) -> str:
     """The Markdown of one experiment, starting with its marker."""
     spec = results.spec
-    about = without(caption(results.metas), machine_text(results.metas))
     lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}", ""]
-    lines += [f"`{command}`; {about}.", "", f"![{spec.title}]({picture})", ""]
+    lines += [f"`{command}`; {short_caption(results.metas)}.", "", f"![{spec.where}]({picture})", ""]
     if rows := [row(claim, ours, verdict) for claim, ours, verdict in results.answers]:
         lines += [*markdown_lines(*varying(rows)), ""]
     if found := remarks(results.claims):
@@ -117,7 +119,6 @@ def row(claim: Claim, ours: Answer | None, verdict: Verdict) -> list[str]:
         name,
         paper_text(claim),
         ours_text(claim, ours),
-        ratio_text(claim, ours),
         seeds_text(ours),
         verdict.side or DASH,
         verdict.size or DASH,
@@ -125,18 +126,21 @@ def row(claim: Claim, ours: Answer | None, verdict: Verdict) -> list[str]:
 
 
 def remarks(claims: Sequence[Claim]) -> list[str]:
-    """Notes about verdicts; the same note about several claims once."""
-    by_text = dict[str, list[str]]()
+    """Notes about verdicts; the same note about several claims once, and groups without another note in one line."""
+    by_text, groups = dict[str, list[str]](), dict[str, list[str]]()
     for claim in claims:
         if text := remark(claim):
-            by_text.setdefault(text, []).append(f"`{short(claim.id)}`")
-    return [f"- {', '.join(names)}: {text}." for text, names in by_text.items()]
+            same = groups.setdefault(claim.group, []) if text == GROUP + claim.group else by_text.setdefault(text, [])
+            same.append(f"`{short(claim.id)}`")
+    lines = [f"- {', '.join(names)}: {text}." for text, names in by_text.items()]
+    once = "; ".join(f"{group} ({', '.join(names)})" for group, names in groups.items())
+    return [*lines, f"- {GROUP}{once}."] if once else lines
 
 
 def remark(claim: Claim) -> str:
     """What there is to say of a claim's verdicts."""
-    whys = {CALIBRATED: claim.calibrated, CONSTRUCTION: claim.construction, "one observation": claim.group}
-    return "; ".join([*(f"{word}: {why}" for word, why in whys.items() if why), *filter(None, [claim.note])])
+    whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction, GROUP: claim.group}
+    return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [claim.note])])
 
 
 def paper_text(claim: Claim) -> str:
@@ -149,7 +153,8 @@ def paper_text(claim: Claim) -> str:
     if claim.printed is not None:
         parts.append(f"(printed {number(claim.printed, claim.unit)})")
     beyond_no_effect = (1.0 if claim.unit == "x" else 0.0, None)
-    if claim.accept is not None and (not parts or claim.accept != beyond_no_effect):
+    implied = claim.arithmetic or claim.accept == beyond_no_effect
+    if claim.accept is not None and not (parts and implied):
         parts.append(f"(accepted: {range_text(claim.accept)})")
     return " ".join(parts) or DASH
 
@@ -175,13 +180,6 @@ def ours_text(claim: Claim, ours: Answer | None) -> str:
     if isnan(ours.low) or ours.low == ours.high:
         return text
     return f"{text} [{plain(ours.low)}, {plain(ours.high)}]"
-
-
-def ratio_text(claim: Claim, ours: Answer | None) -> str:
-    """Our value divided by the paper's, as text."""
-    if ours is None or not claim.value or isnan(ours.value) or claim.how == "order":
-        return DASH
-    return f"{ours.value / claim.value:.2f}"
 
 
 def seeds_text(ours: Answer | None) -> str:
@@ -213,7 +211,7 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     """Number of claims by question and verdict; those of which the side is missed are named."""
     given = verdicts_by_claim(verdicts, ledger)
-    lines = markdown_lines(COUNT_HEADS, [row for question in QUESTIONS for row in counts(question, ledger, given)])
+    lines = markdown_lines(COUNT_HEADS, [counts(question, ledger, given) for question in QUESTIONS])
     if found := [f"`{short(claim.id)}`" for claim in ledger if given[claim.id].side == MISSED]:
         lines += ["", f"Side {MISSED}: {', '.join(found)}."]
     unanswered = [claim for claim in ledger if claim.experiment is None]
@@ -222,12 +220,9 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     return lines
 
 
-def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[list[str]]:
-    """Rows of ``COUNT_HEADS``: every claim for itself, and every observation once if that differs."""
-    asked = {claim.id: word for claim in ledger if (word := getattr(given[claim.id], question))}
-    once = observations(question, ledger, given)
-    rows = [[question, *counted(list(asked.values()))], [f"{question}, each observation once", *counted(once)]]
-    return rows[: 1 + (rows[0][1:] != rows[1][1:])]
+def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:
+    """A row of ``COUNT_HEADS``: every claim for itself; the page over all papers counts observations."""
+    return [question, *counted([word for claim in ledger if (word := getattr(given[claim.id], question))])]
 
 
 def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:

@@ -24,9 +24,19 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
         _fitted(metas),
         _size(metas),
         _seeds(metas),
-        machine_text(metas),
+        _machine(metas),
         _version(metas),
     )
+    return SEPARATOR.join(part for part in parts if part)
+
+
+def short_caption(metas: Sequence[dict[str, Any]]) -> str:
+    """Runtime and calibration, size, seeds; the version only if it had uncommitted changes."""
+    if not metas:
+        return "by arithmetic: nothing was run"
+    version = _version(metas)
+    size = _hosts(metas) if metas[0].get("kind") == "cluster" else _size(metas)
+    parts = (_runtime(metas), size, _seeds(metas), version if "-dirty" in version else "")
     return SEPARATOR.join(part for part in parts if part)
 
 
@@ -44,7 +54,7 @@ def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
         _fitted(metas),
         _hosts(metas),
         _seeds(metas),
-        machine_text(metas),
+        _machine(metas),
         _version(metas),
     )
     return SEPARATOR.join(part for part in parts if part)
@@ -100,8 +110,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}\N{EN DASH}{run[-1]}" for run in runs)
 
 
-def machine_text(metas: Sequence[dict[str, Any]]) -> str:
-    """Processor, cores and kernel of every machine, once."""
+def _machine(metas: Sequence[dict[str, Any]]) -> str:
     found = dict.fromkeys(_one_machine(meta.get("machine") or {}) for meta in metas)
     return "; ".join(name for name in found if name)
 

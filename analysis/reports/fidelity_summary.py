@@ -21,16 +21,16 @@ def verdict(found: Fidelity) -> list[str]:
     lines = []
     for measure, name in NAMES.items():
         rows = found.measures[(found.measures["measure"] == measure) & found.measures["verdict"].notna()]
-        verdicts = [(row["verdict"], f"{_case(row)} ({error_text(row)})") for row in _rows(rows)]
+        verdicts = [(row["verdict"], f"{row['strategy']} ({error_text(row)})", row["straggler"]) for row in _rows(rows)]
         what = f"{name} ({MEANINGS[measure]}) within {100 * found.tolerance_frac:g} %:"
         lines.append(_count(what, "cases", verdicts))
         lines += _at_live_speed(found, measure, what)
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
-        verdicts = [(row["verdict"], _swaps(row)) for row in _rows(rows)]
+        verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in _rows(rows)]
         lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
         lines.append(f"pairs of strategies that {name} distinguishes live: {_kept(rows)}") if len(rows) else None
     verdicts = [
-        (WITHIN if row["equal"] else OFF, f"seed {row['seed']} under {row['straggler']}") for row in _rows(found.losses)
+        (WITHIN if row["equal"] else OFF, f"seed {row['seed']}", row["straggler"]) for row in _rows(found.losses)
     ]
     lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
     return [*lines, *_processor(found), *_noise(found), *_evaluations(found)]
@@ -39,7 +39,9 @@ def verdict(found: Fidelity) -> list[str]:
 def _at_live_speed(found: Fidelity, measure: str, what: str) -> Iterator[str]:
     """The same verdicts on virtual runs whose processors are as fast as live."""
     rows = found.measures[(found.measures["measure"] == measure) & found.measures["paced_verdict"].notna()]
-    verdicts = [(row["paced_verdict"], f"{_case(row)} ({percent(row['paced'])})") for row in _rows(rows)]
+    verdicts = [
+        (row["paced_verdict"], f"{row['strategy']} ({percent(row['paced'])})", row["straggler"]) for row in _rows(rows)
+    ]
     if verdicts:
         yield _count(f"at live's processor speed, {what.removesuffix(':')}:", "cases", verdicts)
 
@@ -52,11 +54,6 @@ def _case(row: dict[Any, Any]) -> str:
     return f"{row['strategy']} under {row['straggler']}"
 
 
-def _swaps(row: dict[Any, Any]) -> str:
-    """The pairs of a ranking that are not kept."""
-    return f"{row['swapped'] or row['undecided']} under {row['straggler']}"
-
-
 def _kept(rows: pd.DataFrame) -> str:
     swapped, undecided = (
         sum(len(text.split(", ")) for text in rows[name] if text) for name in ("swapped", "undecided")
@@ -64,13 +61,17 @@ def _kept(rows: pd.DataFrame) -> str:
     return f"{rows['kept'].sum()} of {rows['pairs'].sum()} in the same order, {swapped} swapped, {undecided} undecided"
 
 
-def _count(what: str, units: str, verdicts: Sequence[tuple[str, str]]) -> str:
-    """``what`` 3 of 5 ``units``; not (those); inconclusive (those)."""
+def _count(what: str, units: str, verdicts: Sequence[tuple[str, str, str]]) -> str:
+    """``what`` 3 of 5 ``units``; not (those); inconclusive (those): verdict, name and straggler of each."""
     if not verdicts:
         return f"{what} nothing to compare"
-    text = f"{what} {sum(given == WITHIN for given, _ in verdicts)} of {len(verdicts)} {units}"
+    text = f"{what} {sum(given == WITHIN for given, *_ in verdicts)} of {len(verdicts)} {units}"
     for key, word in ((OFF, "not"), (UNCLEAR, "inconclusive")):
-        named = [one for given, one in verdicts if given == key]
+        by_straggler = dict[str, list[str]]()
+        for given, name, straggler in verdicts:
+            if given == key:
+                by_straggler.setdefault(straggler, []).append(name)
+        named = [f"{', '.join(names)} under {straggler}" for straggler, names in by_straggler.items()]
         text += f"; {word} {', '.join(named)}" if named else ""
     return text
 

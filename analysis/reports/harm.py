@@ -11,9 +11,10 @@ from analysis.measures.harm import TOLERATED, Cell, Reasons, reason_for
 UNKNOWN = "**No reason known.**"
 
 
-def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """Markdown: a table and a summary line for every number of workers."""
-    for workers in dict.fromkeys(cell.workers for cell in cells):
+def tables(cells: Sequence[Cell], reasons: Reasons, only: int | None = None) -> Iterator[str]:
+    """Markdown: a table and a summary line for every number of workers; of others than ``only`` the line alone."""
+    counts = list(dict.fromkeys(cell.workers for cell in cells))
+    for workers in counts:
         some = [cell for cell in cells if cell.workers == workers]
         at = {(cell.strategy, cell.straggler): cell for cell in some}
         stragglers = list(dict.fromkeys(cell.straggler for cell in some))
@@ -22,7 +23,8 @@ def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
             [strategy, *(shown(at.get((strategy, straggler)), reasons) for straggler in stragglers)]
             for strategy in dict.fromkeys(cell.strategy for cell in some)
         ]
-        yield "\n".join(markdown_lines(["strategy", *stragglers], rows))
+        if only not in counts or workers == only:
+            yield "\n".join(markdown_lines(["strategy", *stragglers], rows))
         yield counted(some)
 
 

@@ -110,7 +110,7 @@ def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console
         head = f"## Added on {began}: {names}\n\n{ADDED}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
         files = write_tables(tables, asked.add, asked.add.parent / "images", f"_{'_'.join(names.split(', '))}")
         body = addition(asked.add.read_text(), head, [*verdicts, *paced, *warned], tables, files)
-        write_file(asked.add, f"{body}{own_settings(asked, '###')}\n")
+        write_file(asked.add, f"{body}{own_settings(asked, '###', known=asked.add.read_text())}\n")
         console.print(str(asked.add), soft_wrap=True)
         return
     page = asked.report or asked.out / "fidelity.md"
@@ -138,8 +138,8 @@ def jobs(asked: argparse.Namespace) -> str:
     return f"{own_settings(asked, '##')}\n{asked.grid.note}\n"
 
 
-def own_settings(asked: argparse.Namespace, level: str) -> str:
-    """The settings of all jobs, and of single strategies and patterns."""
+def own_settings(asked: argparse.Namespace, level: str, known: str = "") -> str:
+    """The settings of all jobs, and of single strategies and patterns, without lines that the page has already."""
     grid = asked.grid
     lines = [f"all: `{' '.join([*grid.settings, *asked.overrides])}`"]
     for names, own in (
@@ -148,7 +148,8 @@ def own_settings(asked: argparse.Namespace, level: str) -> str:
     ):
         lines += [f"{name}: `{' '.join(own[name])}`" for name in dict.fromkeys(names) if name in own]
     lines.append(f"1 % slower: `{' '.join(grid.slower)}`")
-    return "\n".join(["", f"{level} Settings of the jobs", "", *(f"- {line}" for line in lines), ""])
+    new = [f"- {line}" for line in lines if f"\n- {line}\n" not in known]
+    return "\n".join(["", f"{level} Settings of the jobs", "", *new, ""]) if new else "\n"
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------

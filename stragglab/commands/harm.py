@@ -95,7 +95,8 @@ def report(jobs: pd.DataFrame, reasons: harm.Reasons, asked: argparse.Namespace,
         draw_harm(picture, cells, caption)
         if front := front_of(cells):
             draw_answer(picture.with_name(f"{picture.stem}_front.png"), front, f"{FRONT_WORKERS} workers, {caption}")
-        write_file(asked.report, page(jobs, body, explained(cells, reasons), picture.name))
+        shown = list(tables(cells, reasons, FRONT_WORKERS))
+        write_file(asked.report, page(jobs, shown, explained(cells, reasons), picture.name))
         console.print(f"{asked.report}", soft_wrap=True)
     bare = harm.unexplained(cells, reasons)
     for cell in bare:
@@ -114,6 +115,7 @@ def page(jobs: pd.DataFrame, body: Sequence[str], why: Iterable[str], picture: s
             HEAD.format(
                 tolerated=harm.TOLERATED,
                 picture=picture,
+                stem=picture.rpartition(".")[0],
                 seeds=seeds_text(jobs),
                 paced=_epochs_text(PACED.epochs),
                 hosts=_epochs_text(HOSTS.epochs),
@@ -139,7 +141,8 @@ def _epochs_text(epochs: dict[int, int]) -> str:
 HEAD = """\
 How much longer or shorter does a job take with each strategy than with BSP, under the same stragglers? A cell is the
 job completion time (JCT) divided by BSP's, on the virtual clock, with the shipped settings; a cell above {tolerated} is
-**bold** and has its reason below. Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv).
+**bold** and has its reason below. Made by `make harm` ({seeds}). [Ratios](images/{stem}.csv) with any number of workers
+and [times](harm.csv) are files.
 
 ![JCT of all strategies relative to BSP](images/{picture})
 

@@ -428,7 +428,7 @@ def test_what_is_drawn(tmp_path: Path) -> None:
 def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Path) -> None:
     found = results_of(tmp_path, asp=10.0, notes="Why **ours** differs.")
     text = section(found, "images/toy.png", "make figures EXPERIMENT=toy_table")
-    for part in ("## Table I: two systems", "![two systems](images/toy.png)", "| `bsp` | 2 s |", "| missed |"):
+    for part in ("## Table I: two systems", "![Table I](images/toy.png)", "| `bsp` | 2 s |", "| missed |"):
         assert part in text
     assert "Why **ours** differs." in text
     verdicts = verdict_frame(found)

@@ -71,9 +71,10 @@ def shown(template: str) -> str:
 
 
 def drawn() -> Iterator[str]:
-    for subject, rules in SECTIONS.items():
-        yield from ("", f"## {subject}", "", "| refused | cure |", "| --- | --- |")
-        yield from (f"| {shown(rule.refused)} | {shown(rule.cure)} |" for rule in rules)
+    for title, sections in (("A job", OF_JOB), ("Sets of jobs", OF_SETS)):
+        yield from ("", f"## {title}", "", "| refused | cure |", "| --- | --- |")
+        for rule in chain.from_iterable(sections.values()):
+            yield f"| {shown(rule.refused)} | {shown(rule.cure)} |"
     yield ""
 
 

@@ -218,7 +218,7 @@ def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     assert result.code == 0
     page = (bench.out / "fidelity.md").read_text()
     for text in (result.out, page):
-        assert "JCT (job completion time) within 5 %: 1 of 2 cases; not asp under none (+40.0 %)" in text
+        assert "JCT (job completion time) within 5 %: 1 of 2 cases; not asp (+40.0 %) under none" in text
         assert "not asp / bsp under none" in text
     assert re.search(r"\| none \| asp \| \d\.\d\d \| \d\.\d\d \| \+40\.0 % \| \+40\.0 to \+40\.0 \| NO \|", page)
     assert re.search(r"none +asp .*\+40\.0 % +\+40\.0 to \+40\.0 +NO ", result.out)

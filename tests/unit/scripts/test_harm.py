@@ -212,6 +212,16 @@ def test_harmed_cells_are_counted_among_all_that_were_tried() -> None:
     assert list(tables(cells, {}))[-1] == text
 
 
+def test_a_page_shows_the_table_of_one_number_of_workers_and_counts_all() -> None:
+    few, many = harm.cells_of(jobs_of([("asp", 0, "done", 11.0)]))[0], 16
+    cells = [few, few._replace(workers=many)]
+    line = "1 of 1 cells are more than 3% slower than BSP; the best is `asp` under `none`, 1.10."
+    shown = list(tables(cells, {}, many))
+    assert shown[:3] == ["## 4 workers", line, "## 16 workers"]
+    assert shown[3].endswith("| asp | **1.10** ? |")
+    assert len(list(tables(cells, {}))) == len(list(tables(cells, {}, 64))) == 6, "without such a number all are shown"
+
+
 def test_a_failed_job_has_no_reason() -> None:
     (cell,) = harm.cells_of(jobs_of([("asp", 0, "failed", float("nan"))]))
     assert harm.unexplained([cell], {"asp": (harm.Reason(("all",), 99.0, "whatever"),)}) == [cell]
