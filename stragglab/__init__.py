@@ -7,6 +7,7 @@ is measured of them below ``stragglab.analysis``. Nothing is imported before it 
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from runtime.house import module_name
@@ -59,12 +60,18 @@ reach_folders()
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
-    place = PLACES.get(name)
-    found = import_module(module_name(place or "strategies.protocol"))
-    if place is None and name not in found.__all__:
+    if name in PLACES:
+        return getattr(import_module(module_name(PLACES[name])), name)
+    if name not in (vocabulary := _vocabulary()):
         raise AttributeError(f"module 'stragglab' has no attribute {name!r}")
-    return getattr(found, name)
+    return vocabulary[name]
+
+
+def _vocabulary() -> dict[str, Any]:
+    """What ``strategies.protocol`` has besides its modules, by name."""
+    found = vars(import_module(module_name("strategies.protocol")))
+    return {name: one for name, one in found.items() if not name.startswith("_") and not isinstance(one, ModuleType)}
 
 
 def __dir__() -> list[str]:
-    return sorted([*PLACES, *import_module(module_name("strategies.protocol")).__all__])
+    return sorted([*PLACES, *_vocabulary()])

@@ -49,9 +49,9 @@ MOVED: dict[str, str] = {
     "mlfabric": (
         "sending.bandwidths sending.expected=bandwidths sending.ordered sending.replicas "
         "transfers.aggregate=order transfers.fluid transfers.order transfers.replicate=replicas "
-        "transfers.updates"
+        "transfers.updates=fluid"
     ),
-    "parts": "composed hooks screens.base=screens weights",
+    "parts": "composed hooks nodes.controller=nodes nodes.pause=nodes nodes.timers=nodes screens.base=screens weights",
     "parts.composition": "composition.composition composition.fitting=parts composition.parts",
     "parts.gates": (
         "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=groups "
@@ -59,19 +59,18 @@ MOVED: dict[str, str] = {
     ),
     "parts.load": "load.allocation load.base=shares load.newcomers=allocation load.round_sizes=allocation load.shares",
     "parts.monitoring": "monitoring.base monitoring.clustering=base monitoring.warmup=base",
-    "parts.nodes": "nodes.controller nodes.pause nodes.timers=pause",
     "parts.scaling": (
         "scaling.brain.changes scaling.brain.usage scaling.fleet scaling.resizing scaling.scaler "
-        "scaling.server_changes=node_changes scaling.worker_changes=node_changes"
+        "scaling.server_changes=node_changes scaling.switching.states scaling.switching.switch "
+        "scaling.worker_changes=node_changes"
     ),
-    "parts.scaling.switching": "scaling.switching.states scaling.switching.switch",
     "parts.sending": "sending.subtrees sending.tree transfers.tree=subtrees",
     "star": (
-        "gates.modal modes.choice modes.chooser modes.costs=choice modes.demands modes.features "
+        "gates.modal modes.choice modes.chooser modes.demands modes.features "
         "modes.first_updates=estimates modes.held=measuring modes.kappas=times modes.learned "
         "modes.measuring modes.orders modes.regular=estimates modes.reserving=demands modes.ring "
-        "modes.ring_features modes.ring_modes modes.ring_overhead=ring_modes "
-        "modes.ring_question modes.ring_took modes.samples modes.server_question modes.spacing=deciding "
+        "modes.ring_features=ring_question modes.ring_modes modes.ring_overhead=ring_modes "
+        "modes.ring_question modes.ring_took=measuring modes.samples modes.server_question modes.spacing=deciding "
         "modes.times monitoring.fixed_noise=noise monitoring.noise monitoring.predicted "
         "monitoring.tabled_noise=noise"
     ),
@@ -92,7 +91,7 @@ SCATTERED: dict[str, tuple[str, ...]] = {
         "sync_switch.switching",
     ),
     "sending": ("mlfabric.ordered", "parts.sending.tree"),
-    "transfers": ("mlfabric.order", "mlfabric.updates"),
+    "transfers": ("mlfabric.order", "mlfabric.fluid"),
     "coding": ("gradient_coding",),
     "checks": ("reading.ranges",),
     "parts.checks": ("reading.ranges",),

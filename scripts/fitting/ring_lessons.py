@@ -10,9 +10,9 @@ import numpy as np
 
 from analysis.records.load import Run
 from predictors.stragglers import deviations, exceeding
+from strategies.star.measuring import RingTook, read_took
 from strategies.star.ring_modes import WAITS_S, WHOLE
 from strategies.star.ring_question import RingQuestion
-from strategies.star.ring_took import RingTook, read_took
 from strategies.star.samples import Costed
 from strategies.star.times import ModeTimes
 

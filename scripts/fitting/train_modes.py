@@ -61,9 +61,9 @@ from scripts.fitting.ring_lessons import (
 )
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.star.choice import Choice
-from strategies.star.learned import INPUTS, Model
+from strategies.star.learned import INPUTS
 from strategies.star.modal import SSGD
-from strategies.star.samples import Costed, learning_rows, regret_of
+from strategies.star.samples import Costed, Model, learning_rows, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
 

@@ -17,10 +17,9 @@ import pandas as pd
 
 from analysis.experiments.spec import Cell, Spec, cells
 from stragglab.tables.coding import computed
-from strategies.mlfabric.fluid import fair_finishes
+from strategies.mlfabric.fluid import Update, fair_finishes
 from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.mlfabric.updates import Update
 
 INTO = 100.0
 PENDING = 8

@@ -55,7 +55,6 @@ class AdjustBS:
         self._calm = 0
 
     def order(self, worker: int) -> Compute:
-        """The worker's size in this round."""
         return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
 
     def observe_event(self, event: AnyEvent) -> None:

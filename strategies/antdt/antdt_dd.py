@@ -108,7 +108,6 @@ class AccumulationLoad(AccumulationSettings):
                 self._drifts.tell(grad.worker, *one)
 
     def order(self, worker: int) -> Compute:
-        """The worker's samples and their number of micro-batches."""
         return Compute(worker=worker, num_samples=size_of(self._sizes, worker), accum=self._accum.get(worker, 1))
 
     def resize(self, workers: tuple[int, ...]) -> None:
@@ -169,5 +168,4 @@ class AntDTDD(AccumulationSettings, Composition):
     data: str = "shared"
 
     def compose(self) -> Parts:
-        """A gate of rounds, with batches and accumulation by device."""
         return Parts(gate=AllGate(), load=self.make(AccumulationLoad))

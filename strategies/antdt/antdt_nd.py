@@ -68,7 +68,6 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
     data: Annotated[str, OneOf(*DATA_POLICIES)] = "shared"
 
     def compose(self) -> Parts:
-        """BSP or ASP, with one detector for restarts and batch sizes."""
         return self.make(
             Parts,
             gate=AllGate() if self.mode == "bsp" else EachGate(),

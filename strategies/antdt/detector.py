@@ -15,7 +15,7 @@ from math import inf
 from statistics import fmean, median
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
 from strategies.protocol import AnyEvent, Started
 
@@ -61,20 +61,6 @@ def still_slow(
     else:  # whose bounds leave the node itself out
         limits = bounds(seconds, ratio, center) if fastest_s else {}
     return {node for node, own_s in fastest_s.items() if own_s >= limits.get(node, inf) > 0.0}
-
-
-def check_ratio(name: str, ratio: float, num_nodes: int, center: str) -> None:
-    """Raise ``ValueError`` when no node of ``num_nodes`` could ever be slow.
-
-    A mean that includes the node is at least 1 / n of its time, so with n <= ratio no time can reach the bound.
-    """
-    if center == "mean_all" and ratio >= num_nodes:
-        raise ValueError(
-            f"{name}={ratio}: must be less than the number of workers ({num_nodes}), or none could ever be this much "
-            "slower than the mean of all"
-        )
-    if num_nodes < 2:
-        raise ValueError(f"center={center}: needs 2 workers or more")
 
 
 Records = Sequence[tuple[float, float]]
@@ -171,11 +157,15 @@ class StragglerDetector(DetectorSettings):
 
     watches_servers: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def validate(self, num_workers: int) -> None:
-        check_ratio("slowness_ratio", self.slowness_ratio, num_workers, self.center)
+        # a mean that includes the node is at least 1 / n of its time, so with n <= ratio no time can reach the bound
+        if self.center == "mean_all" and self.slowness_ratio >= num_workers:
+            raise ValueError(
+                f"slowness_ratio={self.slowness_ratio}: must be less than the number of workers ({num_workers}), or "
+                "none could ever be this much slower than the mean of all"
+            )
+        if num_workers < 2:
+            raise ValueError(f"center={self.center}: needs 2 workers or more")
 
     def validate_period(self, decide_every_s: float) -> None:
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)

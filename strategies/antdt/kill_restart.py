@@ -7,56 +7,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt
 from strategies.antdt.detector import StragglerDetector
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
-
-
-@final
-class Restarts:
-    """Counts every node's restarts, and keeps the time of the last and since when the node has been slow.
-
-    Args:
-        max_restarts: most restarts of one node in a job; a slowness that these have not cured will remain.
-        cooldown_s: seconds from one restart of a node to the next.
-        min_slow_s: seconds for which a worker must have been slow at every decision; 0: none.
-    """
-
-    def __init__(self, max_restarts: int, cooldown_s: float, min_slow_s: float) -> None:
-        self.max_restarts, self.cooldown_s, self.min_slow_s = max_restarts, cooldown_s, min_slow_s
-        self.counts: dict[NodeId, int] = {}
-        self.last_s: dict[NodeId, float] = {}
-        self.slow_since_s: dict[NodeId, float] = {}
-
-    def watch(self, t: float, slow: Collection[NodeId]) -> None:
-        """Record that exactly these nodes are slow at the decision of time ``t``."""
-        self.slow_since_s = {node: self.slow_since_s.get(node, t) for node in sorted(slow)}
-
-    def pick(self, t: float, slow: Sequence[NodeId], said: list[str]) -> NodeId | None:
-        """The first of the ``slow`` that may be killed at ``t``; ``said`` receives this, and why others may not."""
-        for node in slow:
-            if not (why_not := self._refusal(t, node)):
-                said.append(f"KILL_RESTART {node}")
-                self.counts[node] = self.counts.get(node, 0) + 1
-                self.last_s[node] = t
-                return node
-            said.append(f"{node} stays: {why_not}")
-        return None
-
-    def _refusal(self, t: float, node: NodeId) -> str:
-        if self.counts.get(node, 0) >= self.max_restarts:
-            return f"restarted {self.max_restarts} times"
-        if t < self.last_s.get(node, -inf) + self.cooldown_s:
-            return "cools down"
-        slow_s = t - self.slow_since_s.get(node, t)
-        young = node.role == "worker" and slow_s < self.min_slow_s
-        return f"slow for {slow_s:.3g} s only" if young else ""
-
-    @property
-    def total(self) -> int:
-        """The number of restarts of all nodes."""
-        return sum(self.counts.values())
 
 
 @dataclass(kw_only=True)
@@ -79,6 +33,49 @@ class RestartSettings:
 
 
 @final
+class Restarts:
+    """Counts every node's restarts, and keeps the time of the last and since when the node has been slow.
+
+    A slowness that ``max_restarts`` have not cured will remain.
+    """
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self.settings = settings
+        self.counts: dict[NodeId, int] = {}
+        self.last_s: dict[NodeId, float] = {}
+        self.slow_since_s: dict[NodeId, float] = {}
+
+    def watch(self, t: float, slow: Collection[NodeId]) -> None:
+        """Record that exactly these nodes are slow at the decision of time ``t``."""
+        self.slow_since_s = {node: self.slow_since_s.get(node, t) for node in sorted(slow)}
+
+    def pick(self, t: float, slow: Sequence[NodeId], said: list[str]) -> NodeId | None:
+        """The first of the ``slow`` that may be killed at ``t``; ``said`` receives this, and why others may not."""
+        for node in slow:
+            if not (why_not := self._refusal(t, node)):
+                said.append(f"KILL_RESTART {node}")
+                self.counts[node] = self.counts.get(node, 0) + 1
+                self.last_s[node] = t
+                return node
+            said.append(f"{node} stays: {why_not}")
+        return None
+
+    def _refusal(self, t: float, node: NodeId) -> str:
+        if self.counts.get(node, 0) >= self.settings.max_restarts:
+            return f"restarted {self.settings.max_restarts} times"
+        if t < self.last_s.get(node, -inf) + self.settings.cooldown_s:
+            return "cools down"
+        slow_s = t - self.slow_since_s.get(node, t)
+        young = node.role == "worker" and slow_s < self.settings.min_slow_s
+        return f"slow for {slow_s:.3g} s only" if young else ""
+
+    @property
+    def total(self) -> int:
+        """The number of restarts of all nodes."""
+        return sum(self.counts.values())
+
+
+@final
 @dataclass(kw_only=True)
 class KillRestart(RestartSettings):
     """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
@@ -90,17 +87,13 @@ class KillRestart(RestartSettings):
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
     looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def meet(self, peers: Peers) -> None:
         self._detector = peers.one(StragglerDetector)
 
     def start(self, started: Started) -> None:
-        self._restarts = Restarts(self.max_restarts, self.cooldown_s, self.min_slow_s)
+        self._restarts = Restarts(self)
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        """The ``Restart`` of one node, if any is eligible."""
         servers = [NodeId.server(one) for one in self._detector.slow_servers(self.min_update_s)]
         transient = [NodeId.worker(one) for one in self._detector.stragglers("short")]
         workers = [NodeId.worker(one) for one in self._detector.stragglers("long")]

@@ -96,9 +96,9 @@ def check_windows(short_window_s: float, long_window_s: float, decide_every_s: f
 class Node:
     """Both windows of one process; ``since_s`` is when it was (re)started, None while it is gone."""
 
-    def __init__(self, short_s: float, long_s: float) -> None:
+    def __init__(self, short_s: float, long_s: float, since_s: float | None) -> None:
         self.lengths_s = short_s, long_s
-        self.begin(None)
+        self.begin(since_s)
 
     def begin(self, t: float | None, incarnation: int = 0) -> None:
         """Reset: a process has started at ``t``, or is gone (None)."""
@@ -200,9 +200,7 @@ class Monitor:
         return self.workers[worker]
 
     def _node(self, since_s: float | None) -> Node:
-        node = Node(self.short_window_s, self.long_window_s)
-        node.begin(since_s)
-        return node
+        return Node(self.short_window_s, self.long_window_s, since_s)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 

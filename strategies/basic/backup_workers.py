@@ -40,6 +40,5 @@ class BackupWorkers(Composition):
     data: str = "dynamic"
 
     def compose(self) -> Parts:
-        """A gate of the first N - num_backup fresh gradients, and batches enlarged to match."""
         load = self.make(EnlargedLoad) if self.enlarge else EvenLoad()
         return self.make(Parts, gate=self.make(FirstFreshGate), load=load)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate
@@ -35,7 +35,6 @@ class OwnTimes:
     warmup_iters: NonNegativeInt = 3
 
     def __post_init__(self) -> None:
-        check_settings(self)
         self._forget()
 
     def _forget(self) -> None:
@@ -78,9 +77,6 @@ class Regroup:
 
     tolerance_frac: NonNegativeFloat = 0.2
     regroup_iters: PositiveInt = 5
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(GroupsGate)
@@ -159,6 +155,5 @@ class DynamicX(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """A gate of groups, and a schedule that regroups workers by their own times."""
         detectors = {"times": self.make(OwnTimes)}
         return self.make(Parts, gate=GroupsGate(), detectors=detectors, schedule=self.make(Regroup))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, PositiveInt
 from strategies.parts.gates.quorum import QuorumGate, check_most, three_quarters
 from strategies.protocol import Started
 
@@ -30,7 +30,6 @@ class FirstFreshGate(QuorumGate):
     num_backup: NonNegativeInt | None = None
 
     def __post_init__(self) -> None:
-        check_settings(self)
         if self.k is not None and self.num_backup is not None:
             raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
 
@@ -46,5 +45,4 @@ class FirstFreshGate(QuorumGate):
         self.num_needed = self.k or fewer or three_quarters(num_workers)
 
     def enough(self) -> bool:
-        """Whether K fresh gradients have arrived."""
         return len(self.buffer) >= self.num_needed

@@ -30,7 +30,6 @@ class SSP(Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """A bounded gate, or ASP's gate where ``bound`` is None."""
         if self.bound is None:
             return self.make(Parts, gate=EachGate())
         if not isinstance(self.bound, int) or isinstance(self.bound, bool):

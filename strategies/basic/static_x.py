@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import PositiveInt, check_settings
+from reading.ranges import PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
@@ -28,9 +28,6 @@ class ExactlyGate:
     drops: ClassVar[bool] = False
 
     x: PositiveInt = 2
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
         if self.x > num_workers:

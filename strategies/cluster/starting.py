@@ -1,9 +1,19 @@
-"""Starts without preemption: in the order of rank, with or without passing over a gang that has no place."""
+"""Starts: in the order of rank, with or without passing over a gang that has no place, or with preemption.
+
+With preemption the jobs that hold GPUs are those that a walk over all of them by rank would choose: by rank (holders
+first among equals) each job gets its GPUs if so many are left; a job that gets none is passed over. Of this choice only
+the differences to what holds GPUs now are carried out, so a job gives way only to one of smaller value that could not
+start otherwise, and the last by rank give way first.
+"""
 
 from __future__ import annotations
 
-from strategies.cluster.jobs import Walk
-from strategies.protocol import JobState, Placement, Room, StartJob
+from collections.abc import Mapping
+
+from strategies.cluster.jobs import Rank, Walk
+from strategies.protocol import ClusterCommand, JobState, Placement, Places, PreemptJob, Room, StartJob
+
+Holders = list[tuple[Rank, JobState]]
 
 
 def start_until_blocked(walk: Walk, room: Room, placement: Placement) -> tuple[list[StartJob], JobState | None]:
@@ -44,3 +54,90 @@ def try_to_start(state: JobState, room: Room, placement: Placement) -> StartJob 
         return None
     room.take(request, places)
     return StartJob(job=request.job, places=places)
+
+
+def start_by_preempting(
+    walk: Walk, holding: Holders, leaving: Mapping[str, JobState], room: Room, placement: Placement
+) -> list[ClusterCommand]:
+    """Starts, and orders to leave for those that have to give way. Who was waited for starts when they have left.
+
+    ``holding``: the jobs with GPUs whose value is above that of some waiting job, with ranks, the last first; the list
+    is changed. ``leaving``: those that were ordered to go already; whoever they make room for is not given more. What
+    starts is taken in ``room``.
+    """
+    commands: list[ClusterCommand] = []
+    soon = room.copy() if leaving else room  # one and the same until somebody leaves
+    for job in leaving:
+        soon.release(job)
+    waits = False
+    for (value, _), state in walk:
+        if not waits and (start := try_to_start(state, room, placement)) is not None:
+            if soon is not room:
+                soon.take(state.request, start.places)
+            commands.append(start)
+        elif try_to_start(state, soon, placement) is not None:
+            waits = True  # for those that leave; nobody of higher rank may take that away
+        else:
+            if soon is room:
+                soon = room.copy()
+            victims = _make_room(state, value, holding, soon, placement)
+            if not victims:
+                walk.limit = state.request.gpus - 1
+            waits = waits or bool(victims)
+            commands += [PreemptJob(job=victim.request.job) for victim in victims]
+        if not holding or holding[0][0][0] <= value:
+            walk.limit = min(walk.limit, soon.free_gpus)
+    return commands
+
+
+def _make_room(state: JobState, value: float, holding: Holders, soon: Room, placement: Placement) -> list[JobState]:
+    """The jobs that must leave so that this one has a place, which is taken in ``soon``; none: even all are not enough.
+
+    They are removed from ``holding``.
+    """
+    request, count = state.request, 0
+    missing = request.gpus - soon.free_gpus
+    for (other, _), victim in holding:
+        if other <= value:
+            break
+        count += 1
+        missing -= victim.request.gpus
+    if missing > 0 or not count:
+        return []
+    victims: Holders = []
+    for entry in holding[:count]:
+        soon.release(entry[1].request.job)
+        victims.append(entry)
+        if (places := placement.place(request, soon) if request.gpus <= soon.free_gpus else None) is not None:
+            break
+    else:
+        places = None
+    if places is None:
+        for _, victim in victims:
+            soon.take(victim.request, _places(victim))
+        return []
+    return _spare(state, victims, holding, soon, placement)
+
+
+def _spare(state: JobState, victims: Holders, holding: Holders, soon: Room, placement: Placement) -> list[JobState]:
+    """Those among the victims, first by rank, that need not go after all, stay."""
+    going = []
+    for entry in reversed(victims):
+        victim = entry[1]
+        soon.take(victim.request, _places(victim))
+        if state.request.gpus > soon.free_gpus or placement.place(state.request, soon) is None:
+            soon.release(victim.request.job)
+            going.append(entry)
+    soon.take(state.request, _found(placement.place(state.request, soon)))
+    for entry in going:
+        holding.remove(entry)
+    return [victim for _, victim in going]
+
+
+def _places(holder: JobState) -> Places:
+    return _found(holder.places)
+
+
+def _found(places: Places | None) -> Places:
+    assert places is not None
+    return places

@@ -13,6 +13,4 @@ job), ``brain`` (which of them when, one change at a time), ``planner`` (the Bra
 Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation", 2023.
 """
 
-from strategies.dlrover.strategy import DLRover
-
-__all__ = ["DLRover"]
+from strategies.dlrover.strategy import DLRover as DLRover

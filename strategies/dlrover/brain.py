@@ -83,34 +83,31 @@ class Stage(StrEnum):
     """What a job's resources are changed for."""
 
     CREATE = "create"
+    """The first nodes start."""
     SAMPLE = "sample"
+    """One worker (after a hot start: those there are) shows what it and the servers use."""
     OPTIMISE_SERVERS = "optimise servers"
+    """The planned servers take the parameters over."""
     OPTIMISE_WORKERS = "optimise workers"
+    """What a worker uses with these servers is measured, then the others are added."""
     ADJUST = "adjust"
+    """Rules look for problems, every now and then."""
 
 
 class Step(StrEnum):
     """What ends a stage, or does not."""
 
     GRANTED = "granted"
+    """The change of this stage has been carried out."""
     DENIED = "denied"
+    """It was not, and everything is as before."""
     PLANNED = "planned"
+    """The plan wants other servers."""
     KEPT = "kept"
+    """Nothing has to change in this stage."""
     UNSUITABLE = "unsuitable"
+    """No plan fits what was measured."""
 
-
-MEANING: dict[Stage | Step, str] = {
-    Stage.CREATE: "the first nodes start",
-    Stage.SAMPLE: "one worker (after a hot start: those there are) shows what it and the servers use",
-    Stage.OPTIMISE_SERVERS: "the planned servers take the parameters over",
-    Stage.OPTIMISE_WORKERS: "what a worker uses with these servers is measured, then the others are added",
-    Stage.ADJUST: "rules look for problems, every now and then",
-    Step.GRANTED: "the change of this stage has been carried out",
-    Step.DENIED: "it was not, and everything is as before",
-    Step.PLANNED: "the plan wants other servers",
-    Step.KEPT: "nothing has to change in this stage",
-    Step.UNSUITABLE: "no plan fits what was measured",
-}
 
 TABLE: Mapping[Stage, Mapping[Step, Stage]] = {
     Stage.CREATE: {Step.GRANTED: Stage.SAMPLE, Step.DENIED: Stage.CREATE},
@@ -130,18 +127,6 @@ TABLE: Mapping[Stage, Mapping[Step, Stage]] = {
     },
     Stage.ADJUST: {Step.GRANTED: Stage.ADJUST, Step.DENIED: Stage.ADJUST},
 }
-
-
-def after(stage: Stage, step: Step) -> Stage:
-    """The stage that follows.
-
-    Raises:
-        RuntimeError: none does; a mistake of whoever gave the step.
-    """
-    following = TABLE[stage].get(step)
-    if following is None:
-        raise RuntimeError(f"stage {stage}: {step} is impossible (possible: {', '.join(TABLE[stage])})")
-    return following
 
 
 @final
@@ -220,7 +205,7 @@ class Brain:
             self._backoff.denied(self._rule, t)
         if self._of_stage:
             self._denied += self.stage == Stage.OPTIMISE_SERVERS and not granted
-            self.stage = after(self.stage, Step.GRANTED if granted else Step.DENIED)
+            self.stage = TABLE[self.stage][Step.GRANTED if granted else Step.DENIED]
         self._settled_s = self._looked_s = self._since_s = t
         self._steps_before = self._steps
         self._usage.forget()
@@ -254,7 +239,7 @@ class Brain:
 
     def _stays(self, t: float, step: Step, rule: str, numbers: dict[str, float], why: str) -> Decision:
         """The stage ends without a change."""
-        stage, self.stage = self.stage, after(self.stage, step)
+        stage, self.stage = self.stage, TABLE[self.stage][step]
         self._looked_s = t
         return Decision(t=t, stage=stage, rule=rule, numbers=numbers, why=why)
 
@@ -287,9 +272,9 @@ class Brain:
         servers = [self._usage.given[one] for one in self._usage.nodes("server")]
         enough = is_enough(plan, [one.cores for one in servers], settings)
         if enough or self._denied >= MOST_SAMPLES:
-            self.stage = after(self.stage, Step.KEPT)
+            self.stage = TABLE[self.stage][Step.KEPT]
             return self._optimise_workers(t)
-        self.stage = after(self.stage, Step.PLANNED)
+        self.stage = TABLE[self.stage][Step.PLANNED]
         numbers |= {"workers": plan.workers, "worker_cores": plan.worker_cores, "servers": plan.servers}
         memory_bytes = max(one.memory_bytes for one in servers)
         change = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=memory_bytes)

@@ -89,16 +89,13 @@ class BrainPlanner:
 
     @property
     def urgent(self) -> bool:
-        """Whether a worker was out of memory: it is replaced at once."""
         return self.brain.lacks_worker
 
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
-        """What the Brain decides."""
         self.brain.still_there(given)
         return self.brain.decide(t)
 
     def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
-        """Its last decision has ended."""
         if self.brain.under_way:
             self.brain.settled(t, granted)
 

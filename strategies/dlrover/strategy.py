@@ -68,7 +68,6 @@ class DLRover(BrainSettings, ScalerSettings, Composition):
     watches_use = True
 
     def compose(self) -> Parts:
-        """A gate for every gradient, and the Brain as the only action."""
         check_history(self.history, self.history_of)
         self._refuse_cores()
         settings = self.make(BrainSettings)

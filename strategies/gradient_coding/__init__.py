@@ -18,8 +18,11 @@ Sources: Tandon et al., "Gradient coding: avoiding stragglers in distributed lea
 ICDCS 2019 (``heter_aware``, ``group_based``).
 """
 
-from strategies.gradient_coding.decoding import Code, Decoded
-from strategies.gradient_coding.schemes import SCHEMES, Rated, build, rounding_error, straggler_sets
-from strategies.gradient_coding.strategy import GradientCoding
-
-__all__ = ["SCHEMES", "Code", "Decoded", "GradientCoding", "Rated", "build", "rounding_error", "straggler_sets"]
+from strategies.gradient_coding.decoding import Code as Code
+from strategies.gradient_coding.decoding import Decoded as Decoded
+from strategies.gradient_coding.schemes import SCHEMES as SCHEMES
+from strategies.gradient_coding.schemes import Rated as Rated
+from strategies.gradient_coding.schemes import build as build
+from strategies.gradient_coding.schemes import rounding_error as rounding_error
+from strategies.gradient_coding.schemes import straggler_sets as straggler_sets
+from strategies.gradient_coding.strategy import GradientCoding as GradientCoding

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.gradient_coding.decoding import RESIDUAL, Floats, Mask
+from strategies.gradient_coding.decoding import RESIDUAL, Mask
 from strategies.gradient_coding.draws import draws
 from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
 from strategies.gradient_coding.schemes import ONE_PART_EACH, Rated, build
@@ -146,7 +146,8 @@ class CodedGroup:
         if not (most or whole or (eager and self._held[rows].any(axis=0).all())):
             return None
         decoded = self.code.decode(rows)
-        if decoded.residual > RESIDUAL or not (most or self._amplified(decoded.weights) <= self.max_amplification):
+        amplified = (np.abs(decoded.weights) @ np.abs(self.code.matrix)).max()
+        if decoded.residual > RESIDUAL or not (most or amplified <= self.max_amplification):
             return None
         return Decoding(
             {worker: float(decoded.weights[self.place[worker]]) for worker in sorted(arrived)}, decoded.residual
@@ -160,10 +161,6 @@ class CodedGroup:
             if self.decoded(here, eager=eager) is not None:
                 return times_s[worker]
         return inf
-
-    def _amplified(self, weights: Floats) -> float:
-        """The factor by which these weights multiply rounding errors."""
-        return float((np.abs(weights) @ np.abs(self.code.matrix)).max())
 
     @cached_property
     def _held(self) -> Mask:

@@ -26,7 +26,7 @@ from strategies.gradient_coding.decoding import (
     check_tolerance,
 )
 from strategies.gradient_coding.draws import Chance
-from strategies.gradient_coding.matrices import MAX_GROUPS, find_groups, group_based, packed, pruned
+from strategies.gradient_coding.matrices import find_groups, group_based, packed, pruned
 
 MAX_SETS = 1000
 """Straggler sets up to which all are tried (all for up to 12 workers); more are sampled."""
@@ -102,7 +102,6 @@ def build(
     draws: int = 50,
     max_amplification: float = 1e3,
     prune: str = "packing",
-    max_groups: int = MAX_GROUPS,
     held: Sequence[int] | None = None,
 ) -> Rated:
     """The code of ``scheme`` for workers of these ``throughputs`` (any unit) and up to ``s`` stragglers.
@@ -116,7 +115,6 @@ def build(
         draws: random matrices to choose from.
         max_amplification: more is refused (1e3 is an error of about 6e-5 in float32).
         prune: which groups ``group_based`` keeps: ``packing`` or ``paper``.
-        max_groups: groups after which a search stops.
         held: parts of each worker, ``k (s + 1)`` in all and at most ``k`` each; None: in proportion to ``throughputs``.
 
     Raises:
@@ -127,7 +125,6 @@ def build(
     check_throughputs(throughputs)
     check_tolerance(s, len(throughputs))
     check_whole("draws", draws, least=1, most=MAX_DRAWS)
-    check_whole("max_groups", max_groups, least=1)
     check_number("max_amplification", max_amplification, least=1)
     check_choice("prune", prune, "packing", "paper")
     check_size(len(throughputs), s)
@@ -137,7 +134,7 @@ def build(
     else:
         parts = partitions.default_parts(throughputs, s) if k is None else k
         support = partitions.support(partitions.counts(throughputs, parts, s) if held is None else held, parts)
-        draw = _by_throughput(scheme, support, chance, prune, max_groups)
+        draw = _by_throughput(scheme, support, chance, prune)
     rated = best_of(_drawn(draw, draws), dead)
     if rated.amplification > max_amplification:
         raise ValueError(
@@ -181,8 +178,8 @@ def _one_part_each(scheme: str, m: int, s: int, k: int | None, chance: Chance) -
     return lambda: Code(matrices.naive(m))
 
 
-def _by_throughput(scheme: str, support: Mask, chance: Chance, prune: str, max_groups: int) -> Callable[[], Code]:
+def _by_throughput(scheme: str, support: Mask, chance: Chance, prune: str) -> Callable[[], Code]:
     if scheme == "heter_aware":
         return lambda: Code(matrices.heter_aware(support, chance))
-    groups = packed(support, max_groups) if prune == "packing" else pruned(find_groups(support, at_most=max_groups))
+    groups = packed(support) if prune == "packing" else pruned(find_groups(support))
     return lambda: Code(group_based(support, groups, chance), tuple(groups))

@@ -168,7 +168,6 @@ class GradientCoding(Strategy):
                 return ()
 
     def log_state(self) -> dict[str, float | int | str]:
-        """The state of the round and its code; with s = 0 the gate's state."""
         return self._uncoded.log_state() if self.s == 0 else self._rounds.log_state()
 
     def _recipe(self, batch_samples: int | None) -> Recipe:

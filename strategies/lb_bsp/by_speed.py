@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import PositiveInt, check_settings, check_whole
+from strategies.lb_bsp.bounded import BoundedLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.parts.hooks import Peers
-from strategies.parts.load.allocation import (
-    check_batch_bounds,
-    extremes,
-    relaxed,
-    samples_of_round,
-    size_of,
-    split_min_max,
-)
-from strategies.protocol import Compute, Started
+from strategies.parts.load.allocation import extremes, relaxed, size_of, split_min_max
+from strategies.protocol import Started
 
 EARLY = 0.95
 """Fraction of the balanced finishing time: a worker that finishes earlier has room for a sample."""
@@ -70,50 +63,26 @@ class Regaining:
 
 @final
 @dataclass(kw_only=True)
-class SpeedLoad:
+class SpeedLoad(BoundedLoad):
     """Splits so that the slowest worker of the next round finishes earliest, by the speeds of a :class:`Forecast`.
 
     The split is the exact integer one instead of rounded shares, and a worker that rounding would keep early gets one
     more sample. When members leave or join, sizes again sum to the global batch, beyond the bounds if necessary.
-
-    Attributes:
-        min_batch_samples: smallest batch; at least 1, because a worker without samples cannot be observed.
-        max_batch_samples: largest batch (memory); None: no bound.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (Forecast,)
-    steady: ClassVar[bool] = False
     needs_rounds: ClassVar[bool] = False
-
-    min_batch_samples: PositiveInt = 1
-    max_batch_samples: int | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.max_batch_samples is not None:
-            check_whole("max_batch_samples", self.max_batch_samples, self.min_batch_samples)
-
-    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
 
     def meet(self, peers: Peers) -> None:
         self._forecast = peers.one(Forecast)
 
     def start(self, started: Started) -> None:
-        self._total = sum(started.batch_samples)
-        self._sizes = dict(zip(started.workers, started.batch_samples, strict=True))
+        self._begin(started)
         self._regaining = Regaining()
-        self._extremes = extremes(self._sizes, started.workers)
-
-    def order(self, worker: int) -> Compute:
-        """The worker's size in this round."""
-        return Compute(worker=worker, num_samples=size_of(self._sizes, worker))
 
     def resize(self, workers: tuple[int, ...]) -> None:
         """Sizes in proportion to speeds, and one more sample for a worker that rounding would keep early."""
-        count = len(workers)
-        total = samples_of_round(self._total, count)
-        lows, highs = relaxed(total, [self.min_batch_samples] * count, [self.max_batch_samples] * count)
+        total, lows, highs = self._bounds(len(workers))
         speeds = self._forecast.speeds(workers)
         before = [size_of(self._sizes, worker) for worker in workers]
         sizes = self._split(total, workers, speeds, lows, highs)

@@ -10,7 +10,7 @@ from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from reading.ranges import NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, OneOf, PositiveFrac, PositiveInt
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
@@ -31,7 +31,7 @@ class ForecastSettings:
     """
 
     predictor: Annotated[str, OneOf(*SPEED_PREDICTORS)] = "narx"
-    ema_alpha: PositiveFloat = 0.2
+    ema_alpha: PositiveFrac = 0.2
     min_records: PositiveInt = 5
     confirm_iters: PositiveInt = 1
     warmup_iters: NonNegativeInt = 3
@@ -48,9 +48,6 @@ class Forecast(ForecastSettings):
     """
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.ema_alpha > 1:
-            raise ValueError(f"ema_alpha={self.ema_alpha}: must be at most 1")
         self._forget()
 
     def _forget(self) -> None:

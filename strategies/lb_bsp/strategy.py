@@ -58,7 +58,6 @@ class LBBSP(StepsSettings, ForecastSettings, Composition):
     data: str = "shared"
 
     def compose(self) -> Parts:
-        """A gate of rounds with batches by speed; the settings of both kinds are checked."""
         forecast, by_speed, by_steps = self.make(Forecast), self.make(SpeedLoad), self.make(StepsLoad)
         if self.kind == "gpu":
             return Parts(gate=AllGate(), load=by_steps)

@@ -9,6 +9,4 @@ partial), ``slowest`` (LGC-AR: which workers are the ring).
 Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021.
 """
 
-from strategies.lgc.strategy import LGC
-
-__all__ = ["LGC"]
+from strategies.lgc.strategy import LGC as LGC

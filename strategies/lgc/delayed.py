@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeInt, OneOf, PositiveInt
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.protocol import AnyEvent, Failed, Grad, Started
@@ -34,9 +34,6 @@ class BlocksGate:
     max_delay_versions: NonNegativeInt = 1
     blocks: PositiveInt = 2
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def validate(self, num_workers: int) -> None:
         check_most("k_fastest", self.k_fastest, num_workers)
 
@@ -45,7 +42,6 @@ class BlocksGate:
             raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
 
     def start(self, started: Started) -> None:
-        """Fix K for the job, whichever workers leave or join later."""
         self.num_whole = self.k_fastest or three_quarters(len(started.workers))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
@@ -109,9 +105,6 @@ class BlocksGate:
         return {"whole": sum(done >= self.blocks for done in self.done.values()), "parts": len(self.buffer)}
 
 
-LATE_BEGINS = ("in_time", "next_update")
-
-
 @final
 @dataclass(kw_only=True)
 class DelayedGate:
@@ -136,19 +129,15 @@ class DelayedGate:
 
     k_fastest: PositiveInt | None = None
     max_delay_versions: NonNegativeInt = 1
-    late_begin: str = "in_time"
+    late_begin: Annotated[str, OneOf("in_time", "next_update")] = "in_time"
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.late_begin not in LATE_BEGINS:
-            raise ValueError(f"late_begin={self.late_begin}: must be one of {', '.join(LATE_BEGINS)}")
         self.now_s = 0.0
 
     def validate(self, num_workers: int) -> None:
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def start(self, started: Started) -> None:
-        """Fix K for the job, whichever workers leave or join later."""
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
 
     def observe_event(self, event: AnyEvent) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
@@ -39,9 +39,6 @@ class SlowestApart:
     reselect_iters: PositiveInt = 50
     window_iters: PositiveInt = 5
     warmup_iters: NonNegativeInt = 3
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def needs(self) -> frozenset[type[Command]]:

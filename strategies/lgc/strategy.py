@@ -80,7 +80,6 @@ class LGC(Composition):
     wait_s: NonNegativeFloat = 0.0
 
     def compose(self) -> Parts:
-        """A gate of K fresh gradients with slightly late ones; or of K whole workers with the parts of the others."""
         if self.topology == "allreduce":
             return self._ring()
         if self.wait_s:

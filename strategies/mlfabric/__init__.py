@@ -5,7 +5,7 @@ Workers announce gradients, and a planner gives each a time on the network inste
 Configuration: ``mlfabric``. Card: ``docs/methods/mlfabric.md``. Experiments: ``mlfabric_*``. Paper tests:
 ``tests/paper/test_mlfabric*.py``.
 
-Files in reading order: ``strategy`` (the method), ``updates`` (the values), ``fluid`` (when a transfer ends, given what
+Files in reading order: ``strategy`` (the method), ``fluid`` (the values of a plan; when a transfer ends, given what
 others have reserved), ``order`` (deadlines, shortest first, drops, and which neighbours in that order are summed on the
 way), ``bandwidths`` (what links carry, and what is overdue), ``replicas`` (what replicas lack), ``ordered`` (the gate
 that plans, sends and applies).
@@ -14,6 +14,4 @@ Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distribute
 settings" (MLfabric), SoCC 2020, from the slides of a talk about it.
 """
 
-from strategies.mlfabric.strategy import MLfabric
-
-__all__ = ["MLfabric"]
+from strategies.mlfabric.strategy import MLfabric as MLfabric

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from strategies.mlfabric.fluid import Reservations
-from strategies.mlfabric.updates import Dropped, Links, Segment, Slot, Update, check, deadline, solo_s
+from strategies.mlfabric.fluid import Dropped, Links, Reservations, Segment, Slot, Update, check, deadline, solo_s
 
 
 @dataclass(frozen=True, kw_only=True)

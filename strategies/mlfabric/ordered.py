@@ -19,13 +19,23 @@ from typing import Annotated, ClassVar, final
 
 import msgspec
 
-from reading.ranges import NonNegativeInt, OneOf, PositiveFrac, PositiveInt, check_number, check_settings
+from reading.ranges import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    Number,
+    OneOf,
+    PositiveFloat,
+    PositiveFrac,
+    PositiveInt,
+    check_number,
+    check_settings,
+)
 from strategies.mlfabric.bandwidths import LATE_FACTOR, SERVERS, Bandwidths, Expected
+from strategies.mlfabric.fluid import Slot, Update
 from strategies.mlfabric.order import Group, group, plan
 from strategies.mlfabric.replicas import Replicas
-from strategies.mlfabric.updates import Slot, Update
 from strategies.parts.gates.base import NOTHING, Verdict
-from strategies.parts.nodes.pause import is_due
+from strategies.parts.nodes import is_due
 from strategies.parts.weights import worst_case_factor
 from strategies.protocol import (
     AnyCommand,
@@ -78,14 +88,14 @@ class TransferSettings:
 
     order: Annotated[str, OneOf(*ORDERS)] = "deadlines"
     tau_max: NonNegativeInt | None = None
-    window_s: float | None = None
+    window_s: NonNegativeFloat | None = None
     idle_tolerance_s: float | None = None
-    late_factor: float | None = None
+    late_factor: Annotated[float, Number(1.0)] | None = None
     parallel_sends: PositiveInt = 1
     smoothing: PositiveFrac = 0.3
     num_aggregators: NonNegativeInt = 0
     num_replicas: NonNegativeInt = 0
-    divergence_max: float | None = None
+    divergence_max: PositiveFloat | None = None
 
 
 @final
@@ -116,9 +126,8 @@ class OrderedGate(TransferSettings):
         for name in useless:
             if bounds[name] is not None:
                 raise ValueError(f"{name}={bounds[name]}: has no effect with order={self.order}; must be null there")
-        for name, least in (("window_s", 0), ("idle_tolerance_s", 0), ("late_factor", 1)):
-            if (value := bounds[name]) is not None and not (name == "idle_tolerance_s" and value == math.inf):
-                check_number(name, value, least=least)
+        if self.idle_tolerance_s not in (None, math.inf):
+            check_number("idle_tolerance_s", self.idle_tolerance_s, least=0)
         if self.parallel_sends > 1 and self.order == "fair":
             raise ValueError(f"parallel_sends={self.parallel_sends}: has no effect with order=fair; must be 1 there")
         if self.num_aggregators and self.order == "fair":
@@ -139,7 +148,6 @@ class OrderedGate(TransferSettings):
             return
         if self.divergence_max is None:
             raise ValueError(f"num_replicas={self.num_replicas}: needs a bound on their distance; set divergence_max")
-        check_number("divergence_max", self.divergence_max, above=0)
         if self.order == "fair":
             raise ValueError(f"num_replicas={self.num_replicas}: needs an order; order=fair plans nothing")
         if self.num_aggregators:
@@ -150,7 +158,6 @@ class OrderedGate(TransferSettings):
 
     @property
     def needs(self) -> frozenset[type[Command]]:
-        """Commands that it gives."""
         more: set[type[Command]] = {Replicate} if self.num_replicas else set()
         return frozenset({Send, Wake, *more})
 
@@ -267,7 +274,7 @@ class OrderedGate(TransferSettings):
                 self._watch_s = math.inf
         copies = [] if self._replicas is None else self._follow(self._replicas, event)
         if self.order == "fair":
-            return [*self._applied_as_they_come(), *self._sent_at_once()]
+            return [*self._applied_as_they_come(), *map(self._send, tuple(self._held))]
         self._pass_over(event.t)
         if self._replicas is not None:
             self._replicas.pass_over(event.t)
@@ -459,9 +466,6 @@ class OrderedGate(TransferSettings):
         for grad in arrived.values():
             self._version += 1
             yield Verdict(apply=(grad,), go=self._used(grad))
-
-    def _sent_at_once(self) -> list[AnyCommand]:
-        return [self._send(grad_id) for grad_id in tuple(self._held)]
 
     def log_state(self) -> dict[str, float | int | str]:
         """Slots that are not applied, held gradients without a slot, drops by their reasons, and overdue transfers."""

@@ -1,15 +1,14 @@
 """What replicas of the servers lack, within a bounded divergence, and what they must receive before more updates.
 
-MLfabric, slides 16 and 17: replicas receive the same updates in the same order, and later. None may be further from the
-servers than a bound, which holds at every instant since an update waits for what the replicas must have first
-(:mod:`strategies.mlfabric.replicas`). A gradient that a lost worker does not have any more, or that does not come,
-cannot be sent: then the servers send a copy of all parameters instead.
+MLfabric, slides 16 and 17: a replica receives the same updates in the same order, and later. It is never further than
+``div_max`` from the servers, at any instant, since an update waits for what the replicas must have first. A gradient
+that a lost worker does not have any more, or that does not come, cannot be sent: then the servers send a copy of all
+parameters instead.
 
-Slides 16 and 17: a replica receives the same updates in the same order, perhaps later, and is never further than
-``div_max`` from the server. With ``u_k`` the change that update k asks for and ``mu`` the momentum, the server does
-``h <- mu h + u_k, w <- w + h``. Behind by the updates 1..L, and with the momentum h at its own last update, a replica
-is away by ``sum_k (1 + mu + ... + mu^(L-k)) u_k + (mu + ... + mu^L) h``: the momentum it has not followed counts, too,
-and the sum over updates alone is not a bound. Norms are enough for a bound, so no process needs both vectors.
+With ``u_k`` the change that update k asks for and ``mu`` the momentum, the server does ``h <- mu h + u_k, w <- w + h``.
+Behind by the updates 1..L, and with the momentum h at its own last update, a replica is away by
+``sum_k (1 + mu + ... + mu^(L-k)) u_k + (mu + ... + mu^L) h``: the momentum it has not followed counts, too, and the sum
+over updates alone is not a bound. Norms are enough for a bound, so no process needs both vectors.
 
 Where the momentum sums gradients and the learning rate of each update comes after it (``v <- mu v + g_k``,
 ``w <- w - r_k v``), ``norms`` and ``carried`` are of gradients and of v, and ``rates`` are the r_k.
@@ -286,9 +285,8 @@ class Replicas:
                 yield Replicate(server=server)
                 continue
             following = next((grad for grad in lacking if grad not in follower.waiting), None)
-            if (
-                following is not None and following not in missing and not follower.asked
-            ):  # one after the other: they come over one link, in order
+            # one after the other: they come over one link, in order
+            if following is not None and following not in missing and not follower.asked:
                 follower.asked.add(following)
                 follower.expected.sent((following,), t, alone_s(self._worker_of[following]), 0.0)
                 yield Replicate(server=server, grad=following)

@@ -1,7 +1,8 @@
 """The hooks of parts: a composition calls those that a part has, in the order of this file (pure).
 
-A part is a dataclass whose fields are its settings, checked in ``__post_init__``; ``start`` resets its state for a job.
-It has as many hooks as it needs.
+A part is a dataclass whose fields are its settings. A composition checks them against the ranges in their annotations
+(``reading.ranges``), ``__post_init__`` what depends on several. ``start`` resets its state for a job. It has as many
+hooks as it needs.
 
 A part may also have ``needs`` (commands besides Compute and Apply that the runtime must be able to carry out),
 ``watches_servers``, ``measures`` (updates), ``reads_received`` (resources, by iteration), ``fitted`` (files that it
@@ -29,7 +30,6 @@ class Peers(Protocol):
 
     def one(self, kind: type[T]) -> T:
         """The first part of this ``kind``; one exists if the asking part lists the kind in ``looks_at``."""
-        ...
 
 
 class Tick(msgspec.Struct, kw_only=True):
@@ -56,7 +56,6 @@ class Meeting(Protocol):
 
     def meet(self, peers: Peers) -> None:
         """Keep references to the parts that this one queries; called when the strategy is built."""
-        ...
 
 
 @runtime_checkable
@@ -65,7 +64,6 @@ class ChecksWorkers(Protocol):
 
     def validate(self, num_workers: int) -> None:
         """Raise ``ValueError`` naming the setting that does not fit ``num_workers`` workers."""
-        ...
 
 
 @runtime_checkable
@@ -74,7 +72,6 @@ class ChecksBatch(Protocol):
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Raise ``ValueError`` naming the setting that leaves no way to split the global batch."""
-        ...
 
 
 @runtime_checkable
@@ -83,7 +80,6 @@ class ChecksLength(Protocol):
 
     def validate_length(self, epochs: int | None) -> None:
         """Raise ``ValueError`` naming the setting that does not fit a job of ``epochs`` (None: it ends by time)."""
-        ...
 
 
 @runtime_checkable
@@ -92,7 +88,6 @@ class ChecksPeriod(Protocol):
 
     def validate_period(self, decide_every_s: float) -> None:
         """Raise ``ValueError`` naming the setting that decisions every ``decide_every_s`` seconds do not fit."""
-        ...
 
 
 # ---- events ---------------------------------------------------------------------------------------------------------
@@ -104,7 +99,6 @@ class Starting(Protocol):
 
     def start(self, started: Started) -> None:
         """Reset all state: a job begins."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +107,6 @@ class Observing(Protocol):
 
     def observe_event(self, event: AnyEvent) -> None:
         """Update the state with ``event``, on which no part has acted yet."""
-        ...
 
 
 @runtime_checkable
@@ -122,7 +115,6 @@ class Counting(Protocol):
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Count these gradients, each of one sample or more: they form the next update."""
-        ...
 
 
 @runtime_checkable
@@ -131,7 +123,6 @@ class Following(Protocol):
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Verdicts and commands that follow the gate's answer to ``event``, in order."""
-        ...
 
 
 @runtime_checkable
@@ -140,7 +131,6 @@ class Settling(Protocol):
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
         """The commands to give instead of ``commands``; ``order`` builds Computes that were withheld before."""
-        ...
 
 
 # ---- periodic decisions ---------------------------------------------------------------------------------------------
@@ -152,7 +142,6 @@ class Learning(Protocol):
 
     def learn(self) -> None:
         """Update the estimates before a periodic decision."""
-        ...
 
 
 @runtime_checkable
@@ -161,7 +150,6 @@ class Deciding(Protocol):
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
         """Commands of this periodic decision."""
-        ...
 
 
 # ---- the record -----------------------------------------------------------------------------------------------------

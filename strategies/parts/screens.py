@@ -23,13 +23,10 @@ class Screen(Protocol):
     validation_samples: int
     """Samples that are held out of the training data for the reference gradient."""
 
-    @property
-    def rescale(self) -> bool:
-        """Whether accepted gradients are multiplied by a factor."""
-        ...
+    rescale: bool
+    """Whether accepted gradients are multiplied by a factor."""
 
     def asks(self, grad: Grad, version: int) -> Score | None:
         """The ``Score`` for a gradient that arrived at ``version``; None: it is not screened."""
-        ...
 
     def judged(self, scored: Scored) -> Judged: ...

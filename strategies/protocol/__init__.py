@@ -27,160 +27,81 @@ Laws
 5. An unlawful command raises :class:`ProtocolError` with what last happened to the worker concerned.
 """
 
-from strategies.protocol.cluster import (
-    ClusterCommand,
-    JobPhase,
-    JobRequest,
-    JobState,
-    Machine,
-    Places,
-    PreemptJob,
-    StartJob,
-    TaskDemand,
-)
-from strategies.protocol.commands import (
-    Allocate,
-    AnyCommand,
-    Apply,
-    Checkpoint,
-    Command,
-    Compute,
-    Drop,
-    Evaluate,
-    Launch,
-    Partition,
-    Priority,
-    Repartition,
-    Replicate,
-    Reserve,
-    Restart,
-    Retire,
-    Score,
-    Send,
-    Stop,
-    Wake,
-)
-from strategies.protocol.division import split_evenly
-from strategies.protocol.events import (
-    AnyEvent,
-    Arrived,
-    Denied,
-    Evaluated,
-    Event,
-    Failed,
-    Joined,
-    Lost,
-    Measured,
-    Observed,
-    Ready,
-    Replicated,
-    Reserved,
-    Restored,
-    Scheduling,
-    Scored,
-    ServerJoined,
-    ServerLost,
-    Started,
-    Updated,
-    Woke,
-)
-from strategies.protocol.nodes import AGGREGATOR, NodeId
-from strategies.protocol.policy import Placement, Policy
-from strategies.protocol.room import Room, Tenant
-from strategies.protocol.sharing import (
-    RESOURCES,
-    Asked,
-    Demand,
-    Grant,
-    HostRoom,
-    JobLoad,
-    Prevention,
-    Resource,
-    Share,
-    TaskLoad,
-    limit_of,
-)
-from strategies.protocol.strategy import DATA_POLICIES, AggregatorsAt, CoresAs, Strategy
-from strategies.protocol.timings import Timings
-from strategies.protocol.values import Grad, LossCause, NodeUse, Part, ProtocolError
-
-__all__ = [
-    "AGGREGATOR",
-    "DATA_POLICIES",
-    "RESOURCES",
-    "AggregatorsAt",
-    "Allocate",
-    "AnyCommand",
-    "AnyEvent",
-    "Apply",
-    "Arrived",
-    "Asked",
-    "Checkpoint",
-    "ClusterCommand",
-    "Command",
-    "Compute",
-    "CoresAs",
-    "Demand",
-    "Denied",
-    "Drop",
-    "Evaluate",
-    "Evaluated",
-    "Event",
-    "Failed",
-    "Grad",
-    "Grant",
-    "HostRoom",
-    "JobLoad",
-    "JobPhase",
-    "JobRequest",
-    "JobState",
-    "Joined",
-    "Launch",
-    "LossCause",
-    "Lost",
-    "Machine",
-    "Measured",
-    "NodeId",
-    "NodeUse",
-    "Observed",
-    "Part",
-    "Partition",
-    "Placement",
-    "Places",
-    "Policy",
-    "PreemptJob",
-    "Prevention",
-    "Priority",
-    "ProtocolError",
-    "Ready",
-    "Repartition",
-    "Replicate",
-    "Replicated",
-    "Reserve",
-    "Reserved",
-    "Resource",
-    "Restart",
-    "Restored",
-    "Retire",
-    "Room",
-    "Scheduling",
-    "Score",
-    "Scored",
-    "Send",
-    "ServerJoined",
-    "ServerLost",
-    "Share",
-    "StartJob",
-    "Started",
-    "Stop",
-    "Strategy",
-    "TaskDemand",
-    "TaskLoad",
-    "Tenant",
-    "Timings",
-    "Updated",
-    "Wake",
-    "Woke",
-    "limit_of",
-    "split_evenly",
-]
+from strategies.protocol.cluster import ClusterCommand as ClusterCommand
+from strategies.protocol.cluster import JobPhase as JobPhase
+from strategies.protocol.cluster import JobRequest as JobRequest
+from strategies.protocol.cluster import JobState as JobState
+from strategies.protocol.cluster import Machine as Machine
+from strategies.protocol.cluster import Places as Places
+from strategies.protocol.cluster import PreemptJob as PreemptJob
+from strategies.protocol.cluster import StartJob as StartJob
+from strategies.protocol.cluster import TaskDemand as TaskDemand
+from strategies.protocol.commands import Allocate as Allocate
+from strategies.protocol.commands import AnyCommand as AnyCommand
+from strategies.protocol.commands import Apply as Apply
+from strategies.protocol.commands import Checkpoint as Checkpoint
+from strategies.protocol.commands import Command as Command
+from strategies.protocol.commands import Compute as Compute
+from strategies.protocol.commands import Drop as Drop
+from strategies.protocol.commands import Evaluate as Evaluate
+from strategies.protocol.commands import Launch as Launch
+from strategies.protocol.commands import Partition as Partition
+from strategies.protocol.commands import Priority as Priority
+from strategies.protocol.commands import Repartition as Repartition
+from strategies.protocol.commands import Replicate as Replicate
+from strategies.protocol.commands import Reserve as Reserve
+from strategies.protocol.commands import Restart as Restart
+from strategies.protocol.commands import Retire as Retire
+from strategies.protocol.commands import Score as Score
+from strategies.protocol.commands import Send as Send
+from strategies.protocol.commands import Stop as Stop
+from strategies.protocol.commands import Wake as Wake
+from strategies.protocol.division import split_evenly as split_evenly
+from strategies.protocol.events import AnyEvent as AnyEvent
+from strategies.protocol.events import Arrived as Arrived
+from strategies.protocol.events import Denied as Denied
+from strategies.protocol.events import Evaluated as Evaluated
+from strategies.protocol.events import Event as Event
+from strategies.protocol.events import Failed as Failed
+from strategies.protocol.events import Joined as Joined
+from strategies.protocol.events import Lost as Lost
+from strategies.protocol.events import Measured as Measured
+from strategies.protocol.events import Observed as Observed
+from strategies.protocol.events import Ready as Ready
+from strategies.protocol.events import Replicated as Replicated
+from strategies.protocol.events import Reserved as Reserved
+from strategies.protocol.events import Restored as Restored
+from strategies.protocol.events import Scheduling as Scheduling
+from strategies.protocol.events import Scored as Scored
+from strategies.protocol.events import ServerJoined as ServerJoined
+from strategies.protocol.events import ServerLost as ServerLost
+from strategies.protocol.events import Started as Started
+from strategies.protocol.events import Updated as Updated
+from strategies.protocol.events import Woke as Woke
+from strategies.protocol.nodes import AGGREGATOR as AGGREGATOR
+from strategies.protocol.nodes import NodeId as NodeId
+from strategies.protocol.policy import Placement as Placement
+from strategies.protocol.policy import Policy as Policy
+from strategies.protocol.room import Room as Room
+from strategies.protocol.room import Tenant as Tenant
+from strategies.protocol.sharing import RESOURCES as RESOURCES
+from strategies.protocol.sharing import Asked as Asked
+from strategies.protocol.sharing import Demand as Demand
+from strategies.protocol.sharing import Grant as Grant
+from strategies.protocol.sharing import HostRoom as HostRoom
+from strategies.protocol.sharing import JobLoad as JobLoad
+from strategies.protocol.sharing import Prevention as Prevention
+from strategies.protocol.sharing import Resource as Resource
+from strategies.protocol.sharing import Share as Share
+from strategies.protocol.sharing import TaskLoad as TaskLoad
+from strategies.protocol.sharing import limit_of as limit_of
+from strategies.protocol.strategy import DATA_POLICIES as DATA_POLICIES
+from strategies.protocol.strategy import AggregatorsAt as AggregatorsAt
+from strategies.protocol.strategy import CoresAs as CoresAs
+from strategies.protocol.strategy import Strategy as Strategy
+from strategies.protocol.values import Grad as Grad
+from strategies.protocol.values import LossCause as LossCause
+from strategies.protocol.values import NodeUse as NodeUse
+from strategies.protocol.values import Part as Part
+from strategies.protocol.values import ProtocolError as ProtocolError
+from strategies.protocol.values import Timings as Timings

@@ -7,8 +7,7 @@ from typing import Literal
 import msgspec
 
 from strategies.protocol.sharing import Share
-from strategies.protocol.timings import Timings
-from strategies.protocol.values import Grad, LossCause, NodeUse
+from strategies.protocol.values import Grad, LossCause, NodeUse, Timings
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):

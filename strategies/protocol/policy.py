@@ -21,7 +21,6 @@ class Placement(Protocol):
         more free GPUs, or for a smaller gang, there still are some. So a policy that finds no place for a gang need not
         ask for another one of this size or above.
         """
-        ...
 
     def validate(self, machines: Sequence[Machine]) -> None:
         """Raise ``ValueError`` naming the field when the hyper-parameters do not fit the machines."""
@@ -47,14 +46,12 @@ class Policy(Protocol):
 
     def begin(self, machines: Sequence[Machine]) -> None:
         """The cluster's machines; no job was submitted yet."""
-        ...
 
     def changed(self, old: JobState | None, new: JobState | None) -> None:
         """A job is as ``new`` from now on. ``old`` is None: it was just submitted; ``new`` is None: it has ended.
 
         In the same phase as before, one of its tasks has moved.
         """
-        ...
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         """Commands at ``t`` seconds of the cluster's clock.
@@ -63,7 +60,6 @@ class Policy(Protocol):
 
         ``room`` is a copy, in which the answer may be tried out.
         """
-        ...
 
     def next_s(self, t: float) -> float:
         """When it wants to be asked again although nothing has changed, later than ``t``; infinity: never."""

@@ -121,4 +121,3 @@ class Prevention(Protocol):
 
     def answer(self, asked: Asked) -> Grant:
         """Grant or refuse; the shares of a host's tasks must not exceed what the host has."""
-        ...

@@ -8,9 +8,7 @@ scale: ``noise``; what modes cost: ``orders`` (updates of x gradients by simulat
 (equations 1 to 3, and the price of staleness); which mode: ``choice``, ``deciding`` (how often), ``chooser`` (when),
 ``modal`` (the gate that has them); cluster: ``demands`` (what a mode needs, and whether it may); learning:
 ``features``, ``samples``, ``measuring`` (what a mode takes), ``server_question``, ``learned`` (the model); without
-servers: ``ring_modes``, ``ring_features``, ``ring_question``, ``ring_took``, ``ring``.
+servers: ``ring_modes``, ``ring_question``, ``ring``.
 """
 
-from strategies.star.strategy import Star
-
-__all__ = ["Star"]
+from strategies.star.strategy import Star as Star

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from functools import partial
+from typing import final
 
 import msgspec
 
@@ -12,27 +13,14 @@ from reading.ranges import check_number
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.times import ModeTimes
 
-
-class ModeCosts(Protocol):
-    """Seconds per unit of progress; :class:`strategies.star.times.ModeTimes` says what the arguments are."""
-
-    def all_s(
-        self,
-        times_s: Sequence[float],
-        batch_samples: float,
-        phi_samples: float,
-        sizes: Sequence[int],
-        groupings: Sequence[Sequence[Sequence[int]]],
-    ) -> tuple[dict[int, float], list[float]]:
-        """Of updates of any x gradients, by x of ``sizes``; of updates of every group of workers, by grouping."""
-        ...
-
-
 MODES = ("ssgd", "asgd", "static", "dynamic")
 MOST_SIZES = 64
 """With more workers than this only some x are candidates: to simulate all would take long."""
 
 Groups = tuple[tuple[int, ...], ...]
+Pricing = Callable[[Sequence[int], Sequence[Sequence[Sequence[int]]]], tuple[dict[int, float], list[float]]]
+"""Seconds per unit of progress: of updates of any x gradients, by x; of updates of every group of workers, which are
+given by their places, by grouping."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,14 +95,14 @@ class Choice:
         batch_samples: float,
         phi_samples: float,
         present: Mode = SSGD,
-        by: ModeCosts | None = None,
+        by: Pricing | None = None,
     ) -> dict[Mode, float]:
         """Seconds per unit of progress of all candidates and of the ``present`` mode, the best first.
 
         ``times_s`` are the workers' predicted times in their order, ``groups`` what dynamic x-order would be,
         ``by`` what costs modes instead of :attr:`costs`.
         """
-        count, costs = len(workers), self.costs if by is None else by
+        count, price = len(workers), by or partial(self.costs.all_s, times_s, batch_samples, phi_samples)
         sizes = {1} if "asgd" in self.modes else set[int]()
         sizes |= {count} if "ssgd" in self.modes else set()
         if "static" in self.modes:
@@ -126,9 +114,7 @@ class Choice:
             parted.add(present.groups)
         place = {worker: index for index, worker in enumerate(workers)}
         groupings = sorted(parted)
-        static_s, dynamic_s = costs.all_s(
-            times_s, batch_samples, phi_samples, sorted(sizes), [placed(one, place) for one in groupings]
-        )
+        static_s, dynamic_s = price(sorted(sizes), [placed(one, place) for one in groupings])
         found = {mode_of(x, count): seconds for x, seconds in static_s.items()}
         found |= {Mode(groups=one): seconds for one, seconds in zip(groupings, dynamic_s, strict=True)}
         return dict(

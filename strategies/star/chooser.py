@@ -13,15 +13,13 @@ from reading.ranges import NonNegativeFloat, OneOf
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise, cluster_by_ratio
-from strategies.parts.nodes.pause import is_due
+from strategies.parts.nodes import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
     Arrived,
     Command,
     Grad,
-    Joined,
-    Lost,
     Reserve,
     Reserved,
     Restored,
@@ -29,9 +27,8 @@ from strategies.protocol import (
     Wake,
 )
 from strategies.star.choice import Choice, Decision, Groups, costed_as
-from strategies.star.deciding import Deciding, Spacing
+from strategies.star.deciding import Deciding
 from strategies.star.demands import ModeDemands, Reserving
-from strategies.star.measuring import Measuring
 from strategies.star.modal import SSGD, ModalGate, Mode
 from strategies.star.predicted import Outlook, PredictedTimes
 from strategies.star.server_question import Question, ServerQuestion
@@ -96,58 +93,36 @@ class ModeChooser(Deciding):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(ModalGate)
-        self._predicts = peers.one(PredictedTimes)
-        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+        self._query(peers)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
+        self._begin_job(started, self.choice.costs)
         self._gate.mode = SSGD
-        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
-        self._begin_pause()
-        self._spacing = Spacing(self.max_pause_frac)
         self._change: Change | None = None
-        self._updated = self._at_boundary = False
-        self._arrived = self._iters = 0
+        self._at_boundary = False
         self._seen: tuple[frozenset[int], Groups] | None = None
         self._decided_s: dict[int, float] = {}
-        self._decisions = self._switches = 0
         self.decision: Decision | None = None
-        self._said = ""
-        self._now = started.t
-        self._measuring = Measuring(self.learning, self.choice.costs)
-        self._begins = False
-        """Whether the mode, which was kept, is measured from the next update on after which nobody pauses."""
         self._reserving: Reserving | None = None
         self._holds = False
         """Whether more is reserved than SSGD needs."""
         self._refused = False
         """Whether the last decision would have been another if the cluster had granted it."""
-        if self.learning is not None:
-            self.learning.reset()
         if self.prevention is not None:
             self.prevention.reset(started)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Note lost workers; after a restore training begins in the mode chosen last, without a pause."""
-        self._updated, self._now = False, event.t
+        self._note(event)
         if self.prevention is not None:
             self.prevention.observe(event, synchronous=self._gate.mode == SSGD)
-        match event:
-            case Joined():
-                self._measuring.forget()
-                self._spacing.reset()
-            case Lost():
-                self._measuring.forget()
-                self._pause.gone(event.worker)
-                self._spacing.reset()
-            case Restored():
-                self._measuring.forget(event.version)
-                self._begin_pause()
-                self._holds, self._reserving = self._holds or self._reserving is not None, None
-                if self._change is not None:
-                    self._gate.mode, self._change = self._change.mode, None
-                    self._switches += 1
+        if isinstance(event, Restored):
+            self._holds, self._reserving = self._holds or self._reserving is not None, None
+            if self._change is not None:
+                self._gate.mode, self._change = self._change.mode, None
+                self._switches += 1
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Note that this event makes an update, with which the mode may change."""
@@ -162,13 +137,9 @@ class ModeChooser(Deciding):
         if isinstance(event, Reserved) and self._reserving is not None:
             answers += self._answered(event, self._reserving)
         elif isinstance(event, Arrived) and event.grad.samples:
-            self._arrived += len(event.grad.members) or 1
-            if self._arrived >= self.predict_every_iters * len(self._gate.members) and not self._is_deciding():
-                self._arrived = 0
-                self._iters += self.predict_every_iters
+            arrived = len(event.grad.members) or 1
+            if self._is_time_to_look(arrived, len(self._gate.members), deciding=self._is_deciding()):
                 answers += self._looked(event.t)
-            elif self.learning is not None:
-                self.learning.advance()
         if self._holds and self._gate.mode == SSGD and not self._is_deciding():
             self._holds = False
             answers.append(Reserve())
@@ -261,12 +232,12 @@ class ModeChooser(Deciding):
         if self.prevention is None or chosen in (before, SSGD):
             return [*answers, *self._settled(chosen, t, t, t + takes_s)]
         self._reserving = Reserving(
-            t,
-            self.choice.better(mode_s, before, len(workers)),
-            mode_s,
-            before,
-            mode_s[costed_as(before, len(workers))],
-            updates_per_progress(self._batch_samples * len(workers), phi),
+            t=t,
+            modes=self.choice.better(mode_s, before, len(workers)),
+            mode_s=mode_s,
+            present=before,
+            present_s=mode_s[costed_as(before, len(workers))],
+            updates_per_batch=updates_per_progress(self._batch_samples * len(workers), phi),
             updated=self._updated,
             ready_s=t + takes_s,
         )
@@ -323,6 +294,5 @@ class ModeChooser(Deciding):
         self._measuring.begin(self._now, self._batch_samples * len(self._gate.members))
 
     def log_state(self) -> State:
-        """The numbers of decisions and of changes, the last decision with its numbers, and how good the model is."""
         own: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
         return {**own, **self._learnt()}

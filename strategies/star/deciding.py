@@ -9,10 +9,13 @@ from typing import final
 
 from reading.ranges import Bool, NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.gates.base import Verdict
-from strategies.parts.hooks import Order, State
-from strategies.parts.nodes.pause import Pause
-from strategies.protocol import AnyCommand, AnyEvent, Woke
+from strategies.parts.hooks import Order, Peers, State
+from strategies.parts.monitoring.base import MeasuresNoise
+from strategies.parts.nodes import Pause
+from strategies.protocol import AnyCommand, AnyEvent, Joined, Lost, Restored, Started, Woke
 from strategies.star.learned import ModeLearner
+from strategies.star.measuring import Measuring
+from strategies.star.predicted import PredictedTimes
 from strategies.star.times import ModeTimes
 
 
@@ -43,11 +46,49 @@ class DecisionSettings:
 class Deciding(DecisionSettings, ABC):
     """Abstract: a schedule that chooses modes, by a model or without, and holds Computes while it decides.
 
-    ``_pause`` is that of the decision in progress.
+    ``_pause`` is that of the decision in progress. With ``_begins`` the mode is measured from the next update on after
+    which nobody pauses.
     """
 
-    def _begin_pause(self) -> None:
-        self._pause = Pause()
+    def _query(self, peers: Peers) -> None:
+        """Keep the detectors by which modes are costed."""
+        self._predicts = peers.one(PredictedTimes)
+        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+
+    def _begin_job(self, started: Started, costs: ModeTimes) -> None:
+        """Nothing was predicted, decided or measured in this job."""
+        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
+        self._pause, self._spacing = Pause(), Spacing(self.max_pause_frac)
+        self._now, self._updated = started.t, False
+        self._arrived = self._iters = self._decisions = self._switches = 0
+        self._said = ""
+        self._measuring, self._begins = Measuring(self.learning, costs), False
+        if self.learning is not None:
+            self.learning.reset()
+
+    def _note(self, event: AnyEvent) -> None:
+        """Keep the time; forget what was measured with other workers, or of updates that are rolled back."""
+        self._now, self._updated = event.t, False
+        match event:
+            case Joined() | Lost():
+                self._measuring.forget()
+                self._spacing.reset()
+                if isinstance(event, Lost):
+                    self._pause.gone(event.worker)
+            case Restored():
+                self._measuring.forget(event.version)
+                self._pause = Pause()
+
+    def _is_time_to_look(self, arrived: int, num_workers: int, *, deciding: bool) -> bool:
+        """Whether ``arrived`` gradients more are enough for the next prediction; otherwise a model learns meanwhile."""
+        self._arrived += arrived
+        if deciding or self._arrived < self.predict_every_iters * num_workers:
+            if self.learning is not None:
+                self.learning.advance()
+            return False
+        self._arrived = 0
+        self._iters += self.predict_every_iters
+        return True
 
     @abstractmethod
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
@@ -64,7 +105,6 @@ class Deciding(DecisionSettings, ABC):
 
     @property
     def fitted(self) -> tuple[str, ...]:
-        """The files that what costs the modes was fitted to beforehand."""
         return () if self.learning is None else self.learning.fitted
 
     @property

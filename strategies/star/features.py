@@ -41,7 +41,6 @@ MODE_FEATURES = (
     "log staleness of the first updates",
     *(f"log {name} smallest time / interval" for name in ("(x-1)-th", "x-th", "(x+1)-th")),
 )
-JOB_FEATURES = ("log phi / batch", "log workers")
 
 
 class Rows(NamedTuple):
@@ -56,7 +55,20 @@ class Rows(NamedTuple):
 
 def feature_names(max_workers: int) -> tuple[str, ...]:
     """The columns of :attr:`Rows.features` for at most ``max_workers`` workers."""
-    return (*MODE_FEATURES, *JOB_FEATURES, *(f"log time {place} / fastest" for place in range(max_workers)))
+    return (*MODE_FEATURES, *job_feature_names(max_workers))
+
+
+def job_feature_names(max_workers: int) -> tuple[str, ...]:
+    """The columns that are about the job, the same for each of its modes."""
+    return ("log phi / batch", "log workers", *(f"log time {place} / fastest" for place in range(max_workers)))
+
+
+def about_job(times: Floats, batch_samples: float, phi_samples: float, max_workers: int, num_modes: int) -> Floats:
+    """These columns, float [modes, features], of workers with these predicted times."""
+    row = np.zeros(len(job_feature_names(max_workers)))
+    row[:2] = np.log(max(phi_samples, 1.0) / batch_samples), np.log(len(times))
+    row[2 : 2 + len(times)] = np.log(np.sort(times) / times.min())
+    return np.broadcast_to(row, (num_modes, len(row)))
 
 
 def rows_of(
@@ -75,16 +87,13 @@ def rows_of(
     """
     times = np.sort(np.asarray(times_s, dtype=float))
     slowest_s = float(times[-1])
-    about_job = np.zeros(len(JOB_FEATURES) + max_workers)
-    about_job[:2] = np.log(max(phi_samples, 1.0) / batch_samples), np.log(len(times))
-    about_job[2 : 2 + len(times)] = np.log(times / times[0])
     parts = []
     if len(sizes):
         parts.append(_of_sizes(times, np.asarray(sizes), batch_samples, phi_samples, costs))
     if len(groupings):
         parts.append(_of_groupings(times_s, slowest_s, groupings, batch_samples, phi_samples, costs))
     modes = np.concatenate([part.features for part in parts])
-    features = np.column_stack([modes, np.broadcast_to(about_job, (len(modes), len(about_job)))])
+    features = np.column_stack([modes, about_job(times, batch_samples, phi_samples, max_workers, len(modes))])
     return Rows(features, np.concatenate([part.log_s for part in parts]) + np.log(slowest_s))
 
 

@@ -10,14 +10,13 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, final
 
 import numpy as np
 
-from predictors.history import Floats
 from predictors.network import Network
 from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
 from reading.ranges import Bool, NonNegativeFloat, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.star.features import feature_names
-from strategies.star.ring_features import ring_feature_names
-from strategies.star.samples import Costed, SampleBuffer, regret_of
+from strategies.star.ring_question import ring_feature_names
+from strategies.star.samples import Costed, Model, SampleBuffer, regret_of
 from strategies.star.times import ModeTimes
 
 REGRESSORS = ("mlp", "ridge")
@@ -32,52 +31,28 @@ M = TypeVar("M")
 """A mode."""
 
 
-class Model(Protocol):
-    """What learns in slices: :class:`predictors.network.Network`, :class:`predictors.ridge.Ridge`."""
-
-    fitted: bool
-
-    def begin(self, inputs: Floats, targets: Floats, weights: Floats | None = None, epochs: int = 1) -> None:
-        """Begin a fit of these rows."""
-        ...
-
-    def advance(self, steps: int) -> bool:
-        """Carry out a slice of it; True when it is complete."""
-        ...
-
-    def predict(self, inputs: Floats) -> Floats:
-        """Predicted targets, float [rows]."""
-        ...
-
-
 class Asked(Protocol[M]):
     """A decision about modes, for which STAR-H and a model can say what they cost, in seconds per unit of progress."""
 
     @property
     def num_workers(self) -> int:
         """How many workers there are."""
-        ...
 
     @property
     def phi_samples(self) -> float:
         """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
-        ...
 
     def by_rule(self) -> dict[M, float]:
         """Of all candidates and of the present mode by STAR-H, the best first."""
-        ...
 
     def by_model(self, model: Model, max_workers: int) -> dict[M, float]:
         """The same by a model with room for so many workers."""
-        ...
 
     def one_s(self, mode: M) -> float:
         """Of one mode by STAR-H."""
-        ...
 
     def costed(self, mode_s: Mapping[M, float], max_workers: int, *, measured: bool) -> Costed:
         """What is learnt of modes that cost so much: as STAR-H estimates, or as it was measured."""
-        ...
 
 
 class Waiting(NamedTuple):

@@ -1,7 +1,11 @@
-"""What the mode of the last decision takes as long as it is used, for who learns from it (section IV-C2; pure)."""
+"""What the mode of the last decision takes as long as it is used, for a model to learn from (section IV-C2; pure).
+
+What a mode of a ring took is a line of the record, too, from which a model may learn afterwards.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
@@ -9,6 +13,7 @@ import numpy as np
 
 from strategies.protocol import Grad
 from strategies.star.learned import Asked, ModeLearner
+from strategies.star.ring_modes import RingMode
 from strategies.star.times import ModeTimes, updates_per_progress
 
 
@@ -89,17 +94,13 @@ class Measuring:
     def __init__(self, learning: ModeLearner | None, costs: ModeTimes) -> None:
         self._learning, self._costs = learning, costs
         self._version = 0
-        self._asked: Asked[Any] | None = None
-        self._held: Held | None = None
-
-    @property
-    def asked(self) -> Asked[Any] | None:
+        self.asked: Asked[Any] | None = None
         """The last decision, as long as its mode is used and all workers stay."""
-        return self._asked
+        self._held: Held | None = None
 
     def forget(self, version: int | None = None) -> None:
         """Workers came or went, or a checkpoint of ``version`` was restored: what is measured is no mode's own."""
-        self._held = self._asked = None
+        self._held = self.asked = None
         if version is not None:
             self._version = version
 
@@ -111,19 +112,74 @@ class Measuring:
 
     def decided(self, asked: Asked[Any] | None) -> None:
         """The mode that is taken next was chosen at this decision; None: without one."""
-        self._asked = asked
+        self.asked = asked
 
     def begin(self, t: float, global_samples: float) -> None:
         """The mode that was chosen is used from now on, with so many samples in a global batch."""
-        if self._learning is None or self._asked is None:
+        if self._learning is None or self.asked is None:
             self._held = None
         else:
             self._held = Held(t, self._version, global_samples)
 
     def learn(self, mode: Any) -> Held | None:
         """``mode`` has been used until now: what it took, if that is learnt."""
-        held, asked, self._held = self._held, self._asked, None
+        held, asked, self._held = self._held, self.asked, None
         if self._learning is None or held is None or asked is None or held.updates < self._learning.hold_updates:
             return None
         self._learning.measured(asked, mode, held.unit_s(asked.phi_samples, self._costs))
         return held
+
+
+NUMBERS = r"([-+.e\d ]+)"
+LINE = re.compile(
+    rf"(?:ring of all|ring without (?P<apart>[\d ]+), wait (?P<wait>{NUMBERS}) s): "
+    rf"(?P<updates>\d+) updates of (?P<samples>{NUMBERS}) samples every (?P<update>{NUMBERS}) s, "
+    rf"squared staleness (?P<squares>{NUMBERS}), lag (?P<lag>{NUMBERS}); "
+    rf"overhead (?P<overhead>{NUMBERS}) s; workers (?P<workers>[\d ]+); T (?P<times>{NUMBERS}) s; "
+    rf"delivered (?P<delivered>{NUMBERS}) s"
+)
+
+
+class RingTook(NamedTuple):
+    """A mode that was used for so many updates, and what was predicted when it was chosen.
+
+    ``times_s`` and ``delivered_s`` are by worker, in the order of ``workers``; they and ``overhead_s`` are those of a
+    :class:`strategies.star.ring_question.RingQuestion`.
+    """
+
+    mode: RingMode
+    pace: HeldPace
+    workers: Sequence[int]
+    times_s: Sequence[float]
+    delivered_s: Sequence[float]
+    updates: int
+    overhead_s: float
+
+    def __str__(self) -> str:
+        update_s, samples, squares, lag = self.pace
+        times, delivered = (" ".join(f"{one:.6g}" for one in by) for by in (self.times_s, self.delivered_s))
+        return (
+            f"{self.mode}: {self.updates} updates of {samples:.6g} samples every {update_s:.6g} s, "
+            f"squared staleness {squares:.6g}, lag {lag:.6g}; "
+            f"overhead {self.overhead_s:.6g} s; workers {' '.join(map(str, self.workers))}; "
+            f"T {times} s; delivered {delivered} s"
+        )
+
+
+def read_took(line: str) -> RingTook | None:
+    """The one that such a line says; None: it is another line."""
+    found = LINE.fullmatch(line)
+    if found is None:
+        return None
+    apart = tuple(int(word) for word in (found["apart"] or "").split())
+    update_s, samples, squares, lag = (float(found[name]) for name in ("update", "samples", "squares", "lag"))
+    times_s, delivered_s = (tuple(float(word) for word in found[name].split()) for name in ("times", "delivered"))
+    return RingTook(
+        RingMode(apart, float(found["wait"] or 0.0)),
+        HeldPace(update_s, samples, squares, lag),
+        tuple(int(word) for word in found["workers"].split()),
+        times_s,
+        delivered_s,
+        int(found["updates"]),
+        float(found["overhead"]),
+    )

@@ -28,15 +28,10 @@ class FixedNoise:
 
     phi: NonNegativeFloat = 300.0
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def observe_event(self, event: AnyEvent) -> None:
         """Learn nothing: the number is given."""
-        return None
 
     def phi_of(self, batch_samples: float) -> tuple[float, float]:
-        """The number, never old."""
         return self.phi, 0.0
 
 
@@ -80,12 +75,10 @@ class TabledNoise:
             self._table.at(self._trained[-1] // self._global_batch)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Move on by the samples of one more update."""
         self._trained.append(self._trained[-1] + sum(grad.samples for grad in grads))
         self._table.at(self._trained[-1] // self._global_batch)
 
     def phi_of(self, batch_samples: float) -> tuple[float, float]:
-        """(phi in samples, steps since the row that it is from)."""
         return self._table.phi_of(batch_samples)
 
 
@@ -178,7 +171,6 @@ class NoiseMeter:
         return msgspec.structs.replace(command, measure=True)
 
     def phi_of(self, batch_samples: float) -> tuple[float, float] | None:
-        """(phi in samples, its age in updates); None before the first measurement."""
         return self.noise.phi_of(batch_samples)
 
     def log_state(self) -> dict[str, float | int | str]:

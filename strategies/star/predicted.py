@@ -123,7 +123,6 @@ class PredictedTimes(PredictionSettings):
 
     @property
     def fitted(self) -> tuple[str, ...]:
-        """The files that the predictor was fitted to beforehand."""
         return self._of.fitted if isinstance(self._of, PredictsByFile) else ()
 
     def start(self, started: Started) -> None:
@@ -133,7 +132,9 @@ class PredictedTimes(PredictionSettings):
     def observe_event(self, event: AnyEvent) -> None:
         """Pass whole iterations to the predictor, and forget workers whose process is lost."""
         match event:
-            case Arrived(grad=grad) | Ready(grad=grad) if self._ends(event) and self._warmup.tells(event):
+            case Arrived(grad=grad) | Ready(grad=grad) if isinstance(
+                event, Arrived
+            ) is self.with_sending and self._warmup.tells(event):
                 observation = self._observation(event)
                 self._of.update(observation)
                 self._recent.add(observation)
@@ -149,10 +150,6 @@ class PredictedTimes(PredictionSettings):
                 for worker in [worker for worker in self._last_s if worker not in workers]:
                     self._drop(worker)
                 self._kept_s = {worker: time_s for worker, time_s in self._kept_s.items() if worker in workers}
-
-    def _ends(self, event: Arrived | Ready) -> bool:
-        """Whether an iteration ends with the event."""
-        return isinstance(event, Arrived) is self.with_sending
 
     def _observation(self, event: Arrived | Ready) -> Observation:
         """An iteration with what it received: processor seconds per second awake, bytes per second of sending."""

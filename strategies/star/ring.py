@@ -11,7 +11,7 @@ from reading.ranges import NonNegativeFloat
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import MeasuresNoise
-from strategies.parts.nodes.pause import is_due
+from strategies.parts.nodes import is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -25,12 +25,11 @@ from strategies.protocol import (
     Wake,
 )
 from strategies.star.choice import check_gain
-from strategies.star.deciding import Deciding, Spacing
-from strategies.star.measuring import Measuring
+from strategies.star.deciding import Deciding
+from strategies.star.measuring import RingTook
 from strategies.star.predicted import PredictedTimes
 from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
-from strategies.star.ring_took import RingTook
 from strategies.star.times import ModeTimes
 
 
@@ -59,7 +58,7 @@ class RingChooser(Deciding):
 
     looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictedTimes, MeasuresNoise)
 
-    waits_s: Sequence[float] = WAITS_S
+    waits_s: Sequence[NonNegativeFloat] = WAITS_S
     min_gain_frac: float = 0.0
     link_s: NonNegativeFloat = 0.0
     costs: ModeTimes = field(default_factory=ModeTimes)
@@ -76,32 +75,22 @@ class RingChooser(Deciding):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(RingGate)
-        self._predicts = peers.one(PredictedTimes)
-        self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
+        self._query(peers)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
     def start(self, started: Started) -> None:
-        self._batch_samples = sum(started.batch_samples) / len(started.batch_samples)
-        self._begin_pause()
-        self._spacing = Spacing(self.max_pause_frac)
+        self._begin_job(started, self.costs)
         self._links_s: dict[int, float] = {}
         self._change: tuple[RingMode, float] | None = None
-        self._arrived = self._iters = self._decisions = self._switches = 0
         self._seen = frozenset[int]()
-        self._said = self._took = ""
-        self._now, self._updated = started.t, False
-        self._begins = False
-        """Whether the mode is measured from the next update on that leaves its ring and after which nobody pauses."""
-        self._measuring = Measuring(self.learning, self.costs)
+        self._took = ""
         self._overhead = RingOverhead()
-        if self.learning is not None:
-            self.learning.reset()
         self._take(WHOLE)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Measure links, carry out a decision that is ready, and forget what a loss has made void."""
-        self._now, self._updated = event.t, False
+        self._note(event)
         match event:
             case Arrived(grad=grad, timings=timings):
                 self._links_s[grad.worker] = timings.recv_s + timings.send_s
@@ -109,17 +98,8 @@ class RingChooser(Deciding):
                     self._overhead.arrived(event.t, timings.bpt_s)
             case Lost(worker=worker):
                 self._links_s.pop(worker, None)
-                self._pause.gone(worker)
-                self._spacing.reset()
-                self._measuring.forget()
                 self._overhead.interrupted()
-            case Joined():
-                self._spacing.reset()
-                self._measuring.forget()
-                self._overhead.interrupted()
-            case Restored():
-                self._begin_pause()
-                self._measuring.forget(event.version)
+            case Joined() | Restored():
                 self._overhead.interrupted()
         if self._change is not None and is_due(event.t, self._change[1]):
             self._take(self._change[0])
@@ -136,19 +116,12 @@ class RingChooser(Deciding):
             self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        """Predict and decide if it is time for that."""
         if not isinstance(event, Arrived) or not event.grad.samples:
             return ()
-        self._arrived += 1
         members = self._gate.roster.members
         deciding = self._change is not None or self._pause.until_s is not None
-        if deciding or self._arrived < self.predict_every_iters * len(members):
-            if self.learning is not None:
-                self.learning.advance()
-            return ()
-        self._arrived = 0
-        self._iters += self.predict_every_iters
-        return self._looked(event.t, tuple(sorted(members)))
+        look = self._is_time_to_look(1, len(members), deciding=deciding)
+        return self._looked(event.t, tuple(sorted(members))) if look else ()
 
     # ---- decisions --------------------------------------------------------------------------------------------------
 
@@ -249,7 +222,6 @@ class RingChooser(Deciding):
             self._took = str(took)
 
     def log_state(self) -> State:
-        """The mode, the numbers of decisions and of changes, the last decision; what is learnt, and how good it is."""
         found: State = {
             "mode": str(self._mode),
             "decisions": self._decisions,

@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, final
 
-from reading.ranges import check_number
-
 NEWEST = 50
 """Gradients over whose overheads the median is taken."""
 
@@ -70,7 +68,5 @@ def check_waits(waits_s: object) -> None:
     """Raise ``ValueError`` unless these are one or more different numbers of seconds."""
     if isinstance(waits_s, str) or not isinstance(waits_s, Sequence) or not waits_s:
         raise ValueError(f"waits_s={waits_s}: must be a list of one or more numbers of seconds")
-    for wait_s in waits_s:
-        check_number("waits_s", wait_s, 0.0)
     if len(set(waits_s)) < len(waits_s):
         raise ValueError(f"waits_s={list(waits_s)}: must be different numbers")

@@ -1,20 +1,47 @@
-"""A decision about the modes of a ring: what each costs, by equation 3 or by a model (section IV-C; pure)."""
+"""A decision about the modes of a ring: what each costs, by equation 3 or by a model (section IV-C; pure).
+
+The estimate that a model corrects is equation 3: all parents wait for as long as they may, and a child that has not
+delivered by then counts for nothing. What happens differs (:class:`strategies.parts.gates.ring.RingGate`): sums go
+round and parameters step for some time, for which a child waits as members do; a wait ends when all children have
+delivered; and one that delivers before the next ring starts counts there, an update late. Besides predicted times,
+deviations and the mode the model is therefore given what a mode would be worth by that. As with servers, phi stands for
+the paper's model, learning rate and step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from strategies.star.features import Rows
-from strategies.star.learned import Model
-from strategies.star.ring_features import ring_rows_of
+from predictors.history import Floats
+from strategies.star.features import Rows, about_job, job_feature_names
 from strategies.star.ring_modes import RingMode, candidates
-from strategies.star.samples import Costed, costed_rows
+from strategies.star.samples import Costed, Model, costed_rows
 from strategies.star.times import ModeTimes, ring_s
+
+MODE_FEATURES = (
+    "outside of the workers",
+    "delivered of the workers",
+    "one update late of the workers",
+    "is ring of all",
+    "log estimate / slowest",
+    "log ring / slowest",
+    "wait / ring",
+    "overhead / slowest",
+    "log as it happens / estimate",
+    "log price of the late",
+    "mean of the ring / its slowest",
+    "log first that is late / start",
+)
+
+
+def ring_feature_names(max_workers: int) -> tuple[str, ...]:
+    """The columns of the rows of a :class:`RingQuestion` for at most ``max_workers`` workers."""
+    return (*MODE_FEATURES, *job_feature_names(max_workers))
 
 
 @final
@@ -47,7 +74,6 @@ class RingQuestion:
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are."""
         return len(self.times_s)
 
     @property
@@ -72,21 +98,20 @@ class RingQuestion:
     def by_model(self, model: Model, max_workers: int) -> dict[RingMode, float]:
         """The same by a model that corrects equation 3, with room for so many workers."""
         modes = self._modes()
-        rows = self._rows(modes, max_workers, self.overhead_s)
+        rows = self.rows(modes, max_workers, self.overhead_s)
         seconds = np.exp(rows.log_s + model.predict(rows.features)).tolist()
         return _sorted(dict(zip(modes, seconds, strict=True)))
 
     def one_s(self, mode: RingMode) -> float:
         """Equation 3 of one mode; a child has delivered when it has used its link, too."""
-        late = [self.delivered_s[child] for child in mode.apart]
-        ring = [time_s for worker, time_s in self.times_s.items() if worker not in mode.apart]
-        all_s = [*ring, *[inf] * len(late)]
+        members_s = [time_s for worker, time_s in self.times_s.items() if worker not in mode.apart]
+        children_s = [self.delivered_s[child] for child in mode.apart]
         wait_s = mode.wait_s if mode.apart else 0.0
-        return ring_s(all_s, len(late), wait_s, self.batch_samples, self.phi_samples, removed_s=sorted(late))
+        return ring_s(members_s, children_s, wait_s, self.batch_samples, self.phi_samples)
 
     def costed(self, mode_s: Mapping[RingMode, float], max_workers: int, *, measured: bool) -> Costed:
         """Rows of modes and what they cost, in their order; what equation 3 says is of rings without any overhead."""
-        rows = self._rows(list(mode_s), max_workers, self.overhead_s if measured else 0.0)
+        rows = self.rows(list(mode_s), max_workers, self.overhead_s if measured else 0.0)
         return costed_rows(rows, list(mode_s.values()), measured=measured)
 
     def _modes(self) -> list[RingMode]:
@@ -94,18 +119,57 @@ class RingQuestion:
         found = candidates(self.times_s, self.tagged, self.waits_s)
         return found if self.present in found else [*found, self.present]
 
-    def _rows(self, modes: list[RingMode], max_workers: int, overhead_s: float) -> Rows:
-        return ring_rows_of(
-            self.workers,
-            self.times,
-            self.delivered,
-            self.batch_samples,
-            self.phi_samples,
-            overhead_s,
-            self.costs,
-            max_workers,
-            modes,
+    def rows(self, modes: Sequence[RingMode], max_workers: int, overhead_s: float) -> Rows:
+        """Rows for these modes, of each of whom somebody stays in the ring; the estimates are equation 3.
+
+        ``max_workers``: workers that the model has room for.
+        """
+        times, delivered, count = np.array(self.times, float), np.array(self.delivered, float), len(self.times_s)
+        apart = np.array([[worker in mode.apart for worker in self.times_s] for mode in modes])
+        waits_s = np.array([mode.wait_s if mode.apart else 0.0 for mode in modes])
+        in_ring = ~apart
+        ring_s: Floats = np.where(in_ring, times, 0.0).max(axis=1)
+        round_s = ring_s + waits_s
+        members = in_ring.sum(axis=1)
+        fresh = members + _counted(apart & (delivered <= round_s[:, None]))
+        log_s = np.log1p(self.phi_samples / (fresh * self.batch_samples)) + np.log(round_s)
+        # as it happens: all have parameters after the overhead, a wait ends with the last child, and a child that is
+        # one update late delivers with every other update
+        last_s = np.where(apart, delivered, 0.0).max(axis=1)
+        start_s = overhead_s + np.maximum(ring_s, np.minimum(last_s, round_s))
+        delivered = overhead_s + delivered
+        behind = apart & (delivered > start_s[:, None])
+        late = _counted(behind & (delivered <= 2 * start_s[:, None]))
+        there = members + _counted(apart & ~behind)
+        grads = there + late / 2
+        batches = grads / count
+        lag = late / 2 / grads * batches / (1 + batches)
+        log_price = np.log(self.costs.price(late / 2 / grads, lag))
+        happens = np.log1p(self.phi_samples / (grads * self.batch_samples)) + log_price + np.log(start_s)
+        first_s = np.where(behind, delivered, np.inf).min(axis=1)
+        slowest_s = float(times.max())
+        columns = (
+            apart.sum(axis=1) / count,
+            (there - members) / count,
+            late / count,
+            (members == count).astype(float),
+            log_s - np.log(slowest_s),
+            np.log(ring_s / slowest_s),
+            waits_s / ring_s,
+            np.full(len(modes), overhead_s / slowest_s),
+            happens - log_s,
+            log_price,
+            np.where(in_ring, times, 0.0).sum(axis=1) / members / ring_s,
+            np.log(np.where(np.isfinite(first_s), first_s / start_s, 1.0)),
         )
+        job = about_job(times, self.batch_samples, self.phi_samples, max_workers, len(modes))
+        return Rows(np.column_stack([*columns, job]), log_s)
+
+
+def _counted(which: NDArray[np.bool_]) -> Floats:
+    """How many workers, by mode."""
+    count: Floats = which.sum(axis=1, dtype=np.float64)
+    return count
 
 
 def _sorted(mode_s: Mapping[RingMode, float]) -> dict[RingMode, float]:

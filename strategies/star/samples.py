@@ -9,8 +9,12 @@ from typing import NamedTuple, final
 import numpy as np
 
 from predictors.history import Floats
+from predictors.network import Network
+from predictors.ridge import Ridge
 from strategies.star.features import Rows
 
+Model = Network | Ridge
+"""What learns from rows in slices."""
 ESTIMATED, MEASURED = 0.25, 1.0
 """Weights of STAR-H's estimates and of measured times."""
 CLOSE, LEAST_WEIGHT = 0.1, 0.02

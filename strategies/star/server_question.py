@@ -10,10 +10,8 @@ import numpy as np
 
 from strategies.star.choice import Choice, Groups, placed
 from strategies.star.features import rows_of
-from strategies.star.learned import Model
 from strategies.star.modal import Mode
-from strategies.star.samples import Costed, costed_rows
-from strategies.star.times import ModeTimes
+from strategies.star.samples import Costed, Model, costed_rows
 
 
 class Question(NamedTuple):
@@ -28,27 +26,6 @@ class Question(NamedTuple):
 
 
 @final
-class LearnedTimes:
-    """The costs of modes as :class:`strategies.star.times.ModeTimes` has them, by a model that corrects estimates."""
-
-    def __init__(self, model: Model, costs: ModeTimes, max_workers: int) -> None:
-        self.model, self.costs, self.max_workers = model, costs, max_workers
-
-    def all_s(
-        self,
-        times_s: Sequence[float],
-        batch_samples: float,
-        phi_samples: float,
-        sizes: Sequence[int],
-        groupings: Sequence[Sequence[Sequence[int]]],
-    ) -> tuple[dict[int, float], list[float]]:
-        """Predicted seconds per unit of progress, by x of ``sizes`` and of every grouping of workers."""
-        rows = rows_of(times_s, batch_samples, phi_samples, self.costs, self.max_workers, sizes, groupings)
-        seconds = np.exp(rows.log_s + self.model.predict(rows.features)).tolist()
-        return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
-
-
-@final
 @dataclass(frozen=True)
 class ServerQuestion:
     """See :class:`strategies.star.learned.Asked`; ``choice`` has the candidates and STAR-H's costs."""
@@ -58,12 +35,10 @@ class ServerQuestion:
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are."""
         return len(self.question.workers)
 
     @property
     def phi_samples(self) -> float:
-        """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
         return self.question.phi_samples
 
     def by_rule(self) -> dict[Mode, float]:
@@ -72,7 +47,16 @@ class ServerQuestion:
 
     def by_model(self, model: Model, max_workers: int) -> dict[Mode, float]:
         """The same by a model that corrects estimates, with room for so many workers."""
-        return self.choice.priced(*self.question, by=LearnedTimes(model, self.choice.costs, max_workers))
+        _, times_s, _, batch, phi, _ = self.question
+
+        def price(
+            sizes: Sequence[int], groupings: Sequence[Sequence[Sequence[int]]]
+        ) -> tuple[dict[int, float], list[float]]:
+            rows = rows_of(times_s, batch, phi, self.choice.costs, max_workers, sizes, groupings)
+            seconds = np.exp(rows.log_s + model.predict(rows.features)).tolist()
+            return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
+
+        return self.choice.priced(*self.question, by=price)
 
     def one_s(self, mode: Mode) -> float:
         """Seconds per unit of progress of one mode by equation 1 or 2."""

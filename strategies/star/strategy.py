@@ -111,13 +111,12 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
     data: str = "dynamic"
     lr_rule: str = "batch_linear"
     topology: Annotated[str, OneOf("ps", "allreduce")] = "ps"
-    waits_s: Sequence[float] = WAITS_S
+    waits_s: Sequence[NonNegativeFloat] = WAITS_S
     prevent: Bool = False
     tree_fanout: int | None = None
     tree_wait_s: float | None = None
 
     def compose(self) -> Parts:
-        """A gate with modes, predicted times, a noise scale, and the schedule that chooses by them."""
         times = self.make(
             PredictedTimes,
             settings=self.predictor_settings,

@@ -138,32 +138,20 @@ class ModeTimes:
 
 
 def ring_s(
-    times_s: Sequence[float],
-    removed: int,
-    wait_s: float,
-    batch_samples: float,
-    phi_samples: float,
-    removed_s: Sequence[float] | None = None,
+    members_s: Sequence[float], children_s: Sequence[float], wait_s: float, batch_samples: float, phi_samples: float
 ) -> float:
-    """T_a of equation 3: seconds per unit of progress of a ring without its ``removed`` slowest workers.
-
-    Those are children of ring workers, who wait ``wait_s`` for them; who has delivered by then counts.
+    """T_a of equation 3: seconds per unit of progress of a ring of members, who wait ``wait_s`` for their children.
 
     Args:
-        times_s: predicted iteration times.
-        removed: how many workers leave the ring, fewer than there are.
+        members_s: predicted iteration times of the members; there is one at least.
+        children_s: seconds until each child has delivered to its parent; a child that has by then counts.
         wait_s: seconds that parents wait.
         batch_samples: samples of every worker.
         phi_samples: the noise scale.
-        removed_s: seconds until each removed worker has delivered to its parent, fastest first; None: its iteration
-            time.
     """
-    ordered = sorted(times_s)
-    ring = ordered[: len(ordered) - removed]
-    round_s = ring[-1] + wait_s
-    late = ordered[len(ring) :] if removed_s is None else removed_s
-    members = len(ring) + sum(time_s <= round_s for time_s in late)
-    return updates_per_progress(members * batch_samples, phi_samples) * round_s
+    round_s = max(members_s) + wait_s
+    delivered = len(members_s) + sum(time_s <= round_s for time_s in children_s)
+    return updates_per_progress(delivered * batch_samples, phi_samples) * round_s
 
 
 FITTED: Mapping[str, Sequence[tuple[float, float]]] = {

@@ -7,6 +7,4 @@ Files in reading order: ``strategy`` (the method), ``flagged`` (which workers ar
 medians), ``sync_then_async`` (when the mode changes, hot or by a restart), ``switching`` (the gate that changes).
 """
 
-from strategies.sync_switch.strategy import SyncSwitch
-
-__all__ = ["SyncSwitch"]
+from strategies.sync_switch.strategy import SyncSwitch as SyncSwitch

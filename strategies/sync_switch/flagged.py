@@ -10,7 +10,7 @@ from statistics import median_low
 from typing import Annotated, final
 
 from predictors.fixed_duration import SlowFor
-from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 
@@ -103,7 +103,6 @@ class FlagDetector(FlagSettings):
     """
 
     def __post_init__(self) -> None:
-        check_settings(self)
         self.restarted: AbstractSet[NodeId] = frozenset()
         self._forget()
 
@@ -114,8 +113,7 @@ class FlagDetector(FlagSettings):
         rule = SlowFor if self.judge == "published" else SlowLately
         self._warmup, self._slow = Warmup(self.warmup_iters), rule(self.tolerance_frac, self.duration_s)
         self.flagged: AbstractSet[int] = self._slow.flagged
-        self._left_out: set[int] = self._slow.flagged if isinstance(self._slow, SlowFor) else set()
-        self.left_out: AbstractSet[int] = self._left_out
+        self.left_out: set[int] = self._slow.flagged if isinstance(self._slow, SlowFor) else set()
 
     def observe_event(self, event: AnyEvent) -> None:
         match event:
@@ -128,8 +126,8 @@ class FlagDetector(FlagSettings):
             case _:
                 return
         if isinstance(self._slow, SlowLately):
-            self._left_out.clear()
-            self._left_out.update(self._slow.not_worth_waiting_for())
+            self.left_out.clear()
+            self.left_out.update(self._slow.not_worth_waiting_for())
 
     def log_state(self) -> dict[str, float | int | str]:
         return {"flagged": len(self.flagged)}

@@ -57,6 +57,5 @@ class SyncSwitch(SwitchSettings, FlagSettings, Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """A switching gate, a detector of stragglers, and the schedule that switches."""
         detectors = {"stragglers": self.make(FlagDetector)}
         return self.make(Parts, gate=SwitchingGate(), detectors=detectors, schedule=self.make(SyncThenAsync))

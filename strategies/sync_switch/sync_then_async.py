@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, OneOf, PositiveFloat, check_settings
+from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
-from strategies.parts.nodes.pause import Pause, is_due
+from strategies.parts.nodes import Pause, is_due
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -111,7 +111,7 @@ class SwitchSettings:
         switch_s: seconds that a hot switch takes.
     """
 
-    bsp_frac: NonNegativeFloat = 0.0625
+    bsp_frac: Annotated[float, Number(0.0, most=1.0)] = 0.0625
     straggler_policy: Annotated[str, OneOf("greedy", "elastic", "none")] = "greedy"
     probe_s: PositiveFloat = 10.0
     switch: Annotated[str, OneOf("hot", "restart")] = "hot"
@@ -129,9 +129,6 @@ class SyncThenAsync(SwitchSettings):
     looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagDetector)
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.bsp_frac > 1:
-            raise ValueError(f"bsp_frac={self.bsp_frac}: must be at most 1, which is all of the job")
         if self.switch == "restart" and self.switch_s:
             raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
 

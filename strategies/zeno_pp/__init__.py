@@ -3,6 +3,4 @@
 Configuration: ``zeno_pp``. Card: ``docs/methods/zeno_pp.md``. Paper tests: ``tests/paper/test_zeno_pp.py``.
 """
 
-from strategies.zeno_pp.strategy import ZenoPP
-
-__all__ = ["ZenoPP"]
+from strategies.zeno_pp.strategy import ZenoPP as ZenoPP

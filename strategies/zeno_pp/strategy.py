@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt, check_settings
+from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -61,9 +61,6 @@ class DescentScreen(DescentSettings):
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     def start(self, started: Started) -> None:
         self._gamma = (started.lr or 1.0) if self.gamma is None else self.gamma
         self._accepted = self._rejected = 0
@@ -78,7 +75,6 @@ class DescentScreen(DescentSettings):
             self._waits.pop(event.worker, None)
 
     def _forget(self) -> None:
-        """Forget all pending verdicts."""
         self._waits: dict[int, int] = {}
         self._incoming = self._in_a_row = 0
 
@@ -150,5 +146,4 @@ class ZenoPP(DescentSettings, Composition):
     lr_rule: str = "batch_linear"
 
     def compose(self) -> Parts:
-        """ASP's gate behind a screen: a worker waits only for the score of its own gradient."""
         return self.make(Parts, gate=EachGate(), screen=self.make(DescentScreen))

@@ -16,8 +16,8 @@ from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
+from strategies.mlfabric.fluid import Update
 from strategies.mlfabric.order import plan
-from strategies.mlfabric.updates import Update
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, Grad, Started, Strategy, Timings
 
 from .goals import DECISION_LIMITS_S, PLAN_LIMIT_S, RECORDING, AtMost

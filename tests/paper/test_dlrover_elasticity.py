@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strategies.parts.scaling.switching.states import Effect, Phase
-from strategies.parts.scaling.switching.switch import Order, Switch
+from strategies.parts.scaling.states import Effect, Phase
+from strategies.parts.scaling.switch import Order, Switch
 from strategies.protocol import NodeId
 
 SECONDS = {"launch": 20.0, "initialise": 100.0, "checkpoint": 5.0, "repartition": 2.0, "restore": 5.0, "reconnect": 3.0}

@@ -10,8 +10,8 @@ from itertools import pairwise
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from strategies.mlfabric.fluid import Update
 from strategies.mlfabric.order import plan
-from strategies.mlfabric.updates import Update
 
 Taken = dict[str, list[tuple[Fraction, Fraction, Fraction]]]
 """(begin, end, rate) that earlier transfers have reserved of every link."""

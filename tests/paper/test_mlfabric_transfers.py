@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import strategies.mlfabric.order as planner
-from strategies.mlfabric.fluid import fair_finishes
+from strategies.mlfabric.fluid import Update, fair_finishes
 from strategies.mlfabric.order import Aggregator, Order, group, plan
 from strategies.mlfabric.order import plan as order
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.mlfabric.updates import Update
 from strategies.parts.sending.subtrees import build
 
 MB = 1e6

@@ -14,10 +14,9 @@ from strategies.basic.bsp import BSP
 from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
-from strategies.star.ring_features import MODE_FEATURES, ring_feature_names, ring_rows_of
+from strategies.star.measuring import read_took
 from strategies.star.ring_modes import WHOLE, RingMode
-from strategies.star.ring_question import RingQuestion
-from strategies.star.ring_took import read_took
+from strategies.star.ring_question import MODE_FEATURES, RingQuestion, ring_feature_names
 from strategies.star.times import ModeTimes, ring_s
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
@@ -99,7 +98,7 @@ class Fixed:
 
 
 def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
-    found = ring_rows_of(range(8), EIGHT, EIGHT, 128.0, 1000.0, overhead_s, COSTS, 16, [mode])
+    found = asked().rows([mode], 16, overhead_s)
     return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
 
 
@@ -139,9 +138,13 @@ def test_the_estimate_of_any_mode_is_equation_3(
     apart = tuple(order[: min(removed, len(times_s) - 1)])
     delivered_s = [time_s + link_s for time_s in times_s]
     mode = RingMode(apart, wait_s)
-    found = ring_rows_of(range(len(times_s)), times_s, delivered_s, 16, phi, 0.3, COSTS, 8, [mode])
-    late_s = sorted(delivered_s[worker] for worker in apart)
-    wanted_s = ring_s(times_s, len(apart), wait_s if apart else 0.0, 16, phi, removed_s=late_s)
+    one = asked(
+        times_s=dict(enumerate(times_s)), delivered_s=dict(enumerate(delivered_s)), batch_samples=16, phi_samples=phi
+    )
+    found = one.rows([mode], 8, 0.3)
+    late_s = [delivered_s[worker] for worker in apart]
+    members_s = [time_s for worker, time_s in enumerate(times_s) if worker not in apart]
+    wanted_s = ring_s(members_s, late_s, wait_s if apart else 0.0, 16, phi)
     assert np.exp(found.log_s[0]) == pytest.approx(wanted_s)
     assert np.isfinite(found.features).all()
 
@@ -187,9 +190,9 @@ def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
 def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
     """Beyond the paper: seconds and the workers' numbers have no meaning of their own."""
     mode, other = RingMode((7, 6), 0.5), RingMode((0, 1), 1.0)
-    one = ring_rows_of(range(8), EIGHT, EIGHT, 128, 1000, 0.25, COSTS, 16, [WHOLE, mode])
-    doubled = [2 * time_s for time_s in reversed(EIGHT)]
-    two = ring_rows_of(range(8), doubled, doubled, 128, 1000, 0.5, COSTS, 16, [WHOLE, other])
+    one = asked().rows([WHOLE, mode], 16, 0.25)
+    doubled = dict(enumerate(2 * time_s for time_s in reversed(EIGHT)))
+    two = asked(times_s=doubled, delivered_s=doubled).rows([WHOLE, other], 16, 0.5)
     assert two.features == pytest.approx(one.features)
     assert two.log_s == pytest.approx(one.log_s + np.log(2.0))
     assert len(set(ring_feature_names(16))) == one.features.shape[1]

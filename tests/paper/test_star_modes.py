@@ -117,9 +117,10 @@ def test_rings() -> None:
     """Section IV-C, equation 3: six workers at 1 s, one at 1.5 and one at 3; two removed are best, and waiting half a
     second for one of them is as good as leaving it in."""
     times_s = [1.0] * 6 + [1.5, 3.0]
-    found = [ring_s(times_s, removed, wait_s, 128, 1000) for removed, wait_s in ((0, 0), (1, 0), (2, 0), (2, 0.5))]
+    cases = ((0, 0), (1, 0), (2, 0), (2, 0.5))
+    found = [ring_s(times_s[: 8 - removed], times_s[8 - removed :], wait_s, 128, 1000) for removed, wait_s in cases]
     assert found == pytest.approx([5.9297, 3.1741, 2.3021, 3.1741], rel=1e-4)
-    assert ring_s(times_s, 2, 0.5, 128, 1000, removed_s=[1.6, 3.0]) == pytest.approx(1.5 * (1 + 1000 / 768))
+    assert ring_s(times_s[:6], [1.6, 3.0], 0.5, 128, 1000) == pytest.approx(1.5 * (1 + 1000 / 768))
 
 
 # ---- what is true of any times --------------------------------------------------------------------------------------

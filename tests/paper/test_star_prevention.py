@@ -10,8 +10,7 @@ import pytest
 from runtime.core.inputs import Observed
 from runtime.core.job import ComputeOrder
 from strategies.basic.bsp import BSP
-from strategies.cluster.prevention.reduction import reductions, sensitivity_of, weight_of
-from strategies.cluster.prevention.sensitivities import TIMES_S, model_sensitivity
+from strategies.cluster.prevention.shares import TIMES_S, model_sensitivity, reductions, sensitivity_of, weight_of
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
@@ -207,7 +206,16 @@ def test_ssgd_is_taken_without_a_question() -> None:
     """Section IV-D1: from dynamic x-order, with ASGD refused, SSGD is the next best, which needs nothing."""
     mode_s = {ASGD: 2.0, SSGD: 3.0, Mode(x=2): 4.0}
     left = [ASGD, SSGD, Mode(x=2)]
-    reserving = Reserving(1.0, left, mode_s, Mode(x=3), 5.0, 2.0, updated=False, ready_s=1.0)
+    reserving = Reserving(
+        t=1.0,
+        modes=left,
+        mode_s=mode_s,
+        present=Mode(x=3),
+        present_s=5.0,
+        updates_per_batch=2.0,
+        updated=False,
+        ready_s=1.0,
+    )
     assert reserving.mode == ASGD
     assert reserving.answered(Reserved(t=1.0, ok=False, reason="no")) == SSGD
     assert reserving.refused == ["asgd (no)"]

@@ -44,7 +44,7 @@ def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
 
     Then a ring starts every second; worker 6 is one update late and counts, worker 7 takes too long for any.
     """
-    costs = [ring_s(EIGHT, x, 0.0, 128, 1000) for x in range(3)]
+    costs = [ring_s(EIGHT[: 8 - x], EIGHT[8 - x :], 0.0, 128, 1000) for x in range(3)]
     assert costs == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
     run = run_of(EIGHT)
     assert modes_of(run) == ["ring of all", "ring without 7 6, wait 0 s"]
@@ -67,8 +67,8 @@ def test_with_known_times_waiting_is_never_better(
     ordered = sorted(times_s)
 
     def cost_s(removed: int, waits: float) -> float:
-        late = [time_s + link_s for time_s in ordered[len(ordered) - removed :]]
-        return ring_s(times_s, removed, waits, 128, phi, removed_s=late)
+        members, late = ordered[: len(ordered) - removed], ordered[len(ordered) - removed :]
+        return ring_s(members, [time_s + link_s for time_s in late], waits, 128, phi)
 
     best_s = min(cost_s(removed, 0.0) for removed in range(len(ordered)))
     assert all(cost_s(removed, wait_s) >= best_s for removed in range(len(ordered)))

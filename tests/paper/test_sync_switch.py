@@ -261,7 +261,7 @@ def test_no_sample_is_lost_and_no_job_hangs(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be at most 1"),
+        ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be 0 or more and at most 1"),
         ({"straggler_policy": "lazy"}, "straggler_policy=lazy: must be greedy, elastic or none"),
         ({"probe_s": 0.0}, "probe_s=0.0: must be above 0"),
         ({"switch": "cold"}, "switch=cold: must be hot or restart"),

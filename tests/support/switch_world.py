@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from strategies.parts.scaling.switching.states import Effect, Phase
-from strategies.parts.scaling.switching.switch import Order, Switch
+from strategies.parts.scaling.states import Effect, Phase
+from strategies.parts.scaling.switch import Order, Switch
 from strategies.protocol import NodeId
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from strategies.cluster.gamma import interleaving_gamma
-from strategies.cluster.placements.servers import candidates, check_servers_on, check_there_are
+from reading.ranges import Bool
+from strategies.cluster.placements.servers import GangPlacement, candidates
 from strategies.cluster.placements.workers import on_fewest
-from strategies.protocol import JobRequest, Machine, Placement, Places, Room, TaskDemand
+from strategies.protocol import JobRequest, Room, TaskDemand
 
 ROUNDING = 1e-9
 """What is added before a quotient of demands is cut to a whole number of tasks."""
@@ -19,46 +19,34 @@ ROUNDING = 1e-9
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class BalancedPS(Placement):
+class BalancedPS(GangPlacement):
     """Workers go to as few machines as possible; each server to the machine that comes first in this order.
 
     1. it has room for the server by what is planned there (if no machine has, all of them count);
     2. fewest servers are there (``balance``);
     3. it has room for most servers of this kind, by processor cores and bandwidth;
-    4. the server interleaves best with the tasks of other jobs there: Muri's gamma, averaged over them (``gamma``);
+    4. the server interleaves best with the tasks of other jobs there: the gamma of Muri (Zhao et al., SIGCOMM 2022),
+       averaged over them (``gamma``);
     5. its number.
 
     Attributes:
         balance: False: not rule 2 (STAR's variant /N).
         gamma: False: not rule 4 (STAR's variant /Mu).
-        servers_on: see ``FirstFit``.
     """
 
-    balance: bool = True
-    gamma: bool = True
-    servers_on: str = "any"
+    balance: Bool = True
+    gamma: Bool = True
 
-    def __post_init__(self) -> None:
-        for name in ("balance", "gamma"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}={getattr(self, name)}: must be true or false")
-        check_servers_on(self.servers_on)
+    def workers(self, gpus: int, room: Room) -> list[int] | None:
+        return on_fewest(gpus, room.free)
 
-    def validate(self, machines: Sequence[Machine]) -> None:
-        check_there_are(self.servers_on, machines)
-
-    def place(self, request: JobRequest, room: Room) -> Places | None:
-        if request.gpus > room.free_gpus:
-            return None
-        workers = on_fewest(request.gpus, room.free)
-        assert workers is not None
+    def servers(self, request: JobRequest, workers: Sequence[int], room: Room) -> list[int]:
         own_workers, own = Counter(workers), Counter[int]()
         numbers = candidates(self.servers_on, room.machines) if request.servers else []
         for _ in range(request.servers):
             best = min(numbers, key=lambda machine: self._order(machine, request, room, own_workers, own))
             own[best] += 1
-        servers = [machine for machine in sorted(own) for _ in range(own[machine])]
-        return Places(workers=tuple(workers), servers=tuple(servers))
+        return [machine for machine in sorted(own) for _ in range(own[machine])]
 
     def _order(
         self, machine: int, request: JobRequest, room: Room, own_workers: Counter[int], own: Counter[int]
@@ -95,3 +83,18 @@ def mean_gamma(task: TaskDemand, machine: int, room: Room) -> float:
         if gamma is not None:
             total, count = total + tenant.tasks * gamma, count + tenant.tasks
     return total / count if count else 1.0
+
+
+def interleaved_s(one: TaskDemand, other: TaskDemand) -> float:
+    """Seconds of a round of both, where each computes on the processor while the other is on the GPU."""
+    return max(one.cpu_s, other.gpu_s) + max(one.gpu_s, other.cpu_s)
+
+
+def interleaving_gamma(one: TaskDemand, other: TaskDemand) -> float | None:
+    """The part of such a round in which processor and GPU are busy, at most 1; None: neither task has known phases.
+
+    gamma = (c1 + g1 + c2 + g2) / (2 T) with T of :func:`interleaved_s`.
+    """
+    round_s = interleaved_s(one, other)
+    busy_s = one.cpu_s + one.gpu_s + other.cpu_s + other.gpu_s
+    return busy_s / (2 * round_s) if round_s else None

@@ -1,27 +1,56 @@
-"""On which machines parameter servers may be, and simple ways to distribute them (pure)."""
+"""What all placements do; on which machines parameter servers may be, and simple ways to distribute them (pure)."""
 
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, final
 
-from reading.ranges import check_choice
-from strategies.protocol import Machine, Room
+from reading.ranges import OneOf, check_settings
+from strategies.protocol import JobRequest, Machine, Placement, Places, Room
 
 SERVERS_ON = ("any", "gpu", "cpu")
 """Machines of both kinds, those with GPUs, those without (STAR, section V, has either)."""
 
 
-def check_servers_on(value: str) -> None:
-    """Raise ``ValueError`` unless it is one of ``SERVERS_ON``."""
-    check_choice("servers_on", value, *SERVERS_ON)
+@dataclass(frozen=True, kw_only=True)
+class GangPlacement(Placement, ABC):
+    """Abstract: a gang's workers get their places first, then its servers.
 
+    Attributes:
+        servers_on: machines that may hold servers: ``any``, ``gpu`` (with GPUs), ``cpu`` (without; where fewest are).
+    """
 
-def check_there_are(servers_on: str, machines: Sequence[Machine]) -> None:
-    """Raise ``ValueError`` if there is no machine of the kind."""
-    if not candidates(servers_on, machines):
-        kind = "has GPUs" if servers_on == "gpu" else "is without GPUs"
-        raise ValueError(f"servers_on={servers_on}: no host of this cluster {kind}; add one, or use servers_on=any")
+    servers_on: Annotated[str, OneOf(*SERVERS_ON)] = "any"
+
+    @final
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @abstractmethod
+    def workers(self, gpus: int, room: Room) -> list[int] | None:
+        """A machine for every worker; so many GPUs are free in all. None: there is no place for the gang."""
+
+    @abstractmethod
+    def servers(self, request: JobRequest, workers: Sequence[int], room: Room) -> list[int]:
+        """A machine for every server of the request, whose workers are on these machines."""
+
+    @final
+    def validate(self, machines: Sequence[Machine]) -> None:
+        if not candidates(self.servers_on, machines):
+            kind = "has GPUs" if self.servers_on == "gpu" else "is without GPUs"
+            raise ValueError(
+                f"servers_on={self.servers_on}: no host of this cluster {kind}; add one, or use servers_on=any"
+            )
+
+    @final
+    def place(self, request: JobRequest, room: Room) -> Places | None:
+        workers = self.workers(request.gpus, room) if request.gpus <= room.free_gpus else None
+        if workers is None:
+            return None
+        return Places(workers=tuple(workers), servers=tuple(self.servers(request, workers, room)))
 
 
 def candidates(servers_on: str, machines: Sequence[Machine]) -> list[int]:

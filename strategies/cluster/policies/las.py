@@ -11,7 +11,7 @@ from typing import final
 
 from reading.ranges import Bool, PositiveFloat, check_number, check_settings
 from strategies.cluster.jobs import WaitingJobs
-from strategies.cluster.preempting import start_by_preempting
+from strategies.cluster.starting import start_by_preempting
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 ROUNDING_S = 1e-6

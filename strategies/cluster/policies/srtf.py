@@ -8,7 +8,7 @@ from typing import final
 
 from reading.ranges import Bool, check_settings
 from strategies.cluster.jobs import WaitingJobs
-from strategies.cluster.preempting import start_by_preempting
+from strategies.cluster.starting import start_by_preempting
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
 from reading.ranges import OneOf, PositiveFrac, check_settings
-from strategies.cluster.prevention.reduction import reductions, weight_of
-from strategies.cluster.prevention.sensitivities import model_sensitivity
-from strategies.cluster.prevention.shares import NOTHING, Task, free_of, held_shares
+from strategies.cluster.prevention.shares import (
+    NOTHING,
+    Task,
+    free_of,
+    held_shares,
+    model_sensitivity,
+    reductions,
+    weight_of,
+)
 from strategies.cluster.prevention.times import iteration_s, rate_of, waited_for_s, work_of
 from strategies.protocol import RESOURCES, Asked, Grant, JobLoad, Resource, Share, TaskLoad
 

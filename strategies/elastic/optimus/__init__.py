@@ -7,6 +7,4 @@ Source: after Peng et al., "Optimus: an efficient dynamic resource scheduler for
 in the form that public re-implementations give it; DLRover section 6.3 for the increments of its comparison.
 """
 
-from strategies.elastic.optimus.strategy import Optimus
-
-__all__ = ["Optimus"]
+from strategies.elastic.optimus.strategy import Optimus as Optimus

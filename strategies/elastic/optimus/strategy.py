@@ -70,7 +70,6 @@ class Optimus(ScalerSettings, Composition):
     seamless: bool = False
 
     def compose(self) -> Parts:
-        """A gate for every gradient, and the growth as the only action."""
         by = self.make(Increments, servers=self.add_servers, workers=self.add_workers)
         speedometer, remaining = self.make(Speedometer), self.make(Remaining)
         profile = read_profile(self.profile)

@@ -3,6 +3,4 @@
 Files in reading order: ``strategy`` (the method), ``autoscaling`` (how many workers still pay, and which stay slow).
 """
 
-from strategies.elastic.or_autoscale.strategy import OrAutoscale
-
-__all__ = ["OrAutoscale"]
+from strategies.elastic.or_autoscale.strategy import OrAutoscale as OrAutoscale

@@ -47,6 +47,5 @@ class OrAutoscale(Autoscaling, ScalerSettings, Composition):
     seamless: bool = False
 
     def compose(self) -> Parts:
-        """A gate for every gradient, and the autoscaling as the only action."""
         scaler = self.make(Scaler, planner=AutoscalingPlanner(self.make(Autoscaling)))
         return self.make(Parts, gate=EachGate(), actions={"autoscale": scaler})

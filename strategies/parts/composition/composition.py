@@ -11,25 +11,11 @@ from inspect import signature
 from typing import Any, TypeVar, final
 
 from reading.ranges import check_settings
+from strategies.parts import hooks
 from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import Dividing, Waiting
-from strategies.parts.hooks import (
-    ChecksBatch,
-    ChecksLength,
-    ChecksPeriod,
-    ChecksWorkers,
-    Counting,
-    Deciding,
-    Following,
-    Learning,
-    Logging,
-    Meeting,
-    Observing,
-    Settling,
-    Starting,
-)
-from strategies.parts.nodes.controller import Controller
+from strategies.parts.nodes import Controller
 from strategies.parts.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import (
     DATA_POLICIES,
@@ -81,10 +67,11 @@ class Composition(Strategy):
         if self.data not in DATA_POLICIES:
             raise ValueError(f"data={self.data}: must be one of {', '.join(DATA_POLICIES)}")
         check_fit(parts)
-        for meeting in parts.having(Meeting):
+        self._check(object, check_settings)
+        for meeting in parts.having(hooks.Meeting):
             meeting.meet(parts)
         if (decide_every_s := parts.decide_every_s) is not None:
-            self._check(ChecksPeriod, lambda part: part.validate_period(decide_every_s))
+            self._check(hooks.ChecksPeriod, lambda part: part.validate_period(decide_every_s))
         self._declare(parts)
         self._wire(parts)
 
@@ -93,11 +80,9 @@ class Composition(Strategy):
         everything = [part for _, part in parts.slots()]
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
-        self.measures = any(getattr(part, "measures", False) for part in everything)
-        self.reads_received = any(getattr(part, "reads_received", False) for part in everything)
         self.fitted = tuple(sorted({name for part in everything for name in getattr(part, "fitted", ())}))
-        self.watches_servers = any(getattr(part, "watches_servers", False) for part in everything)
-        self.watches_use = self.watches_use or any(getattr(part, "watches_use", False) for part in everything)
+        for name in ("measures", "reads_received", "watches_servers", "watches_use"):
+            setattr(self, name, getattr(self, name) or any(getattr(part, name, False) for part in everything))
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
         self.attaches = getattr(parts.gate, "attaches", False)
@@ -114,17 +99,17 @@ class Composition(Strategy):
     def _wire(self, parts: Parts) -> None:
         """Collect the parts by hook; actions and the load policy are called by the controller."""
         # actions before load policies, because a node that goes should not first get a tiny batch
-        deciding = [*parts.actions.values(), *([parts.load] if isinstance(parts.load, Deciding) else [])]
+        deciding = [*parts.actions.values(), *([parts.load] if isinstance(parts.load, hooks.Deciding) else [])]
         periodic = []
         if parts.decide_every_s is not None:
-            periodic.append(Controller(parts.decide_every_s, parts.having(Learning), deciding))
+            periodic.append(Controller(parts.decide_every_s, parts.having(hooks.Learning), deciding))
         self._gate, self._load, self._screen = parts.gate, parts.load, parts.screen
         self._lr_rule = parts.lr_rule
-        self._starting = [*parts.having(Starting), *periodic]
-        self._observing: list[Observing] = [*parts.having(Observing), *periodic]
-        self._counting = parts.having(Counting)
-        self._following: list[Following] = [*parts.having(Following), *periodic]
-        self._settling = parts.having(Settling)
+        self._starting = [*parts.having(hooks.Starting), *periodic]
+        self._observing: list[hooks.Observing] = [*parts.having(hooks.Observing), *periodic]
+        self._counting = parts.having(hooks.Counting)
+        self._following: list[hooks.Following] = [*parts.having(hooks.Following), *periodic]
+        self._settling = parts.having(hooks.Settling)
         self._alone = not (self._observing or self._following or self._settling or parts.screen)
         others = [
             parts.schedule,
@@ -134,22 +119,22 @@ class Composition(Strategy):
             *parts.detectors.values(),
             parts.screen,
         ]
-        self._logging = [part for part in others if isinstance(part, Logging)]
+        self._logging = [part for part in others if isinstance(part, hooks.Logging)]
         self._order: Callable[[int], Compute] = self._portion if isinstance(parts.gate, Dividing) else parts.load.order
 
     # ---- before the job ---------------------------------------------------------------------------------------------
 
     @final
     def validate(self, num_workers: int) -> None:
-        self._check(ChecksWorkers, lambda part: part.validate(num_workers))
+        self._check(hooks.ChecksWorkers, lambda part: part.validate(num_workers))
 
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        self._check(ChecksBatch, lambda part: part.validate_batch(num_workers, global_batch_samples))
+        self._check(hooks.ChecksBatch, lambda part: part.validate_batch(num_workers, global_batch_samples))
 
     @final
     def validate_length(self, epochs: int | None) -> None:
-        self._check(ChecksLength, lambda part: part.validate_length(epochs))
+        self._check(hooks.ChecksLength, lambda part: part.validate_length(epochs))
 
     def _check(self, hook: type[Made], check: Callable[[Made], None]) -> None:
         """Check the parts with this hook; an error has the name under which the user knows the part's setting."""

@@ -93,22 +93,22 @@ def _shown(part: object) -> str:
 T = TypeVar("T")
 
 
-@final
 @dataclass(kw_only=True)
-class Parts:
+class Slots:
     """One part for each slot, none, or (detectors, actions) any number by name.
 
     Attributes:
-        gate: when arrived gradients are applied, and who may compute then; one may hold another (``gate.gate``).
-        load: who computes how much.
-        detectors: what measures nodes; other parts query them.
-        schedule: when the gate changes its mode. It has the hooks ``then`` or ``settle``.
+        gate: when arrived gradients are applied, and who may compute then (``strategies.parts.gates``); one may hold
+            another (``gate.gate``).
+        load: who computes how much (``strategies.parts.load``); default: the nominal batches.
+        detectors: what measures nodes (``strategies.parts.monitoring``); other parts query them.
+        schedule: when the gate changes its mode, of gates that have modes. It has the hooks ``then`` or ``settle``.
         screen: which gradients count at all.
         actions: what is done to nodes, decided in this order every ``decide_every_s`` seconds.
-        decide_every_s: seconds between two such decisions; None: there are none.
+        decide_every_s: seconds between two decisions of actions and of the load, if they decide anything; None: there
+            are none.
         lr_rule: one of :data:`strategies.parts.weights.LR_RULES`.
         requeue: whether the samples of dropped gradients are computed again.
-        named: whether the user knows the parts by their slots (``gate.bound``), and not only their settings.
     """
 
     gate: Gate
@@ -120,6 +120,17 @@ class Parts:
     decide_every_s: float | None = None
     lr_rule: str = "batch_linear"
     requeue: bool = True
+
+
+@final
+@dataclass(kw_only=True)
+class Parts(Slots):
+    """The parts of a system.
+
+    Attributes:
+        named: whether the user knows the parts by their slots (``gate.bound``), and not only their settings.
+    """
+
     named: bool = False
 
     def slots(self) -> Iterator[tuple[str, object]]:

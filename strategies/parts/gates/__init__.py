@@ -3,22 +3,12 @@
 A gate is a small object that load and node policies compose with: it never sees a batch size, a weight or a clock.
 """
 
-from strategies.parts.gates.all import AllGate
-from strategies.parts.gates.base import Gate, Verdict
-from strategies.parts.gates.bounded import BoundedGate
-from strategies.parts.gates.each import EachGate
-from strategies.parts.gates.groups import GroupsGate
-from strategies.parts.gates.quorum import QuorumGate, TimedQuorumGate
-from strategies.parts.gates.ring import RingGate
-
-__all__ = [
-    "AllGate",
-    "BoundedGate",
-    "EachGate",
-    "Gate",
-    "GroupsGate",
-    "QuorumGate",
-    "RingGate",
-    "TimedQuorumGate",
-    "Verdict",
-]
+from strategies.parts.gates.all import AllGate as AllGate
+from strategies.parts.gates.base import Gate as Gate
+from strategies.parts.gates.base import Verdict as Verdict
+from strategies.parts.gates.bounded import BoundedGate as BoundedGate
+from strategies.parts.gates.each import EachGate as EachGate
+from strategies.parts.gates.groups import GroupsGate as GroupsGate
+from strategies.parts.gates.quorum import QuorumGate as QuorumGate
+from strategies.parts.gates.quorum import TimedQuorumGate as TimedQuorumGate
+from strategies.parts.gates.ring import RingGate as RingGate

@@ -82,35 +82,32 @@ class Gate(Protocol):
     Workers that the runtime is restarting remain members: a barrier waits for them, because their samples are kept for
     them, and they may ``go`` like all others.
 
-    ``rounds``: every update is one of all members, who then go together (so replicas can hold the parameters);
-    ``drops``: gradients may be dropped. One that ``attaches`` workers to others says so as a third.
+    With ``rounds`` the members go together after each update, so replicas can hold the parameters. A gate that
+    ``attaches`` workers to others says so likewise.
     """
 
     @property
-    def rounds(self) -> bool: ...
+    def rounds(self) -> bool:
+        """Whether every update is one of all members."""
 
     @property
-    def drops(self) -> bool: ...
+    def drops(self) -> bool:
+        """Whether gradients may be dropped."""
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """Reset: ``workers`` are idle, ``version`` updates are applied. Return the workers that may compute first."""
-        ...
 
     def arrived(self, grad: Grad) -> Verdict:
         """Answer the arrival of a gradient (of zero samples when the data queue was empty)."""
-        ...
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Answer the loss of a worker's process; unless ``restarting``, it leaves every count and every minimum."""
-        ...
 
     def joined(self, worker: int) -> Verdict:
         """Answer that a restarted or a new worker is idle."""
-        ...
 
     def log_state(self) -> dict[str, float | int | str]:
         """The state to record, as numbers and strings by name."""
-        ...
 
 
 @runtime_checkable
@@ -119,7 +116,6 @@ class Waiting(Protocol):
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
-        ...
 
 
 @runtime_checkable
@@ -128,15 +124,12 @@ class TakesSums(Waiting, Protocol):
 
     def coming(self) -> AbstractSet[int]:
         """Members whose gradient is still to come: they compute, hold it, or it is on its way."""
-        ...
 
     def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
         """Answer the arrival of the sum of these workers' gradients, of whom the first is ``grad.worker``."""
-        ...
 
     def completed(self) -> Sequence[Verdict]:
         """Further updates that a sum has completed, in order: its workers may belong to several by now."""
-        ...
 
 
 @runtime_checkable
@@ -145,7 +138,6 @@ class Dividing(Protocol):
 
     def portion(self, worker: int) -> tuple[int, int]:
         """The index of the worker's next part, and the number of parts."""
-        ...
 
 
 def by_worker(grads: Iterable[Grad]) -> tuple[Grad, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt, check_settings
+from reading.ranges import NonNegativeInt
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
@@ -28,9 +28,6 @@ class BoundedGate:
     drops: ClassVar[bool] = False
 
     bound: NonNegativeInt = 3
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All of them; they are at clock 0."""

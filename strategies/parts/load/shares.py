@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final, runtime_checkable
 
-from reading.ranges import NonNegativeInt, check_settings
+from reading.ranges import NonNegativeInt
 from strategies.parts.load.allocation import size_of, split_min_max
 from strategies.protocol import Compute, Started, split_evenly
 
@@ -25,7 +25,6 @@ class Load(Protocol):
 
     def order(self, worker: int) -> Compute:
         """The next Compute of ``worker``."""
-        ...
 
     def resize(self, workers: tuple[int, ...]) -> None:
         """New sizes for these workers may hold from now on; they should sum to the global batch.
@@ -36,7 +35,6 @@ class Load(Protocol):
         each takes its new size with its next order. Sizes are what is *assigned*: if a worker leaves within the round,
         its samples are missing, and the update is the mean over those of the others.
         """
-        ...
 
 
 class SteadyLoad(ABC):
@@ -73,7 +71,6 @@ class EvenLoad(SteadyLoad):
     """Every worker computes its nominal batch, an even share of the global batch."""
 
     def split(self, started: Started) -> Sequence[int]:
-        """The nominal batches, unchanged."""
         return started.batch_samples
 
 
@@ -117,9 +114,6 @@ class EnlargedLoad(SteadyLoad):
     """
 
     num_backup: NonNegativeInt = 1
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def validate(self, num_workers: int) -> None:
         if self.num_backup >= num_workers:

@@ -71,4 +71,3 @@ class MeasuresNoise(Protocol):
 
         None: nothing is known yet.
         """
-        ...

@@ -50,7 +50,6 @@ class Fleet:
         """What nodes had before they were given other cores; a denial follows at once."""
 
     def start(self, started: Started) -> None:
-        """The nodes with which the job begins."""
         workers = [NodeId.worker(number) for number in started.workers]
         servers = [NodeId.server(number) for number in range(started.num_servers)]
         self.given = {**dict.fromkeys(workers, self.worker), **dict.fromkeys(servers, self.server)}
@@ -61,7 +60,6 @@ class Fleet:
         self._before = {}
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Who has come and who has left."""
         match event:
             case Joined(worker=number, place=place):
                 self._come(NodeId.worker(number), place)

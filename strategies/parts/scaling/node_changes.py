@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf, isfinite
 from typing import final
 
-from strategies.parts.nodes.pause import is_due
+from strategies.parts.nodes import is_due
 from strategies.parts.scaling.changes import AddWorkers, Replace, Resize
 from strategies.parts.scaling.fleet import Fleet
-from strategies.parts.scaling.switching.states import Effect, Phase
-from strategies.parts.scaling.switching.switch import Order, Switch
+from strategies.parts.scaling.states import Effect, Phase
+from strategies.parts.scaling.switch import Order, Switch
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Allocate, AnyCommand, Checkpoint, Launch, NodeId, Repartition, Restart, Retire, Wake
 

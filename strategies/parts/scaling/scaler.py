@@ -67,32 +67,25 @@ class Planner(Protocol):
 
     def start(self, started: Started, given: Mapping[NodeId, Given]) -> None:
         """A job begins with these nodes."""
-        ...
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
         """Something has happened; ``given``: what every present node has."""
-        ...
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """An update of these gradients."""
-        ...
 
     @property
     def urgent(self) -> bool:
         """Whether there is something to do that does not wait until what is under way has ended."""
-        ...
 
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """What to do now, if anything."""
-        ...
 
     def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """What was decided last is done, or was denied; these nodes are there now."""
-        ...
 
     def log_state(self) -> State:
         """What to record of it."""
-        ...
 
 
 @final

@@ -34,6 +34,8 @@ from strategies.protocol import (
 
 MAX_FANOUT = 1000
 """Most inner nodes: a million workers."""
+SMOOTHING = 0.3
+"""Weight of the newest value in a worker's latency."""
 TAG = "tree"
 """Of the timer after which an inner node waits no more."""
 
@@ -62,7 +64,6 @@ class TreeGate:
         tree_wait_s: seconds after an inner node is ready until its children are not waited for any more: these send
             directly. For so long its first child waits for the node, which may have no data left to compute. None: half
             of the median iteration, without waiting.
-        smoothing: weight of the newest value in a worker's latency.
         near_workers: whether aggregators are on hosts of workers, even if others have no tasks, and inner nodes on one
             host share what is there.
         gate: decides about updates: one that knows whose gradients make an update (AllGate, ModalGate).
@@ -70,7 +71,6 @@ class TreeGate:
 
     tree_fanout: Annotated[int, Whole(1, MAX_FANOUT)] = 3
     tree_wait_s: NonNegativeFloat | None = None
-    smoothing: float = 0.3
     near_workers: Bool = False
     gate: Gate = field(default_factory=AllGate)
 
@@ -78,36 +78,17 @@ class TreeGate:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not 0 < self.smoothing <= 1:
-            raise ValueError(f"smoothing={self.smoothing}: must be above 0 and at most 1")
         if not isinstance(self.gate, TakesSums):
             raise ValueError(
                 f"gate={type(self.gate).__name__}: it is not known beforehand which gradients make an update, so none "
                 "could be summed on their way; a tree takes AllGate or ModalGate"
             )
         self._own = self.gate
+        self.rounds, self.drops = self.gate.rounds, self.gate.drops
+        self.num_aggregators = self.tree_fanout
+        self.aggregators_at: AggregatorsAt = "workers" if self.near_workers else "free"
         self._names = [str(NodeId.aggregator(number)) for number in range(self.tree_fanout)]
         self._begin_job({})
-
-    @property
-    def rounds(self) -> bool:
-        """Whether an update of the own gate is one of all workers."""
-        return self.gate.rounds
-
-    @property
-    def drops(self) -> bool:
-        """Whether the own gate may drop gradients."""
-        return self.gate.drops
-
-    @property
-    def num_aggregators(self) -> int:
-        """Tasks that sum, one for each inner node."""
-        return self.tree_fanout
-
-    @property
-    def aggregators_at(self) -> AggregatorsAt:
-        """On which hosts aggregators are, those of workers or free ones."""
-        return "workers" if self.near_workers else "free"
 
     def validate(self, num_workers: int) -> None:
         """Two levels only: an aggregator sends to servers."""
@@ -199,7 +180,7 @@ class TreeGate:
         self._open_round(worker)
         self._held[worker], self._ready_s[worker] = ready.grad, ready.t
         before = self._latency_s.get(worker, timings.recv_s)
-        self._latency_s[worker] = before + self.smoothing * (timings.recv_s - before)
+        self._latency_s[worker] = before + SMOOTHING * (timings.recv_s - before)
         self._took_s[worker] = timings.data_s + timings.pull_s + timings.compute_s
 
     def _open_round(self, worker: int) -> None:

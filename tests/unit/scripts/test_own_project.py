@@ -271,6 +271,7 @@ def test_a_project_with_imports_of_0_1_0_is_accepted() -> None:
     for path in (code, choice):
         assert "strategies.parts." in path.read_text()
         path.write_text(path.read_text().replace("strategies.parts.", "strategies."))
+    code.write_text(code.read_text().replace("stragglab.reading.ranges", "stragglab.strategies.checks"))
     plant(code, "\nfrom stragglab.strategies.checks", "\nimport strategies.asp\nfrom stragglab.strategies.checks")
     plant(code, "spare: int = 1", "spare: int = strategies.asp.ASP.__name__.count('S')")
     for group in ("experiment", "straggler", "workload"):

@@ -16,7 +16,7 @@ from scripts.fitting.ring_lessons import asked_at, measured_rows, recorded_rings
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.star.features import feature_names
 from strategies.star.learned import ModeLearner
-from strategies.star.ring_took import read_took
+from strategies.star.measuring import read_took
 from strategies.star.times import ModeTimes
 from tests.support.cli import run_cli
 from tests.support.records import bsp_story

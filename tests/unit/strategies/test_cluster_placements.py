@@ -7,8 +7,13 @@ import random
 
 import pytest
 
-from strategies.cluster.gamma import interleaved_s, interleaving_gamma
-from strategies.cluster.placements.balanced_ps import BalancedPS, mean_gamma, room_for
+from strategies.cluster.placements.balanced_ps import (
+    BalancedPS,
+    interleaved_s,
+    interleaving_gamma,
+    mean_gamma,
+    room_for,
+)
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
 from strategies.cluster.placements.spread import Spread

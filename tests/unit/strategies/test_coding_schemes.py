@@ -174,7 +174,6 @@ def test_many_sets_are_sampled() -> None:
         ("cyclic", [1, 1], 1, {"k": 3}, "k=3: cyclic has one part per worker, 2; leave k out"),
         ("heter_aware", [1, 1], 1, {"k": 0}, "k=0: must be a whole number, 1 or more"),
         ("heter_aware", [1, 1], 1, {"draws": 0}, "draws=0: must be a whole number, 1 or more"),
-        ("group_based", [1, 1], 1, {"max_groups": 0}, "max_groups=0: must be a whole number, 1 or more"),
         ("group_based", [1, 1], 1, {"prune": "none"}, "prune=none: must be packing or paper"),
         ("cyclic", [1] * 4, 1, {"max_amplification": 0.5}, "max_amplification=0.5: must be 1 or more"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reading.ranges import check_choice, check_number, check_whole
 from strategies.antdt.detector import CENTERS, bounds, check_ratio, slow, still_slow
-from strategies.antdt.kill_restart import Restarts
+from strategies.antdt.kill_restart import Restarts, RestartSettings
 from strategies.parts.load.allocation import round_sizes
 from strategies.protocol import NodeId
 
@@ -71,7 +71,7 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
 
 
 def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
-    restarts, said = Restarts(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0), list[str]()
+    restarts, said = Restarts(RestartSettings(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0)), list[str]()
     assert restarts.pick(0.0, [NodeId.worker(1)], said) == NodeId.worker(1)
     assert restarts.pick(9.0, [NodeId.worker(1), NodeId.worker(2)], said) == NodeId.worker(2)
     assert restarts.pick(10.0, [NodeId.worker(1)], said) == NodeId.worker(1)
@@ -87,7 +87,7 @@ def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
 
 
 def test_a_worker_must_have_been_slow_at_every_decision_for_so_long() -> None:
-    restarts, said = Restarts(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0), list[str]()
+    restarts, said = Restarts(RestartSettings(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0)), list[str]()
     for t, flagged in ((0.0, True), (3.0, False), (6.0, True), (9.0, True)):
         restarts.watch(t, [NodeId.worker(1)] * flagged)
         assert restarts.pick(t, [NodeId.worker(1)] * flagged, said) is None

@@ -18,7 +18,7 @@ from strategies.star.measuring import Held
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.orders import order_intervals
 from strategies.star.samples import Costed, SampleBuffer, regret_of
-from strategies.star.server_question import LearnedTimes, Question, ServerQuestion
+from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
 
 CHOICE, COSTS = Choice(), ModeTimes()
@@ -204,14 +204,13 @@ def test_it_does_not_with_a_bound_that_nothing_keeps() -> None:
 
 def test_what_it_says_is_what_the_model_says() -> None:
     own, one = taught(), asked((1.0, 1.1, 1.3, 4.0))
-    by_model = LearnedTimes(own.model, COSTS, 16)
     found = own.priced(ServerQuestion(CHOICE, one))
     assert list(found.values()) == sorted(found.values())
     assert set(found) == set(CHOICE.priced(*one))
-    static_s, _ = by_model.all_s(one.times_s, 128, 1000, [3], [])
-    _, dynamic_s = by_model.all_s(one.times_s, 128, 1000, [], [[[0, 1, 2], [3]]])
-    assert found[Mode(x=3)] == pytest.approx(static_s[3])
-    assert found[Mode(groups=GROUPS)] == pytest.approx(dynamic_s[0])
+    rows = rows_of(one.times_s, 128, 1000, COSTS, 16, [3], [[[0, 1, 2], [3]]])
+    static_s, dynamic_s = np.exp(rows.log_s + own.model.predict(rows.features))
+    assert found[Mode(x=3)] == pytest.approx(static_s)
+    assert found[Mode(groups=GROUPS)] == pytest.approx(dynamic_s)
     assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reading.ranges import check_settings
 from strategies.parts.composed import Composed
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import AllGate, EachGate
@@ -147,4 +148,4 @@ def test_a_number_is_a_source_too() -> None:
     assert FixedNoise(phi=0.0).phi_of(128) == (0.0, 0.0), "no noise: every update makes the same progress"
     for phi in (-1.0, float("nan")):
         with pytest.raises(ValueError, match=r"phi="):
-            FixedNoise(phi=phi)
+            check_settings(FixedNoise(phi=phi))

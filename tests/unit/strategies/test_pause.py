@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strategies.parts.nodes.pause import TOO_EARLY_S, Pause, is_due
+from strategies.parts.nodes import TOO_EARLY_S, Pause, is_due
 from strategies.protocol import Compute, Stop
 
 

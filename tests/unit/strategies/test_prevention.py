@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from strategies.cluster.prevention.reduction import reductions
-from strategies.cluster.prevention.shares import fair_shares, held_shares
+from strategies.cluster.prevention.shares import fair_shares, held_shares, reductions
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import RESOURCES, Asked, Demand, Grant, HostRoom, JobLoad, Resource, TaskLoad
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
-from strategies.star.measuring import HeldPace
+from strategies.star.measuring import HeldPace, RingTook, read_took
 from strategies.star.ring_modes import NEWEST, WHOLE, RingMode, RingOverhead
-from strategies.star.ring_took import RingTook, read_took
 from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job

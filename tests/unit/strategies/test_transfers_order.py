@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from strategies.mlfabric.fluid import Reservations, fair_finishes, fair_rates
+from strategies.mlfabric.fluid import Reservations, Slot, Update, fair_finishes, fair_rates, solo_s
 from strategies.mlfabric.order import plan
-from strategies.mlfabric.updates import Slot, Update, solo_s
 
 MB = 1e6
 

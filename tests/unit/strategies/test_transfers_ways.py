@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strategies.mlfabric.fluid import Update
 from strategies.mlfabric.order import Aggregator, group
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.mlfabric.updates import Update
 from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
 
 # ---- aggregation -----------------------------------------------------------------------------------------------------

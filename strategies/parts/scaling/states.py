@@ -18,75 +18,71 @@ class Phase(StrEnum):
     """How far the switch is; the last three while a server is lost and the runtime restores the parameters."""
 
     TRAINING = "training"
+    """No switch is under way."""
     LAUNCHING = "launching"
+    """Workers train, new servers start."""
     DRAINING = "draining"
+    """Nobody begins to compute; gradients that are being computed arrive."""
     STOPPED = "stopped"
+    """Training has stopped, new servers start."""
     MOVING = "moving"
+    """Parameters are stored, divided again and read by the new set of servers."""
     DOWN = "down"
+    """There is no switch."""
     DOWN_SWITCHING = "down while switching"
+    """The switch continues afterwards."""
     DOWN_ABANDONED = "down, switch abandoned"
+    """The new servers, as far as they do not hold the parameters, are retired afterwards."""
 
 
 class Input(StrEnum):
     """What changes the phase of a switch."""
 
     ASKED = "asked"
+    """The strategy wants other servers."""
     ALL_JOINED = "all joined"
+    """Every new server can be reached."""
     NEW_LOST = "new server lost"
+    """A new server was denied or has died."""
     TOO_LATE = "too late"
+    """A new server is still pending after the time that it may take."""
     DRAINED = "drained"
+    """Nobody computes any more."""
     DRAIN_OVER = "drain over"
+    """Somebody still computes after the time that this may take."""
     SERVER_LOST = "server lost"
+    """A server that holds parameters has died; the runtime restores them."""
     RESTORED_OLD = "restored on the old"
+    """The servers of before hold the parameters, everybody is idle."""
     RESTORED_NEW = "restored on the new"
+    """The new set of servers holds them, everybody is idle."""
     GIVEN_UP = "given up"
+    """The servers of before hold them again, after as many moves as may be tried."""
 
 
 class Effect(StrEnum):
     """What is to be done."""
 
     LAUNCH = "launch"
+    """Start the new servers."""
     DROP = "drop"
+    """Do without the gradients that are still being computed; their samples return to the queue."""
     CHECKPOINT = "checkpoint"
+    """Store parameters and queues."""
     RESTART_WORKERS = "restart workers"
+    """Start all workers again."""
     MOVE = "move"
+    """Divide the parameters among the new set of servers."""
     RESUME = "resume"
+    """Who waits may compute."""
     RETIRE_OLD = "retire old"
+    """Stop the servers that hold nothing any more."""
     RETIRE_NEW = "retire new"
+    """Stop the new servers, or take their requests back."""
     FINISHED = "finished"
+    """The switch is done."""
     ABANDONED = "abandoned"
-
-
-MEANING: dict[Phase | Input | Effect, str] = {
-    Phase.TRAINING: "no switch is under way",
-    Phase.LAUNCHING: "workers train, new servers start",
-    Phase.DRAINING: "nobody begins to compute; gradients that are being computed arrive",
-    Phase.STOPPED: "training has stopped, new servers start",
-    Phase.MOVING: "parameters are stored, divided again and read by the new set of servers",
-    Phase.DOWN: "there is no switch",
-    Phase.DOWN_SWITCHING: "the switch continues afterwards",
-    Phase.DOWN_ABANDONED: "the new servers, as far as they do not hold the parameters, are retired afterwards",
-    Input.ASKED: "the strategy wants other servers",
-    Input.ALL_JOINED: "every new server can be reached",
-    Input.NEW_LOST: "a new server was denied or has died",
-    Input.TOO_LATE: "a new server is still pending after the time that it may take",
-    Input.DRAINED: "nobody computes any more",
-    Input.DRAIN_OVER: "somebody still computes after the time that this may take",
-    Input.SERVER_LOST: "a server that holds parameters has died; the runtime restores them",
-    Input.RESTORED_OLD: "the servers of before hold the parameters, everybody is idle",
-    Input.RESTORED_NEW: "the new set of servers holds them, everybody is idle",
-    Input.GIVEN_UP: "the servers of before hold them again, after as many moves as may be tried",
-    Effect.LAUNCH: "start the new servers",
-    Effect.DROP: "do without the gradients that are still being computed; their samples return to the queue",
-    Effect.CHECKPOINT: "store parameters and queues",
-    Effect.RESTART_WORKERS: "start all workers again",
-    Effect.MOVE: "divide the parameters among the new set of servers",
-    Effect.RESUME: "who waits may compute",
-    Effect.RETIRE_OLD: "stop the servers that hold nothing any more",
-    Effect.RETIRE_NEW: "stop the new servers, or take their requests back",
-    Effect.FINISHED: "the switch is done",
-    Effect.ABANDONED: "there will be none; the strategy may ask again",
-}
+    """There will be none; the strategy may ask again."""
 
 
 class Way(NamedTuple):

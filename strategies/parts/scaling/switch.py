@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 from typing import NamedTuple, final
 
-from strategies.parts.scaling.switching.states import (
+from strategies.parts.scaling.states import (
     HOLDING,
     LAUNCHES,
     SEAMLESS,

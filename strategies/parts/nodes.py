@@ -1,17 +1,51 @@
-"""Periodic decisions: detectors learn, then one action after another decides (AntDT's Controller; pure)."""
+"""Periodic decisions about nodes, one action after another (AntDT's Controller), pauses and timers (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from reading.ranges import check_number
 from strategies.parts.hooks import Deciding, Learning, Tick
-from strategies.parts.nodes.pause import is_due
-from strategies.protocol import AnyCommand, AnyEvent, Restored, Scheduling, ServerLost, Started, Wake, Woke
+from strategies.protocol import AnyCommand, AnyEvent, Compute, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
+TOO_EARLY_S = 1e-3
+"""By how much a timer may fire early: a clock may round."""
 MIN_PERIOD_S = 0.001
 """Shortest time between two decisions; with less, a job would do nothing else."""
+
+
+def is_due(t: float, due_s: float) -> bool:
+    """Whether a timer fired at ``t`` is the one due at ``due_s``; an earlier one has been replaced."""
+    return t >= due_s - TOO_EARLY_S
+
+
+@final
+class Pause:
+    """Holds Computes until ``until_s`` (None: no pause); Computes in progress continue."""
+
+    def __init__(self, until_s: float | None = None) -> None:
+        self.until_s = until_s
+        self.withheld: set[int] = set()
+
+    def hold(self, commands: Iterable[AnyCommand]) -> list[AnyCommand]:
+        """The commands without Computes, whose workers wait."""
+        commands = list(commands)
+        if self.until_s is None:
+            return commands
+        self.withheld |= {command.worker for command in commands if isinstance(command, Compute)}
+        return [command for command in commands if not isinstance(command, Compute)]
+
+    def gone(self, worker: int) -> None:
+        """Remove a worker whose process is lost: when it returns, the gate decides again."""
+        self.withheld.discard(worker)
+
+    def ends(self, t: float) -> list[int]:
+        """Workers that may compute now, if the pause is over at time ``t``."""
+        if self.until_s is None or not is_due(t, self.until_s):
+            return []
+        workers, self.until_s, self.withheld = sorted(self.withheld), None, set()
+        return workers
 
 
 @final

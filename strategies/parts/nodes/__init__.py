@@ -1,1 +1,0 @@
-"""Periodic decisions about nodes, timers and pauses (pure)."""
