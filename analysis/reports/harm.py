@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import isnan
 
+import pandas as pd
+
+from analysis.experiments.results import seeds_of
+from analysis.experiments.spec import Spec
 from analysis.markup import markdown_lines
 from analysis.measures.harm import TOLERATED, Cell, Reasons, reason_for
 
 UNKNOWN = "**No reason known.**"
+HEAD = """\
+Job completion time (JCT) of every strategy relative to BSP under the same plan of stragglers, on the virtual clock,
+with the shipped settings; below 1 the strategy helps. A cell above {tolerated} is **bold**, and has its reason below.
+Made by `make harm` ({seeds}); the numbers are in [harm.csv](harm.csv), the reasons in
+[harm_reasons.yaml](harm_reasons.yaml), and a test compares the two.
+
+![JCT of all strategies relative to BSP](images/{picture})"""
+
+
+def page(spec: Spec, jobs: pd.DataFrame, cells: Sequence[Cell], reasons: Reasons, picture: str) -> str:
+    """The text of the page, in Markdown; ``picture`` is the name of its map."""
+    head = HEAD.format(tolerated=TOLERATED, picture=picture, seeds=seeds_of(jobs))
+    why = explained(cells, reasons)
+    parts = [f"# {spec.title}", head, spec.notes.strip(), *tables(cells, reasons), "## Why some are slower", *why, ""]
+    return "\n\n".join(parts)
 
 
 def tables(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:

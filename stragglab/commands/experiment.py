@@ -4,7 +4,7 @@ python run.py experiment antdt_table3               # runs, figure, claims, its 
 python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
 python run.py experiment antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python run.py experiment antdt_table3 --redraw      # only from existing records
-python run.py experiment '*' --virtual --fresh      # all virtual runs, from the checked-out commit
+python run.py experiment '*_*' --virtual --fresh    # all virtual runs of papers, from the checked-out commit
 python run.py experiment --list
 python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
 
@@ -63,6 +63,7 @@ from stragglab.grids.experiments import (
 )
 from stragglab.grids.grid import GRID, JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import FILE, write_compared
+from stragglab.grids.times import TIMES, time_cells
 from stragglab.tables.predictor_rates import rates_of
 from stragglab.terminal.lists import number_of, numbers_of
 from stragglab.terminal.paper_figures import add_paper, form_of
@@ -96,7 +97,7 @@ def run_all(
     """Make all records, then all pages; experiments that failed get no page."""
     failed: dict[str, JobFailed] = {}
     for name, spec in specs.items():
-        if not asked.redraw and spec.table is None:
+        if not asked.redraw and spec.recorded:
             try:
                 make_records(spec, asked, console, runner)
             except JobFailed as error:
@@ -125,6 +126,8 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
         results = tabulated(spec)
+    elif spec.times_only:
+        results = Results(spec=spec, runs=time_cells(spec, out, asked, console), metas=[])
     else:
         runs, due = read_records(spec, out), len(list(cells(spec)))
         if len(runs) < due:  # with --redraw alone: else they have been made, or the experiment has failed
@@ -133,14 +136,8 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
             console.print(said, soft_wrap=True)
         results = collect(spec, runs)
     report(results, asked, out, console, partial=partial)
-    if not of_paper(spec) and spec.table is None and not spec.clusters:
+    if not of_paper(spec) and spec.recorded and not spec.clusters:
         compare_records(spec, out, console)
-
-
-# ---- the runs -------------------------------------------------------------------------------------------------------
-
-
-# ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
@@ -275,8 +272,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     for name in asked.names:
-        ours = (*GRID, "runs.csv", "table.*", FILE, "comparison", "paper", f"{name}.*", f"{name}_claims.csv")
-        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, "runs.csv"))
+        ours = (*GRID, TIMES, "runs.csv", "table.*", FILE, "comparison", "paper", f"{name}.*", f"{name}_claims.csv")
+        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, TIMES, "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from analysis.experiments.spec import ALL
 from stragglab.commands import fidelity as script
 from stragglab.grids import fidelity_runs
-from stragglab.grids.choices import steady_strategies
 from tests.support.long_tests import long_after
 from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
 
@@ -126,7 +126,7 @@ def test_the_report_does_not_say_which_fork_was_first(bench: Bench) -> None:
 def test_every_strategy_is_compared() -> None:
     """On local processes under one pattern at least; on hosts those that the page promises; over replicas too."""
     asked = {name: script.parse(["--grid", name]) for name in script.GRIDS}
-    assert {strategy for _, strategy, _ in asked["local"].cases} == {*steady_strategies()}
+    assert {strategy for _, strategy, _ in asked["local"].cases} == {*ALL}
     assert {"bsp", "lb_bsp", "lb_bsp_gpu", "lb_bsp_star", "antdt_dd"} <= {case[1] for case in asked["allreduce"].cases}
     hosts = {"bsp", "asp_even", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
     assert hosts | {"coding_heter_aware", "zeno_pp"} <= {case[1] for case in asked["hosts"].cases}
