@@ -100,7 +100,7 @@ figures: $(VENV)/.run  ## draw all figures again from the records below RUNS; or
 
 paper: $(VENV)/.run  ## all runs of docs/paper again on this commit, and the pages (ARGS=--virtual or --live: one half; live: keep the machine idle) | an hour on two cores, live 100 minutes | docs/paper
 	$(SAY)
-	$(PY) run.py experiment '*' --fresh $(ARGS)
+	$(PY) run.py experiment '*_*' --fresh $(ARGS)
 
 # Not installed first: it uses whatever build of torch with CUDA there is, in .venv or else that of PYTHON.
 # With DEVICE=fake all of it runs without a GPU, but what only hardware shows. The same command continues; MINUTES=14 ends in time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from math import isnan
+from pathlib import Path
 
 import pandas as pd
 
@@ -22,10 +23,11 @@ from analysis.claims.judge import (
     judge,
     of_group,
 )
-from analysis.claims.ledger import Bounds, Claim
+from analysis.claims.ledger import Bounds, Claim, load_ledger
+from analysis.claims.pages import load_pages
 from analysis.experiments.numbers import DASH, numbers, plain
 from analysis.experiments.results import Results
-from analysis.files import natural
+from analysis.files import natural, write_file
 from analysis.markup import markdown_lines
 from analysis.records.provenance import short_caption
 
@@ -73,6 +75,41 @@ values, and `NAME_numbers.csv` what else was measured."""
 READING = """\
 The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, BPT the batch
 processing time."""
+
+
+def write_page(results: Results, page: Path, picture: Path) -> None:
+    """Replace the experiment's section and update the totals."""
+    spec, about = results.spec, load_pages()[results.spec.paper]
+    parts = sections(page.read_text()) if page.exists() else {}
+    link, command = picture.relative_to(page.parent).as_posix(), f"make figures EXPERIMENT={spec.name}"
+    parts[spec.name] = section(results, link, command)
+    ledger = list(load_ledger(spec.paper).values())
+    write_file(page, compose(about.title, about.intro, parts, verdicts_of(page, spec.paper), ledger))
+    papers = [
+        (
+            one.title,
+            page_of(page.parent, paper).name,
+            list(load_ledger(paper).values()),
+            verdicts_of(page, paper),
+        )
+        for paper, one in load_pages().items()
+        if page_of(page.parent, paper).exists()
+    ]
+    write_file(page.parent / "README.md", front(papers))
+
+
+def page_of(folder: Path, paper: str) -> Path:
+    """Where the page of a paper is, by the name of its ledger of claims."""
+    return folder / f"{load_pages()[paper].name}.md"
+
+
+def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
+    """The latest verdicts of all experiments of a paper; of a claim that has moved, that of its present one."""
+    found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
+    none = pd.DataFrame(columns=["id", "side", "size", "runtime", "experiment"])
+    every = pd.concat([frame for frame in found if len(frame)] or [none], ignore_index=True)
+    answering = {name: claim.experiment for name, claim in load_ledger(paper).items()}
+    return every[every["id"].map(answering) == every["experiment"]]
 
 
 def section(results: Results, picture: str, command: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.experiments.results import Results, paper_values, summary
-from analysis.records.provenance import caption
 
 
 @dataclass(frozen=True)
@@ -43,5 +42,4 @@ def panels(whole: Plotted, results: Results) -> list[tuple[str | None, Plotted]]
 def caption_of(results: Results, note: str, single: str = "") -> str:
     """What ran, after a note on intervals over the seeds, or with one seed after ``single``."""
     said = note if results.runs["seed"].nunique() > 1 else single
-    about = caption(results.metas)
-    return f"{said} \N{MIDDLE DOT} {about}" if said else about
+    return f"{said} \N{MIDDLE DOT} {results.source}" if said else results.source

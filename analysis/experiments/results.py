@@ -24,6 +24,7 @@ from analysis.measures.warned import disturbances_of, warnings_of_run
 from analysis.measures.warning_lines import together
 from analysis.records.cluster import Cluster
 from analysis.records.load import Run
+from analysis.records.provenance import caption
 
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
 """Of a run: by the level of every predictor its rates of right and wrong tags."""
@@ -47,6 +48,14 @@ class Results:
     """For every run: ``asked_s`` and the metrics."""
     warnings: Sequence[str] = ()
     """What its live runs are known not to have done as asked."""
+
+    @property
+    def source(self) -> str:
+        """What ran, for a caption."""
+        if not self.spec.times_only:
+            return caption(self.metas)
+        kind = "virtual clock, no gradients" if "backend=none" in self.spec.settings else "virtual clock"
+        return f"{kind}, {seeds_of(self.runs)}"
 
     @property
     def answers(self) -> list[tuple[Claim, Answer | None, Verdict]]:
@@ -122,6 +131,20 @@ def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, fl
         for name, values in by_name.items()
     ]
     return frame.merge(pd.DataFrame(scored), left_index=True, right_on="place").drop(columns="place")
+
+
+def base_of(spec: Spec, runs: pd.DataFrame) -> pd.Series:
+    """JCT of the cell ``paired`` with the other levels and the seed of each run; NaN if that was not run."""
+    alike = [axis for axis in (*spec.axes, "seed") if axis not in spec.paired]
+    chosen = (runs[[*spec.paired]] == pd.Series(spec.paired)).all(axis="columns")
+    base = runs.loc[chosen, [*alike, "jct_s"]].rename(columns={"jct_s": "base_s"})
+    return runs[alike].merge(base, how="left", on=alike)["base_s"]
+
+
+def seeds_of(runs: pd.DataFrame) -> str:
+    """The seeds, and that numbers are medians if there are several."""
+    seeds = ", ".join(map(str, sorted(runs["seed"].unique())))
+    return f"medians over seeds {seeds}" if "," in seeds else f"seed {seeds}"
 
 
 def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:

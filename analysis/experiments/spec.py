@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from analysis.about import ABOUT
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
 from analysis.experiments.shapes import misshapen
@@ -27,6 +28,8 @@ PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
+ALL = {name: [f"strategy={name}"] for name, one in sorted(ABOUT.items()) if not one.resizes}
+"""The levels of an axis that is ``all``: what a strategy that launches nodes gains depends on what it may have."""
 KINDS = tuple(
     sorted(
         path.stem
@@ -35,12 +38,14 @@ KINDS = tuple(
     )
 )
 """All kinds of figures."""
-OF_MEASURES = ("bars", "groups", "lines", "against", "delays")
+OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map")
 """Figures of ``figure.value``; others show what happened over time."""
 CHOSEN = ("seed", "draw", "view")
 """Settings that experiments choose themselves."""
-CLUSTER_KINDS = ("bars", "groups", "lines", "against")
-"""Figures of measures alone, which runs of sets of jobs have, too."""
+TIMES = ("jct_s",)
+"""Measures of runs without a record."""
+CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map")
+"""Figures of measures alone, which sets of jobs and runs without a record have, too."""
 
 
 class SpecError(ValueError):
@@ -104,6 +109,14 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     for_s: float
 
 
+class Also(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """More settings of some cells, which override those of their levels."""
+
+    at: dict[str, tuple[str, ...]]
+    """The levels of these cells, by axis; of other axes any."""
+    settings: tuple[str, ...]
+
+
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An experiment: the product of its axes and seeds."""
 
@@ -115,6 +128,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """``setting=value`` pairs that apply to every run."""
     axes: dict[str, dict[str, tuple[str, ...]]]
     """The settings of each level of each axis; later axes override earlier ones, and those the common settings."""
+    also: tuple[Also, ...] = ()
+    """Settings of combinations of levels."""
     without: tuple[dict[str, str], ...] = ()
     """Combinations of levels that are left out."""
     seeds: tuple[int, ...] = (0,)
@@ -134,7 +149,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Additional measures of a set of jobs with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
     """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time over that of the
-    same job in this cell, with the other levels and the seed as in the run."""
+    same job in this cell, with the other levels and the seed as in the run; of runs without a record their own."""
+    times_only: bool = False
+    """Virtual runs leave no record but the time of the job, or why there is none: grids of thousands of jobs."""
     failing: bool = False
     """Whether jobs of a set may fail, which is what is measured: a set that is over counts, however its jobs ended."""
     gain: Gain | None = None
@@ -184,6 +201,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return self.name.partition("_")[0]
 
     @property
+    def recorded(self) -> bool:
+        """Whether its runs leave records."""
+        return self.table is None and not self.times_only
+
+    @property
     def clusters(self) -> bool:
         """Whether its runs are sets of jobs."""
         return self.table is None and any(_has_jobs(self, cell) for cell in cells(self))
@@ -218,6 +240,8 @@ def load_spec(path: Path) -> Spec:
     """Read and check the description in ``path``; raises :class:`SpecError`."""
     try:
         fields = load_yaml(path)
+        if isinstance(fields, dict) and isinstance(axes := fields.get("axes"), dict):
+            fields["axes"] = {axis: ALL if levels == "all" else levels for axis, levels in axes.items()}
         if isinstance(fields, dict) and (wrong := misshapen(fields)):
             raise SpecError(f"{path}: {shown(wrong, 400)}")
         spec = msgspec.convert({"name": path.stem, **fields}, Spec)
@@ -249,6 +273,9 @@ def settings_of(spec: Spec, cell: Cell) -> list[str]:
     lines = [*spec.settings]
     for axis, level in cell.levels.items():
         lines += spec.axes[axis][level]
+    for also in spec.also:
+        if all(cell.levels[axis] in levels for axis, levels in also.at.items()):
+            lines += also.settings
     merged = {line.partition("=")[0]: line for line in [*lines, f"seed={cell.seed}"]}
     return list(merged.values())
 
@@ -303,6 +330,8 @@ def _figure_problem(spec: Spec) -> str | None:
     for level in spec.figure.names:
         if not any(level in levels for levels in spec.levels.values()):
             return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"
+    if spec.figure.kind == "map" and spec.figure.along is None:
+        return "figure: along: names no axis; map needs that of its columns"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return None
@@ -357,6 +386,7 @@ def _numbers_problem(spec: Spec) -> str | None:
 def _cells_problem(spec: Spec) -> str | None:
     named = [("without", left_out) for left_out in spec.without]
     named += [(f"excess: {name}", reference) for name, reference in spec.excess.items()]
+    named += [("also", {axis: level}) for also in spec.also for axis, levels in also.at.items() for level in levels]
     for what, levels in named:
         for axis, level in levels.items():
             if level not in spec.axes.get(axis, {}):
@@ -387,26 +417,27 @@ def _measures_problem(spec: Spec) -> str | None:
 
 
 def _clusters_problem(spec: Spec) -> str | None:
-    """Problems of runs that are sets of jobs; of others, what only such runs have."""
-    if not spec.clusters:
+    """Problems of runs that are sets of jobs, or without records; of others, what only such runs have."""
+    if not spec.clusters and not spec.times_only:
         one = [name for name in spec.measures if name in CLUSTER_MEASURES]
         if spec.paired or spec.failing or one:
             named = "paired" if spec.paired else "failing" if spec.failing else f"measures: {one[0]}"
             return f"{named}: is of sets of jobs; give every run jobs=NAME"
         return None
-    if single := next((cell.name for cell in cells(spec) if not _has_jobs(spec, cell)), None):
+    if spec.clusters and (single := next((cell.name for cell in cells(spec) if not _has_jobs(spec, cell)), None)):
         return f"jobs: {single} is one job and others are sets of jobs; make two experiments of them"
-    for name in ("repeats", "excess", "gain", "predictors"):
+    what, known = ("times without records", TIMES) if spec.times_only else ("sets of jobs", tuple(CLUSTER_MEASURES))
+    for name in ("repeats", "excess", "gain", "predictors", *(["target"] if spec.times_only else [])):
         if getattr(spec, name):
-            return f"{name}: is of single jobs; leave it out, as runs are sets of jobs"
+            return f"{name}: is of single jobs; leave it out, as runs are {what}"
     for name in spec.measures:
-        if name not in CLUSTER_MEASURES:
-            return f"measures: {name} is not of a set of jobs; there are {', '.join(CLUSTER_MEASURES)}"
+        if name not in known:
+            return f"measures: {name} is not of {what}; there are {', '.join(known)}"
     return _paired_problem(spec)
 
 
 def _paired_problem(spec: Spec) -> str | None:
-    """Problems of the reference and of the figure of sets of jobs."""
+    """Problems of the reference and of the figure where single jobs have no records."""
     for axis, level in spec.paired.items():
         if level not in spec.axes.get(axis, {}):
             return f"paired: {axis}={level} is no level"
@@ -419,7 +450,7 @@ def _paired_problem(spec: Spec) -> str | None:
 
 def _settings_problem(spec: Spec) -> str | None:
     lines = [*spec.settings, *(line for levels in spec.axes.values() for each in levels.values() for line in each)]
-    for line in lines:
+    for line in (*lines, *(line for also in spec.also for line in also.settings)):
         setting, sign, _ = line.lstrip("+").partition("=")
         if not sign:
             return f"{line}: must be setting=value"

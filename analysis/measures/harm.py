@@ -15,8 +15,6 @@ import pandas as pd
 TOLERATED = 1.03
 """Ratio to BSP's time above which a cell needs a reason."""
 REFERENCE = "bsp"
-COLUMNS = ("workers", "straggler", "strategy", "seed", "outcome", "jct_s", "bsp_s", "note")
-"""Columns of the jobs. ``outcome``: done, cut (at ``max_time_s``, a lower bound of ``jct_s``), refused or failed."""
 CELL = ["workers", "straggler", "strategy"]
 
 
@@ -77,16 +75,26 @@ def read_reasons(data: bytes, name: str) -> dict[str, tuple[Reason, ...]]:
     return found or {}
 
 
-def cells_of(jobs: pd.DataFrame) -> list[Cell]:
-    """The cells of all strategies but BSP itself, in the order of the table."""
-    return [_cell(key, rows) for key, rows in jobs.groupby(CELL, sort=False) if key[2] != REFERENCE]
+def cells_of(runs: pd.DataFrame) -> list[Cell]:
+    """The cells in the order of the table.
+
+    ``runs`` has the columns :data:`CELL`, ``outcome`` (done, cut: ``jct_ratio`` is a lower bound, refused or failed),
+    ``jct_ratio`` and ``note``.
+    """
+    return [_cell(key, rows) for key, rows in runs.groupby(CELL, sort=False)]
+
+
+def compared(jobs: pd.DataFrame) -> pd.DataFrame:
+    """The jobs with ``jct_s`` and ``bsp_s``, BSP's own left out, as :func:`cells_of` needs them."""
+    others = jobs[jobs["strategy"] != REFERENCE]
+    return others.assign(jct_ratio=others["jct_s"] / others["bsp_s"])
 
 
 def _cell(key: tuple[Any, ...], rows: pd.DataFrame) -> Cell:
     worst = next((state for state in ("failed", "refused", "cut") if (rows["outcome"] == state).any()), "done")
-    ratio = float((rows["jct_s"] / rows["bsp_s"]).median()) if worst in ("done", "cut") else float("nan")
+    ratio = float(rows["jct_ratio"].median()) if worst in ("done", "cut") else float("nan")
     notes = rows.loc[rows["outcome"] == worst, "note"].dropna()
-    return Cell(int(key[0]), key[1], key[2], worst, ratio, str(notes.iloc[0]) if len(notes) else "")
+    return Cell(key[0], key[1], key[2], worst, ratio, str(notes.iloc[0]) if len(notes) else "")
 
 
 def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:

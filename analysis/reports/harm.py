@@ -5,10 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import isnan
 
+import pandas as pd
+
+from analysis.experiments.results import seeds_of
+from analysis.experiments.spec import Spec
 from analysis.markup import markdown_lines
 from analysis.measures.harm import TOLERATED, Cell, Reasons, reason_for
 
 UNKNOWN = "**No reason known.**"
+HEAD = """\
+How much longer or shorter does a job take with each strategy than with BSP, under the same stragglers? A cell is the
+job completion time (JCT) divided by BSP's, on the virtual clock, with the shipped settings; a cell above {tolerated} is
+**bold** and has its reason below. Made by `make harm` ({seeds}). [Ratios](images/{stem}.csv) with any number of workers
+and [times](harm.csv) are files.
+
+![JCT of all strategies relative to BSP](images/{picture})"""
+
+
+def page(spec: Spec, jobs: pd.DataFrame, cells: Sequence[Cell], reasons: Reasons, picture: str, only: int) -> str:
+    """The text of the page, in Markdown; ``picture`` is the name of its map, ``only`` the workers of its table."""
+    stem = picture.rpartition(".")[0]
+    head = HEAD.format(tolerated=TOLERATED, picture=picture, stem=stem, seeds=seeds_of(jobs))
+    why = explained(cells, reasons)
+    parts = [
+        f"# {spec.title}",
+        head,
+        spec.notes.strip(),
+        *tables(cells, reasons, only),
+        "## Why some are slower",
+        *why,
+        "",
+    ]
+    return "\n\n".join(parts)
 
 
 def tables(cells: Sequence[Cell], reasons: Reasons, only: int | None = None) -> Iterator[str]:

@@ -50,8 +50,6 @@ from stragglab.terminal.naming import add_names
 
 KEPT = "the records are as they were; the same command starts again"
 """What a signal leaves."""
-TEXTS = ("case", "strategy", "verdict")
-"""Columns of words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +70,7 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
         from analysis.reports.comparing import compared, sheet
         from analysis.reports.gathering import gather_runs
         from analysis.reports.runtimes import runtime_lines
-        from stragglab.terminal.sheets import print_sheet
+        from stragglab.terminal.sheets import TEXTS, print_sheet
 
     left = [one for folder in arguments.dirs if (one := read_compared(folder)) is not None]
     own = {label: name for one in reversed(left) for label, name in one.names.items()} | dict(arguments.names)

@@ -22,29 +22,20 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 
 from rich.console import Console
 
-from analysis.figures.fidelity import draw_fidelity
-from analysis.files import write_file
-from analysis.fitting.pacing import is_paced
-from analysis.records.load import Run
-from analysis.records.provenance import caption
-from analysis.reports.fidelity import fidelity
-from analysis.reports.fidelity_page import Sheet, addition, has_case, in_files, live_warnings, markdown, overran, sheets
-from analysis.reports.fidelity_summary import verdict
+from analysis.reports.fidelity_page import has_case
 from runtime.errors import refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
-from stragglab.grids.choices import choices
-from stragglab.grids.fidelity import GRIDS
-from stragglab.grids.fidelity_runs import by_side, make_records, read_records
+from stragglab.grids.fidelity import GRIDS, cases_of
+from stragglab.grids.fidelity_report import report
+from stragglab.grids.fidelity_runs import make_records, read_records
 from stragglab.grids.grid import GRID, Runner
-from stragglab.terminal.lists import names_of, number_of, numbers_of
-from stragglab.terminal.sheets import print_titled
+from stragglab.terminal.lists import number_of, numbers_of
 
 CHOICES = ("seeds", "strategies", "stragglers", "costs")
 OURS = {
@@ -59,8 +50,6 @@ OURS = {
     "hydra.run.dir",
     "hydra.sweep.dir",
 }
-QUESTION = "How far are times of the virtual clock from live runs of the same jobs? Made by"
-ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -81,78 +70,6 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
             report(runs, asked, shlex.join(["python", "run.py", "fidelity", *words]), console)
 
     return answer("fidelity", lambda: parse(words), work)
-
-
-# ---- the runs -------------------------------------------------------------------------------------------------------
-
-
-# ---- the report -----------------------------------------------------------------------------------------------------
-
-
-def report(runs: Sequence[Run], asked: argparse.Namespace, command: str, console: Console) -> None:
-    """Print the tables; write ``fidelity.csv``, the figure with its CSV, and the page."""
-    sides = by_side(runs)
-    found = fidelity(
-        sides["live"],
-        sides["virtual"],
-        asked.grid.tolerance_frac,
-        again=sides["again"],
-        slowed=sides["slowed"],
-        paced=sides["paced"],
-    )
-    live_first = sorted(runs, key=lambda run: run.meta["runtime"] == "virtual")  # virtual ones start in any order
-    metas, tables, verdicts = [run.meta for run in live_first], list(sheets(found)), verdict(found)
-    paced = [overran(found)] if any(is_paced(meta["job"]) for meta in metas) else []
-    warned = live_warnings(found)
-    if asked.add:
-        began = min(str(meta.get("started_at"))[:10] for meta in metas)
-        names = ", ".join(dict.fromkeys(strategy for _, strategy, _ in asked.cases))
-        head = f"## Added on {began}: {names}\n\n{ADDED}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-        files = write_tables(tables, asked.add, asked.add.parent / "images", f"_{'_'.join(names.split(', '))}")
-        body = addition(asked.add.read_text(), head, [*verdicts, *paced, *warned], tables, files)
-        write_file(asked.add, f"{body}{own_settings(asked, '###', known=asked.add.read_text())}\n")
-        console.print(str(asked.add), soft_wrap=True)
-        return
-    page = asked.report or asked.out / "fidelity.md"
-    picture = page.parent / "images" / f"{page.stem}.png" if asked.report else asked.out / "jct.png"
-    draw_fidelity(picture, metas, found.measures, found.runs, found.tolerance_frac)
-    numbers = write_file(asked.out / "fidelity.csv", found.measures.to_csv(index=False))
-    link = picture.relative_to(page.parent).as_posix()
-    head = f"# {asked.grid.title}\n\n{QUESTION}\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
-    files = write_tables(tables, page, picture.parent)
-    body = markdown(head, [*verdicts, *paced, *warned], link, tables, files, found.tolerance_frac)
-    write_file(page, body if asked.source else f"{body}{jobs(asked)}")
-    print_titled(console, tables)
-    for line in (*verdicts, *warned, numbers, picture, page):
-        console.print(str(line), soft_wrap=True)
-
-
-def write_tables(tables: Sequence[Sheet], page: Path, folder: Path, group: str = "") -> list[str]:
-    """Write the tables that the page does not show; returns links to them."""
-    written = {f"{page.stem}_{name}{group}.csv": text for name, text in in_files(tables).items()}
-    return [write_file(folder / name, text).relative_to(page.parent).as_posix() for name, text in written.items()]
-
-
-def jobs(asked: argparse.Namespace) -> str:
-    """The settings of the jobs, and what the page does not cover."""
-    return f"{own_settings(asked, '##')}\n{asked.grid.note}\n"
-
-
-def own_settings(asked: argparse.Namespace, level: str, known: str = "") -> str:
-    """The settings of all jobs, and of single strategies and patterns, without lines that the page has already."""
-    grid = asked.grid
-    lines = [f"all: `{' '.join([*grid.settings, *asked.overrides])}`"]
-    for names, own in (
-        ([case[0] for case in asked.cases], grid.of_straggler),
-        ([case[1] for case in asked.cases], grid.of_strategy),
-    ):
-        lines += [f"{name}: `{' '.join(own[name])}`" for name in dict.fromkeys(names) if name in own]
-    lines.append(f"1 % slower: `{' '.join(grid.slower)}`")
-    new = [f"- {line}" for line in lines if f"\n- {line}\n" not in known]
-    return "\n".join(["", f"{level} Settings of the jobs", "", *new, ""]) if new else "\n"
-
-
-# ---- the command line -----------------------------------------------------------------------------------------------
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -213,24 +130,3 @@ def check_page(asked: argparse.Namespace) -> None:
     if not asked.add.is_file():
         refuse(f"--add {asked.add}: no such page; make it with --report")
     refuse_unwritable_file("--add", asked.add)
-
-
-def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
-    """(straggler, strategy, whether to repeat it live): the grid's parts, or all combinations of what was named."""
-    grid, chosen = asked.grid, asked.strategies is not None or asked.stragglers is not None
-    twice = {name for part in grid.parts for name in part.twice.split(",")}
-    if chosen:
-        names = [
-            names_of(kind, grid.listed(kind) if text is None else text, choices(group))
-            for kind, group, text in (
-                ("stragglers", "straggler", asked.stragglers),
-                ("strategies", "strategy", asked.strategies),
-            )
-        ]
-        return [(straggler, strategy, strategy in twice) for straggler, strategy in product(*names)]
-    found = {
-        (straggler, strategy): strategy in part.twice.split(",")
-        for part in grid.parts
-        for straggler, strategy in product(part.stragglers.split(","), part.strategies.split(","))
-    }
-    return [(*case, again) for case, again in found.items()]

@@ -7,10 +7,14 @@ crosses its target back and forth; it is reached after more than twenty evaluati
 
 from __future__ import annotations
 
+import argparse
+from itertools import product
 from typing import NamedTuple
 
 from analysis.about import ABOUT
 from analysis.measures.agreement import TOLERANCE_FRAC
+from stragglab.grids.choices import choices
+from stragglab.terminal.lists import names_of
 
 
 class Part(NamedTuple):
@@ -166,3 +170,24 @@ GRIDS = {
         repeats=2,
     ),
 }
+
+
+def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
+    """(straggler, strategy, whether to repeat it live): the grid's parts, or all combinations of what was named."""
+    grid, chosen = asked.grid, asked.strategies is not None or asked.stragglers is not None
+    twice = {name for part in grid.parts for name in part.twice.split(",")}
+    if chosen:
+        names = [
+            names_of(kind, grid.listed(kind) if text is None else text, choices(group))
+            for kind, group, text in (
+                ("stragglers", "straggler", asked.stragglers),
+                ("strategies", "strategy", asked.strategies),
+            )
+        ]
+        return [(straggler, strategy, strategy in twice) for straggler, strategy in product(*names)]
+    found = {
+        (straggler, strategy): strategy in part.twice.split(",")
+        for part in grid.parts
+        for straggler, strategy in product(part.stragglers.split(","), part.strategies.split(","))
+    }
+    return [(*case, again) for case, again in found.items()]

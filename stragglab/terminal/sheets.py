@@ -14,6 +14,8 @@ from analysis.reports.comparing import Sheet
 if TYPE_CHECKING:
     from analysis.reports import fidelity_page
 
+TEXTS = ("case", "strategy", "verdict")
+"""Columns of words, where runs are compared."""
 WIDE = 1000
 """Columns of what is no terminal, so that no row is broken."""
 

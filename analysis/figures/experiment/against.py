@@ -16,7 +16,6 @@ from analysis.experiments.results import Results
 from analysis.figures.names import NO_NAMES, shown_name
 from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, INK, Look, level_looks
-from analysis.records.provenance import caption
 
 NOTE = (
     "1: the fixed mode with the least median in the cell; marks: median of the ratios by seed, lines: their 95 % "
@@ -46,7 +45,7 @@ def draw(path: Path, results: Results) -> Path:
     with styled():
         page = new_page(
             1.0 + ROW_IN * table["cell"].nunique(),
-            f"{NOTE} \N{MIDDLE DOT} {sums} \N{MIDDLE DOT} {caption(results.metas)}",
+            f"{NOTE} \N{MIDDLE DOT} {sums} \N{MIDDLE DOT} {results.source}",
         )
         draw_ratios(page.subplots(), table, drawn.by, look, drawn.names)
         page.axes[0].set_xlabel(drawn.label)

@@ -268,7 +268,7 @@ def test_the_description_says_that_runs_are_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"measures": ["wait_frac"]}, "measures: wait_frac is not of a set of jobs; there are jct_mean_s, "),
+        ({"measures": ["wait_frac"]}, "measures: wait_frac is not of sets of jobs; there are jct_mean_s, "),
         ({"settings": ["runtime=virtual"]}, "paired: is of sets of jobs; give every run jobs=NAME"),
         ({"settings": ["runtime=virtual"], "paired": {}, "failing": True}, "failing: is of sets of jobs"),
         ({"settings": ["runtime=virtual"], "paired": {}}, "measures: jct_mean_s: is of sets of jobs"),

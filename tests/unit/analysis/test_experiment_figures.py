@@ -76,7 +76,7 @@ PAINTED = ("bars", "delays")
 )
 def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "METRIC", "accuracy")  # made-up runs have no other
-    along = kind in ("lines", "delays", "groups")
+    along = kind in ("lines", "delays", "groups", "map")
     given = {"along": "size"} if along or kind == "curves" else {"panels": "size"} if kind in ("bars", "loss") else {}
     given |= {"fixed": ["bsp"]} if kind == "against" else {}
     picture = import_module(f"analysis.figures.experiment.{kind}").draw(
@@ -85,7 +85,7 @@ def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))
     assert len(shown)
-    if along or kind == "bars":
+    if (along and kind != "map") or kind == "bars":
         assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
 
 
@@ -201,7 +201,7 @@ def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: py
     module = import_module(f"analysis.figures.experiment.{kind}")
     monkeypatch.setattr(elastic if kind == "elastic" else module, "save", lambda page, *_: pages.append(page))
     monkeypatch.setattr(loss, "METRIC", "accuracy")
-    given: dict[str, Any] = {"along": "size"} if kind in ("lines", "delays", "groups") else {}
+    given: dict[str, Any] = {"along": "size"} if kind in ("lines", "delays", "groups", "map") else {}
     given |= {"panels": "size"} if kind in ("bars", "loss", "curves") else {}
     given |= {"fixed": ["bsp"]} if kind == "against" else {}
     module.draw(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from analysis.claims.ledger import FOLDER, Claim, chosen, load_ledger
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
@@ -28,10 +29,23 @@ from analysis.experiments.measures import (
 )
 from analysis.experiments.page import compose, section, sections
 from analysis.experiments.results import Results, measure_runs, paper_values, summary, verdict_frame
-from analysis.experiments.spec import PREDICTOR, Spec, SpecError, cells, find_specs, load_spec, narrowed, settings_of
+from analysis.experiments.spec import (
+    ALL,
+    PREDICTOR,
+    Spec,
+    SpecError,
+    cells,
+    find_specs,
+    load_spec,
+    narrowed,
+    settings_of,
+)
 from analysis.figures.style import STRATEGY_COLOURS
 from analysis.records.load import Run, load_run
+from runtime.config.choices import merged
+from runtime.config.instantiate import instantiate
 from runtime.run.preflight import preflight
+from strategies.protocol import Launch
 from tests.support.records import Simulation, Story
 from tests.unit.analysis.test_fidelity import story
 
@@ -82,6 +96,14 @@ def test_later_settings_win(tmp_path: Path) -> None:
     ]
     assert "workload.epochs=3" in settings_of(spec, second)
     assert "workload.epochs=2" not in settings_of(spec, second)
+
+
+def test_all_strategies_are_those_that_launch_no_nodes(tmp_path: Path) -> None:
+    paths = sorted((ROOT / "conf" / "strategy").glob("*.yaml"))
+    specs = {path.stem: OmegaConf.to_container(merged(path.stem, [path.parent]), resolve=True) for path in paths}
+    needs = {name: instantiate(cast("dict[str, Any]", spec), "strategy").needs for name, spec in specs.items()}
+    assert list(ALL) == [name for name in needs if Launch not in needs[name]]
+    assert spec_of(tmp_path, axes={"role": {"worker": []}, "system": "all"}).levels["system"] == list(ALL)
 
 
 def test_combinations_can_be_left_out(tmp_path: Path) -> None:
@@ -182,7 +204,7 @@ def test_an_experiment_could_start(name: str, tmp_path: Path) -> None:
             preflight([*settings_of(spec, cell), f"hydra.run.dir={tmp_path / cell.name}"])
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "harm"])
 def test_its_claims_are_about_its_cells(name: str) -> None:
     spec = load_spec(SPECS[name])
     claims = chosen(load_ledger(spec.paper), name)

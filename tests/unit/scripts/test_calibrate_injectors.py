@@ -14,6 +14,7 @@ from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from stragglab.commands import injectors as script
+from stragglab.grids import injector_runs
 from stragglab.grids.injectors import (
     ACTUATORS,
     HOSTS,
@@ -129,7 +130,7 @@ def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ben
 @pytest.fixture
 def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without the figure, which takes long."""
-    monkeypatch.setattr(script, "draw_injectors", lambda path, *_: path)
+    monkeypatch.setattr(injector_runs, "draw_injectors", lambda path, *_: path)
     return whole
 
 
@@ -143,8 +144,8 @@ def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytes
     asked = script.parse(["-o", str(tmp_path)])
     cells = [probe(hosts), *grid(SAMPLE_S, hosts, quick=True)]
     for cell in cells if hosts else cells[:-1]:
-        script.write_plan(cell, asked)
-        preflight([*script.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
+        injector_runs.write_plan(cell, asked)
+        preflight([*injector_runs.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
 
 
 @pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
@@ -272,11 +273,11 @@ def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
 def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "injectors.md"
     page.parent.mkdir()
-    page.write_text(f"# Mine\n\nBefore.\n\n{script.START}\nold\n{script.END}\n\nAfter.\n")
+    page.write_text(f"# Mine\n\nBefore.\n\n{injector_runs.START}\nold\n{injector_runs.END}\n\nAfter.\n")
     bench.quick("--report", str(page))
     first = page.read_text()
-    assert first.startswith(f"# Mine\n\nBefore.\n\n{script.START}\n\nMade by\n")
-    assert first.endswith(f"{script.END}\n\nAfter.\n")
+    assert first.startswith(f"# Mine\n\nBefore.\n\n{injector_runs.START}\n\nMade by\n")
+    assert first.endswith(f"{injector_runs.END}\n\nAfter.\n")
     assert "old" not in first
     assert f"--report {page}" in first
     assert "![injectors, requested against achieved](images/injectors.png)" in first
@@ -290,7 +291,7 @@ def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
 
 def test_a_page_that_is_not_there_is_begun(bench: Bench, tmp_path: Path) -> None:
     bench.quick("--report", str(tmp_path / "new.md"))
-    assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{script.START}\n")
+    assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{injector_runs.START}\n")
 
 
 @pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
@@ -298,14 +299,14 @@ def test_a_page_without_marks_is_left_alone(bench: Bench, tmp_path: Path) -> Non
     (tmp_path / "page.md").write_text("# Mine\n")
     bench.quick()
     line = bench.refused("--from", str(bench.out), "--report", str(tmp_path / "page.md"))
-    assert f"lacks the lines {script.START} and {script.END}" in line
+    assert f"lacks the lines {injector_runs.START} and {injector_runs.END}" in line
     assert (tmp_path / "page.md").read_text() == "# Mine\n"
 
 
 def test_the_page_of_the_project_has_the_marks() -> None:
     text = (ROOT / "docs" / "injectors.md").read_text()
-    assert text.count(script.START) == text.count(script.END) == 1
-    assert text.index(script.START) < text.index(script.END)
+    assert text.count(injector_runs.START) == text.count(injector_runs.END) == 1
+    assert text.index(injector_runs.START) < text.index(injector_runs.END)
 
 
 @pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
@@ -345,6 +346,6 @@ def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
     received = Telling()
     received.write(bench.out / "records" / "probe")
     (bench.out / "records" / "probe" / ".hydra").mkdir()
-    said = script.settings(probe(hosts=True), script.parse(["-o", str(bench.out)]))
+    said = injector_runs.settings(probe(hosts=True), script.parse(["-o", str(bench.out)]))
     (bench.out / "records" / "probe" / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
     assert "no iteration after 2 s; remove it" in bench.refused("-o", str(bench.out), "--quick")

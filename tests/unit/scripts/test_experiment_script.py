@@ -14,12 +14,13 @@ import yaml
 
 from analysis.claims import ledger
 from analysis.claims.pages import Page
+from analysis.experiments import page as paper_page
 from analysis.experiments.results import Results
 from analysis.experiments.spec import load_spec
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
 from stragglab.commands import experiment as script
-from stragglab.grids import experiments
+from stragglab.grids import experiment_pages, experiments
 from strategies.star.learned import ModeLearner
 from tests.support.fake_runners import FakeRunner, ScriptBench
 from tests.unit.analysis.test_cluster_experiments import SETS, told
@@ -103,7 +104,7 @@ def whole(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         (tmp_path / name).mkdir()
     (tmp_path / "claims" / "toy.yaml").write_text(LEDGER)
     monkeypatch.setattr(experiments, "SPECS", tmp_path / "conf")
-    for module in (script, experiments):
+    for module in (paper_page, experiments):
         monkeypatch.setattr(module, "load_ledger", lambda paper: ledger.load_ledger(paper, tmp_path / "claims"))
         monkeypatch.setattr(module, "load_pages", lambda: {"toy": Page("toy", "Toy", "About it.")})
     monkeypatch.setattr(experiments, "preflight", lambda _: None)  # it takes longer than everything else together
@@ -123,7 +124,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         path.touch()
         return path
 
-    monkeypatch.setattr(script, "draw", draw)
+    monkeypatch.setattr(experiment_pages, "draw", draw)
     return whole
 
 
@@ -417,7 +418,7 @@ def test_runs_may_be_sets_of_jobs_and_are_kept_judged_and_drawn_alike(
         'sets.less: {where: Table I, check: ratio, unit: "%", accept: [0, null], experiment: sets_table,\n'
         "  of: jct_mean_s, how: lower, subject: {system: asp}, against: {system: bsp}}\n"
     )
-    for module in (script, experiments):
+    for module in (paper_page, experiments):
         monkeypatch.setattr(module, "load_pages", lambda: {"sets": Page("sets", "Sets", "About them.")})
     text = yaml.safe_dump({**SPEC, **SETS, "seeds": [0, 1, 2]}, sort_keys=False)
     (whole.folder / "conf" / "sets_table.yaml").write_text(text)
@@ -468,6 +469,6 @@ def test_a_claim_that_has_moved_has_the_verdict_of_its_present_experiment(bench:
     for name, verdict in (("toy_table", "missed"), ("toy_then", "met")):
         rows = pd.DataFrame({"id": ["toy.number"], "size": [verdict], "experiment": [name]})
         rows.to_csv(images / f"{name}_claims.csv", index=False)
-    assert script.verdicts_of(bench.page, "toy")["size"].tolist() == ["missed"]
+    assert paper_page.verdicts_of(bench.page, "toy")["size"].tolist() == ["missed"]
     (images / "toy_table_claims.csv").unlink()
-    assert script.verdicts_of(bench.page, "toy").empty
+    assert paper_page.verdicts_of(bench.page, "toy").empty

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from analysis.experiments.spec import ALL
 from stragglab.commands import fidelity as script
 from stragglab.grids import fidelity_runs
-from stragglab.grids.choices import steady_strategies
+from stragglab.grids.fidelity import GRIDS
 from tests.support.long_tests import long_after
 from tests.unit.scripts.test_fidelity_script import GRID, Bench, ComparedRunner, bench, whole
 
@@ -29,12 +30,12 @@ def test_a_strategy_and_a_pattern_have_settings_of_their_own(bench: Bench) -> No
     bench.run(*words, "--strategies", "ssp", "--stragglers", "transient", "straggler.period_s=9", runner=runner)
     name = "ssp_transient_seed0"
     assert runner.ran == [f"{name}_{side}" for side in ("virtual", "slowed", "live", "again")]
-    own = script.GRIDS["local"].of_straggler["transient"]
+    own = GRIDS["local"].of_straggler["transient"]
     assert own[0].startswith("straggler.period_s=")
     assert {"straggler.period_s=9", *own[1:]} <= set(said(bench, f"{name}_live"))
     assert own[0] not in said(bench, f"{name}_live")
     assert said(bench, f"{name}_again") == said(bench, f"{name}_live")
-    slower = script.GRIDS["local"].slower
+    slower = GRIDS["local"].slower
     assert set(said(bench, f"{name}_slowed")) - set(said(bench, f"{name}_virtual")) == set(slower)
     assert {word.partition("=")[0] for word in slower} <= {
         word.partition("=")[0] for word in said(bench, f"{name}_live")
@@ -49,7 +50,7 @@ def test_who_chooses_the_devices_gets_none_that_are_slower(bench: Bench) -> None
 
 def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An iteration takes twice the processor time live: they are half as fast. With other costs they are made again."""
-    monkeypatch.setitem(script.GRIDS, "local", script.GRIDS["local"]._replace(speed="workload.optimizer.lr"))
+    monkeypatch.setitem(GRIDS, "local", GRIDS["local"]._replace(speed="workload.optimizer.lr"))
     runner, again, other = ComparedRunner(), ComparedRunner(), ComparedRunner()
     made = bench.grid(runner=runner)
     assert (made.code, made.out.splitlines()[0].partition(" of ")[0]) == (0, f"{3 * 4} runs")
@@ -125,8 +126,8 @@ def test_the_report_does_not_say_which_fork_was_first(bench: Bench) -> None:
 
 def test_every_strategy_is_compared() -> None:
     """On local processes under one pattern at least; on hosts those that the page promises; over replicas too."""
-    asked = {name: script.parse(["--grid", name]) for name in script.GRIDS}
-    assert {strategy for _, strategy, _ in asked["local"].cases} == {*steady_strategies()}
+    asked = {name: script.parse(["--grid", name]) for name in GRIDS}
+    assert {strategy for _, strategy, _ in asked["local"].cases} == {*ALL}
     assert {"bsp", "lb_bsp", "lb_bsp_gpu", "lb_bsp_star", "antdt_dd"} <= {case[1] for case in asked["allreduce"].cases}
     hosts = {"bsp", "asp_even", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dynamic_x", "sync_switch"}
     assert hosts | {"coding_heter_aware", "zeno_pp"} <= {case[1] for case in asked["hosts"].cases}
@@ -137,7 +138,7 @@ def test_every_strategy_is_compared() -> None:
 
 
 @pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
-@pytest.mark.parametrize("grid", long_after(sorted(script.GRIDS, key="hosts".__ne__), always=1))
+@pytest.mark.parametrize("grid", long_after(sorted(GRIDS, key="hosts".__ne__), always=1))
 @pytest.mark.parametrize("part", long_after(["a third", "all of their own", "all"], always=1))
 def test_the_settings_of_a_grid_can_be_composed(grid: str, part: str, tmp_path: Path) -> None:
     """A strategy that renames a field would else be refused in the middle of the measurement.

@@ -12,7 +12,8 @@ import yaml
 
 from runtime.virtual.costs import load_costs
 from stragglab.commands import fidelity as script
-from stragglab.grids import fidelity_runs
+from stragglab.grids import fidelity_report, fidelity_runs
+from stragglab.grids.fidelity import GRIDS
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import PNG, story
@@ -79,7 +80,7 @@ def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ben
 @pytest.fixture
 def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without what takes long: figures, and composing every configuration beforehand."""
-    monkeypatch.setattr(script, "draw_fidelity", lambda *_: None)
+    monkeypatch.setattr(fidelity_report, "draw_fidelity", lambda *_: None)
     monkeypatch.setattr(fidelity_runs, "preflight", lambda _: None)
     return whole
 
@@ -107,7 +108,7 @@ def test_the_settings_reach_the_runs(bench: Bench) -> None:
         yaml.safe_load((bench.records / f"bsp_none_seed1_{side}" / ".hydra" / "overrides.yaml").read_text())
         for side in ("live", "virtual")
     ]
-    ours = {word for word in script.GRIDS["local"].settings if not word.startswith("workload.epochs=")}
+    ours = {word for word in GRIDS["local"].settings if not word.startswith("workload.epochs=")}
     common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=1", "draw=false", "view=none"}
     common |= {"cluster=local"}
     assert set(words[0]) == {*common, "runtime=live"}

@@ -8,7 +8,7 @@ import pytest
 
 from injectors.patterns import Trace
 from injectors.plan import ClusterShape
-from stragglab.commands.injectors import START_S
+from stragglab.grids.injector_runs import START_S
 from stragglab.grids.injectors import (
     ACTUATORS,
     GAP_S,

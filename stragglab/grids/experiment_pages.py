@@ -1,0 +1,139 @@
+"""The reports of experiments: figures, comparisons, and pages of papers."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.experiments.numbers import numbers
+from analysis.experiments.page import HEADS, QUESTIONS, page_of, row, write_page
+from analysis.experiments.results import Results, verdict_frame
+from analysis.experiments.spec import Spec, cells, load_spec
+from analysis.figures.names import named, shown_name
+from analysis.figures.page import drawn_as
+from analysis.files import write_file
+from analysis.markup import FOR_PEOPLE, FORMATS, to_csv
+from analysis.reports.columns import NUMBERS
+from analysis.reports.comparing import compared, sheet
+from analysis.reports.gathering import gather_runs
+from analysis.reports.report import write_comparison
+from runtime.house import module_name
+from stragglab.grids.experiments import (
+    collect,
+    folder_of,
+    known_specs,
+    make_records,
+    names_in_records,
+    of_paper,
+    read_records,
+    tabulated,
+)
+from stragglab.grids.grid import JobFailed, Runner, record_of
+from stragglab.grids.of_experiment import write_compared
+from stragglab.grids.times import time_cells
+from stragglab.terminal.paper_figures import form_of
+from stragglab.terminal.sheets import TEXTS, print_sheet
+
+ENDINGS = {"latex": "tex", "markdown": "md"}
+
+
+def run_all(
+    specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
+) -> dict[str, JobFailed]:
+    """Make all records, then all pages; experiments that failed get no page."""
+    failed: dict[str, JobFailed] = {}
+    for name, spec in specs.items():
+        if not asked.redraw and spec.recorded:
+            try:
+                make_records(spec, asked, console, runner)
+            except JobFailed as error:
+                failed[name] = error
+    for name, spec in specs.items():
+        if name not in failed:
+            report_one(spec, asked, console)
+    return failed
+
+
+def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
+    """Process the records of one experiment: figure, verdicts, page."""
+    out = folder_of(spec, asked)
+    partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
+    if spec.table is not None:
+        results = tabulated(spec)
+    elif spec.times_only:
+        results = Results(spec=spec, runs=time_cells(spec, out, asked, console), metas=[])
+    else:
+        runs, due = read_records(spec, out), len(list(cells(spec)))
+        if len(runs) < due:  # with --redraw alone: else they have been made, or the experiment has failed
+            partial = True
+            said = f"{spec.name}: {due - len(runs)} of {due} records are missing, so no page is changed"
+            console.print(said, soft_wrap=True)
+        results = collect(spec, runs)
+    report(results, asked, out, console, partial=partial)
+    if not of_paper(spec) and spec.recorded and not spec.clusters:
+        compare_records(spec, out, console)
+
+
+def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
+    """Write the figure with its CSV and the verdicts; a complete experiment also updates the paper's page."""
+    spec = results.spec
+    pages = None if partial else page_of(asked.pages, spec.paper)
+    folder = out if pages is None else pages.parent / "images"
+    picture = draw(results, folder / f"{spec.name}.png") if spec.shown else None
+    verdicts = verdict_frame(results)
+    write_file(out / "runs.csv", results.runs.to_csv(index=False))
+    if len(verdicts):
+        write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
+    show(results, console)
+    if pages is not None and picture is not None:
+        heads, rows = numbers(results)
+        if rows:
+            write_file(folder / f"{spec.name}_numbers.csv", to_csv(heads, rows))
+        write_page(results, pages, picture)
+    if picture is None:
+        console.print(
+            f"no figure: {spec.name} hides {', '.join(spec.figure.hide)}, and this part has no other", soft_wrap=True
+        )
+    elif asked.paper is not None:
+        with drawn_as(form_of(asked.paper)):
+            console.print(str(draw(results, out / "paper" / f"{spec.name}.pdf")), soft_wrap=True)
+    for line in (out / "runs.csv", picture, pages):
+        if line is not None:
+            console.print(str(line), soft_wrap=True)
+
+
+def compare_records(spec: Spec, out: Path, console: Console) -> None:
+    """What ``compare`` says of the records: the table here and as files, figures, and a page."""
+    paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
+    gathered, names = gather_runs(paths), names_in_records(spec)
+    write_compared(out, paths, names)
+    rows = compared(gathered.rows, gathered.baseline, "jct")
+    found = sheet(rows, gathered.baseline, "jct", names)
+    print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
+    for line in (*found.notes, *gathered.warnings):
+        console.print(line, soft_wrap=True)
+    for name, form in FORMATS.items():
+        there = sheet(rows, gathered.baseline, "jct", names if name in FOR_PEOPLE else None, NUMBERS)
+        console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
+    with named(names):
+        console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
+
+
+def draw(results: Results, path: Path) -> Path:
+    """Draw the figure of this kind: a module of ``analysis.figures.experiment`` with ``draw(path, results)``."""
+    module = import_module(module_name(f"analysis.figures.experiment.{results.spec.figure.kind}"))
+    drawn: Path = module.draw(path, results)
+    return drawn
+
+
+def show(results: Results, console: Console) -> None:
+    """Print the claims as lines, since a terminal is too narrow for the table, and warnings."""
+    for claim, ours, verdict in results.answers:
+        name, paper, found, *_ = row(claim, ours, verdict)
+        words = ", ".join(f"{each} {word}" for each, word in zip(QUESTIONS, verdict, strict=True) if word)
+        console.print(f"  {words}: {name}: {HEADS[1]} {paper}, {HEADS[2]} {found}", soft_wrap=True)
+    for line in results.warnings:
+        console.print(f"  warning: {line}", soft_wrap=True)

@@ -1,0 +1,188 @@
+"""Runs without a record are timed in forks, with the same result as here; an experiment of them is like any other."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from rich.console import Console
+
+from analysis.experiments.spec import Spec, load_spec
+from injectors.patterns import PowerLaw
+from runtime.config.command_line import parse_arguments
+from runtime.config.compose import composing
+from runtime.config.parse import parse
+from runtime.run.checks.job import check_job
+from stragglab.commands import experiment, harm
+from stragglab.grids import experiments, times
+from stragglab.grids.grid import JobFailed
+from stragglab.grids.harm import chosen
+from stragglab.grids.times import Shared, code_sha256, tasks_of, time_cells, time_job
+
+OWN: dict[str, Any] = {
+    "title": "three systems",
+    "where": "here",
+    "times_only": True,
+    "settings": ["runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=2", "eval_every_s=null"],
+    "axes": {
+        "size": {"four": ["cluster.num_workers=4"], "five": ["cluster.num_workers=5", "max_time_s=9"]},
+        "straggler": {"transient": ["straggler=transient"]},
+        "system": {"bsp": ["strategy=bsp"], "ssp": ["strategy=ssp"], "first_k": ["strategy=first_k"]},
+    },
+    "also": [{"at": {"size": ["five"], "system": ["bsp", "ssp"]}, "settings": ["max_time_s=0.2"]}],
+    "paired": {"system": "bsp"},
+    "figure": {"kind": "map", "panels": "size", "along": "straggler", "by": "system", "value": "jct_ratio"},
+}
+
+
+def spec_of(folder: Path, **changes: Any) -> Spec:
+    path = folder / "toy_grid.yaml"
+    path.write_text(yaml.safe_dump({**OWN, **changes}, sort_keys=False))
+    return load_spec(path)
+
+
+def asked(**changes: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{"again": False, "redraw": False, "jobs": 2, **changes})
+
+
+def raws(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Of the jobs of ``python run.py harm``."""
+    spec = chosen(harm.parse([*words, "-o", "out/none_here"]))
+    with composing(parse_arguments([])) as composer:
+        return [composer.raw(task.words) for task in tasks_of(spec, Path("nowhere"))]
+
+
+def test_an_experiment_of_times_has_a_row_per_run_and_a_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was cut off is not done; the ratio is that to the named cell of the same size."""
+    (tmp_path / "conf").mkdir()
+    spec_of(tmp_path / "conf")
+    monkeypatch.setattr(experiments, "SPECS", tmp_path / "conf")
+    assert experiment.main(["toy_grid", "-o", str(tmp_path / "out")]) == 0
+    out = tmp_path / "out" / "toy_grid"
+    runs = pd.read_csv(out / "runs.csv")
+    assert runs["outcome"].tolist() == ["done", "done", "done", "cut", "cut", "done"]
+    assert runs["jct_s"].tolist()[3:5] == [0.2, 0.2]
+    assert "max_time_s=0.2" in runs["note"][3]
+    base_s = [runs["jct_s"][0]] * 3 + [0.2] * 3
+    assert runs["jct_ratio"].tolist() == pytest.approx(
+        [jct / base for jct, base in zip(runs["jct_s"], base_s, strict=True)]
+    )
+    figure = pd.read_csv(out / "toy_grid.csv")
+    assert figure.columns.tolist() == ["size", "straggler", "system", "outcome", "ratio"]
+    assert figure["ratio"].tolist() == pytest.approx(runs["jct_ratio"].tolist())
+    capsys.readouterr()
+    assert experiment.main(["toy_grid", "-o", str(tmp_path / "out"), "--redraw"]) == 0
+    assert "6 of 6 jobs exist already" in capsys.readouterr().out
+
+
+def test_a_fork_times_a_job_as_this_process_does(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, axes={**OWN["axes"], "size": {"four": []}}, also=[])
+    frame = time_cells(spec, tmp_path, asked(), Console(quiet=True))
+    tasks = list(tasks_of(spec, tmp_path))
+    with composing(parse_arguments([])) as composer:
+        here = [time_job(composer.raw(task.words), Shared()) for task in tasks]
+    assert [json.loads(task.path.read_text()) for task in tasks] == here
+    assert frame["jct_s"].tolist() == [one["jct_s"] for one in here]
+
+
+def test_the_plan_of_a_case_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one of a million windows takes longer than the job that it disturbs."""
+    made, plan = [], PowerLaw.plan
+    monkeypatch.setattr(PowerLaw, "plan", lambda *args: (made.append(os.getpid()), plan(*args))[1])
+    words = ["--strategies", "asp,ssp", "--stragglers", "power_law", "--workers", "4,5", "max_time_s=30"]
+    shared, jobs = Shared(), raws(words)
+    for raw in jobs:
+        shared.checked(raw)
+    assert len(jobs) == 6
+    assert len(made) == 2
+
+
+def test_a_job_that_more_can_disturb_has_a_plan_of_its_own() -> None:
+    four, five = raws(["--strategies", "bsp", "--stragglers", "persistent", "--workers", "4,5"])
+    shared = Shared()
+    shared.checked(four)
+    assert shared.checked(five)[0].plan == check_job(parse(five)).plan
+    assert shared.checked(five)[0].plan != check_job(parse(four)).plan
+
+
+def test_a_strategy_knows_the_workload_of_each_pattern() -> None:
+    """STAR's price of staleness is that of the workload, which is another one where hosts are needed."""
+    words = ["--strategies", "star_h", "--stragglers", "none,cpu_throttle", "--workers", "4"]
+    found = {
+        (raw["names"]["straggler"], raw["workload"]["name"], raw["strategy"]["kappa_workload"])
+        for raw in raws(words)
+        if raw["names"]["strategy"] == "star_h"
+    }
+    assert found == {("none", "digits", "digits"), ("cpu_throttle", "digits_cnn", "digits_cnn")}
+
+
+def test_jobs_of_other_code_or_settings_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(tmp_path)
+    before = {task.path for task in tasks_of(spec, tmp_path)}
+    assert before == {task.path for task in tasks_of(spec, tmp_path)}
+    assert not before & {task.path for task in tasks_of(spec_of(tmp_path, settings=["runtime=virtual"]), tmp_path)}
+    monkeypatch.setattr(times, "code_sha256", lambda: "other")
+    assert not before & {task.path for task in tasks_of(spec, tmp_path)}
+
+
+@pytest.mark.long(like="test_a_fork_times_a_job_as_this_process_does")
+def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(raw: dict[str, Any], shared: Shared) -> dict[str, object]:
+        if raw["names"]["strategy"] == "ssp":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"outcome": "done", "jct_s": 1.5, "note": ""}
+
+    monkeypatch.setattr(times, "time_job", killed)
+    with pytest.raises(JobFailed, match="five_transient_ssp_seed0: exit code 137"):
+        time_cells(spec_of(tmp_path), tmp_path, asked(jobs=1), Console(quiet=True))
+    assert len(list((tmp_path / "times").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"measures": ["jct_s", "wait_frac"]}, "measures: wait_frac is not of times without records; there are jct_s"),
+        ({"target": {"system": "bsp"}}, "target: is of single jobs; leave it out, as runs are times without records"),
+        ({"paired": {}}, "figure: value: jct_ratio is not measured (jct_s)"),
+        ({"figure": {"kind": "map", "value": "jct_s"}}, "figure: along: names no axis; map needs that of its columns"),
+        ({"also": [{"at": {"size": ["six"]}, "settings": []}]}, "also: size=six is no level"),
+        ({"also": [{"at": {}, "settings": ["seed=1"]}]}, "seed=1: seed is chosen by the program"),
+    ],
+)
+def test_what_times_alone_cannot_be_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"toy_grid\.yaml: ") as caught:
+        spec_of(tmp_path, **changes)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        *(("virtual/loop.py", True), ("virtual/loop.c", True), ("virtual/loop.h", True), ("virtual/fit.npz", True)),
+        *(("virtual/loop.so", False), (".ruff_cache/0/loop.py", False), ("virtual/.loop.py", False)),
+        ("fitted/costs/ideal.yaml", True),
+    ],
+)
+def test_other_code_is_other_jobs(name: str, counts: bool, tmp_path: Path) -> None:
+    """The virtual clock is Python and C, and strategies decide by fitted files; a library is only what is made of C.
+
+    What tools keep in hidden folders is no code.
+    """
+    path = tmp_path / "runtime" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("one")
+    before = code_sha256(tmp_path)
+    path.write_text("other")
+    assert (code_sha256(tmp_path) != before) == counts
