@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -236,8 +237,7 @@ def _clip(one: Disturbance, horizon_s: float) -> Disturbance:
     )
 
 
-def _order(one: Disturbance) -> tuple[float, str, float, str, float, bool]:
-    return one.start_s, one.target, one.end_s, one.kind, one.magnitude, one.of_machine
+_order = attrgetter("start_s", "target", "end_s", "kind", "magnitude", "of_machine")
 
 
 def plan_json(plan: Plan) -> bytes:

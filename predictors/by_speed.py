@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import final
 
 from predictors.arx import Arx, fit_together
@@ -61,14 +63,14 @@ class BySpeed:
         check_number("tolerance_frac", self.tolerance_frac, least=0.0)
         check_number("alpha", self.alpha, above=0.0, most=1.0)
         speed_predictor(self.speed)
-        self._predictors: dict[int, SpeedPredictor] = {}
+        self._predictors = defaultdict[int, SpeedPredictor](partial(speed_predictor, self.speed, self.alpha))
         self._last: dict[int, Observation] = {}
         self._predicted_s: dict[int, float] = {}
 
     def update(self, observation: Observation) -> None:
         """Add one iteration of its worker."""
-        of = self._predictors.setdefault(observation.worker, speed_predictor(self.speed, self.alpha))
-        of.update(SpeedRecord(1.0 / observation.iter_s, observation.cpu, observation.memory))
+        speed = SpeedRecord(1.0 / observation.iter_s, observation.cpu, observation.memory)
+        self._predictors[observation.worker].update(speed)
         self._last[observation.worker] = observation
         self._predicted_s.pop(observation.worker, None)
 

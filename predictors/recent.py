@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from functools import partial
 from statistics import median
 from typing import final
 
@@ -17,13 +18,12 @@ class Recent:
     """
 
     def __init__(self, window_iters: int) -> None:
-        self.window_iters = window_iters
         self.median_s: dict[int, float] = {}
-        self._times: dict[int, deque[float]] = {}
+        self._times = defaultdict[int, deque[float]](partial(deque, maxlen=window_iters))
 
     def add(self, observation: Observation) -> int:
         """Add an iteration; returns how many of its worker's iterations are in the window now."""
-        times = self._times.setdefault(observation.worker, deque(maxlen=self.window_iters))
+        times = self._times[observation.worker]
         times.append(observation.iter_s)
         self.median_s[observation.worker] = median(times)
         return len(times)

@@ -160,12 +160,12 @@ def limits_of(host: Host | None, cores: float | None = None, memory_bytes: int |
     Of a task, ``cores`` and ``memory_bytes`` are limits of its own (None: it has none), within those of its host.
     """
     if host is None:
-        return Limits(limit_cores=cores, limit_bytes_per_s=None, memory_limit_bytes=memory_bytes)
-    return Limits(
-        limit_cores=_least(cores, host.cores),
-        limit_bytes_per_s=host.link_bytes_per_s,
-        memory_limit_bytes=_least(memory_bytes, host.memory_bytes),
-    )
+        return {"limit_cores": cores, "limit_bytes_per_s": None, "memory_limit_bytes": memory_bytes}
+    return {
+        "limit_cores": _least(cores, host.cores),
+        "limit_bytes_per_s": host.link_bytes_per_s,
+        "memory_limit_bytes": _least(memory_bytes, host.memory_bytes),
+    }
 
 
 def _least(own: N | None, of_host: N | None) -> N | None:

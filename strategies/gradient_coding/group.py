@@ -140,9 +140,11 @@ class CodedGroup:
 
         All but s workers are enough, and so is a complete group; ``eager`` tries any set that covers every part.
         """
-        rows = sorted(self.place[worker] for worker in arrived)
-        most = len(rows) >= len(self.workers) - self.s
-        whole = any(set(rows).issuperset(group) for group in self.code.groups)
+        most = len(arrived) >= len(self.workers) - self.s
+        if not (most or eager or self.code.groups):
+            return None
+        rows = sorted([self.place[worker] for worker in arrived])
+        whole = any(map(set(rows).issuperset, self.code.groups))
         if not (most or whole or (eager and self._held[rows].any(axis=0).all())):
             return None
         decoded = self.code.decode(rows)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, ClassVar, final
 
 import msgspec
@@ -342,7 +341,8 @@ class OrderedGate(TransferSettings):
 
     def _pass_over(self, t: float) -> None:
         """Overdue transfers leave the order."""
-        late = set(self._expected.overdue(t))
+        if not (late := set(self._expected.overdue(t))):
+            return
         self._late.update({slot.update.id: slot for slot in self._slots if slot.update.id in late})
         self._slots = [slot for slot in self._slots if slot.update.id not in late]
         self._overdue += len(late)
@@ -382,10 +382,9 @@ class OrderedGate(TransferSettings):
             yield Verdict(apply=(grad,), go=self._used(grad))
 
     def _planned(self, t: float) -> Iterator[Verdict | AnyCommand]:
-        scheduled = {slot.update.id for slot in self._slots}
-        if self._held.keys() <= scheduled:
-            return
         if self._slots and self.window_s is None:
+            return
+        if self._held.keys() <= {slot.update.id for slot in self._slots}:
             return
         if self._slots and self.window_s is not None and t < self._planned_s + self.window_s:
             if not self._wakes:
@@ -433,26 +432,16 @@ class OrderedGate(TransferSettings):
             for grad_id in ids:
                 del self._held[grad_id]
             yield Send(grads=ids, via=one.via)
-        for place, slot in enumerate(self._slots):
-            if slot.update.id not in self._sent and not self._is_behind(place):
+        slots, arrived = self._slots, self._arrived  # all use the way into the servers
+        coming = sorted([(one.finish_s, at) for at, one in enumerate(slots) if one.update.id not in arrived])
+        before = coming[self.parallel_sends - 1] if len(coming) >= self.parallel_sends else (math.inf, 0)
+        for at, slot in enumerate(slots):
+            is_first = (slot.finish_s, at) <= before or slot.start_s + ROUNDING_S < before[0]
+            if slot.update.id not in self._sent and is_first:
                 sending_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
                 shares = min(self.parallel_sends, 1 + self._expected.travelling)
                 self._expected.sent((slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares)
                 yield self._send(slot.update.id)
-
-    def _is_behind(self, place: int) -> bool:
-        """Whether transfers that the plan ends before this one begins, on a link of both, have not arrived."""
-        slot, own = self._slots[place], set(self._slots[place].update.path)
-        before = (
-            True
-            for at, other in enumerate(self._slots)
-            if at != place
-            and other.update.id not in self._arrived
-            and (other.finish_s, at) < (slot.finish_s, place)
-            and other.finish_s <= slot.start_s + ROUNDING_S
-            and not own.isdisjoint(other.update.path)
-        )
-        return next(islice(before, self.parallel_sends - 1, None), False)
 
     def _send(self, grad_id: int) -> Send:
         self._sent.add(grad_id)

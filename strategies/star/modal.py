@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -150,9 +150,8 @@ class ModalGate:
             self.at.begins(worker)
         return Verdict(apply=by_worker(update), go=tuple(sorted(go)))
 
-    def _workers_of(self, grads: Iterable[Grad]) -> Iterator[int]:
-        for grad in grads:
-            yield from self._sums.get(grad.id, (grad.worker,))
+    def _workers_of(self, grads: Iterable[Grad]) -> list[int]:
+        return [worker for grad in grads for worker in self._sums.get(grad.id, (grad.worker,))]
 
     def waiting_groups(self) -> list[list[int]]:
         """All with SSGD, the groups of dynamic x-order; with static x-order nobody in particular is waited for."""

@@ -117,18 +117,21 @@ def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Simulatio
     own = (np.array(ticks, dtype=np.int64) << bits) + np.arange(count)
     x = np.array(sizes)
     lengths = np.maximum(LEAST_UPDATES, np.ceil(ROUNDS * count / x)).astype(int)
-    updates = int(lengths[0])
-    ends = np.zeros((updates, len(sizes)), dtype=np.int64)
-    taken = np.zeros((updates, len(sizes), count), dtype=bool)
-    keys = np.tile(own, (len(sizes), 1))
+    updates, rows = int(lengths[0]), len(sizes)
+    ends = np.zeros((updates, rows), dtype=np.int64)
+    taken = np.zeros((updates, rows, count), dtype=bool)
+    active = np.tile(own, (rows, 1))
+    xth = np.arange(rows), x - 1
     for update in range(updates):
-        rows = int(np.searchsorted(-lengths, -update))  # those that need this update
-        active = keys[:rows]
-        last = np.sort(active, axis=1)[np.arange(rows), x[:rows] - 1][:, None]
-        done = np.less_equal(active, last, out=taken[update, :rows])
-        now = last >> bits
-        ends[update, :rows] = now[:, 0]
-        np.copyto(active, (now << bits) + own, where=done)
+        if update == lengths[rows - 1]:  # the last ones need no more
+            rows = int((lengths > update).sum())
+            active, xth = active[:rows], (xth[0][:rows], xth[1][:rows])
+        ordered = active.copy()
+        ordered.sort()
+        ends[update, :rows] = last = ordered[xth]
+        done = np.less_equal(active, last[:, None], out=taken[update, :rows])
+        np.copyto(active, (last & -1 << bits)[:, None] + own, where=done)
+    ends >>= bits
     return tuple(
         (_slope(ends[:length, row]), *_staleness(taken[:length, row], sizes[row] / count))
         for row, length in enumerate(lengths.tolist())
@@ -147,14 +150,17 @@ def _staleness(taken: NDArray[np.bool_], share: float) -> tuple[float, float]:
 
     ``taken[update, worker]``: whether the update has a gradient of the worker; ``share``: an update's of the batch.
     """
-    worker, update = np.nonzero(taken.T)
-    same = worker[1:] == worker[:-1]
-    staleness, owner = np.diff(update)[same] - 1.0, worker[1:][same]
-    count = np.bincount(owner)
+    place = np.flatnonzero(taken.T)  # worker by worker, and of each in order
+    late = np.flatnonzero(np.diff(place) > 1)
+    owner = place[late] // len(taken)
+    same = place[late + 1] // len(taken) == owner
+    late, owner = late[same], owner[same]
+    staleness = place[late + 1] - place[late] - 1.0  # that of all others is 0
+    count = taken.sum(axis=0) - 1
     known = count > 0
-    total = np.bincount(owner, staleness + 1.0)[known]
-    rate = count[known] / total  # of updates that have a gradient of this worker
     batches = share * staleness
-    sums = (np.bincount(owner, each)[known] for each in (staleness**2, batches / (1.0 + batches)))
+    weights = staleness, staleness**2, batches / (1.0 + batches)
+    total, *sums = (np.bincount(owner, each, len(count))[known] for each in weights)
+    rate = count[known] / (count[known] + total)  # of updates that have a gradient of this worker
     sqr, lag = (float((rate * each / count[known]).sum() / rate.sum()) for each in sums)
     return sqr, lag

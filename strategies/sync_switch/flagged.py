@@ -38,10 +38,11 @@ class SlowLately:
         times.append((t, seconds))
         while len(times) > 2 and times[1][0] <= t - self.duration_s:
             times.popleft()
-        self.median_s[worker] = median_low(one for _, one in times)
+        ordered = sorted([one for _, one in times])
+        self.median_s[worker] = ordered[(len(ordered) - 1) // 2]
         usual_s = median_low(self.median_s.values())
         long_enough = len(times) > 1 and t - times[0][0] >= self.duration_s
-        if long_enough and min(one for _, one in times) > usual_s * (1 + self.tolerance_frac):
+        if long_enough and ordered[0] > usual_s * (1 + self.tolerance_frac):
             self.flagged.add(worker)
         elif self.median_s[worker] <= usual_s * (1 + self.tolerance_frac / 2):
             self.flagged.discard(worker)
@@ -52,6 +53,8 @@ class SlowLately:
         With equal batches, a round of n workers whose slowest takes T has throughput n / T: of four workers, one that
         takes 1.25 times as long is still worth waiting for.
         """
+        if not self.flagged:
+            return set()
         workers = sorted(self.median_s, key=lambda worker: (worker in self.flagged, self.median_s[worker], worker))
         rates, longest_s = [], 0.0
         for number, worker in enumerate(workers, start=1):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.core.data.shards import Range, Shards
+from runtime.core.data.shards import Range, Shards, samples_of
 from runtime.core.job import Piece
 from strategies.protocol import Part, split_evenly
 
@@ -64,13 +64,13 @@ class Parts:
         """The samples of some parts of the current round, with the coefficient of each; empty parts are omitted."""
         if self.now is None:
             raise ValueError("there is no round; begin one with a Partition")
-        indices = [part.index for part in parts]
-        if len(set(indices)) < len(indices) or not all(0 <= index < len(self.now.parts) for index in indices):
-            raise ValueError(f"the round has parts 0 to {len(self.now.parts) - 1}, each at most once in a row")
+        indices, known = [part.index for part in parts], self.now.parts
+        if len(set(indices)) < len(indices) or min(indices) < 0 or max(indices) >= len(known):
+            raise ValueError(f"the round has parts 0 to {len(known) - 1}, each at most once in a row")
         self._rows[grad_id] = parts
-        held = [(self.now.parts[part.index], part.coefficient) for part in parts if self.now.parts[part.index]]
-        pieces = [Piece(sum(one.samples for one in ranges), coefficient) for ranges, coefficient in held]
-        return tuple(one for ranges, _ in held for one in ranges), tuple(pieces)
+        held = [(ranges, part.coefficient) for part in parts if (ranges := known[part.index])]
+        pieces = [Piece(samples_of(ranges), coefficient) for ranges, coefficient in held]
+        return tuple([one for ranges, _ in held for one in ranges]), tuple(pieces)
 
     def applied(self, number: int, grads: Sequence[int], weights: Sequence[float]) -> int:
         """Book the round as applied. Returns the number of epochs that this completed."""

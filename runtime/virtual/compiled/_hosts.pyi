@@ -158,7 +158,16 @@ class TaskWork:
         """Core-seconds of interruptions that were charged to a task so far."""
 
 class Queue:
-    """The orders of one task: it carries out one after another, and begins none while it is paused."""
+    """The orders of one task: it carries out one after another, and begins none while it is paused.
+
+    Args:
+        task: its name, and ``there`` the one it has on the machines.
+        costs: of an update.
+        num_bytes: of a server's range of the parameters.
+        cores: of the servers for which some were allocated, by name.
+        busy: by place, to which updates are added: their number, their seconds, and those of them that were injected.
+        place: of the server.
+    """
 
     task: str
     void: bool

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from runtime.virtual.machines.sites import THREAD_CORES
 
 Then = Callable[[], object]
+Work = Callable[[Then], object]
+"""Work that calls its argument at the end."""
 Path = tuple[str, str]
 """The tasks that send and receive a message."""
 UsesCores = Callable[[str], float]

@@ -11,9 +11,9 @@ from runtime.core.job import ApplyOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
-from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.interface import Then, Work
+from runtime.virtual.machines.kernel import kernel
 from runtime.virtual.machines.tenancy import Machines
-from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.ring_sum import RingSum
 from strategies.protocol import NodeId
@@ -152,7 +152,9 @@ class HostReplicas(ReplicaGroup):
 
     def _queue_of(self, worker: int) -> Queue:
         if worker not in self._queues:
-            self._queues[worker] = queue_on(self.machines, _name(worker), self.costs, 0, {}, [], 0)
+            work, clock, name = self.machines.task_work, self.machines.clock, _name(worker)
+            there = self.machines.name_of(name)
+            self._queues[worker] = kernel().Queue(work, clock, name, there, self.costs, 0, {}, [], 0)
         return self._queues[worker]
 
     def lost(self, worker: int) -> None:

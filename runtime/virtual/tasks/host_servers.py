@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, final
 from runtime.core.executor import Disturb
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.interface import Then
+from runtime.virtual.machines.interface import Then, Work
 from runtime.virtual.machines.kernel import kernel
 from runtime.virtual.machines.tenancy import Machines
-from runtime.virtual.tasks.orders import Work, queue_on
 from runtime.virtual.tasks.servers import ServerGroup
 
 if TYPE_CHECKING:
@@ -33,8 +32,9 @@ class HostServers(ServerGroup):
         self._begin_queues()
 
     def _begin_queues(self) -> None:
+        work, clock, there = self.machines.task_work, self.machines.clock, self.machines.name_of
         self.queues[:] = [
-            queue_on(self.machines, name, self.costs, num_bytes, self.cores, self.reported, place)
+            kernel().Queue(work, clock, name, there(name), self.costs, num_bytes, self.cores, self.reported, place)
             for place, (name, num_bytes) in enumerate(zip(self.names, self.num_bytes, strict=True))
         ]
 
