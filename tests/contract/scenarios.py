@@ -18,9 +18,9 @@ line is something that happens, a second after the last (``arrived 0 2 1``, or w
 with that tag; ``moved``: the servers of the last Repartition hold the parameters; ``denied 4``: worker 4 does not come;
 ``observed 25 57``: every worker used 2.5 cores, every server 5.7.)
 
-Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets
-what the runtime notes; what differs in the worker alone, or in the gradient, too, is one line. Empty lines and lines
-that begin with ``#`` are kept as they are.
+Indented lines are written by ``pytest --rewrite``: the strategy's events, ``->`` its commands, and in brackets what the
+runtime notes. What differs in the worker alone, or in the gradient, too, is one line, and so is an order that is
+carried out as it was given. Empty lines and lines that begin with ``#`` are kept as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 import msgspec
@@ -64,6 +64,7 @@ VARIES = re.compile(
     r"(?<=^-> Compute: worker )\d+|(?<=^\[worker )\d+(?= computes)|(?<= computes gradient )\d+"
 )
 """What neighbouring lines may differ in, to be written as one."""
+COMPUTES = re.compile(r"\[(workers? [\d ]+) computes? (gradients? [\d ]+): (\d+ samples?) (on version \d+)\]")
 SETTINGS = {"workers", "servers", "batch", "samples", "batches_per_shard", "epochs", "overlap"}
 
 
@@ -272,7 +273,7 @@ def what_follows(rig: Scribe, line: str) -> list[str]:
     over = rig.core.status
     happen(rig, line)
     end = [f"[{rig.core.status}: {rig.core.reason}]"] if rig.core.status and not over else []
-    return [*merged(rig.received), *end] or ["nothing"]
+    return [*carried_out([*merged(rig.received)]), *end] or ["nothing"]
 
 
 def merged(lines: list[str]) -> Iterator[str]:
@@ -286,6 +287,25 @@ def merged(lines: list[str]) -> Iterator[str]:
             yield pattern.replace("#", "{}").format(*map(listed, numbers))
         else:
             yield from (first, *more)
+
+
+def carried_out(lines: list[str]) -> Iterator[str]:
+    """With what workers compute in the lines that order it, if that is what was ordered."""
+    while lines:
+        ordered = [*takewhile(lambda line: line.startswith("-> Compute: "), lines)]
+        number = max(1, len(ordered))
+        done = [COMPUTES.fullmatch(line) for line in lines[len(ordered) :][:number]] if ordered else []
+        pairs = [*zip(ordered, done, strict=False)]
+        if (
+            pairs
+            and len(done) == number
+            and all(one and line.startswith(f"-> Compute: {one[1]}, {one[3]}") for line, one in pairs)
+        ):
+            yield from (f"{line}: {one[2]} {one[4]}" for line, one in pairs if one)
+            lines = lines[2 * number :]
+        else:
+            yield from lines[:number]
+            lines = lines[number:]
 
 
 def is_happening(line: str) -> bool:

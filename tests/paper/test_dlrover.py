@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.dlrover import DLRover
 from strategies.dlrover.plan import Limits, Need, Plan, optimal_plan, planned_workers
 from tests.support.reference_throughput import StepCost, throughput
 
@@ -149,21 +148,6 @@ def test_what_no_plan_fits_is_refused(need: Need, limits: dict[str, int], messag
     """Beyond the paper: constraints (3) and (5) may leave no plan; the message names the setting."""
     with pytest.raises(ValueError, match=message):
         optimal_plan(need, Limits(**limits))
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"cores_total": 0, "cores_max": 8, "server_cores": 4}, "cores_total=0"),
-        ({"cores_total": 8, "cores_max": 0, "server_cores": 4}, "cores_max=0"),
-        ({"cores_total": 40, "cores_max": 8, "server_cores": 16}, "server_cores=16: above cores_max=8"),
-        ({"cores_total": 40, "cores_max": 8, "server_cores": 4, "max_shortfall_frac": 1.5}, "max_shortfall_frac=1.5"),
-    ],
-)
-def test_limits_are_checked(limits: dict[str, int], message: str) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=message):
-        DLRover(**limits)  # type: ignore[arg-type]
 
 
 def test_servers_that_leave_no_room_for_a_worker() -> None:

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.optimus import Optimus
 from strategies.elastic.optimus.planner import Increments, Rate, Step, next_step
 from strategies.elastic.optimus.remaining import LossCurve, fit_loss
 from strategies.elastic.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
@@ -248,20 +247,6 @@ def test_no_single_increment_would_have_helped_more_per_core(model: SpeedModel, 
         taken = (step.servers, step.workers)
         assert gains[lawful.index(taken)] == pytest.approx(max(gains))
         p, w = taken
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cores_total": 18}, "cores_total=18: one worker and one server need 19"),
-        ({"add_servers": 0}, "add_servers=0"),
-        ({"worker_cores": 0}, "worker_cores=0"),
-    ],
-)
-def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=message):
-        Optimus(**{"cores_total": 64, "server_cores": 16, "worker_cores": 3, **changes})
 
 
 def test_the_solvers_are_imported_when_they_are_needed() -> None:

@@ -4,13 +4,11 @@ and its replacement of stragglers; threshold and steps of the comparison in DLRo
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.elastic.or_autoscale.autoscaling import Autoscaler, SlowWorkers, marginal_gain
 
 # ---- marginal gain -------------------------------------------------------------------------------------------------
@@ -146,13 +144,3 @@ def test_the_slowest_comes_first_and_who_has_left_is_forgotten() -> None:
     slow.forget(3)
     assert slow.slow() == [0]
     assert 3 not in slow.average
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"step_workers": 0}, {"min_iters": 0}, {"threshold": float("nan")}, {"slow_weight": 0.0}, {"slow_below": 1.5}],
-)
-def test_settings_are_checked(changes: dict[str, Any]) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match="".join(f"{name}={value}" for name, value in changes.items())):
-        OrAutoscale(**changes)
