@@ -14,7 +14,7 @@ from predictors.ema import Ema
 from predictors.last_value import LastValue
 from predictors.narx import Narx
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
-from reading.ranges import check_number
+from reading.ranges import NonNegativeFloat, PositiveFrac, check_settings
 
 SPEED_PREDICTORS = ("narx", "arx", "ema", "last")
 
@@ -56,12 +56,11 @@ class BySpeed:
 
     speed: str
     _: KW_ONLY
-    tolerance_frac: float = STRAGGLER_FRAC
-    alpha: float = 0.2
+    tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
+    alpha: PositiveFrac = 0.2
 
     def __post_init__(self) -> None:
-        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
-        check_number("alpha", self.alpha, above=0.0, most=1.0)
+        check_settings(self)
         speed_predictor(self.speed)
         self._predictors = defaultdict[int, SpeedPredictor](partial(speed_predictor, self.speed, self.alpha))
         self._last: dict[int, Observation] = {}

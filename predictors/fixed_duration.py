@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from predictors.stragglers import STRAGGLER_FRAC, Observation
-from reading.ranges import check_number
+from reading.ranges import NonNegativeFloat, PositiveFloat, check_settings
 
 
 @final
@@ -65,12 +65,11 @@ class FixedDuration:
         duration_s: seconds between the first and the last of two or more slow iterations in a row.
     """
 
-    tolerance_frac: float = STRAGGLER_FRAC
-    duration_s: float = 5.0
+    tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
+    duration_s: PositiveFloat = 5.0
 
     def __post_init__(self) -> None:
-        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
-        check_number("duration_s", self.duration_s, above=0.0)
+        check_settings(self)
         self._slow = SlowFor(self.tolerance_frac, self.duration_s)
 
     def update(self, observation: Observation) -> None:

@@ -15,7 +15,7 @@ from predictors.lstm import load_lstm
 from predictors.received import RESOURCES, Received, forecast
 from predictors.regressors import regressor
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
-from reading.ranges import check_number, check_whole
+from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
 
 ROWS = 1000
 """Iterations of all workers that the regressor learns from: the last so many."""
@@ -48,18 +48,16 @@ class FromResources:
     resources: str = "lstm"
     regressor: str = "linear"
     weights: str = ""
-    history_iters: int = 100
-    horizon_iters: int = 1
-    min_records: int = 10
-    refit_every: int = 100
-    tolerance_frac: float = STRAGGLER_FRAC
+    history_iters: PositiveInt = 100
+    horizon_iters: PositiveInt = 1
+    min_records: PositiveInt = 10
+    refit_every: PositiveInt = 100
+    tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
 
     def __post_init__(self) -> None:
         if self.resources not in RESOURCES:
             raise ValueError(f"resources={self.resources}: must be one of {', '.join(RESOURCES)}")
-        for name in ("history_iters", "horizon_iters", "min_records", "refit_every"):
-            check_whole(name, getattr(self, name), 1)
-        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
+        check_settings(self)
         if self.horizon_iters > self.history_iters:
             raise ValueError(
                 f"horizon_iters={self.horizon_iters}: must be at most history_iters ({self.history_iters}), or it "

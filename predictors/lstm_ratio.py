@@ -10,7 +10,7 @@ import numpy as np
 
 from predictors.lstm import load_lstm
 from predictors.stragglers import STRAGGLER_FRAC, Observation, deviations, exceeding
-from reading.ranges import check_number, check_whole
+from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
 
 
 @final
@@ -45,14 +45,12 @@ class LstmRatio:
     """
 
     weights: str = ""
-    history_iters: int = 100
-    min_records: int = 10
-    tolerance_frac: float = STRAGGLER_FRAC
+    history_iters: PositiveInt = 100
+    min_records: PositiveInt = 10
+    tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
 
     def __post_init__(self) -> None:
-        check_whole("history_iters", self.history_iters, 1)
-        check_whole("min_records", self.min_records, 1)
-        check_number("tolerance_frac", self.tolerance_frac, least=0.0)
+        check_settings(self)
         load_lstm(self.weights, "deviation")
         self._deviations = Deviations()
         self._history: dict[int, deque[float]] = {}

@@ -7,7 +7,7 @@ from typing import final
 
 from predictors.recent import Recent
 from predictors.stragglers import Observation
-from reading.ranges import check_number, check_whole
+from reading.ranges import PositiveFrac, PositiveInt, check_settings
 
 SCORES = ("relative", "individual", "both")
 
@@ -33,13 +33,12 @@ class Nvrx:
         scores: ``relative``, ``individual`` or ``both``.
     """
 
-    threshold: float = 0.7
-    window_iters: int = 10
+    threshold: PositiveFrac = 0.7
+    window_iters: PositiveInt = 10
     scores: str = "both"
 
     def __post_init__(self) -> None:
-        check_number("threshold", self.threshold, above=0.0, most=1.0)
-        check_whole("window_iters", self.window_iters, 1)
+        check_settings(self)
         if self.scores not in SCORES:
             raise ValueError(f"scores={self.scores}: must be one of {', '.join(SCORES)}")
         self._recent = Recent(self.window_iters)
