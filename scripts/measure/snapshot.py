@@ -162,7 +162,8 @@ def commands_sha256(lines: Sequence[dict[str, Any]]) -> str:
     for line in lines:
         if line["kind"] == "event" and "commands" in line:
             event = line["event"]
-            who = event.get("grad", {}).get("worker", event.get("worker", event.get("server")))
+            grad = event.get("grad")  # a number in Replicated
+            who = grad["worker"] if isinstance(grad, dict) else event.get("worker", event.get("server"))
             commands = json.loads(json.dumps(line["commands"]), parse_float=rounded)
             found.update(json.dumps([event["type"], line["t"], who, commands], sort_keys=True).encode())
     return found.hexdigest()[:16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, assert_never, final
 
 from runtime.core import inputs
 from runtime.core.node_orders import (
@@ -70,6 +70,8 @@ class LiveNodes:
                 self.supervisor.suspend()
             case AllocateOrder(node, cpu_cores, link_bytes_per_s):
                 self.allotter.allocate(NodeId.parse(node), cpu_cores, link_bytes_per_s)
+            case _:
+                assert_never(order)
 
     def _launch(self, order: LaunchOrder) -> None:
         """A node more, whose number nobody had, if there is a place for it."""

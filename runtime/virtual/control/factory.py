@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from injectors.plan import target_of
 from injectors.schedule import Schedule
@@ -30,13 +29,8 @@ from runtime.virtual.tasks.servers import ServerGroup, Servers
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import NodeId
 
-
-class Modelled(NamedTuple):
-    """The chosen models; ``machines`` is None where only links are shared and nothing disturbs work in progress."""
-
-    servers: ServerGroup
-    workers: WorkerModel
-    machines: Machines | None
+Modelled = tuple[ServerGroup, WorkerModel, Machines | None]
+"""The chosen models; no machines where only links are shared and nothing disturbs work in progress."""
 
 
 def assemble(
@@ -89,7 +83,7 @@ def assemble(
             arrived=arrived,
             held=held,
         )
-        return Modelled(servers, workers, None)
+        return servers, workers, None
     machines = tenancy if tenancy and hosts else own_machines(clock, job, schedule, costs, hosts)
     if isinstance(machines, Tenancy):
         homes = sites_of(hosts, costs, job.num_workers, job.num_servers + job.num_replicas)
@@ -124,7 +118,7 @@ def assemble(
         tell=tell,
         aggregators=sums,
     )
-    return Modelled(on_hosts, host_workers, machines)
+    return on_hosts, host_workers, machines
 
 
 def replicas_of(job: Job) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import assert_never, final
 
 from runtime.core.coordinator import Coordinator
 from runtime.core.inputs import did_not_start
@@ -62,6 +62,8 @@ class Nodes:
                 self.supervisor.tell(t, inputs.Suspend())
             case AllocateOrder(node, cpu_cores, link_bytes_per_s):
                 self.places.allocate(node, cpu_cores, link_bytes_per_s)
+            case _:
+                assert_never(order)
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""

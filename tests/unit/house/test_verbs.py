@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 MAX_FILES = 12
 OLDER = {"Arrived": 13, "Restored": 14, "ServerLost": 14, "Launch": 13}
 """As many as there were; three of the files of ``Restored`` mean the recovery's effect of that name."""
-ORDERS = {"restart": 2, "launch": 4, "retire": 1, "repartition": 1, "suspend": 1}
+ORDERS = {"restart": 2, "launch": 4, "retire": 1, "repartition": 1, "suspend": 1, "allocate": 6}
 """Methods of runtime that are named like an order about nodes. Such an order passes through no forwarders: it is a
 value (:mod:`runtime.core.node_orders`), and each runtime has one method that carries all of them out."""
 ROOMS = ("strategies/protocol", "runtime", "analysis")

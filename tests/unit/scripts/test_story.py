@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -39,13 +40,33 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return get
 
 
+OPENED: list[str] = []
+sys.addaudithook(lambda event, about: OPENED.append(str(about[0])) if event == "open" else None)
+CODE = (".py", ".pyc", ".so")
+
+
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Told:
+def told(capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Tells a story from a copy of the record: nothing else is read but code."""
+
     def tell(record: Path, *words: str) -> str:
-        assert main([str(record), *words]) == 0
+        copy = tmp_path_factory.mktemp("copies") / "record"
+        copytree(record, copy)
+        OPENED.clear()
+        assert main([str(copy), *words]) == 0
+        read = [name for name in OPENED if not name.startswith((str(copy), "/proc/", "/sys/")) and not name.isdigit()]
+        assert [name for name in read if not name.endswith(CODE)] == []
         return capsys.readouterr().out
 
     return tell
+
+
+def test_what_else_is_read_is_noticed(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    (other := tmp_path / "other.json").write_text("{}")
+    (record := tmp_path / "record").mkdir()
+    monkeypatch.setattr(f"{__name__}.main", lambda words: int(other.read_text() == ""))
+    with pytest.raises(AssertionError, match=r"other\.json"):
+        told(record)
 
 
 def events(record: Path) -> list[dict]:  # type: ignore[type-arg]
