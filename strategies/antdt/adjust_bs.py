@@ -61,12 +61,12 @@ class AdjustBS:
         """A lost worker's next incarnation counts as a newcomer."""
         match event:
             case Lost(restarting=False):
-                self._gone(event.worker)
+                self._forget(event.worker)
             case Restored():
                 for worker in self._round - set(event.workers):
-                    self._gone(worker)
+                    self._forget(worker)
 
-    def _gone(self, worker: int) -> None:
+    def _forget(self, worker: int) -> None:
         self._round.discard(worker)
         self._speeds.pop(worker, None)
         self._stale = True
@@ -78,12 +78,12 @@ class AdjustBS:
 
     def decide(self, tick: Tick) -> Sequence[AnyCommand]:
         """Solve new sizes if necessary; they apply from the next round on."""
-        speeds = self._adjusted(tick)
+        speeds = self._new_speeds(tick)
         if speeds is not None:
             self._speeds, self._stale = speeds, True
         return ()
 
-    def _adjusted(self, tick: Tick) -> dict[int, float] | None:
+    def _new_speeds(self, tick: Tick) -> dict[int, float] | None:
         """Speeds in samples/s to solve the sizes from; empty: even sizes again; None: sizes stay as they are.
 
         A killed worker no longer counts, neither in the mean nor in the sizes.
@@ -100,13 +100,13 @@ class AdjustBS:
             if not self._speeds:
                 return None
         if self._detector.published:
-            return self._published(gone, tick.said)
+            return self._published_speeds(gone, tick.said)
         speeds = speeds_of(records)
         if not transient and not gone:
             tick.said.append("ADJUST_BS to what is left" if speeds else "ADJUST_BS to even sizes")
         return speeds
 
-    def _published(self, gone: Collection[int], said: list[str]) -> dict[int, float] | None:
+    def _published_speeds(self, gone: Collection[int], said: list[str]) -> dict[int, float] | None:
         """The paper's throughputs; sizes return when these are alike, a rule that the paper does not give."""
         speeds = self._detector.monitor.speeds_samples_per_s("short")
         speeds = {worker: speed for worker, speed in speeds.items() if worker not in gone}
@@ -124,10 +124,10 @@ class AdjustBS:
         """Solve the sizes again if speeds or members have changed."""
         newcomers = set(workers) - self._round
         if self._stale or newcomers:
-            self._sizes |= self._solved(workers, newcomers)
+            self._sizes |= self._solve(workers, newcomers)
             self._round, self._stale = set(workers), False
 
-    def _solved(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
+    def _solve(self, workers: tuple[int, ...], newcomers: set[int]) -> dict[int, int]:
         """Without stragglers and with the same members, only steps towards the even split that pay or probe."""
         total, speeds = samples_of_round(self._total, len(workers)), self._speeds
         base = self._detector.base.samples

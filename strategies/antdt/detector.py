@@ -120,7 +120,7 @@ Paces = Mapping[int, Sequence[float]]
 
 @dataclass(kw_only=True)
 class DetectorSettings:
-    """Who is a straggler.
+    """Which nodes are stragglers.
 
     Attributes:
         slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.

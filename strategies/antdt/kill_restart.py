@@ -15,7 +15,7 @@ from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, W
 
 @dataclass(kw_only=True)
 class RestartSettings:
-    """Who is restarted, and how often.
+    """Which nodes are restarted, and how often.
 
     Attributes:
         max_pending_s: longest expected pending time of a new worker.

@@ -152,7 +152,7 @@ class Monitor:
         self.t = event.t
         match event:
             case Arrived():
-                self._iterated(event.t, event.grad, event.timings)
+                self._record_iteration(event.t, event.grad, event.timings)
             case Updated(updates=updates) if updates:
                 self.servers[event.server].push(event.t, event.busy_s, updates)
             case Started():
@@ -165,9 +165,9 @@ class Monitor:
             case ServerLost():
                 self.servers[event.server].begin(None)
             case Restored():
-                self._restored(event)
+                self._restore(event)
 
-    def _iterated(self, t: float, grad: Grad, timings: Timings) -> None:
+    def _record_iteration(self, t: float, grad: Grad, timings: Timings) -> None:
         node, seconds = self._worker(grad.worker), timings.iter_s if self.times == "iter" else timings.bpt_s
         if node.since_s is None or node.incarnation != grad.incarnation:
             node.begin(t, grad.incarnation)  # it was replaced while the job was paused, which is not notified
@@ -184,7 +184,7 @@ class Monitor:
             node.push(t, node.seconds / node.gathered, node.samples / node.seconds)
             node.gathered, node.seconds, node.samples, node.reported_s = 0, 0.0, 0.0, t
 
-    def _restored(self, event: Restored) -> None:
+    def _restore(self, event: Restored) -> None:
         for server in self.servers.values():
             if server.since_s is None:
                 server.begin(event.t)

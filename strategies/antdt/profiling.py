@@ -95,7 +95,7 @@ def find_devices(
     Of a worker that joined after ``types`` were given nothing is known: it counts as one of the slowest type.
     """
     if settings.types is None:
-        groups = _grouped(measured, workers, settings.type_ratio)
+        groups = _group_by_speed(measured, workers, settings.type_ratio)
         names = [f"type {number}" for number in range(len(groups))]
     else:
         given = {worker: type_of(settings.types, worker) for worker in workers}
@@ -108,7 +108,7 @@ def find_devices(
     return devices, [kinds.get(worker, slowest) for worker in workers]
 
 
-def _grouped(measured: Measured, workers: Sequence[int], ratio: float) -> list[list[int]]:
+def _group_by_speed(measured: Measured, workers: Sequence[int], ratio: float) -> list[list[int]]:
     """Workers grouped by about the same speed; one that was not measured counts as one of the slowest."""
     known = [worker for worker in workers if measured.get(worker)]
     unknown = [worker for worker in workers if not measured.get(worker)]

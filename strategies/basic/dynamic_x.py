@@ -95,13 +95,13 @@ class Regroup:
         """Regroup if it is time, and return the updates of the clusters that are complete thereby."""
         match event:
             case Arrived(grad=grad) if grad.samples:
-                return self._regrouped(event.t)
+                return self._regroup_if_due(event.t)
             case Restored(workers=workers):
                 return self._gate.regroup(self._clusters(workers))  # completes no round: all are about to compute
             case _:
                 return ()
 
-    def _regrouped(self, t: float) -> Sequence[Verdict]:
+    def _regroup_if_due(self, t: float) -> Sequence[Verdict]:
         self._since += 1
         if self._since < self.regroup_iters * len(self._gate.members):
             return ()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from strategies.protocol import JobState
 
 Rank = tuple[float, int]
-"""Who comes first: by a number, the smaller the earlier, then by the order of submission."""
+"""Jobs with a smaller first number come first, then those that were submitted first."""
 _Entry = tuple[Rank, JobState]
 
 

@@ -59,7 +59,7 @@ def try_to_start(state: JobState, room: Room, placement: Placement) -> StartJob 
 def start_by_preempting(
     walk: Walk, holding: Holders, leaving: Mapping[str, JobState], room: Room, placement: Placement
 ) -> list[ClusterCommand]:
-    """Starts, and orders to leave for those that have to give way. Who was waited for starts when they have left.
+    """Starts, and orders to leave for jobs that must give way; the jobs that they make room for start afterwards.
 
     ``holding``: the jobs with GPUs whose value is above that of some waiting job, with ranks, the last first; the list
     is changed. ``leaving``: those that were ordered to go already; whoever they make room for is not given more. What
@@ -120,7 +120,7 @@ def _make_room(state: JobState, value: float, holding: Holders, soon: Room, plac
 
 
 def _spare(state: JobState, victims: Holders, holding: Holders, soon: Room, placement: Placement) -> list[JobState]:
-    """Those among the victims, first by rank, that need not go after all, stay."""
+    """The victims that must go; those that need not go after all stay, the first by rank."""
     going = []
     for entry in reversed(victims):
         victim = entry[1]
@@ -128,16 +128,16 @@ def _spare(state: JobState, victims: Holders, holding: Holders, soon: Room, plac
         if state.request.gpus > soon.free_gpus or placement.place(state.request, soon) is None:
             soon.release(victim.request.job)
             going.append(entry)
-    soon.take(state.request, _found(placement.place(state.request, soon)))
+    soon.take(state.request, _require(placement.place(state.request, soon)))
     for entry in going:
         holding.remove(entry)
     return [victim for _, victim in going]
 
 
 def _places(holder: JobState) -> Places:
-    return _found(holder.places)
+    return _require(holder.places)
 
 
-def _found(places: Places | None) -> Places:
+def _require(places: Places | None) -> Places:
     assert places is not None
     return places

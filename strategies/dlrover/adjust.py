@@ -61,7 +61,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobNow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules look at.
+    """The state of a job that the rules look at.
 
     Attributes:
         usage: complete observations of the present nodes.
@@ -113,7 +113,7 @@ def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     exceeds C_total is of low priority.
     """
     usage, servers, workers = now.usage, now.usage.nodes("server"), now.usage.nodes("worker")
-    used, cores = _used(usage), sum(usage.given[server].cores for server in servers)
+    used, cores = _used_cores(usage), sum(usage.given[server].cores for server in servers)
     if not workers or not 0 < used < rules.idle_util * cores or not _worth_more(now, used, len(workers), rules):
         return None
     if any(_is_hot(usage, server, rules) or _straggles(usage, server, rules) for server in servers):
@@ -187,7 +187,7 @@ ORDER: tuple[Callable[[JobNow, Rules], Finding | None], ...] = (
     loaded_server,
     slow_server,
 )
-"""As they are tested."""
+"""The rules, in the order in which they are tested."""
 
 
 def worker_memory(usage: UsageHistory) -> int:
@@ -200,7 +200,7 @@ def worker_memory(usage: UsageHistory) -> int:
 def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None:
     """These get what their part of the load needs, where that is more than they have."""
     given, num_workers = now.usage.given, len(now.usage.nodes("worker"))
-    used = _used(now.usage, RECENT)
+    used = _used_cores(now.usage, RECENT)
     changes: list[Change] = []
     numbers: dict[str, float] = {"server_cores_used": used, "update_cores": now.update_cores, "workers": num_workers}
     over = sum(one.cores for one in given.values()) - now.limits.cores_total
@@ -216,7 +216,7 @@ def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None
     return Finding(rule=rule, changes=tuple(changes), numbers=numbers) if changes else None
 
 
-def _used(usage: UsageHistory, last: int | None = None) -> float:
+def _used_cores(usage: UsageHistory, last: int | None = None) -> float:
     """Cores that all servers use together."""
     servers = usage.nodes("server")
     return sum(usage.cores(server) if last is None else usage.cores(server, last) for server in servers)
@@ -227,7 +227,7 @@ def _is_hot(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
 
 
 def _is_loaded(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
-    return usage.cores(server) > rules.load_ratio * _used(usage) / len(usage.nodes("server"))
+    return usage.cores(server) > rules.load_ratio * _used_cores(usage) / len(usage.nodes("server"))
 
 
 def _straggles(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:

@@ -80,7 +80,7 @@ class Backoff:
 
 
 class Stage(StrEnum):
-    """What a job's resources are changed for."""
+    """The purpose for which a job's resources are changed."""
 
     CREATE = "create"
     """The first nodes start."""
@@ -89,13 +89,13 @@ class Stage(StrEnum):
     OPTIMISE_SERVERS = "optimise servers"
     """The planned servers take the parameters over."""
     OPTIMISE_WORKERS = "optimise workers"
-    """What a worker uses with these servers is measured, then the others are added."""
+    """The cores that a worker uses with these servers are measured, then the other workers are added."""
     ADJUST = "adjust"
     """Rules look for problems, every now and then."""
 
 
 class Step(StrEnum):
-    """What ends a stage, or does not."""
+    """The outcome of a look at the job: it may end the stage."""
 
     GRANTED = "granted"
     """The change of this stage has been carried out."""
@@ -164,7 +164,7 @@ class Brain:
         steps: int,
         idle_s: Mapping[NodeId, float] | None = None,
     ) -> None:
-        """What nodes used that were there since the last observation; ``steps`` the job has taken so far.
+        """Take what the nodes present since the last observation used; ``steps`` the job has taken so far.
 
         ``idle_s``: seconds since each worker's last progress.
         """
@@ -183,7 +183,7 @@ class Brain:
         return any(node.role == "worker" for node in self._out_of_memory)
 
     def still_there(self, given: Mapping[NodeId, Given]) -> None:
-        """Of servers that were out of memory only these matter, with what they have now: others were replaced since."""
+        """Forget servers that were out of memory and are replaced since; update what the others have."""
         self._out_of_memory = {
             node: then if node.role == "worker" else dict(given)
             for node, then in self._out_of_memory.items()
@@ -191,7 +191,7 @@ class Brain:
         }
 
     def settled(self, t: float, granted: bool = True) -> None:
-        """What was decided last is done; or it was denied or given up, and everything is as before."""
+        """The last decision is carried out; or it was denied or given up, and everything is as before."""
         if not self.under_way:
             raise RuntimeError("nothing was decided that could have been settled")
         changes, self.under_way = self.under_way, ()
@@ -230,7 +230,7 @@ class Brain:
                 return self._adjust(t)
         return None
 
-    def _decided(
+    def _change(
         self, t: float, rule: str, changes: tuple[Change, ...], numbers: dict[str, float], why: str = ""
     ) -> Decision:
         """A change of this stage."""
@@ -246,7 +246,7 @@ class Brain:
     def _create(self, t: float, plan: InitialPlan) -> Decision:
         servers = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=plan.server_bytes)
         workers = Resize(role="worker", count=plan.workers, cores=plan.worker_cores, memory_bytes=plan.worker_bytes)
-        return self._decided(t, "create", (servers, workers), {"cores": plan.cores}, plan.source)
+        return self._change(t, "create", (servers, workers), {"cores": plan.cores}, plan.source)
 
     def _is_sampled(self, t: float) -> bool:
         late = t >= self._since_s + self.settings.sample_s
@@ -263,7 +263,7 @@ class Brain:
         larger = larger_servers(self._usage, settings, settings.hot_util)
         if larger is not None and self._enlarged < MOST_SAMPLES:
             self._enlarged += 1
-            return self._decided(t, "hot sample", (larger,), numbers)
+            return self._change(t, "hot sample", (larger,), numbers)
         self.update_cores = need.update_cores
         try:
             self._plan = plan = optimal_plan(need, settings)
@@ -278,9 +278,9 @@ class Brain:
         numbers |= {"workers": plan.workers, "worker_cores": plan.worker_cores, "servers": plan.servers}
         memory_bytes = max(one.memory_bytes for one in servers)
         change = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=memory_bytes)
-        return self._decided(t, "plan", (change, *self._sampled_workers(plan)), numbers)
+        return self._change(t, "plan", (change, *self._resize_sample(plan)), numbers)
 
-    def _sampled_workers(self, plan: Plan) -> tuple[Change, ...]:
+    def _resize_sample(self, plan: Plan) -> tuple[Change, ...]:
         """The workers of the sample get the planned cores, so that what they use with these servers is measured so."""
         given = [self._usage.given[one] for one in self._usage.nodes("worker")]
         if all(one.cores == plan.worker_cores for one in given):
@@ -308,7 +308,7 @@ class Brain:
             return self._stays(t, Step.KEPT, "workers", numbers, "as planned")
         memory_bytes = worker_memory(self._usage)
         change = Resize(role="worker", count=count, cores=cores, memory_bytes=memory_bytes)
-        return self._decided(t, "workers", (change,), numbers)
+        return self._change(t, "workers", (change,), numbers)
 
     def _adjust(self, t: float) -> Decision | None:
         self._looked_s = t
@@ -331,7 +331,7 @@ class Brain:
             self.update_cores = found.update_cores
             workers = len(self._usage.nodes("worker"))
             self._growth = Growth(workers=workers, server_cores_used=found.update_cores * workers)
-        return self._decided(t, found.rule, found.changes, found.numbers)
+        return self._change(t, found.rule, found.changes, found.numbers)
 
     def _next_relief(self) -> NodeId | None:
         """Which node that was out of memory is relieved now: a worker at once, a server if nothing is under way."""
@@ -361,5 +361,5 @@ def _concerns_servers(changes: tuple[Change, ...]) -> bool:
 
 
 def _resizes_servers(changes: tuple[Change, ...]) -> bool:
-    """Whether the parameters would be divided otherwise: who replaces a server takes the same part of them."""
+    """Whether the parameters would be divided otherwise: a server takes the same part as the one that it replaces."""
     return any(isinstance(one, Resize) and one.role == "server" for one in changes)

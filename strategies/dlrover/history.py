@@ -27,10 +27,10 @@ class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     dataset: str
     server_cores_used: NonNegativeFloat
-    """Of all servers together."""
+    """Cores that all servers used together."""
     worker_cores_used: NonNegativeFloat
     workers: PositiveInt
-    """At its end."""
+    """Number of workers at the job's end."""
     worker_bytes: PositiveInt
     server_bytes: PositiveInt
 

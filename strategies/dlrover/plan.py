@@ -22,7 +22,7 @@ WHOLE = 1e-9
 
 @dataclass(kw_only=True)
 class Limits:
-    """What a job may have.
+    """The resources that a job may have.
 
     Attributes:
         cores_total: of all workers and servers together (C_total).

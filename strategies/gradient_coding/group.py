@@ -31,30 +31,27 @@ class Recipe:
     max_amplification: float
     prune: str
     code_seed: int
-    at_most_parts: int | None = None
+    at_most_parts: int = sys.maxsize
 
     def rated(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
         """The code for workers of these throughputs; raises ``ValueError`` as ``build`` does."""
         k = None
         if self.scheme not in ONE_PART_EACH:
-            k = self._at_most(self.k or default_parts(throughputs, s))
-        return _built(replace(self, at_most_parts=None), tuple(throughputs), s, k, attempt, None)
+            k = min(self.k or default_parts(throughputs, s), self.at_most_parts)
+        return _build_cached(replace(self, at_most_parts=sys.maxsize), tuple(throughputs), s, k, attempt, None)
 
     def rated_for(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
         """The code for workers that hold ``held[i]`` parts each, ``k (s + 1)`` in all."""
-        return _built(
-            replace(self, at_most_parts=None), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
+        return _build_cached(
+            replace(self, at_most_parts=sys.maxsize), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
         )
 
     def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> list[tuple[int, float]]:
         """Parts of each worker and their samples, so that the last worker finishes as early as possible."""
-        k = self._at_most(self.k or PARTS_PER_WORKER * len(paces))
+        k = min(self.k or PARTS_PER_WORKER * len(paces), self.at_most_parts)
         part = round_samples / k
         held = held_by_time([partial(_of_parts, pace, part) for pace in paces], k, s)
         return [(own, own * part) for own in held]
-
-    def _at_most(self, k: int) -> int:
-        return min(k, self.at_most_parts or sys.maxsize)
 
 
 def _of_parts(pace: Pace, part_samples: float, parts: int) -> float:
@@ -62,7 +59,7 @@ def _of_parts(pace: Pace, part_samples: float, parts: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def _built(
+def _build_cached(
     recipe: Recipe, throughputs: tuple[float, ...], s: int, k: int | None, attempt: int, held: tuple[int, ...] | None
 ) -> Rated:
     """Cached, because the check before the job has already built the first code."""
@@ -145,7 +142,7 @@ class CodedGroup:
             return None
         rows = sorted([self.place[worker] for worker in arrived])
         whole = any(map(set(rows).issuperset, self.code.groups))
-        if not (most or whole or (eager and self._held[rows].any(axis=0).all())):
+        if not (most or whole or (eager and self._support[rows].any(axis=0).all())):
             return None
         decoded = self.code.decode(rows)
         amplified = (np.abs(decoded.weights) @ np.abs(self.code.matrix)).max()
@@ -165,5 +162,5 @@ class CodedGroup:
         return inf
 
     @cached_property
-    def _held(self) -> Mask:
+    def _support(self) -> Mask:
         return np.asarray(self.code.matrix != 0)

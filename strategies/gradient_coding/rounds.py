@@ -103,7 +103,7 @@ class Rounds:
             self.speeds.refused()
             return None
 
-    def _improved(self) -> CodedGroup | None:
+    def _improve(self) -> CodedGroup | None:
         """A code for the measured speeds, if it makes rounds enough shorter.
 
         It must tolerate as many stragglers as the current one.
@@ -178,9 +178,9 @@ class Rounds:
         if decoded is None:
             return []
         self._residual = decoded.residual
-        return self._decoded(decoded.weights)
+        return self._finish_round(decoded.weights)
 
-    def _decoded(self, weights: dict[int, float]) -> list[AnyCommand]:
+    def _finish_round(self, weights: dict[int, float]) -> list[AnyCommand]:
         used = [grad for worker, grad in sorted(self._rows.items()) if grad.samples and weights[worker]]
         spare = [grad for worker, grad in sorted(self._rows.items()) if not weights[worker]]
         samples = used[0].round_samples or 1
@@ -192,7 +192,7 @@ class Rounds:
         if self._newcomers:
             idle |= self._group.idle
             self._build(self._here())
-        elif (improved := self._improved()) is not None:
+        elif (improved := self._improve()) is not None:
             idle |= self._group.idle
             self._take(improved)
         return [apply, *self._drop(spare), *self._open(idle)]

@@ -135,7 +135,7 @@ def build(
         parts = partitions.default_parts(throughputs, s) if k is None else k
         support = partitions.support(partitions.counts(throughputs, parts, s) if held is None else held, parts)
         draw = _by_throughput(scheme, support, chance, prune)
-    rated = best_of(_drawn(draw, draws), dead)
+    rated = best_of(_draw_codes(draw, draws), dead)
     if rated.amplification > max_amplification:
         raise ValueError(
             f"max_amplification={max_amplification:g}: the best of {draws} draws of {scheme} with s={s} multiplies "
@@ -153,7 +153,7 @@ def check_size(m: int, s: int) -> None:
         )
 
 
-def _drawn(draw: Callable[[], Code], draws: int) -> Iterator[Code]:
+def _draw_codes(draw: Callable[[], Code], draws: int) -> Iterator[Code]:
     """The codes to choose from; the first one is often the last, and is made before their number is refused."""
     yield (first := draw())
     m, k = first.matrix.shape

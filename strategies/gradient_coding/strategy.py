@@ -121,7 +121,7 @@ class GradientCoding(Strategy):
                 raise ValueError(
                     f"k={self.k}: {self.scheme} has one part per worker, {num_workers}; leave k out or take heter_aware"
                 )
-            self._build(None, [1.0] * num_workers)
+            self._build(num_workers, [1.0] * num_workers)
 
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         """Build the code, with no empty part in a whole round; a default k is lowered to that end."""
@@ -131,8 +131,8 @@ class GradientCoding(Strategy):
             raise ValueError(f"{name}={value}: makes {least} parts of a global batch of {global_batch_samples} samples")
         self._build(global_batch_samples, self.throughputs or [1.0] * num_workers)
 
-    def _build(self, batch_samples: int | None, throughputs: Sequence[float]) -> None:
-        """Raise ``ValueError`` if there is no such code; with s = 0 nothing is coded."""
+    def _build(self, batch_samples: int, throughputs: Sequence[float]) -> None:
+        """Raise ``ValueError`` if no such code exists; with s = 0 nothing is coded."""
         if self.s:
             self._recipe(batch_samples).rated(throughputs, self.s)
 
@@ -170,7 +170,7 @@ class GradientCoding(Strategy):
     def log_state(self) -> dict[str, float | int | str]:
         return self._uncoded.log_state() if self.s == 0 else self._rounds.log_state()
 
-    def _recipe(self, batch_samples: int | None) -> Recipe:
+    def _recipe(self, batch_samples: int) -> Recipe:
         limits = self.draws, self.max_amplification, self.prune, self.code_seed, batch_samples
         return Recipe(self.scheme, self.s, self.k, *limits)
 

@@ -79,7 +79,7 @@ class Balancer:
         if self._since % self.window_iters:
             return
         recent = self._rounds[-self.window_iters :]
-        slower, faster = self._changed(_medians(recent), sizes)
+        slower, faster = self._find_changes(_medians(recent), sizes)
         if slower or faster:
             self._fresh_step()
             self._rounds, self._since = recent, len(recent)
@@ -145,7 +145,7 @@ class Balancer:
             return Move(worker, giver, min(self.delta_samples, missing - size, (sizes[giver] - size) // 2))
         return None
 
-    def _changed(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
+    def _find_changes(self, medians: Times, sizes: Sizes) -> tuple[set[int], set[int]]:
         """Workers whose time has grown, and workers whose time has shrunk, by more than a move explains.
 
         A worker whose batch went from b to b' takes between 1 and b'/b times as long, whatever part of its time is

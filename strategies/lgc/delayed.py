@@ -72,10 +72,8 @@ class BlocksGate:
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """A worker that restarts can still become whole; one that left is not waited for."""
-        if restarting:
-            self.roster.lost_work |= self.computing & {worker}
+        if not self.roster.lose(worker, restarting, self.computing):
             return NOTHING
-        self.roster.leave(worker)
         self.computing.discard(worker)
         if self.done.get(worker, 0) < self.blocks:
             self.done.pop(worker, None)
@@ -141,7 +139,7 @@ class DelayedGate:
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
 
     def observe_event(self, event: AnyEvent) -> None:
-        """Keep the time, by which lateness is predicted; who has failed computes again, on what there is now."""
+        """Keep the time, by which lateness is predicted; a worker that failed computes again, on newer parameters."""
         self.now_s = event.t
         if isinstance(event, Failed):
             self._go(event.worker)
@@ -167,11 +165,9 @@ class DelayedGate:
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """A restarting worker repeats its work on newer parameters; one that left is not waited for."""
-        if restarting:
-            self.roster.lost_work |= self.base.keys() & {worker}
+        if not self.roster.lose(worker, restarting, self.base.keys()):
             return NOTHING
         self.base.pop(worker, None)
-        self.roster.leave(worker)
         return self._test()
 
     def joined(self, worker: int) -> Verdict:

@@ -40,7 +40,7 @@ class Expected:
         return self._planned_s.pop(grad, 0.0)
 
     def overdue(self, t: float) -> list[int]:
-        """Those that should have arrived; each is named once."""
+        """Gradients that should have arrived; each is named once."""
         found = [grad for grad, due_s in self._due_s.items() if due_s <= t]
         for grad in found:
             del self._due_s[grad]

@@ -1,7 +1,7 @@
 """What planners take and give, and when transfers end: under reservations, or all at once with fair shares (pure).
 
 Data is a fluid: a transfer has a rate at any time, and a link carries at most its capacity. ``Reservations`` is
-MLfabric's network: who is planned first takes what its path has left, and who comes later has the rest ("reserve the
+MLfabric's network: the first planned takes what its path has left, and later ones have the rest ("reserve the
 bandwidth of the bottleneck for as long as the transfer lasts"). ``fair_finishes`` is the network without a plan:
 max-min fair shares among all that have begun, as TCP tends to.
 """
@@ -28,7 +28,7 @@ class Update:
 
     Attributes:
         id: whatever the caller knows it by; ties are broken by it, the lowest first.
-        worker: who holds it.
+        worker: the one that holds it.
         version: updates that had been applied to the parameters on which it was computed.
         size_bytes: length of the message, 0 or more.
         ready_s: when the worker announced it.
@@ -111,7 +111,7 @@ NOTHING = 1e-9
 
 
 class Reservations:
-    """What is left of each link, at any time.
+    """The capacity that each link has left, at any time.
 
     A link's remainder is a step function: from ``_times[k]`` on there are ``_rates[k]`` bytes/s.
     """

@@ -185,7 +185,7 @@ class _Waiting:
         self.update = update
         self.last_slot = last_slot
         self.kind = 0
-        """Of those with the same, each would end at the same time."""
+        """Transfers of the same kind would each end at the same time."""
         self.solo_s = solo_s
         self.start_s = max(update.ready_s, now_s)
         self.finish_s = self.start_s + solo_s
@@ -228,7 +228,7 @@ def _tell_kinds(queue: Sequence[_Waiting], links: Links, running: Sequence[Slot]
 
 
 def _shortest(queue: Sequence[_Waiting], network: Reservations) -> _Waiting:
-    """Who ends first; the exact end is asked for only where the bounds leave a chance.
+    """The transfer that ends first; the exact end is asked for only where the bounds leave a chance.
 
     Of each kind only the first can: ``queue`` is in the order of ids.
     """

@@ -190,7 +190,7 @@ class OrderedGate(TransferSettings):
         """The plan, in the order in which updates are applied: sent or not, none applied."""
         self._sent: set[int] = set()
         self._groups: list[Group] = []
-        """Of the plan, those that are summed and not sent yet."""
+        """Groups of the plan that are summed and not sent yet."""
         self._arrived: dict[int, Grad] = {}
         self._waiting: dict[int, int] = {}
         """Workers that compute nothing until this gradient of theirs is applied or dropped."""
@@ -212,12 +212,12 @@ class OrderedGate(TransferSettings):
         late = [slot for slot in [self._late.pop(grad_id, None) for grad_id in ids] if slot is not None]
         slots = [slot for slot in self._slots if slot.update.id in ids]
         if late and not slots:
-            return self._arrived_late(grad, late[0])
+            return self._insert_late(grad, late[0])
         self._arrived[slots[0].update.id if slots else grad.id] = grad
         self._slots = [slot for slot in self._slots if slot not in slots[1:]]
         return NOTHING
 
-    def _arrived_late(self, grad: Grad, slot: Slot) -> Verdict:
+    def _insert_late(self, grad: Grad, slot: Slot) -> Verdict:
         """It is applied before all whose delay allows one more; dropped if its own does not allow that."""
         place = len(self._slots)
         while place and self._version + place - self._slots[place - 1].update.version <= self._bound:
@@ -225,7 +225,7 @@ class OrderedGate(TransferSettings):
         if self._version + place - grad.version > self._bound:
             self._missed += 1
             self._unkept(grad)
-            return Verdict(drop=(grad,), go=self._used(grad))
+            return Verdict(drop=(grad,), go=self._release_workers(grad))
         self._arrived[slot.update.id] = grad
         self._slots.insert(place, slot)
         return NOTHING
@@ -273,11 +273,11 @@ class OrderedGate(TransferSettings):
                 self._watch_s = math.inf
         copies = [] if self._replicas is None else self._follow(self._replicas, event)
         if self.order == "fair":
-            return [*self._applied_as_they_come(), *map(self._send, tuple(self._held))]
+            return [*self._apply_as_they_come(), *map(self._send, tuple(self._held))]
         self._pass_over(event.t)
         if self._replicas is not None:
             self._replicas.pass_over(event.t)
-        own = [*self._applied(), *self._planned(event.t), *self._sends(event.t), *self._watch()]
+        own = [*self._apply_in_order(), *self._plan(event.t), *self._sends(event.t), *self._watch()]
         return own if self._replicas is None else [*own, *copies, *self._replicate(self._replicas, event.t)]
 
     def _follow(self, replicas: Replicas, event: AnyEvent) -> list[Replicate]:
@@ -354,8 +354,8 @@ class OrderedGate(TransferSettings):
             self._watch_s = next_s
             yield Wake(at_s=next_s, tag=OVERDUE)
 
-    def _used(self, grad: Grad) -> tuple[int, ...]:
-        """The gradient is applied or dropped: who waits for that may compute again."""
+    def _release_workers(self, grad: Grad) -> tuple[int, ...]:
+        """The gradient is applied or dropped: workers that wait for that may compute again."""
         go = []
         for grad_id in grad.members or (grad.id,):
             worker = self._grads.pop(grad_id, grad).worker
@@ -365,7 +365,7 @@ class OrderedGate(TransferSettings):
                 go.append(worker)
         return tuple(go)
 
-    def _applied(self) -> Iterator[Verdict]:
+    def _apply_in_order(self) -> Iterator[Verdict]:
         while self._slots and self._slots[0].update.id in self._arrived:
             grad = self._arrived[self._slots[0].update.id]
             if self._replicas is not None:
@@ -374,14 +374,14 @@ class OrderedGate(TransferSettings):
                         return
                     del self._arrived[self._slots.pop(0).update.id]
                     self._unkept(grad)
-                    yield Verdict(drop=(grad,), go=self._used(grad))
+                    yield Verdict(drop=(grad,), go=self._release_workers(grad))
                     continue
                 self._replicas.applied(grad)
             del self._arrived[self._slots.pop(0).update.id]
             self._version += 1
-            yield Verdict(apply=(grad,), go=self._used(grad))
+            yield Verdict(apply=(grad,), go=self._release_workers(grad))
 
-    def _planned(self, t: float) -> Iterator[Verdict | AnyCommand]:
+    def _plan(self, t: float) -> Iterator[Verdict | AnyCommand]:
         if self._slots and self.window_s is None:
             return
         if self._held.keys() <= {slot.update.id for slot in self._slots}:
@@ -411,7 +411,7 @@ class OrderedGate(TransferSettings):
             del self._held[dropped.update.id]
             grad = self._grads[dropped.update.id]
             self._unkept(grad)
-            yield Verdict(drop=(grad,), go=self._used(grad))
+            yield Verdict(drop=(grad,), go=self._release_workers(grad))
 
     def _sums(self, slots: Sequence[Slot], links: dict[str, float], t: float) -> list[Group]:
         """Neighbours in the order that are to be summed by an aggregator."""
@@ -450,11 +450,11 @@ class OrderedGate(TransferSettings):
 
     # ---- without a plan ----------------------------------------------------------------------------------------------
 
-    def _applied_as_they_come(self) -> Iterator[Verdict]:
+    def _apply_as_they_come(self) -> Iterator[Verdict]:
         arrived, self._arrived = self._arrived, {}
         for grad in arrived.values():
             self._version += 1
-            yield Verdict(apply=(grad,), go=self._used(grad))
+            yield Verdict(apply=(grad,), go=self._release_workers(grad))
 
     def log_state(self) -> dict[str, float | int | str]:
         """Slots that are not applied, held gradients without a slot, drops by their reasons, and overdue transfers."""

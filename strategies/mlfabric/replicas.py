@@ -47,7 +47,7 @@ class Lag:
             raise ValueError(f"momentum={self.momentum}: must be 0 or more and below 1")
 
     def applied(self, norm: float, rate: float = 1.0) -> Lag:
-        """As the server applies an update of this norm, at this rate."""
+        """The lag after the server has applied an update of this norm, at this rate."""
         return replace(self, norms=(*self.norms, norm), rates=(*self._rates, rate))
 
     @property
@@ -55,7 +55,7 @@ class Lag:
         return (1.0,) * len(self.norms) if self.rates is None else self.rates
 
     def replicated(self) -> Lag:
-        """As the replica applies the oldest update that it lacks."""
+        """The lag after the replica has applied the oldest update that it lacks."""
         carried = self.momentum * self.carried + self.norms[0]
         return replace(self, norms=self.norms[1:], carried=carried, rates=self._rates[1:])
 
@@ -124,7 +124,7 @@ class Replicas:
         first, self._at_first = self._at_first, ()
         self._first = version
         self._carried = [max(self._carried)]
-        """Of the momentum at each version from ``_first`` on, a bound of its norm."""
+        """A bound of the norm of the momentum at each version from ``_first`` on."""
         self._norms: list[float] = []
         self._rates: list[float] = []
         self._applied: list[int] = []
@@ -156,7 +156,7 @@ class Replicas:
         del self._sqr_norms[grad.id], self._worker_of[grad.id]
         self._gone.discard(grad.id)
         for follower in self.followers.values():
-            self._ended(follower, grad.id)
+            self._end_transfer(follower, grad.id)
             follower.waiting.discard(grad.id)
 
     def applied(self, grad: Grad) -> None:
@@ -180,9 +180,9 @@ class Replicas:
         if event.grad is None:
             follower.copying = False
             for grad in self._applied[: event.version - self._first]:
-                self._ended(follower, grad)
+                self._end_transfer(follower, grad)
             return
-        self._ended(follower, event.grad)
+        self._end_transfer(follower, event.grad)
         self._gone.discard(event.grad)
         if event.grad in self._sqr_norms:
             follower.waiting.add(event.grad)
@@ -197,12 +197,12 @@ class Replicas:
             self._gone.discard(grad)
             self._pruned += 1
 
-    def _ended(self, follower: Follower, grad: int) -> None:
+    def _end_transfer(self, follower: Follower, grad: int) -> None:
         follower.asked.discard(grad)
         follower.expected.ended(grad)
 
     def lost_worker(self, worker: int) -> None:
-        """What it kept is gone with it; what it has not sent to the servers, either."""
+        """The gradients that the worker kept are lost, and those that it has not sent to the servers."""
         self._gone.update(grad for grad, owner in self._worker_of.items() if owner == worker)
 
     def lost(self, server: int) -> None:
@@ -219,14 +219,14 @@ class Replicas:
     # ---- the bound ---------------------------------------------------------------------------------------------------
 
     def _norm(self, grad: Grad, version: int) -> float:
-        """Of the weighted gradient, if it is applied at this version."""
+        """The norm of the weighted gradient if it is applied at this version."""
         weight = mean_weight(grad.samples)
         if self._lr_rule in STALENESS_RULES:
             weight *= staleness_factor(self._lr_rule, version - grad.version, version + 1)
         return weight * math.sqrt(self._sqr_norms[grad.id])
 
     def _rate(self, grad: Grad) -> float:
-        """Of its update, at most: schedules only lower the learning rate."""
+        """The largest rate of its update: schedules only lower the learning rate."""
         if self._step == "tally":
             return float(grad.samples)
         return self._lr * lr_scale(self._lr_rule, grad.assigned_samples, self._global_batch) * self._factor
@@ -251,7 +251,7 @@ class Replicas:
         return True
 
     def pass_over(self, t: float) -> None:
-        """What takes too long does not come any more."""
+        """Give up transfers to replicas that take too long."""
         for follower in self.followers.values():
             if not follower.copying:
                 self._gone.update(follower.expected.overdue(t))
@@ -277,7 +277,7 @@ class Replicas:
             if follower.copying:
                 continue
             since = follower.version - self._first
-            lacking = [*self._applied[since:], *(grad.id for grad in ahead)][: self._needed(follower, order)]
+            lacking = [*self._applied[since:], *(grad.id for grad in ahead)][: self._count_needed(follower, order)]
             missing = [grad for grad in lacking if grad in self._gone and grad not in follower.waiting]
             if any(grad not in self._sqr_norms for grad in missing):  # applied: it is in a copy
                 follower.copying = True
@@ -291,7 +291,7 @@ class Replicas:
                 follower.expected.sent((following,), t, alone_s(self._worker_of[following]), 0.0)
                 yield Replicate(server=server, grad=following)
 
-    def _needed(self, follower: Follower, order: Iterable[Grad]) -> int:
+    def _count_needed(self, follower: Follower, order: Iterable[Grad]) -> int:
         """How many of the updates that it lacks, and then of ``order``, it must have for all of these."""
         lag, needed = self._lag(follower), 0
         for place, grad in enumerate(order):

@@ -56,7 +56,6 @@ from strategies.protocol.commands import Score as Score
 from strategies.protocol.commands import Send as Send
 from strategies.protocol.commands import Stop as Stop
 from strategies.protocol.commands import Wake as Wake
-from strategies.protocol.division import split_evenly as split_evenly
 from strategies.protocol.events import AnyEvent as AnyEvent
 from strategies.protocol.events import Arrived as Arrived
 from strategies.protocol.events import Denied as Denied
@@ -105,3 +104,4 @@ from strategies.protocol.values import NodeUse as NodeUse
 from strategies.protocol.values import Part as Part
 from strategies.protocol.values import ProtocolError as ProtocolError
 from strategies.protocol.values import Timings as Timings
+from strategies.protocol.values import split_evenly as split_evenly

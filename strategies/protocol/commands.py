@@ -50,11 +50,11 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     measure: bool = False
     """Measure |sum_k weights[k] * G_k|^2, before the optimizer's rule: ``Measured`` follows (Strategy.measures)."""
     children: tuple[tuple[int, int], ...] = ()
-    """(worker, parent): who is a child from this update on, where there are no servers (Strategy.attaches).
+    """(worker, parent): the children from this update on, where there are no servers (Strategy.attaches).
 
     All others are in the ring: they sum the updates, and hold the parameters. A child computes on the parameters of
     its parent and leaves its gradients there; the parent adds them to its own when they are applied. This update is
-    summed by those who were no children before. Who leaves the ring or enters it must be idle, and who leaves it must
+    summed by those that were in the ring before. Workers that leave or enter it must be idle, and one that leaves must
     keep no unused gradient. After a ``Restored`` all are in the ring.
     """
 

@@ -205,8 +205,8 @@ class Scored(Event, frozen=True, kw_only=True, tag=True):
 class Measured(Event, frozen=True, kw_only=True, tag=True):
     """|sum_k weights[k] * G_k|^2 of the update that resulted in ``version``, as its ``Apply`` requested (``measure``).
 
-    Later updates may have been applied meanwhile. It does not come if all roll back first, so it is no event to wait
-    for: a strategy that gives no command until it comes is stuck.
+    Later updates may have been applied meanwhile. It does not come if all roll back first, so do not wait
+    for it: a strategy that gives no command until it comes is stuck.
     """
 
     version: int

@@ -23,13 +23,13 @@ class NodeId(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """As plans, records, settings and commands write it."""
+        """The text that plans, records, settings and commands use."""
         return f"{self.role}:{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> NodeId:
         """The node that ``text`` names; ``ValueError`` for anything but a role, a colon and a number."""
-        return _parsed(text)
+        return _parse_text(text)
 
     @classmethod
     def worker(cls, number: int) -> NodeId:
@@ -48,7 +48,7 @@ class NodeId(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> NodeId:
+def _parse_text(text: str) -> NodeId:
     """Telemetry asks for the same names again and again."""
     found = _TEXT.fullmatch(text)
     if found is None:

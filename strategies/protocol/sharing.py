@@ -55,7 +55,7 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Its share; of a task that was granted or left one, that."""
     link_bytes_per_s: float
     peak_cores: float = math.inf
-    """What it uses while it works."""
+    """Cores that it uses while it works."""
     peak_bytes_per_s: float = math.inf
     """Likewise."""
     cpu_s: float = 0.0
@@ -65,7 +65,7 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     iter_s: float | None = None
     """Seconds of a worker's iteration without waiting; None: a server."""
     fixed: frozenset[Resource] = frozenset()
-    """Of what it was granted or left its share by the policy, so that this is exact."""
+    """Resources whose share the policy granted it or left it, so that this share is exact."""
 
 
 def limit_of(share: float, before: float, peak: float) -> float:
@@ -84,7 +84,7 @@ class JobLoad(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     tasks: tuple[TaskLoad, ...]
     groups: tuple[tuple[str, ...], ...] = ()
-    """Workers whose gradients make an update together; who is in none waits for nobody."""
+    """Workers whose gradients make an update together; a worker in no group waits for nobody."""
     gain: float = 1.0
     """By how much its metric has improved lately."""
     model: str = ""

@@ -36,7 +36,7 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     round_samples: int | None = None
     """Samples of all parts of that round; ``samples`` are those of the worker's own parts."""
     members: tuple[int, ...] = ()
-    """Of a sum that an aggregator has sent (``Send.via``): the gradients in it, whose workers are all idle.
+    """The gradients in a sum that an aggregator has sent (``Send.via``); their workers are all idle.
 
     The handle is of all of them together: their samples, the oldest version, the worker of the first.
     """
@@ -117,3 +117,12 @@ class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     index: int
     coefficient: float
+
+
+def split_evenly(total: int, parts: int) -> list[int]:
+    """``total`` as ``parts`` integers that differ by at most one, larger ones first.
+
+    It divides the global batch among workers, a round (``Partition``) into parts, a batch into micro-batches.
+    """
+    share, rest = divmod(total, parts)
+    return [share + (part < rest) for part in range(parts)]

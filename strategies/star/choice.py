@@ -24,7 +24,7 @@ given by their places, by grouping."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided at time ``t`` on which numbers.
+    """A decision at time ``t``, and the numbers on which it is based.
 
     ``mode_s`` are the seconds per unit of progress of all candidates and of the present mode, least first;
     ``why`` says why the first of them was not taken, if it was not.
@@ -160,7 +160,7 @@ def costed_as(present: Mode, count: int) -> Mode:
 
 
 def placed(groups: Groups, place: Mapping[int, int]) -> list[list[int]]:
-    """Groups of workers as groups of their places; who is in none is one by itself, who is not there is left out."""
+    """Groups of workers as groups of their places: one of its own for a worker in none; absent workers are left out."""
     there = [[place[worker] for worker in group if worker in place] for group in groups]
     named = {index for group in there for index in group}
     return [group for group in there if group] + [[index] for index in place.values() if index not in named]

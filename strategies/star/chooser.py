@@ -37,7 +37,7 @@ from strategies.star.times import updates_per_progress
 ASK_AGAIN_ITERS = 10
 """Average iterations of every worker after which a refused mode is asked for again, since others' needs change."""
 CALM = ("ssgd", "cheaper")
-"""What may be the mode without stragglers."""
+"""Possible modes without stragglers."""
 
 
 class Change(NamedTuple):
@@ -133,13 +133,13 @@ class ModeChooser(Deciding):
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
         """Change the mode if it is time, then predict and decide if it is time for that."""
-        answers: list[Verdict | AnyCommand] = [*self._taken(event.t)]
+        answers: list[Verdict | AnyCommand] = [*self._take_change(event.t)]
         if isinstance(event, Reserved) and self._reserving is not None:
-            answers += self._answered(event, self._reserving)
+            answers += self._handle_answer(event, self._reserving)
         elif isinstance(event, Arrived) and event.grad.samples:
             arrived = len(event.grad.members) or 1
             if self._is_time_to_look(arrived, len(self._gate.members), deciding=self._is_deciding()):
-                answers += self._looked(event.t)
+                answers += self._look(event.t)
         if self._holds and self._gate.mode == SSGD and not self._is_deciding():
             self._holds = False
             answers.append(Reserve())
@@ -150,7 +150,7 @@ class ModeChooser(Deciding):
     def _is_deciding(self) -> bool:
         return self._change is not None or self._reserving is not None or self._pause.until_s is not None
 
-    def _looked(self, t: float) -> Sequence[Verdict | AnyCommand]:
+    def _look(self, t: float) -> Sequence[Verdict | AnyCommand]:
         """Predict, and decide if there is something new or nothing was decided for long."""
         workers = tuple(sorted(self._gate.members))
         outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
@@ -169,13 +169,13 @@ class ModeChooser(Deciding):
         noise = self._noise.phi_of(self._batch_samples * len(workers))
         if noise is None or not (self.prevention is None or self.prevention.known):
             return ()
-        same = self._seen == (outlook.tagged, groups) and not self._moved(workers, outlook.times_s)
+        same = self._seen == (outlook.tagged, groups) and not self._has_moved(workers, outlook.times_s)
         most_iters = min(self.redecide_iters, ASK_AGAIN_ITERS) if self._refused else self.redecide_iters
         if (same and self._iters < most_iters) or self._spacing.waits(t):
             return ()
         self._seen, self._iters = (outlook.tagged, groups), 0
         self._decided_s = dict(zip(workers, outlook.times_s, strict=True))
-        return self._decided(t, workers, outlook, groups, noise)
+        return self._decide(t, workers, outlook, groups, noise)
 
     def _stays(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
         """Whether the present mode is kept although nobody straggles, because SSGD costs as much or more."""
@@ -188,7 +188,7 @@ class ModeChooser(Deciding):
         mode_s = choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
         return mode_s[SSGD] >= mode_s.get(present, inf)
 
-    def _moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
+    def _has_moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
         """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
 
         The first prediction of a straggler may be between its old and its new time: it is tagged, but costs are wrong.
@@ -197,7 +197,7 @@ class ModeChooser(Deciding):
         ratios = [(now / min(times_s)) / (then / min(before)) for now, then in zip(times_s, before, strict=True)]
         return any(max(ratio, 1 / ratio) > 1 + self.cluster_frac for ratio in ratios)
 
-    def _decided(
+    def _decide(
         self, t: float, workers: tuple[int, ...], outlook: Outlook, groups: Groups, noise: tuple[float, float]
     ) -> Sequence[Verdict | AnyCommand]:
         """Cost all modes and take the best; a pause begins in any case, since the decision has to be made."""
@@ -230,7 +230,7 @@ class ModeChooser(Deciding):
             self._pause.until_s = t + takes_s
             answers.append(Wake(at_s=self._pause.until_s, tag="decided"))
         if self.prevention is None or chosen in (before, SSGD):
-            return [*answers, *self._settled(chosen, t, t, t + takes_s)]
+            return [*answers, *self._schedule(chosen, t, t, t + takes_s)]
         self._reserving = Reserving(
             t=t,
             modes=self.choice.better(mode_s, before, len(workers)),
@@ -243,7 +243,7 @@ class ModeChooser(Deciding):
         )
         return [*answers, self._reserving.asks(self.prevention, workers, outlook.times_s)]
 
-    def _answered(self, event: Reserved, reserving: Reserving) -> Sequence[Verdict | AnyCommand]:
+    def _handle_answer(self, event: Reserved, reserving: Reserving) -> Sequence[Verdict | AnyCommand]:
         """The cluster grants or refuses a mode: it is taken, or the next is asked for, or the present one stays."""
         assert self.prevention is not None
         assert self.decision is not None
@@ -257,9 +257,9 @@ class ModeChooser(Deciding):
             self.decision = msgspec.structs.replace(self.decision, chosen=mode)
             self._said = f"{self.decision}; refused by the cluster: {', '.join(reserving.refused)}"
         self._updated |= reserving.updated and event.t == reserving.t
-        return self._settled(mode, event.t, reserving.t, reserving.ready_s)
+        return self._schedule(mode, event.t, reserving.t, reserving.ready_s)
 
-    def _settled(self, mode: Mode, t: float, begun_s: float, ready_s: float) -> Sequence[Verdict]:
+    def _schedule(self, mode: Mode, t: float, begun_s: float, ready_s: float) -> Sequence[Verdict]:
         """A decision that was begun at ``begun_s`` is made; its mode is to be taken when it has had its time."""
         before = self._gate.mode
         if self.pause:
@@ -273,9 +273,9 @@ class ModeChooser(Deciding):
 
     def _changing_to(self, mode: Mode, t: float, ready_s: float) -> Sequence[Verdict]:
         self._change, self._at_boundary = Change(mode, ready_s), False
-        return self._taken(t)
+        return self._take_change(t)
 
-    def _taken(self, t: float) -> Sequence[Verdict]:
+    def _take_change(self, t: float) -> Sequence[Verdict]:
         """The updates that the change completes, if it is due: with an update, or if nobody computes since the last."""
         if self._change is None:
             return ()

@@ -132,7 +132,7 @@ class Deciding(DecisionSettings, ABC):
         return learning.decision_s if learning is not None and learning.can_decide(len(workers)) else self.decision_s
 
     def _learnt(self) -> State:
-        """Who decides, and how good the model is."""
+        """Whether the model or STAR-H decides, and how good the model is."""
         if self.learning is None:
             return {}
         regret = self.learning.regret_frac

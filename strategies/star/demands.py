@@ -82,7 +82,7 @@ LEAST_SAMPLES = 4
 
 @dataclass(kw_only=True)
 class DemandSettings:
-    """What is expected of a mode's needs.
+    """Expectations about a mode's needs.
 
     Attributes:
         cpu_growth_frac: by which the processor time of a server grows in ASGD (STAR: 11 to 75 %; 43 % is the middle);

@@ -96,7 +96,7 @@ def out_of_step(times: Floats, sizes: Floats) -> Regular:
 
 
 def gradients_per_update(times: Floats, intervals: Floats) -> Floats:
-    """Of updates in step at these intervals: grows with the interval; float, as ``intervals``."""
+    """Gradients in an update, in step at these intervals: grows with the interval; float, as ``intervals``."""
     found: Floats = (1.0 / np.ceil(times / intervals[..., None] * (1.0 - SLACK))).sum(axis=-1)
     return found
 

@@ -21,7 +21,7 @@ AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
 TINY = 1e-6
 """Least interval, as a part of another: several updates may be made at once."""
 SPANS = ((0, 11), (5, 11), (3, 7), (7, 11))
-"""Of the first updates, from the end of one to that of another."""
+"""Spans of the first updates, from the end of one to that of another."""
 MODE_FEATURES = (
     "x of the workers",
     "is dynamic",
@@ -98,7 +98,7 @@ def rows_of(
 
 
 def _of_sizes(times_s: Floats, sizes: np.ndarray, batch_samples: float, phi_samples: float, costs: ModeTimes) -> Rows:
-    """Of static x-order; ``times_s`` ascend. Estimates are parts of the slowest worker's time.
+    """Rows of static x-order; ``times_s`` ascend. Estimates are parts of the slowest worker's time.
 
     What STAR-H simulates are times in ticks, so regular iterations are of these, too.
     """
@@ -152,7 +152,7 @@ def _of_groupings(
     phi_samples: float,
     costs: ModeTimes,
 ) -> Rows:
-    """Of dynamic x-order: the closed form; what has no meaning for groups is 0."""
+    """Rows of dynamic x-order: the closed form; what has no meaning for groups is 0."""
     seconds = [costs.dynamic_s(times_s, groups, batch_samples, phi_samples) for groups in groupings]
     log_s = np.log(np.array(seconds) / slowest_s)
     features = np.zeros((len(groupings), len(MODE_FEATURES)))

@@ -43,16 +43,16 @@ class Asked(Protocol[M]):
         """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
 
     def by_rule(self) -> dict[M, float]:
-        """Of all candidates and of the present mode by STAR-H, the best first."""
+        """Costs of all candidates and of the present mode by STAR-H, the best first."""
 
     def by_model(self, model: Model, max_workers: int) -> dict[M, float]:
         """The same by a model with room for so many workers."""
 
     def one_s(self, mode: M) -> float:
-        """Of one mode by STAR-H."""
+        """The cost of one mode by STAR-H."""
 
     def costed(self, mode_s: Mapping[M, float], max_workers: int, *, measured: bool) -> Costed:
-        """What is learnt of modes that cost so much: as STAR-H estimates, or as it was measured."""
+        """The sample to learn from modes that cost so much, as STAR-H estimates or as was measured."""
 
 
 class Waiting(NamedTuple):
@@ -128,9 +128,9 @@ class ModeLearner:
         """The file of the model that decides from the start, as records name it; none where a job learns its own."""
         if not self.use_ml_from_start:
             return ()
-        return (self._loaded().known_as,)
+        return (self._load().known_as,)
 
-    def _loaded(self) -> FittedNetwork:
+    def _load(self) -> FittedNetwork:
         """The model of :attr:`weights`."""
         name, names_of = INPUTS[self.topology]
         return load_network(self.weights, name, names_of(self.max_workers))
@@ -157,7 +157,7 @@ class ModeLearner:
                 "learning=null"
             )
         if self.use_ml_from_start:
-            about = self._loaded().about
+            about = self._load().about
             if costs.mode_cost not in about.split():
                 raise ValueError(
                     f"mode_cost={costs.mode_cost}: the model that decides from the start has learnt {about}; choose "
@@ -169,10 +169,10 @@ class ModeLearner:
         inputs = len(INPUTS[self.topology][1](self.max_workers))
         self.model: Model = Network(inputs) if self.regressor == "mlp" else Ridge(inputs)
         if self.use_ml_from_start:
-            self.model = deepcopy(self._loaded().network)
+            self.model = deepcopy(self._load().network)
         self.decides = self.use_ml_from_start
         self.regret_frac: float | None = None
-        """Of the model's choices, at the last check."""
+        """Regret of the model's choices, at the last check."""
         self._buffer = SampleBuffer(self.max_samples)
         self._new = self._decisions = 0
         self._judged: list[Costed] = []

@@ -99,7 +99,7 @@ class Measuring:
         self._held: Held | None = None
 
     def forget(self, version: int | None = None) -> None:
-        """Workers came or went, or a checkpoint of ``version`` was restored: what is measured is no mode's own."""
+        """Workers came or went, or a checkpoint of ``version`` was restored: what is measured belongs to no mode."""
         self._held = self.asked = None
         if version is not None:
             self._version = version

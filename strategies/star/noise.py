@@ -115,7 +115,7 @@ class NoiseMeter:
         self._ready: dict[int, Ready] = {}
         """The last of every worker."""
         self._fresh: dict[int, Sequence[Arrived | Ready]] = {}
-        """What may be applied, by id: a gradient, or those in a sum."""
+        """Gradients that may be applied, by id: one alone, or those in a sum."""
         self._waiting: dict[int, list[Arrived | Ready]] = {}
         """Gradients of the updates that are being measured, by the version that they resulted in."""
         self._version, self._since = 0, self.every_updates
@@ -132,7 +132,7 @@ class NoiseMeter:
                 known = {ready.grad.id: ready for ready in self._ready.values()} if grad.members else {}
                 self._fresh[grad.id] = [known[member] for member in grad.members] or [event]
             case Measured(version=version, sqr_norm=sqr_norm):
-                self._measured(version, sqr_norm)
+                self._use_measurement(version, sqr_norm)
             case Restored(version=version):
                 self._ready.clear()
                 self._fresh.clear()
@@ -140,7 +140,7 @@ class NoiseMeter:
                 self._version = version
                 self.noise.at(version)
 
-    def _measured(self, version: int, sqr_norm: float) -> None:
+    def _use_measurement(self, version: int, sqr_norm: float) -> None:
         used = self._waiting.pop(version, [])
         if used:
             samples = [one.grad.samples for one in used]
@@ -149,14 +149,14 @@ class NoiseMeter:
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
         """The same commands; an update whose turn it is, is measured."""
-        settled = [self._asked(command) if isinstance(command, Apply) else command for command in commands]
+        settled = [self._measure_if_due(command) if isinstance(command, Apply) else command for command in commands]
         for command in commands:
             if isinstance(command, Drop):
                 for grad in command.grads:
                     self._fresh.pop(grad, None)
         return settled
 
-    def _asked(self, command: Apply) -> Apply:
+    def _measure_if_due(self, command: Apply) -> Apply:
         used = [one for grad in command.grads for one in self._fresh.pop(grad, ())]
         self._version += 1
         self._since += 1

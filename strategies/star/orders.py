@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 TICKS = 100
 """Ticks in the fastest worker's time: times are rounded to 1 % of it."""
 MOST_TICKS = 10**8
-"""Of one iteration: slower is slow enough."""
+"""The most ticks that an iteration takes; a slower one counts as this."""
 ROUNDS = 30
 """Iterations of every worker, on average, over which is averaged ..."""
 LEAST_UPDATES = 200
@@ -82,7 +82,7 @@ def group_lag(times_s: Sequence[float], groups: Sequence[Sequence[int]]) -> floa
 
 
 def _between(times_s: Sequence[float], sizes: Sequence[int]) -> dict[int, Simulation]:
-    """What is simulated: every x between a single gradient and those of all workers."""
+    """Simulations of every x between a single gradient and those of all workers."""
     fastest_s, count = min(times_s), len(times_s)
     ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
     between = tuple(x for x in sizes if 1 < x < count)

@@ -35,7 +35,7 @@ class Outlook(NamedTuple):
 
 @dataclass(kw_only=True)
 class PredictionSettings:
-    """How times are predicted, and who is tagged.
+    """How times are predicted, and which workers are tagged.
 
     Attributes:
         predictor: a name of ``predictors.registry.STRAGGLER_PREDICTORS``; ``fixed_duration`` is the ablation /SP.
@@ -55,7 +55,7 @@ class PredictionSettings:
 @final
 @dataclass(kw_only=True)
 class PredictedTimes(PredictionSettings):
-    """Predicts every worker's iteration time over a horizon; who exceeds the fastest by ``straggler_frac`` is tagged.
+    """Predicts the workers' iteration times over a horizon; tags those that exceed the fastest by ``straggler_frac``.
 
     A predictor that predicts tags and no times (``fixed_duration``) keeps its tags, and the last time stands for the
     next. Most predictors know the next iteration only and take it to last for the horizon. A worker whose process
@@ -183,7 +183,7 @@ class PredictedTimes(PredictionSettings):
             return None
         length = max((len(later_s[worker]) for worker in known), default=1)
         ahead_s = {worker: [time_s] * length for worker, time_s in self._kept_s.items() if worker in workers}
-        ahead_s |= {worker: self._held(worker, later_s[worker]) for worker in known}
+        ahead_s |= {worker: self._clip(worker, later_s[worker]) for worker in known}
         if len(ahead_s) < 2:
             return None
         slow = {
@@ -206,6 +206,6 @@ class PredictedTimes(PredictionSettings):
         next_s = self._last_s if self._next is None else self._next.seconds()
         return {worker: (time_s,) for worker, time_s in next_s.items()}
 
-    def _held(self, worker: int, seconds: Sequence[float]) -> list[float]:
+    def _clip(self, worker: int, seconds: Sequence[float]) -> list[float]:
         usual_s = self._recent.median_s[worker]
         return [min(max(time_s, LEAST_FRAC * usual_s), MOST_FRAC * usual_s) for time_s in seconds]

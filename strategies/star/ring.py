@@ -121,7 +121,7 @@ class RingChooser(Deciding):
         members = self._gate.roster.members
         deciding = self._change is not None or self._pause.until_s is not None
         look = self._is_time_to_look(1, len(members), deciding=deciding)
-        return self._looked(event.t, tuple(sorted(members))) if look else ()
+        return self._look(event.t, tuple(sorted(members))) if look else ()
 
     # ---- decisions --------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class RingChooser(Deciding):
         self._mode = mode
         self._gate.wanted, self._gate.wait_s = mode
 
-    def _looked(self, t: float, workers: tuple[int, ...]) -> Sequence[AnyCommand]:
+    def _look(self, t: float, workers: tuple[int, ...]) -> Sequence[AnyCommand]:
         """Predict, and decide if there is something new or nothing was decided for long."""
         outlook = self._predicts.outlook(workers, t, 0.0 if self.pause else self._takes_s(workers))
         if outlook is None:
@@ -149,15 +149,15 @@ class RingChooser(Deciding):
         if self._spacing.waits(t):
             return ()
         self._seen, self._iters = tagged, 0
-        return self._decided(t, times_s, tagged, noise[0])
+        return self._decide(t, times_s, tagged, noise[0])
 
-    def _decided(
+    def _decide(
         self, t: float, times_s: Mapping[int, float], tagged: Collection[int], phi: float
     ) -> Sequence[AnyCommand]:
         """Cost all modes and take the best, a pause before it."""
         self._learn()
         takes_s = self._takes_s(times_s)
-        asked = self._asked(times_s, tagged, phi)
+        asked = self._question(times_s, tagged, phi)
         present = asked.present
         by_model = self.learning is not None and self.learning.can_decide(len(times_s))
         priced = asked.by_rule() if self.learning is None else self.learning.priced(asked)
@@ -183,8 +183,8 @@ class RingChooser(Deciding):
         self._overhead.interrupted()
         return (Wake(at_s=self._pause.until_s, tag="decided"),)
 
-    def _asked(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
-        """What is to be decided; a child has delivered when it has used its link, too."""
+    def _question(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
+        """The question to decide; a child has delivered when it has used its link, too."""
         known = [self._links_s[child] for child in self._gate.parents if child in self._links_s]
         usual_s = fmean(known) if known else self.link_s
         delivered_s = {

@@ -28,7 +28,7 @@ class RingOverhead:
         self._updated_s = None
 
     def arrived(self, t: float, computed_s: float) -> None:
-        """A gradient of a member of the ring, who computed for so long since the last update."""
+        """Take the time of a gradient of the ring, computed in ``computed_s`` since the last update."""
         if self._updated_s is not None:
             self._newest_s.append(max(0.0, t - self._updated_s - computed_s))
 

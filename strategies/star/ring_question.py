@@ -93,14 +93,14 @@ class RingQuestion:
 
     def by_rule(self) -> dict[RingMode, float]:
         """Seconds per unit of progress of all modes by equation 3, the best first."""
-        return _sorted({mode: self.one_s(mode) for mode in self._modes()})
+        return _sort_by_cost({mode: self.one_s(mode) for mode in self._modes()})
 
     def by_model(self, model: Model, max_workers: int) -> dict[RingMode, float]:
         """The same by a model that corrects equation 3, with room for so many workers."""
         modes = self._modes()
         rows = self.rows(modes, max_workers, self.overhead_s)
         seconds = np.exp(rows.log_s + model.predict(rows.features)).tolist()
-        return _sorted(dict(zip(modes, seconds, strict=True)))
+        return _sort_by_cost(dict(zip(modes, seconds, strict=True)))
 
     def one_s(self, mode: RingMode) -> float:
         """Equation 3 of one mode; a child has delivered when it has used its link, too."""
@@ -131,7 +131,7 @@ class RingQuestion:
         ring_s: Floats = np.where(in_ring, times, 0.0).max(axis=1)
         round_s = ring_s + waits_s
         members = in_ring.sum(axis=1)
-        fresh = members + _counted(apart & (delivered <= round_s[:, None]))
+        fresh = members + _count(apart & (delivered <= round_s[:, None]))
         log_s = np.log1p(self.phi_samples / (fresh * self.batch_samples)) + np.log(round_s)
         # as it happens: all have parameters after the overhead, a wait ends with the last child, and a child that is
         # one update late delivers with every other update
@@ -139,8 +139,8 @@ class RingQuestion:
         start_s = overhead_s + np.maximum(ring_s, np.minimum(last_s, round_s))
         delivered = overhead_s + delivered
         behind = apart & (delivered > start_s[:, None])
-        late = _counted(behind & (delivered <= 2 * start_s[:, None]))
-        there = members + _counted(apart & ~behind)
+        late = _count(behind & (delivered <= 2 * start_s[:, None]))
+        there = members + _count(apart & ~behind)
         grads = there + late / 2
         batches = grads / count
         lag = late / 2 / grads * batches / (1 + batches)
@@ -166,12 +166,12 @@ class RingQuestion:
         return Rows(np.column_stack([*columns, job]), log_s)
 
 
-def _counted(which: NDArray[np.bool_]) -> Floats:
+def _count(which: NDArray[np.bool_]) -> Floats:
     """How many workers, by mode."""
     count: Floats = which.sum(axis=1, dtype=np.float64)
     return count
 
 
-def _sorted(mode_s: Mapping[RingMode, float]) -> dict[RingMode, float]:
+def _sort_by_cost(mode_s: Mapping[RingMode, float]) -> dict[RingMode, float]:
     """The best first; of equals the one that stands first."""
     return dict(sorted(mode_s.items(), key=lambda one: one[1]))

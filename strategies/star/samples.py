@@ -14,7 +14,7 @@ from predictors.ridge import Ridge
 from strategies.star.features import Rows
 
 Model = Network | Ridge
-"""What learns from rows in slices."""
+"""Models that learn from rows in slices."""
 ESTIMATED, MEASURED = 0.25, 1.0
 """Weights of STAR-H's estimates and of measured times."""
 CLOSE, LEAST_WEIGHT = 0.1, 0.02
@@ -42,7 +42,7 @@ class LearningRows(NamedTuple):
 
 
 def costed_rows(rows: Rows, seconds: Sequence[float], *, measured: bool) -> Costed:
-    """What is learnt of modes with these rows and seconds per unit of progress, STAR-H's estimates or measured ones.
+    """A sample of modes with these rows and seconds per unit of progress: STAR-H's estimates or measured ones.
 
     A mode counts the less, the worse it is than the best of them: how bad the bad ones are changes no decision.
     """

@@ -27,7 +27,7 @@ FIGURE_16 = 0.14
 
 
 Some = TypeVar("Some", float, Floats)
-"""Of one mode, or of several."""
+"""The values of one mode, or of several."""
 
 
 class Pace(NamedTuple):
@@ -70,7 +70,7 @@ class ModeTimes:
         check_settings(self)
 
     def __str__(self) -> str:
-        """As a decision's record says it."""
+        """The name in a decision's record."""
         return f"{self.mode_cost}, kappa {self.kappa:g}" if self.mode_cost in ("pooled", "priced") else self.mode_cost
 
     def price(self, sqr_staleness: Some, lag: Some) -> Some:

@@ -78,7 +78,7 @@ class SlowLately:
 
 @dataclass(kw_only=True)
 class FlagSettings:
-    """Who is a straggler.
+    """Which workers are stragglers.
 
     Attributes:
         duration_s: seconds for which a worker must have been slow.

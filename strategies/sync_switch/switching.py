@@ -46,23 +46,23 @@ class SwitchingGate:
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         """All workers that are not left out compute."""
-        self.out = self._unwanted(workers)
+        self.out = self._find_unwanted(workers)
         self.probing: set[int] = set()
         self.to_probe: list[int] = []
         members = set(workers) - self.out
         first = self.groups.begin(members, version)
-        self.groups.regroup(self._divided(members))  # completes no round: they are about to compute
+        self.groups.regroup(self._groups(members))  # completes no round: they are about to compute
         return first
 
     def arrived(self, grad: Grad) -> Verdict:
         """A slow worker's gradient counts, and the worker is left out afterwards."""
         short = grad.samples < grad.assigned_samples
         if grad.worker in self.out and not short:
-            return self._probed(grad)
+            return self._finish_probe(grad)
         go = self._let_in(self.out if short else ())
         verdict = self.groups.arrived(grad)
         verdict = msgspec.structs.replace(verdict, go=verdict.go + go) if go else verdict
-        if short or grad.worker not in self.slow or grad.worker not in self._unwanted(self.groups.members):
+        if short or grad.worker not in self.slow or grad.worker not in self._find_unwanted(self.groups.members):
             return verdict
         self.out.add(grad.worker)
         self.groups.lost(grad.worker, restarting=False)  # completes no round: the others compute
@@ -82,14 +82,14 @@ class SwitchingGate:
         """A returning worker repeats the work that it lost, if any; a new one computes at once."""
         verdict = self.groups.joined(worker)
         if self.together:
-            self.groups.regroup(self._divided(self.groups.members))  # completes no round: it computes
+            self.groups.regroup(self._groups(self.groups.members))  # completes no round: it computes
         return verdict
 
     def switch(self) -> list[Verdict]:
         """Change to the other mode; return the verdicts that this completes, in order."""
         self.together = not self.together
         go = self._let_in(self.out)
-        verdicts = self.groups.regroup(self._divided(self.groups.members))
+        verdicts = self.groups.regroup(self._groups(self.groups.members))
         return [Verdict(go=go), *verdicts] if go else verdicts
 
     def probe(self) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ class SwitchingGate:
         self.to_probe = sorted(self.out)
         return self._next_probe()
 
-    def _probed(self, grad: Grad) -> Verdict:
+    def _finish_probe(self, grad: Grad) -> Verdict:
         self.probing.discard(grad.worker)
         go = self._let_in({grad.worker} - self.slow)
         return Verdict(drop=(grad,), go=go + self._next_probe())
@@ -125,11 +125,11 @@ class SwitchingGate:
         self.probing.discard(worker)
         return was_probed
 
-    def _unwanted(self, workers: Collection[int]) -> set[int]:
+    def _find_unwanted(self, workers: Collection[int]) -> set[int]:
         slow = set(workers).intersection(self.slow) if self.together else set[int]()
         return slow if slow < set(workers) else set()
 
-    def _divided(self, workers: Iterable[int]) -> list[list[int]]:
+    def _groups(self, workers: Iterable[int]) -> list[list[int]]:
         return [sorted(workers)] if self.together else [[worker] for worker in sorted(workers)]
 
     def log_state(self) -> dict[str, float | int | str]:

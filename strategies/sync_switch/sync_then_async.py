@@ -188,7 +188,7 @@ class SyncThenAsync(SwitchSettings):
                 return ()
             self._probe_due_s = math.inf
             return [Verdict(go=self._gate.probe())]
-        return self._switched(event.t) if self._updated else ()
+        return self._switch_if_wanted(event.t) if self._updated else ()
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
         """Hold Computes during a switch, add its restarts, and release the held Computes when it ends."""
@@ -210,7 +210,7 @@ class SyncThenAsync(SwitchSettings):
             return False
         return self.straggler_policy != "greedy" or not self._stragglers.flagged
 
-    def _switched(self, t: float) -> Sequence[Verdict | AnyCommand]:
+    def _switch_if_wanted(self, t: float) -> Sequence[Verdict | AnyCommand]:
         """Change to the other mode if wanted and the last switch is over; a restarted cluster begins in it."""
         if self._gate.together == self._wants_sync() or self._pause.until_s is not None:
             return ()

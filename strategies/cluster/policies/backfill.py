@@ -44,12 +44,12 @@ class Backfill(Policy):
             if old.phase == "waiting":
                 self._waiting.remove(old)
             else:
-                del self._ends[bisect_left(self._ends, _expected(old))]
+                del self._ends[bisect_left(self._ends, _expected_end(old))]
         if new is not None:
             if new.phase == "waiting":
                 self._waiting.add(new, 0.0)
             else:
-                insort(self._ends, _expected(new))
+                insort(self._ends, _expected_end(new))
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         if room.free_gpus < self._waiting.smallest:
@@ -100,6 +100,6 @@ class Backfill(Policy):
         return starts
 
 
-def _expected(holder: JobState) -> tuple[float, int, str]:
+def _expected_end(holder: JobState) -> tuple[float, int, str]:
     left_s = holder.remaining_at(holder.since_s) or 0.0
     return holder.since_s + left_s, holder.number, holder.request.job

@@ -15,12 +15,12 @@ from strategies.cluster.starting import start_by_preempting
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
 
 ROUNDING_S = 1e-6
-"""What is due by rounding a moment later is done, too: of jobs that take turns one goes when another comes."""
+"""Moves due this much later are made, too, in spite of rounding: of jobs that take turns one goes as another comes."""
 
 
 @dataclass(kw_only=True)
 class Past:
-    """What counts of a job: the time that it has waited since it was last promoted, after ``attained_s`` had run."""
+    """The time that a job has waited since it was last promoted, and its ``attained_s`` when it was promoted."""
 
     attained_s: float = 0.0
     waited_s: float = 0.0
@@ -70,8 +70,8 @@ class Las(Policy):
         self._holding: dict[int, JobState] = {}
         self._leaving: dict[str, JobState] = {}
         self._queue: dict[int, int] = {}
-        """Of every job, by number. A running job is moved at the time for which that was planned, not by its service
-        then, which rounding may leave just below the threshold."""
+        """Queues by job. A running job is moved at the time for which that was planned, not by its service then, which
+        rounding may leave just below the threshold."""
         self._moves: list[tuple[float, int, float]] = []
         """When running jobs reach the next queue: (s, number, since when it runs); some are void."""
         self._starved: list[tuple[float, int, float]] = []
@@ -177,7 +177,7 @@ class Las(Policy):
         return state.request.gpus if self.by_gpus else 1
 
     def _service(self, state: JobState) -> float:
-        """What it had, since it was last promoted, when it came to be in its phase."""
+        """The service between the job's last promotion and the begin of its present phase."""
         return (state.attained_s - self._past[state.number].attained_s) * self._rate(state)
 
     def _queue_at(self, service: float) -> int:

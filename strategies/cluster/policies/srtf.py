@@ -52,7 +52,7 @@ class Srtf(Policy):
                 del self._running[old.number]
         if new is not None:
             if new.phase == "waiting":
-                self._waiting.add(new, self._left(new, new.since_s))
+                self._waiting.add(new, self._remaining(new, new.since_s))
             elif new.phase == "leaving":
                 self._leaving[new.request.job] = new
             elif new.phase == "starting":
@@ -70,13 +70,13 @@ class Srtf(Policy):
             if (end_s - t) * weight > first
         ]
         for number, state in self._starting.items():
-            if (left := self._left(state, t)) > first:
+            if (left := self._remaining(state, t)) > first:
                 holding.append(((left, number), state))
         if not holding and not self._leaving and room.free_gpus < self._waiting.smallest:
             return ()
         holding.sort(reverse=True)
         return start_by_preempting(self._waiting.walk(), holding, self._leaving, room, placement)
 
-    def _left(self, state: JobState, t: float) -> float:
+    def _remaining(self, state: JobState, t: float) -> float:
         left_s = state.remaining_at(t) or 0.0
         return left_s * state.request.gpus if self.by_gpus else left_s

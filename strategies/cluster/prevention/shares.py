@@ -23,7 +23,7 @@ NOTHING = 1e-12
 
 
 def fair_shares(capacity: float, wanted: Mapping[Task, float]) -> dict[Task, float]:
-    """Max-min fair: nobody more than wanted, and who gets less has at least as much as everybody else."""
+    """Max-min fair: no task gets more than it wants; one that gets less has at least as much as any other."""
     left, given = max(0.0, capacity), dict[Task, float]()
     waiting = sorted(wanted, key=lambda task: (wanted[task], task))
     while waiting:
@@ -39,7 +39,7 @@ def held_shares(capacity: float, wanted: Mapping[Task, float], fixed: Mapping[Ta
 
 
 def free_of(capacity: float, held: Mapping[Task, float]) -> float:
-    """What nobody holds; rounding is nothing."""
+    """The part of the capacity that no task holds; a remainder of rounding counts as 0."""
     free = capacity - math.fsum(held.values())
     return free if free > NOTHING * capacity else 0.0
 
@@ -90,7 +90,7 @@ TIMES_S: dict[str, tuple[float, tuple[float, float], tuple[float, float]]] = {
     "transformer": (310, (530, 800), (1210, 2620)),
 }
 UNKNOWN = 1.0
-"""Of a model that nobody has measured, in either resource."""
+"""S of a model that nobody has measured, in either resource."""
 
 
 def model_sensitivity(model: str, resource: Resource) -> float:

@@ -87,7 +87,7 @@ class StarPrevention:
 
 
 class _Books:
-    """Who holds what while one question is answered."""
+    """The shares of all tasks while one question is answered."""
 
     def __init__(self, asked: Asked, floor_frac: float) -> None:
         self.asked, self.floor_frac = asked, floor_frac
@@ -100,11 +100,11 @@ class _Books:
         for host in asked.hosts:
             for resource in RESOURCES:
                 if (capacity := getattr(host, resource)) is not None:
-                    self.held[resource] |= self._held_on(host.host, resource, capacity)
+                    self.held[resource] |= self._shares_on(host.host, resource, capacity)
         self.before = {resource: dict(held) for resource, held in self.held.items()}
         self.changed: dict[Resource, dict[Task, float]] = {resource: {} for resource in RESOURCES}
 
-    def _held_on(self, host: str, resource: Resource, capacity: float) -> dict[Task, float]:
+    def _shares_on(self, host: str, resource: Resource, capacity: float) -> dict[Task, float]:
         here = {key: load for key, (_, load) in self.loads.items() if load.host == host}
         fixed = {key: rate_of(load, resource) for key, load in here.items() if resource in load.fixed}
         wanted = {key: rate_of(load, resource) for key, load in here.items() if key not in fixed}
@@ -115,13 +115,13 @@ class _Books:
         return [key for key, (_, load) in self.loads.items() if load.host == host and key[0] != self.asked.job]
 
     def extra(self, host: str, resource: Resource) -> float:
-        """What the job's tasks on a host ask for."""
+        """The sum that the job's tasks on a host ask for."""
         own = [load.node for key, (_, load) in self.loads.items() if load.host == host and key[0] == self.asked.job]
         amounts: list[float] = [getattr(self.demands[node], resource) for node in own if node in self.demands]
         return sum(amounts)
 
     def free(self, host: str, resource: Resource) -> float:
-        """What nobody holds; infinite without a limit."""
+        """The part of the host's resource that no task holds; infinite without a limit."""
         capacity = getattr(self.room[host], resource)
         if capacity is None:
             return float("inf")
@@ -172,7 +172,7 @@ class _Books:
         return sum(iteration_s(load, self.changed) - iteration_s(load, nothing) for load in loads)
 
     def changed_shares(self) -> dict[tuple[str, str], Share]:
-        """What every task holds that gives something or was granted something."""
+        """The shares of all tasks that give something or were granted something."""
         shares = dict[tuple[str, str], Share]()
         for key in self.loads:
             job, node = key

@@ -29,7 +29,7 @@ Rate = Callable[[int, int], float]
 
 
 class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """What is added at a time, and what it takes.
+    """The nodes that are added at a time, and the cores that they take.
 
     Attributes:
         cores_total: of all workers and servers together.
@@ -53,7 +53,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def cores(self, servers: int, workers: int) -> int:
-        """Of so many servers and workers together."""
+        """Cores of so many servers and workers together."""
         return servers * self.server_cores + workers * self.worker_cores
 
 
@@ -138,7 +138,7 @@ class OptimusPlanner:
         self._rates = {Size(one.servers, one.workers): one.steps_per_s for one in self.profile}
         self._first = _size(given)
         self._target: Size | None = None
-        """What was decided and is not settled yet."""
+        """The size that was decided and is not settled yet."""
         self._denied: set[Size] = set()
         self._ended: set[Size] = set()
         self._t = 0.0
@@ -205,7 +205,7 @@ class OptimusPlanner:
         for one in first_sizes(*self._first, by.servers, by.workers):
             wanted = Size(*one)
             if wanted not in self._rates and not self._is_denied(wanted) and by.cores(*wanted) <= by.cores_total:
-                return self._decided(t, "try", size, wanted, {})
+                return self._change(t, "try", size, wanted, {})
         return self._stays(t, "try", size, {}, "no other size to measure fits")
 
     def _grow(self, t: float, size: Size, model: SpeedModel) -> Decision:
@@ -223,9 +223,9 @@ class OptimusPlanner:
             return self._stays(t, "grow", size, numbers, "no increment fits and saves time")
         gains = {"gain_server": step.gain_server, "gain_worker": step.gain_worker}
         numbers |= {name: gain for name, gain in gains.items() if gain is not None}
-        return self._decided(t, "grow", size, Size(step.servers, step.workers), numbers)
+        return self._change(t, "grow", size, Size(step.servers, step.workers), numbers)
 
-    def _decided(self, t: float, stage: str, size: Size, wanted: Size, numbers: dict[str, float]) -> Decision:
+    def _change(self, t: float, stage: str, size: Size, wanted: Size, numbers: dict[str, float]) -> Decision:
         self._target, self._decided_s = wanted, t
         changes: list[Change] = []
         if wanted.servers != size.servers:

@@ -206,14 +206,14 @@ class AutoscalingPlanner:
                 self.slow_workers.observe(grad.worker, grad.samples / timings.own_s)
             case Lost(worker=worker):
                 self.slow_workers.forget(worker)
-                self._disturbed(event.t)
+                self._restart_measurement(event.t)
             case Restored(workers=workers):
                 self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
-                self._disturbed(event.t)
+                self._restart_measurement(event.t)
             case Joined() | ServerLost():
-                self._disturbed(event.t)
+                self._restart_measurement(event.t)
 
-    def _disturbed(self, t: float) -> None:
+    def _restart_measurement(self, t: float) -> None:
         """Measure the present size from the beginning."""
         if not self._under_way:
             self.autoscaler.resized(self.autoscaler.workers)
@@ -255,7 +255,7 @@ class AutoscalingPlanner:
             Replace(node=node, cores=settings.worker_cores, memory_bytes=settings.memory_bytes, elsewhere=True)
             for node in slow
         )
-        return self._decided(t, "slow workers", changes, self.slow_workers.average[slow[0].number])
+        return self._decide(t, "slow workers", changes, self.slow_workers.average[slow[0].number])
 
     def _resize(self, t: float) -> Decision | None:
         settings, before = self.settings, self.autoscaler.workers
@@ -265,15 +265,15 @@ class AutoscalingPlanner:
             if not self.autoscaler.stays or self._ended:
                 return None
             self._ended = True
-            return self._decided(t, "stays", (), gain)
+            return self._decide(t, "stays", (), gain)
         if wanted > before:
             more = wanted - before
             change: Change = AddWorkers(count=more, cores=settings.worker_cores, memory_bytes=settings.memory_bytes)
-            return self._decided(t, "more workers", (change,), gain)
+            return self._decide(t, "more workers", (change,), gain)
         change = Resize(role="worker", count=wanted, cores=settings.worker_cores, memory_bytes=settings.memory_bytes)
-        return self._decided(t, "no gain", (change,), gain)
+        return self._decide(t, "no gain", (change,), gain)
 
-    def _decided(self, t: float, rule: str, changes: tuple[Change, ...], value: float | None) -> Decision:
+    def _decide(self, t: float, rule: str, changes: tuple[Change, ...], value: float | None) -> Decision:
         """``value``: the marginal gain, or the slowest worker's average."""
         self._under_way, self._decided_s = changes, t
         name = "throughput" if rule == "slow workers" else "gain"

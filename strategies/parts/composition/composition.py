@@ -147,7 +147,7 @@ class Composition(Strategy):
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:
-        """Those of the gate, where it is known whom a worker waits for."""
+        """The groups of the gate; empty if it does not know in advance whom a worker waits for."""
         gate = self.parts.gate
         return gate.waiting_groups() if isinstance(gate, Waiting) else ()
 
@@ -157,7 +157,7 @@ class Composition(Strategy):
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Pass the event to every part in turn, and return the commands."""
         if self._alone and isinstance(event, Arrived):  # no other part observes: most decisions of BSP, ASP and SSP
-            return self._carried_out(self._gate.arrived(event.grad))
+            return self._to_commands(self._gate.arrived(event.grad))
         if isinstance(event, Started):
             self._start(event)
         for part in self._observing:
@@ -165,7 +165,7 @@ class Composition(Strategy):
         commands = self._answer(event)
         for following in self._following:
             for more in following.then(event):
-                commands += self._carried_out(more) if isinstance(more, Verdict) else [more]
+                commands += self._to_commands(more) if isinstance(more, Verdict) else [more]
         for settling in self._settling:
             commands = settling.settle(event, commands, self._order)
         return commands
@@ -180,19 +180,19 @@ class Composition(Strategy):
         match event:
             case Arrived(grad=grad):
                 score = None if self._screen is None else self._screen.asks(grad, self._version)
-                return self._carried_out(self._gate.arrived(grad)) if score is None else [score]
+                return self._to_commands(self._gate.arrived(grad)) if score is None else [score]
             case Scored() if self._screen is not None:
-                return self._carried_out(*self._screen.judged(event))
+                return self._to_commands(*self._screen.judged(event))
             case Started():
                 return self._begin(event.workers, version=0)
             case Restored():
                 return self._begin(event.workers, event.version)
             case Lost():
                 self._current -= set[int]() if event.restarting else {event.worker}
-                return self._carried_out(self._gate.lost(event.worker, event.restarting))
+                return self._to_commands(self._gate.lost(event.worker, event.restarting))
             case Joined():
                 self._current.add(event.worker)
-                return self._carried_out(self._gate.joined(event.worker))
+                return self._to_commands(self._gate.joined(event.worker))
             case Failed(retryable=False):
                 return [Stop(reason=f"worker {event.worker}: {event.reason}", ok=False)]
             case Failed():
@@ -212,7 +212,7 @@ class Composition(Strategy):
         part, parts = gate.portion(worker)
         return Compute(worker=worker, num_samples=split_evenly(self._load.order(worker).num_samples, parts)[part])
 
-    def _carried_out(self, verdict: Verdict, factor: float = 1.0, requeue: bool | None = None) -> list[AnyCommand]:
+    def _to_commands(self, verdict: Verdict, factor: float = 1.0, requeue: bool | None = None) -> list[AnyCommand]:
         """A verdict as commands; ``factor`` multiplies the weights, ``requeue`` None: the system's setting."""
         commands: list[AnyCommand] = []
         if verdict.apply:

@@ -38,7 +38,7 @@ class AllGate:
         return self.missing
 
     def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
-        """As if those of all had arrived; it is one of the update's vectors."""
+        """Treat the gradients of all these workers as arrived; the sum is one of the update's vectors."""
         self.missing.difference_update(workers)
         return self.arrived(grad)
 
@@ -47,10 +47,8 @@ class AllGate:
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Wait for a worker that restarts, continue without one that left."""
-        if restarting:
-            self.roster.lost_work |= self.missing & {worker}
+        if not self.roster.lose(worker, restarting, self.missing):
             return NOTHING
-        self.roster.leave(worker)
         self.missing.discard(worker)
         return self._complete() if not self.missing and (self.buffer or self.roster.deserted) else NOTHING
 

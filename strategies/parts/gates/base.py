@@ -32,10 +32,14 @@ class Roster:
         """Whether only newcomers are left, so that there will be no update to enter with."""
         return bool(self.newcomers) and not self.members
 
-    def leave(self, worker: int) -> None:
-        """Remove the worker: it is not waited for any more."""
+    def lose(self, worker: int, restarting: bool, computing: AbstractSet[int]) -> bool:
+        """Whether the worker is no longer waited for; one that restarts is, and repeats what it was computing."""
+        if restarting:
+            self.lost_work |= computing & {worker}
+            return False
         for crowd in (self.members, self.lost_work, self.newcomers):
             crowd.discard(worker)
+        return True
 
     def admits(self, worker: int) -> bool:
         """Whether a worker that joins computes now: one that repeats lost work, or the first of all.

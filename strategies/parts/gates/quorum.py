@@ -71,10 +71,8 @@ class QuorumGate(ABC):
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Keep waiting for a worker that restarts; the departure of another may complete the update."""
-        if restarting:
-            self.roster.lost_work |= self.roster.members & {worker} - self.buffer.keys()
+        if not self.roster.lose(worker, restarting, self.missing):
             return NOTHING
-        self.roster.leave(worker)
         return self._test()
 
     def joined(self, worker: int) -> Verdict:

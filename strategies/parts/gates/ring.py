@@ -92,10 +92,8 @@ class RingGate:
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
         """Without servers a loss voids everything until all begin again, unless the worker had not entered yet."""
-        if restarting:
-            self.roster.lost_work |= self.computing & {worker}
+        if not self.roster.lose(worker, restarting, self.computing):
             return NOTHING
-        self.roster.leave(worker)
         self.computing.discard(worker)
         self.parents.pop(worker, None)
         return self._test()

@@ -78,10 +78,10 @@ class Fleet:
             case ServerLost(server=number, holding=False):
                 self.leave(NodeId.server(number))
             case Denied(node=name):
-                self._denied(NodeId.parse(name))
+                self._deny(NodeId.parse(name))
 
-    def _denied(self, node: NodeId) -> None:
-        """Who is not here does not come; who is stays, with the cores of before."""
+    def _deny(self, node: NodeId) -> None:
+        """A node that was launched does not come; one that is here keeps the cores that it had before."""
         if node not in self.here:
             self.leave(node)
         elif node in self._before:
@@ -119,7 +119,7 @@ class Fleet:
         return [node for node in self.present() if node.role == role]
 
     def present(self) -> dict[NodeId, Given]:
-        """What every present node has, in their order; the same object until that changes."""
+        """The cores and memory of all present nodes, in their order; the same object until that changes."""
         if self._present is None:
             self._present = {node: self.given[node] for node in sorted(self.here)}
             self._totals: dict[str, int] | None = None

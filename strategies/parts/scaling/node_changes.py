@@ -17,7 +17,7 @@ from strategies.protocol import Allocate, AnyCommand, Checkpoint, Launch, NodeId
 
 @final
 class WorkerChanges:
-    """Those of one decision, and who is waited for; ``came`` and ``denied`` count the workers that it launched."""
+    """Changes of workers by one decision, and the workers waited for; ``came`` and ``denied`` count those launched."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -76,7 +76,7 @@ class WorkerChanges:
         return [launch]
 
     def restart(self) -> list[AnyCommand]:
-        """All that stay; they are waited for. Who has crashed is being started anyway."""
+        """Restart all workers that stay, and wait for them. A crashed one is being started anyway."""
         staying = [worker for worker in self.fleet.nodes("worker") if worker not in self._surplus]
         self._restarted |= set(staying)
         return [Restart(node=str(worker)) for worker in staying if worker not in self._crashed]
@@ -153,7 +153,7 @@ class ServerChanges:
         """Servers in the order of the vector: that hold it, and that will."""
         self._unwanted: set[NodeId] = set()
         """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
-        so they are retired after the next event that is no denial."""
+        so they are retired after the next event other than a denial."""
         self._launches: list[Launch] = []
         self._due_s = inf
 
@@ -166,7 +166,7 @@ class ServerChanges:
         elsewhere: list[NodeId] = []
         for change in changes:
             if isinstance(change, Resize):
-                keep, wanted = self._resized(change)
+                keep, wanted = self._resize(change)
                 new += [(given, None) for given in wanted]
             else:
                 keep.discard(change.node)
@@ -174,7 +174,7 @@ class ServerChanges:
                 elsewhere += [change.node] if change.elsewhere else []
         return self._switch_to(t, keep, new, elsewhere) if new or keep != self.switch.servers else []
 
-    def _resized(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
+    def _resize(self, change: Resize) -> tuple[set[NodeId], list[Given]]:
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         alike = [server for server in sorted(self.switch.servers) if self.fleet.given.get(server) == wanted]
         keep = alike[: change.count]
@@ -183,7 +183,7 @@ class ServerChanges:
     def _switch_to(
         self, t: float, keep: set[NodeId], new: Sequence[tuple[Given, NodeId | None]], elsewhere: Sequence[NodeId]
     ) -> list[AnyCommand]:
-        """Who replaces a server gets its place in the vector, so that little moves, and a hot part stays with it."""
+        """A new server gets the place in the vector of the one it replaces, so that little moves; a hot part stays."""
         not_on = [place for node in elsewhere if (place := self.fleet.places.get(node)) is not None]
         self._launches = [self.fleet.request("server", given, not_on) for given, _ in new]
         launched = [NodeId.parse(one.node) for one in self._launches]
@@ -192,13 +192,13 @@ class ServerChanges:
         self._wanted = [one for one in order if one in keep or one in launched]
         self._wanted += [one for one in launched if one not in self._wanted]
         self.under_way = True
-        return self._carried_out(self.switch.ask(t, keep, launched))
+        return self._to_commands(self.switch.ask(t, keep, launched))
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def joined(self, t: float, server: NodeId) -> list[AnyCommand]:
         """A server can be reached."""
-        return self._carried_out(self.switch.joined(t, server))
+        return self._to_commands(self.switch.joined(t, server))
 
     def denied(self, t: float, server: NodeId) -> list[AnyCommand]:
         """A server does not come; a present one was denied its cores only."""
@@ -206,20 +206,20 @@ class ServerChanges:
 
     def gone(self, t: float, server: NodeId) -> list[AnyCommand]:
         """A server's process is lost, or does not come."""
-        return self._carried_out(self.switch.gone(t, server))
+        return self._to_commands(self.switch.gone(t, server))
 
     def ended(self, t: float, worker: NodeId) -> list[AnyCommand]:
         """A worker's gradient has arrived, or never will."""
-        return self._carried_out(self.switch.ended(t, worker))
+        return self._to_commands(self.switch.ended(t, worker))
 
     def restored(self, t: float, servers: Iterable[int]) -> list[AnyCommand]:
         """These hold the parameters, in this order."""
         self._order = [NodeId.server(server) for server in servers]
-        return self._carried_out(self.switch.restored(t, self._order))
+        return self._to_commands(self.switch.restored(t, self._order))
 
     def woke(self, t: float, tag: str) -> list[AnyCommand]:
         """A timer fired, perhaps that of the switch."""
-        return self._carried_out(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
+        return self._to_commands(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
 
     def timer(self) -> list[AnyCommand]:
         """The switch is to be woken at another time than before."""
@@ -238,7 +238,7 @@ class ServerChanges:
 
     # ---- orders of the switch ----------------------------------------------------------------------------------------
 
-    def _carried_out(self, orders: Iterable[Order]) -> list[AnyCommand]:
+    def _to_commands(self, orders: Iterable[Order]) -> list[AnyCommand]:
         commands: list[AnyCommand] = []
         for effect, nodes in orders:
             match effect:

@@ -100,15 +100,15 @@ class Resizing:
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> list[AnyCommand]:
-        """What follows from an event."""
-        commands = self._happened(event)
+        """The commands that follow from an event."""
+        commands = self._dispatch(event)
         if event.t > self._begun_s + self.launch_s:
             self.workers.give_up()
         if not isinstance(event, Denied):
             commands += self.servers.retire_unwanted()
         return commands + self.servers.timer() + self._look()
 
-    def _happened(self, event: AnyEvent) -> list[AnyCommand]:
+    def _dispatch(self, event: AnyEvent) -> list[AnyCommand]:
         t, servers = event.t, self.servers
         match event:
             case Arrived(grad=grad):
@@ -122,7 +122,7 @@ class Resizing:
             case ServerJoined(server=server):
                 return servers.joined(t, NodeId.server(server))
             case Denied(node=name):
-                return self._denied(t, NodeId.parse(name))
+                return self._deny(t, NodeId.parse(name))
             case ServerLost(server=server):
                 return servers.gone(t, NodeId.server(server))
             case Restored():
@@ -143,7 +143,7 @@ class Resizing:
             self.workers.gone(worker)
         return self.servers.ended(event.t, worker)
 
-    def _denied(self, t: float, node: NodeId) -> list[AnyCommand]:
+    def _deny(self, t: float, node: NodeId) -> list[AnyCommand]:
         """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
         if node.role == "server":
             return self.servers.denied(t, node)

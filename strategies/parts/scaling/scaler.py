@@ -79,13 +79,13 @@ class Planner(Protocol):
         """Whether there is something to do that does not wait until what is under way has ended."""
 
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
-        """What to do now, if anything."""
+        """The changes to make now, or None."""
 
     def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
-        """What was decided last is done, or was denied; these nodes are there now."""
+        """The last decision is carried out, or was denied; these nodes are there now."""
 
     def log_state(self) -> State:
-        """What to record of it."""
+        """State to record in the log."""
 
 
 @final

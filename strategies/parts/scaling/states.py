@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class Input(StrEnum):
-    """What changes the phase of a switch."""
+    """Events that change the phase of a switch."""
 
     ASKED = "asked"
     """The strategy wants other servers."""
@@ -61,7 +61,7 @@ class Input(StrEnum):
 
 
 class Effect(StrEnum):
-    """What is to be done."""
+    """Actions that follow from an input."""
 
     LAUNCH = "launch"
     """Start the new servers."""
@@ -74,7 +74,7 @@ class Effect(StrEnum):
     MOVE = "move"
     """Divide the parameters among the new set of servers."""
     RESUME = "resume"
-    """Who waits may compute."""
+    """Waiting workers may compute."""
     RETIRE_OLD = "retire old"
     """Stop the servers that hold nothing any more."""
     RETIRE_NEW = "retire new"
@@ -173,10 +173,10 @@ LAUNCHES = frozenset({Phase.LAUNCHING, Phase.STOPPED, Phase.DOWN_SWITCHING})
 
 
 def after(table: Table, phase: Phase, given: Input) -> Way:
-    """What follows.
+    """The next phase, and what is to be done.
 
     Raises:
-        RuntimeError: nothing does; a mistake of whoever gave the input.
+        RuntimeError: this input is impossible in this phase.
     """
     ways = table.get(phase, {})
     if given not in ways:

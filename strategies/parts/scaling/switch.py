@@ -153,7 +153,7 @@ class Switch:
         return orders + self._continue(t)
 
     def _continue(self, t: float) -> list[Order]:
-        """What nobody is waited for any more for follows at once."""
+        """Take the next step of the switch at once if nobody is waited for any more."""
         if self.phase in (Phase.LAUNCHING, Phase.STOPPED) and not self._awaited:
             return self._take(t, Input.ALL_JOINED)
         if self.phase == Phase.DRAINING and not self.computing:

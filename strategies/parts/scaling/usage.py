@@ -55,7 +55,7 @@ class UsageHistory:
         self._seen.append({node: uses[node] for node in given})
 
     def forget(self) -> None:
-        """What was observed is void, as after a change."""
+        """Drop all observations, as after a change."""
         self.given = {}
         self._seen.clear()
 

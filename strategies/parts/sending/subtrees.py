@@ -22,12 +22,12 @@ MOVED_FRAC = 0.2
 
 @dataclass(frozen=True)
 class Tree:
-    """Who sends to whom; ``parents[worker]`` is None for those who send to the root. Parents come before children."""
+    """A tree of workers; ``parents[worker]`` is None for those that send to the root. Parents come before children."""
 
     parents: Mapping[int, int | None]
 
     def children(self, parent: int | None) -> tuple[int, ...]:
-        """Who sends to ``parent``, or to the root (None), the nearest first."""
+        """Workers that send to ``parent``, or to the root (None), the nearest first."""
         return tuple(worker for worker, above in self.parents.items() if above == parent)
 
     def depth(self, worker: int) -> int:
@@ -55,7 +55,7 @@ def moved(built_s: Mapping[int, float], now_s: Mapping[int, float]) -> bool:
 
 
 def going_direct(tree: Tree, ready_s: Mapping[int, float], wait_s: float) -> frozenset[int]:
-    """Who does not wait for its parent, nor the parent for it: ready more than ``wait_s`` after the parent.
+    """Workers that do not wait for their parents, nor these for them: ready more than ``wait_s`` after the parent.
 
     Workers that are not in ``ready_s`` are not ready at all yet, and count as later than anybody.
     """
@@ -144,7 +144,7 @@ class Subtrees:
 def assigned(
     groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapping[str, str], *, sharing: bool
 ) -> list[dict[int, str]]:
-    """Who sums for each inner node, by group: an aggregator on its host if there is one, or else any.
+    """The aggregator that sums for each inner node, by group: one on its host if there is one, or else any.
 
     The least used one of those in question, so that two inner nodes share one only where there are not enough.
 

@@ -130,7 +130,7 @@ class TreeGate:
         """A sum is one of several workers."""
         workers = tuple(self._worker_of[member] for member in grad.members)
         for worker in workers or (grad.worker,):
-            self._landed(worker)
+            self._end_transfer(worker)
         return self._own.sum_arrived(grad, workers) if workers else self.gate.arrived(grad)
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
@@ -149,9 +149,9 @@ class TreeGate:
     def _forget(self, worker: int) -> None:
         self._held.pop(worker, None)
         self._ready_s.pop(worker, None)
-        self._landed(worker)
+        self._end_transfer(worker)
 
-    def _landed(self, worker: int) -> None:
+    def _end_transfer(self, worker: int) -> None:
         """Nothing of it is on its way any more."""
         self._worker_of.pop(self._travelling.pop(worker, -1), None)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reading.ranges import check_choice, check_number, check_whole
-from strategies.antdt.detector import CENTERS, bounds, check_ratio, slow, still_slow
+from strategies.antdt.detector import CENTERS, StragglerDetector, bounds, slow, still_slow
 from strategies.antdt.kill_restart import Restarts, RestartSettings
 from strategies.parts.load.allocation import round_sizes
 from strategies.protocol import NodeId
@@ -59,12 +59,12 @@ def test_who_would_be_slow_with_another_time_is_asked_of_each_by_itself(
 
 
 def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
-    check_ratio("slowness_ratio", 1.5, 2, "mean_all")
-    check_ratio("slowness_ratio", 4.0, 2, "median_others")
+    StragglerDetector(slowness_ratio=1.5).validate(2)
+    StragglerDetector(slowness_ratio=4.0, center="median_others").validate(2)
     with pytest.raises(ValueError, match=r"^slowness_ratio=2.0: must be less than the number of workers \(2\)"):
-        check_ratio("slowness_ratio", 2.0, 2, "mean_all")
+        StragglerDetector(slowness_ratio=2.0).validate(2)
     with pytest.raises(ValueError, match=r"^center=median_others: needs 2 workers or more$"):
-        check_ratio("slowness_ratio", 1.5, 1, "median_others")
+        StragglerDetector(slowness_ratio=1.5, center="median_others").validate(1)
 
 
 # ---- restarts -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from strategies.parts.scaling import switch as module
 from strategies.parts.scaling.states import (
     HOLDING,
     SEAMLESS,
@@ -21,7 +22,6 @@ from strategies.parts.scaling.states import (
     after,
 )
 from strategies.parts.scaling.switch import Order, Switch
-from strategies.parts.scaling.switching import switch as module
 from strategies.protocol import NodeId
 from tests.support.switch_world import SwitchWorld, Wrong
 
