@@ -115,17 +115,6 @@ def test_a_job_that_more_can_disturb_has_a_plan_of_its_own() -> None:
     assert shared.checked(five)[0].plan != check_job(parse(four)).plan
 
 
-def test_a_strategy_knows_the_workload_of_each_pattern() -> None:
-    """STAR's price of staleness is that of the workload, which is another one where hosts are needed."""
-    words = ["--strategies", "star_h", "--stragglers", "none,cpu_throttle", "--workers", "4"]
-    found = {
-        (raw["names"]["straggler"], raw["workload"]["name"], raw["strategy"]["kappa_workload"])
-        for raw in raws(words)
-        if raw["names"]["strategy"] == "star_h"
-    }
-    assert found == {("none", "digits", "digits"), ("cpu_throttle", "digits_cnn", "digits_cnn")}
-
-
 def test_jobs_of_other_code_or_settings_are_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of(tmp_path)
     before = {task.path for task in tasks_of(spec, tmp_path)}
