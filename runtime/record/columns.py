@@ -118,7 +118,10 @@ class IterationWriter:
         num_rows, self._filled = self._filled, 0
         if not num_rows:
             return
-        table = pa.table({name: values[:num_rows] for name, values in self._group.items()}, schema=self._schema)
+        columns = zip(self._schema.types, self._group.values(), strict=True)
+        # from buffers: to look at values, pyarrow would import pandas, which takes a third of a second
+        arrays = [pa.Array.from_buffers(kind, num_rows, [None, pa.py_buffer(own[:num_rows])]) for kind, own in columns]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
         try:
             self._ensure_space(table.nbytes)
             self._writer.write_table(table, row_group_size=GROUP_ROWS)
