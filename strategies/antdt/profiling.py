@@ -37,12 +37,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @dataclass(kw_only=True)
 class AccumulationSettings:
-    """What is measured and planned.
+    """How workers are measured, and which plans are possible.
 
     Attributes:
         accum_min: least micro-batches of a worker (the paper: usually 1).
         accum_max: most micro-batches of a worker (for example 5).
-        types: device type of every worker, by rank; who joins later counts as the slowest. None: workers whose profiled
+        types: device type of every worker, by rank; later ones count as the slowest. None: workers whose profiled
             speeds differ by a factor of at most ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
         devices: what is known of each type; no profile is run when every type's speed is given.

@@ -255,7 +255,7 @@ class OrderedGate(TransferSettings):
     # ---- transfers ---------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> Sequence[Verdict | AnyCommand]:
-        """Apply whose turn it is, plan what waits, send what may go; when parameters are evaluated decides nothing."""
+        """Apply updates in planned order, plan held gradients, send those that may go; ``Evaluated`` is ignored."""
         match event:
             case Evaluated():
                 return []

@@ -17,7 +17,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What one host of the cluster offers to jobs."""
 
     number: int
-    """Of the host, as in ``host:3``; the machines of a cluster are numbered from 0."""
+    """The host's number, as in ``host:3``; the machines of a cluster are numbered from 0."""
     gpus: int
     """0: it has none and can only hold servers."""
     cpu_cores: float | None = None
@@ -27,7 +27,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task uses while nobody disturbs it, and in turns: an estimate for placements, no limit."""
+    """What one task uses while nobody disturbs it, and in turns: an estimate for placements and not a limit."""
 
     cpu_cores: float = 0.0
     """On average over an iteration."""

@@ -27,7 +27,7 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     lr: float | None = None
     """The optimizer's learning rate, before any schedule or ``lr_scale``."""
     model_bytes: int | None = None
-    """Of all parameters, and so of a gradient: what a worker receives and sends in an iteration; None: not known."""
+    """Size of all parameters, and of a gradient: a worker receives and sends as much in an iteration; None: unknown."""
     places: dict[str, str] = {}
     """The host of every node (``{"worker:1": "host:2"}``), and of aggregators; empty without hosts."""
     links: dict[str, float] = {}
@@ -40,7 +40,7 @@ class Started(Event, frozen=True, kw_only=True, tag=True):
     step: Literal["", "sgd", "tally"] = ""
     """The optimizer's rule, where ``replicas`` follow it: ``tally`` adds sums of gradients, whatever the rate is."""
     momentum: float = 0.0
-    """Of that rule."""
+    """Momentum of that rule."""
 
 
 class Ready(Event, frozen=True, kw_only=True, tag=True):
@@ -53,7 +53,7 @@ class Ready(Event, frozen=True, kw_only=True, tag=True):
     grad: Grad
     timings: Timings
     num_bytes: int
-    """What travels of it to all servers together."""
+    """Bytes of it that travel to all servers together."""
     loss: float | None = None
     sqr_norm: float | None = None
 

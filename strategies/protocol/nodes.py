@@ -1,4 +1,4 @@
-"""Who a task is: one name for every worker and server, parsed where texts come in and written where they go out."""
+"""Names of tasks: one for every worker and server, parsed where texts come in and written where they go out."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def _parse_text(text: str) -> NodeId:
     """Telemetry asks for the same names again and again."""
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r}: is no node; write a role and a number, such as worker:1")
+        raise ValueError(f"{text!r}: not a node; write a role and a number, such as worker:1")
     return NodeId(found[1], int(found[2]))

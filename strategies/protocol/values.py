@@ -98,9 +98,9 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     in_bytes_per_s: float | None = None
     """Both rates are of a host's link."""
     limit_cores: float | None = None
-    """Of a task its own, if it has one; else, and of a host: more than this the host's tasks do not get together."""
+    """The task's own limit if it has one; otherwise, and for a host, the limit of all the host's tasks together."""
     limit_bytes_per_s: float | None = None
-    """Of its host's link, each way, on the wire."""
+    """Limit of its host's link, each way, on the wire."""
     memory_limit_bytes: int | None = None
     """Likewise."""
     busy_frac: float | None = None

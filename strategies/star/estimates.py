@@ -65,7 +65,7 @@ SLACK = 1e-9
 
 
 class Regular(NamedTuple):
-    """By x: interval of updates, as a part of the slowest worker's time, and the staleness of gradients; float [sizes].
+    """Interval of updates by x, as a part of the slowest worker's time, and staleness of gradients; float [sizes].
 
     ``sqr_staleness``: mean square, in updates. ``lag``: see :func:`strategies.star.orders.order_lags`.
     """

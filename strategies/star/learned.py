@@ -25,7 +25,7 @@ LEARNT_COSTS = ("pooled", "priced", "literal")
 MAX_WORKERS = 1000
 """Most workers that a model has room for: its features grow with them."""
 INPUTS = {"ps": ("modes", feature_names), "allreduce": ("ring_modes", ring_feature_names)}
-"""By topology: the file that comes along, and what a model is given about a mode."""
+"""The file that comes along, and the features that a model is given about a mode, by topology."""
 
 M = TypeVar("M")
 """A mode."""

@@ -26,8 +26,8 @@ class RingGate:
     begins again with the update after its gradient has arrived.
 
     ``wanted`` are the workers to be children, slowest first, and ``wait_s`` the parents' patience: a schedule sets
-    both. At first all are in the ring. Roles change with updates, one worker at a time: who leaves the ring has
-    delivered its last gradient there, and none of its children still computes; who enters it has delivered, too. A new
+    both. At first all are in the ring. Roles change with updates, one worker at a time: one that leaves the ring has
+    delivered its last gradient there, and none of its children still computes; an entering one has delivered. A new
     child gets the parent with the fewest children, of several the lowest; all links count as equally fast.
 
     Attributes:

@@ -111,7 +111,7 @@ class Subtrees:
         ready_s: Mapping[int, float],
         wait_s: float,
     ) -> Iterator[Outgoing | float]:
-        """What is sent at time ``t``; a number is a time at which to ask again.
+        """The sends of time ``t``; a number is a time at which to ask again.
 
         Args:
             t: now, in seconds.

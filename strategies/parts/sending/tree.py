@@ -37,7 +37,7 @@ MAX_FANOUT = 1000
 SMOOTHING = 0.3
 """Weight of the newest value in a worker's latency."""
 TAG = "tree"
-"""Of the timer after which an inner node waits no more."""
+"""Tag of the timer after which an inner node waits no more."""
 
 
 def with_tree(gate: Gate, tree_fanout: int | None, tree_wait_s: float | None, *, near_workers: bool = False) -> Gate:
@@ -106,7 +106,7 @@ class TreeGate:
         self._latency_s: dict[int, float] = {}
         self._took_s: dict[int, float] = {}
         self._trees: list[Subtrees] = []
-        """Of the present groups."""
+        """The subtrees of the present groups."""
         self._summed, self._direct = 0, 0
         self._forget_all()
 
@@ -242,5 +242,5 @@ class TreeGate:
         return Send(grads=ids, via=outgoing.via)
 
     def log_state(self) -> dict[str, float | int | str]:
-        """Of this round: what has arrived; of the job: gradients that were summed on their way, and that were not."""
+        """The gate's state, and how many gradients of the job were summed on their way, and how many were not."""
         return {**self.gate.log_state(), "summed": self._summed, "direct": self._direct}

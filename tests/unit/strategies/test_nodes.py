@@ -41,6 +41,6 @@ def test_a_text_that_is_read_is_written_as_it_was(text: str) -> None:
     "text", ["", "worker", "worker:", ":1", "worker:-1", "worker:01", "worker:*", "worker 1", "w:1:2"]
 )
 def test_what_is_no_node_is_refused_by_its_text(text: str) -> None:
-    with pytest.raises(ValueError, match="is no node; write a role and a number, such as worker:1") as error:
+    with pytest.raises(ValueError, match="not a node; write a role and a number, such as worker:1") as error:
         NodeId.parse(text)
     assert repr(text) in str(error.value)
