@@ -220,7 +220,6 @@ class Fakes:
         self.selector.register(channel.sock, selectors.EVENT_READ, (channel, obey))
 
     def _connect(self, identity: Identity, obey: Any) -> LoopChannel:
-        assert self.spec is not None
         sock = connect(self.spec.coordinator)
         call(sock, self.secret, identity)
         channel = LoopChannel(sock)
@@ -255,7 +254,6 @@ class Fakes:
                 channel.send(m.encode(m.Forked(**about)))
                 task = self._connect(Identity(role, number, incarnation), lambda at, what: self._task(at, what, number))
                 address = Address(transport="tcp", host=HOST, port=9) if role == "server" else None
-                assert self._prepared is not None
                 task.send(m.encode(m.TaskReady(num_parameters=self._prepared.num_samples, address=address)))
 
     def _task(self, channel: LoopChannel, message: m.Message, number: int) -> None:

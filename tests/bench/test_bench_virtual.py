@@ -1,22 +1,18 @@
-"""The virtual runtime: worker-iterations per second next to bare loops, memory, and its overhead on real gradients.
+"""The virtual runtime: rows, worker-iterations on shared hosts, memory, and its overhead on real gradients.
 
 Everything runs in one process on one core, so the machine's slow regime (core to core) does not matter and no round is
-gated; floors and peers are measured in the same rounds, alternated.
+gated; cases are measured in turns. Worker-iterations a second without hosts are in ``test_bench_flat.py``.
 """
 
 from __future__ import annotations
 
-import heapq
-import random
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import pytest
 
 from runtime.backends.torch import TorchModel
@@ -37,17 +33,12 @@ from tests.support.labs import run_alone
 from tests.support.runs import ROOT
 
 from .goals import FAIL, PASS, Verdict
-from .replay import recorded_clock, replay
 from .report import Report
 from .tasks import BenchTask
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.benchmark(timer=recorded_clock)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
 STRATEGIES = {"bsp": BSP(), "asp": ASP(data="dynamic"), "ssp": SSP(bound=3)}
-SIZES = {8: 30_000, 100: 4_000, 1_000: 200, 10_000: 20}
-"""Rounds by number of workers."""
-RATES = {("bsp", 100): 100_000, ("asp", 100): 50_000, ("ssp", 100): 50_000}
-"""Worker-iterations per second by strategy and workers, at least."""
 HOST_RATE = 20_000
 """Worker-iterations per second on shared hosts; SimGrid makes 12,000 to 19,000 where nobody decides anything."""
 ROW_BYTES = 52
@@ -81,66 +72,6 @@ def calm() -> Any:
     from injectors.schedule import Schedule
 
     return Schedule(build_plan("none", 0, 1e6, ()))
-
-
-def bare_heap(entries: int) -> float:
-    """The floor of any event loop: one entry out and one in, 100 of them waiting."""
-    draws = [random.random() for _ in range(entries)]
-    heap = [(draw, number) for number, draw in enumerate(draws[:100])]
-    heapq.heapify(heap)
-    begun = time.perf_counter()
-    for draw in draws:
-        t, number = heapq.heappop(heap)
-        heapq.heappush(heap, (t + draw, number))
-    return time.perf_counter() - begun
-
-
-def bare_rounds(workers: int, rounds: int) -> float:
-    """The floor of a vectorised round: draw, scale, take the maximum."""
-    generator, t = np.random.default_rng(0), 0.0
-    begun = time.perf_counter()
-    for _ in range(rounds):
-        t += float(np.exp(0.05 * generator.standard_normal(workers)).max())
-    return time.perf_counter() - begun
-
-
-def sized(name: str, workers: int) -> str:
-    return f"{name}, {workers} workers"
-
-
-@pytest.fixture(scope="module")
-def rates() -> dict[str, list[float]]:
-    """Worker-iterations per second, all peers in turns."""
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for turn in range(ROUNDS):
-            for name in STRATEGIES:
-                for workers, rounds in SIZES.items():
-                    took = play(name, workers, rounds, Path(directory, f"{name}{workers}-{turn}"))
-                    found.setdefault(sized(name, workers), []).append(workers * rounds / took)
-                took = play(name, 100, 300, Path(directory, f"{name}{turn}full"), full=True)
-                found.setdefault(f"{name}, event by event", []).append(100 * 300 / took)
-            found.setdefault("bare heap", []).append(400_000 / bare_heap(400_000))
-            found.setdefault("bare rounds", []).append(100 * 20_000 / bare_rounds(100, 20_000))
-    return found
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(sized(name, workers) for name in STRATEGIES for workers in SIZES),
-        *("bsp, event by event", "asp, event by event", "bare heap", "bare rounds"),
-    ],
-)
-def test_worker_iterations(name: str, rates: dict[str, list[float]], benchmark: Any) -> None:
-    replay(benchmark, "one worker-iteration on the virtual clock", [1 / rate for rate in rates[name]])
-
-
-def test_rates(rates: dict[str, list[float]], report: Report) -> None:
-    goals = {sized(*about): wanted for about, wanted in RATES.items()}
-    verdicts = [at_least(name, median(rates[name]), wanted, "/s") for name, wanted in goals.items()]
-    others = ", ".join(f"{name} {median(values):,.0f}/s" for name, values in rates.items() if name not in goals)
-    report.judge("worker-iterations on the virtual clock, backend=none", verdicts, extra=others)
 
 
 def test_bytes_of_a_row(tmp_path: Path, report: Report) -> None:

@@ -50,7 +50,6 @@ class Prepared:
             command = [sys.executable, __file__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(line, file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 

@@ -39,29 +39,35 @@ def test_five_small_errors_agree() -> None:
     assert found == (0.01, -0.01, 0.03, 0.03, 5, WITHIN)
 
 
-def test_a_model_that_is_eight_per_cent_off_is_caught() -> None:
-    """The negative control, either way; with a tolerance of 10 % the same errors are within."""
-    errors = [0.08, 0.075, 0.082, 0.079, 0.084]
-    assert agreement(errors).verdict == OFF
-    assert agreement([-error for error in errors]).verdict == OFF
-    assert agreement(errors, 0.10).verdict == WITHIN
+EIGHT_PERCENT = [0.08, 0.075, 0.082, 0.079, 0.084]
 
 
-def test_a_median_within_the_tolerance_is_not_enough() -> None:
-    found = agreement([0.03, 0.04, 0.04, 0.05, 0.06])
-    assert (found.error, found.high, found.verdict) == (0.04, 0.06, UNCLEAR)
-    assert agreement([0.04, 0.06, 0.06, 0.06, 0.06]).verdict == UNCLEAR, "nor is it a miss"
-    assert agreement([-0.2, 0.0, 0.0, 0.0, 0.2]).verdict == UNCLEAR
+@pytest.mark.parametrize(
+    ("errors", "tolerance", "verdict"),
+    [
+        (EIGHT_PERCENT, 0.05, OFF),  # the negative control, either way
+        ([-error for error in EIGHT_PERCENT], 0.05, OFF),
+        (EIGHT_PERCENT, 0.10, WITHIN),
+        ([0.03, 0.04, 0.04, 0.05, 0.06], 0.05, UNCLEAR),  # a median within the tolerance is not enough
+        ([0.04, 0.06, 0.06, 0.06, 0.06], 0.05, UNCLEAR),  # nor is it a miss
+        ([-0.2, 0.0, 0.0, 0.0, 0.2], 0.05, UNCLEAR),
+        ([-0.2, -0.2, 0.2, 0.2, 0.2], 0.05, UNCLEAR),  # large on both sides: no miss of one
+        *(([error] * pairs, 0.05, UNCLEAR) for error in (0.0, 0.5) for pairs in (1, 2, 3, 4)),  # too few
+        ([inf] * 5, 0.05, OFF),  # one side never got there
+        ([-1.0] * 5, 0.05, OFF),
+    ],
+)
+def test_errors_have_a_verdict(errors: list[float], tolerance: float, verdict: str) -> None:
+    assert agreement(errors, tolerance).verdict == verdict
 
 
-def test_errors_that_are_large_on_both_sides_are_no_miss_of_one() -> None:
-    assert agreement([-0.2, -0.2, 0.2, 0.2, 0.2]).verdict == UNCLEAR
-
-
-@pytest.mark.parametrize("pairs", [1, 2, 3, 4])
-def test_fewer_than_five_pairs_show_nothing(pairs: int) -> None:
-    assert agreement([0.0] * pairs).verdict == UNCLEAR
-    assert agreement([0.5] * pairs).verdict == UNCLEAR
+@pytest.mark.parametrize(
+    ("errors", "error", "high"),
+    [([0.03, 0.04, 0.04, 0.05, 0.06], 0.04, 0.06), ([0.0, 0.0, 0.0, 0.0, inf], 0.0, inf)],
+)
+def test_an_interval_that_reaches_beyond_is_unclear(errors: list[float], error: float, high: float) -> None:
+    found = agreement(errors)
+    assert (found.error, found.high, found.verdict) == (error, high, UNCLEAR)
 
 
 def test_a_bound_is_met_with_equality() -> None:
@@ -75,13 +81,6 @@ def test_pairs_of_which_neither_side_got_there_do_not_count() -> None:
     none = agreement([nan, nan])
     assert (none.pairs, none.verdict) == (0, None)
     assert isnan(none.error)
-
-
-def test_one_side_that_never_got_there_is_not_within() -> None:
-    assert agreement([inf] * 5).verdict == OFF
-    assert agreement([-1.0] * 5).verdict == OFF
-    found = agreement([0.0, 0.0, 0.0, 0.0, inf])
-    assert (found.error, found.high, found.verdict) == (0.0, inf, UNCLEAR)
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=5, max_size=5, unique=True))

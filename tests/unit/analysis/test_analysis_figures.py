@@ -168,7 +168,6 @@ def test_a_miss_is_said_in_the_legend() -> None:
     axes = figure.subplots()
     draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
     legend = axes.get_legend()
-    assert legend is not None
     assert legend.get_texts()[0].get_text() == "BSP\ntarget missed by 3 of 3"
 
 

@@ -20,7 +20,6 @@ def test_of_runs_of_one_seed_the_median_counts() -> None:
     """One of three repetitions never ended."""
     again = runs({"bsp": [90.0]}).assign(jct_s=[110.0]), runs({"bsp": [inf]})
     found = answer(claim(subject={"system": "bsp"}), pd.concat([runs({"bsp": [90.0, 100.0, 120.0]}), *again]))
-    assert found is not None
     assert (found.value, found.seeds) == (110.0, 3)
 
 
@@ -42,17 +41,6 @@ def runs(times: dict[str, list[float]], **columns: Any) -> pd.DataFrame:
 
 
 # ---- the ledger -----------------------------------------------------------------------------------------------------
-
-
-def test_the_ledger_of_antdt_holds_the_papers_numbers() -> None:
-    """Table III and figures 10, 11 and 15, digit for digit."""
-    found = load_ledger("antdt")
-    assert found["antdt.table3.worker.si8.bsp"].value == 8144
-    assert found["antdt.table3.server.si1.nd"].value == 3636
-    assert found["antdt.fig10.worker.nd_vs_lb_bsp"].value == 44
-    assert found["antdt.fig11.worker.nd_vs_asp"].accept == (225.0, 325.0)
-    assert found["antdt.fig15.resnet101.dd"].value == 912
-    assert len(found) >= 78
 
 
 def test_table_3_agrees_with_itself() -> None:
@@ -100,7 +88,6 @@ def test_a_ledger_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_number_is_the_median_over_the_seeds() -> None:
     found = answer(claim(subject={"system": "bsp"}), runs({"bsp": [90.0, 100.0, 120.0], "nd": [1.0, 2.0, 3.0]}))
-    assert found is not None
     assert (found.value, found.seeds) == (100.0, 3)
     assert (found.low, found.high) == pytest.approx(
         (310 / 3 - 37.946, 310 / 3 + 37.946), abs=0.001
@@ -115,7 +102,6 @@ def test_two_systems_are_compared_by_seed(how: str, unit: str, expected: float) 
     """Of every seed BSP takes twice as long, though the medians say otherwise."""
     frame = runs({"bsp": [200.0, 400.0, 20.0], "nd": [100.0, 200.0, 10.0]})
     found = answer(claim(how=how, unit=unit, subject={"system": "nd"}, against=({"system": "bsp"},)), frame)
-    assert found is not None
     assert found.value == pytest.approx(expected)
     assert found.seeds == 3
 
@@ -125,15 +111,12 @@ def test_of_several_baselines_the_least_favourable_counts() -> None:
     against = ({"system": "a"}, {"system": "b"})
     worst = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=against), frame)
     best = answer(claim(how="times", unit="x", subject={"system": "nd"}, against=against, best=True), frame)
-    assert worst is not None
-    assert best is not None
     assert (worst.value, best.value) == (1.5, 3.0)
 
 
 def test_a_job_that_was_cut_off_took_for_ever() -> None:
     frame = runs({"bsp": [10.0, inf, inf]}).assign(jct_s=[10.0, 120.0, 120.0])
     found = answer(claim(subject={"system": "bsp"}), frame)
-    assert found is not None
     assert found.value == inf
     assert judge(claim(value=120.0), found).size == "inconclusive"
     never = answer(claim(subject={"system": "bsp"}), runs({"bsp": [inf, inf, inf]}))
@@ -159,8 +142,6 @@ def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> N
     every = claim(check="ratio", over="model", against=({"system": "bsp"},), **about)
     some = claim(check="ratio", over="model", against=({"system": "bsp"},), best=True, **about)
     worst, best = answer(every, frame), answer(some, frame)
-    assert worst is not None
-    assert best is not None
     assert (round(worst.value, 6), judge(every, worst).side) == (-10.0, "missed")
     assert (round(best.value, 6), judge(some, best).side) == (100.0, "met")
     assert worst.text == best.text == "model mlp 100 [100, 100], model cnn -10 [-10, -10] %"
@@ -172,8 +153,6 @@ def test_of_what_must_stay_below_a_bound_the_largest_is_the_least_favourable() -
     frame = pd.concat([runs({"nd": [value] * 2}, bound=bound) for bound, value in (("1", 0.2), ("2", 0.9), ("3", 0.4))])
     about = {"unit": "", "accept": (None, 1.0), "value": None, "over": "bound", "subject": {"system": "nd"}}
     every, some = answer(claim(**about), frame), answer(claim(best=True, **about), frame)
-    assert every is not None
-    assert some is not None
     assert (every.value, some.value) == (0.9, 0.2)
     assert every.text == some.text == "bound 1 0.2 [0.2, 0.2], bound 2 0.9 [0.9, 0.9], bound 3 0.4 [0.4, 0.4]"
     assert judge(claim(**about), every).size == "met"
@@ -185,13 +164,11 @@ def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> No
         against=({"system": "bsp"},),
     )  # fmt: skip
 
-    def seen(asp_at_5: float) -> Answer | None:
+    def seen(asp_at_5: float) -> Answer:
         shares = {"100": {"bsp": [10.0] * 5, "asp": [12.0] * 5}, "5": {"bsp": [30.0] * 5, "asp": [asp_at_5] * 5}}
         return answer(about, pd.concat([runs(times, left=left, model="mlp") for left, times in shares.items()]))
 
     flat, steep = seen(13.2), seen(60.0)
-    assert flat is not None
-    assert steep is not None
     assert flat.text == "mlp +10% against +200%"
     assert (judge(about, flat).side, judge(about, steep).side) == ("met", "missed")
     assert answer(about, runs({"bsp": [1.0], "asp": [2.0]}, left="100")) is None
@@ -219,8 +196,6 @@ def test_an_order_holds_or_does_not() -> None:
     good = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [3.0, 3.1, 3.1], "bsp": [4.0, 4.2, 4.1]}))
     bad = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [6.0, 6.1, 6.1], "bsp": [4.0, 4.2, 4.1]}))
     noisy = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [3.0, 3.1, 3.1], "bsp": [3.0, 9.0, 3.2]}))
-    assert good is not None
-    assert bad is not None
     assert good.text.startswith("nd 1.1 < lb 3.1 < bsp 4.1; least step 1 [")
     assert bad.text.startswith("not nd")
     assert [judge(order, each).side for each in (good, bad, noisy)] == ["met", "missed", "inconclusive"]
@@ -296,7 +271,6 @@ def test_a_shape_knows_that_a_job_was_cut_off() -> None:
     last = runs({"nd": [19.0] * 5, "bsp": [inf] * 5}, intensity="0.8").replace({"jct_s": {inf: 15.0}})
     about = claim(shape="grows_less", **PAIR)
     found = answer(about, pd.concat([first, last]))
-    assert found is not None
     assert found.text == "+90.0% against +inf%"
     assert judge(about, found).side == "met"
 
@@ -306,7 +280,6 @@ def test_the_certainty_of_a_shape_is_that_of_as_many_seeds() -> None:
     first = runs({"nd": [10.0] * 5, "bsp": [10.0] * 5}, intensity="0.1")
     last = runs({"nd": [11.0] * 4 + [30.0], "bsp": [20.0] * 5}, intensity="0.8")
     found = answer(claim(shape="grows_less", **PAIR), pd.concat([first, last]))
-    assert found is not None
     assert found.holds
     assert found.share == pytest.approx(sum(comb(5, k) * 0.8**k * 0.2 ** (5 - k) for k in (3, 4, 5)), abs=0.04)
 
@@ -322,7 +295,6 @@ def test_who_may_never_end_is_the_least_steady(nd: float, bsp: float, met: bool)
     """Resamples of one seed alone have no deviation, and do not count."""
     frame = runs({"nd": [10, 11, nd], "bsp": [10, 20, bsp]}).replace({"jct_s": {inf: 60.0}})
     found = answer(claim(shape="steadier", **PAIR), frame)
-    assert found is not None
     assert (found.holds, found.share == 1.0) == (met, met)
 
 
@@ -427,8 +399,6 @@ def test_the_ledger_of_gradient_coding_holds_what_follows_from_table_2() -> None
     for each in found.values():  # what is computed is exact: no tolerance that a wrong number could hide in
         if each.scale == "analysis" and each.value is not None and each.shape is None and each.accept is not None:
             low, high = each.accept
-            assert low is not None
-            assert high is not None
             assert high - low <= 0.0125
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from analysis.reports.cluster_console import print_clusters
 from analysis.reports.sweep import report_sweep
 from stragglab.commands import figures as script
 from tests.support.cluster_records import ClusterStory, meta
+from tests.support.pages import Reader, loaded
 from tests.support.records import bsp_story
 from tests.unit.analysis.test_cluster_records import two_jobs
 from tests.unit.analysis.test_cluster_stragglers import SLOWER, USUAL, shared_hosts
@@ -59,22 +59,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-class Page(HTMLParser):
-    """Collects a page's text, and refuses whatever is outside the page."""
-
-    def __init__(self, text: str) -> None:
-        HTMLParser.__init__(self)
-        self.text, self.images = "", 0
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.images += tag == "img"
-        assert all(not (value or "").startswith("http") for _, value in attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
@@ -95,8 +79,9 @@ def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
     assert episodes[["job", "cause", "neighbours", "server_neighbours"]].to_numpy().tolist() == [
         ["a", "link", "b", "c"]
     ]
-    page = Page((path / "report.html").read_text())
-    assert page.images == len(figures)
+    text = (path / "report.html").read_text()
+    page = Reader(text)
+    assert (len(page.loads), loaded(text)) == (len(figures), [])
     for said in (
         "virtual runtime (calibration cal-7)",
         "policy: fifo",
@@ -112,7 +97,7 @@ def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
     summary = finish_cluster(path)
     assert summary["stragglers"] is None
     assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
-    assert "nothing is known of stragglers" in Page((path / "report.html").read_text()).text
+    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
 
 
 def nothing() -> ClusterStory:
@@ -192,8 +177,9 @@ def test_policies_compared(sweep: Path, tmp_path: Path) -> None:
     names = {file.name for file in tmp_path.iterdir()}
     assert {"clusters.csv", "clusters.json", "job_ratios.csv", "report.html", "figures", "SHA256SUMS"} == names
     assert {file.stem for file in tmp_path.glob("figures/*.png")} == {"job_times", "job_ratios", "gpu_use"}
-    page = Page((tmp_path / "report.html").read_text())
-    assert page.images == 3
+    text = (tmp_path / "report.html").read_text()
+    page = Reader(text)
+    assert (len(page.loads), loaded(text)) == (3, [])
     assert "policy: fifo, sjf" in page.text
     assert "2 seeds only: intervals are wide; five or more" in page.text
 
@@ -438,7 +424,7 @@ def test_a_live_set_says_which_jobs_did_not_do_what_was_asked(tmp_path: Path) ->
     (path / "jobs" / "j3").mkdir()
     found = finish_cluster(path)["warning"]
     assert found.startswith("2 of its jobs: paced devices could not keep up: 8 of 32 iterations took 0.24 s longer")
-    assert found in Page((path / "report.html").read_text()).text
+    assert found in Reader((path / "report.html").read_text()).text
     table = compare_clusters([path], tmp_path / "out", draw=False)
     assert [text for text in table.attrs["warnings"] if "keep up" in text] == [f"fifo (seed 0), {found}"]
     out = io.StringIO()

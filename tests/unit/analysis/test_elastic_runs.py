@@ -295,7 +295,6 @@ def test_the_plan_must_be_that_of_table_2_for_both_models() -> None:
     runs = pd.DataFrame(rows, columns=["model", "workers_last", "worker_cores_last", "servers_last"])
     asked = claim("plan_of_table_2", of="workers_last")
     found = SHAPES["plan_of_table_2"](runs, asked)
-    assert found is not None
     assert found.holds
     other = SHAPES["plan_of_table_2"](runs.assign(workers_last=[24.0, 9.0]), asked)
     assert other == (False, "wd 24 x 3 cores and 8 servers; xdfm 9 x 20 cores and 2 servers")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
+from tests.support.written_logs import ENCODINGS, LAUNCHERS
 
 SLOW = 1.5
 """What rank 2 takes, times the usual."""
@@ -49,18 +48,9 @@ def factors(log: StepLog) -> list[float]:
 
 
 PREFIXES: dict[str, Callable[[int], str]] = {
-    "torchrun": lambda rank: f"[default{rank}]:",
-    "torchrun of a role": lambda rank: f"[trainer{rank}]: ",
-    "srun": lambda rank: f"{rank}: ",
+    **LAUNCHERS,
     "srun of ten nodes": lambda rank: f" {rank}: ",
-    "mpirun": lambda rank: f"[1,{rank}]<stdout>:",
     "mpiexec": lambda rank: f"[{rank}] ",
-    "kubectl": lambda rank: f"[pod/job-worker-{rank}/pytorch] 2026-03-01T09:12:01.123456789Z ",
-    "docker compose": lambda rank: f"worker-{rank}  | ",
-    "Ray": lambda rank: f"\x1b[36m(RayTrainWorker pid=40{rank}, ip=10.0.0.{rank})\x1b[0m ",
-    "container's log": lambda rank: f"2026-03-01T09:12:01.1Z stdout F [rank{rank}]:",
-    "srun and torchrun": lambda rank: f"{rank // 2}: [default{rank % 2}]:",
-    "colours": lambda rank: f"[rank{rank}]:\x1b[32m",
 }
 
 
@@ -81,19 +71,15 @@ def test_megatron_s_timers_have_the_same_ranks_with_any_prefix(launcher: str, tm
     assert factors(log) == [1.0, 1.0, SLOW, 1.0]
 
 
-ENCODINGS: dict[str, Callable[[str], bytes]] = {
-    "byte order mark": lambda text: text.encode("utf-8-sig"),
-    "UTF-16 of PowerShell": lambda text: text.replace("\n", "\r\n").encode("utf-16"),
-    "UTF-16 without a mark": lambda text: text.encode("utf-16-le"),
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    **ENCODINGS,
     "UTF-16, the other order": lambda text: text.encode("utf-16-be"),
     "bytes that are no text": lambda text: b"\xff\xfa garbage \xc3\n" + text.encode(),
-    "gzip": lambda text: gzip.compress(text.encode()),
-    "Zstandard": lambda text: pa.compress(text.encode(), "zstd", asbytes=True),
     "progress bars": lambda text: text.replace("\n", "\rloading 9%\r\n").encode(),
 }
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize("name", ["a.log", "a.csv"])
 def test_content_says_how_a_file_is_encoded(name: str, encoding: str, tmp_path: Path) -> None:
     if name == "a.log":
@@ -103,7 +89,7 @@ def test_content_says_how_a_file_is_encoded(name: str, encoding: str, tmp_path: 
         text = "\n".join(["rank,step,seconds", *rows, ""])
         if encoding in ("bytes that are no text", "progress bars"):
             return  # of a table they are errors
-    assert factors(read(tmp_path / name, ENCODINGS[encoding](text))) == [1.0, 1.0, SLOW, 1.0]
+    assert factors(read(tmp_path / name, WRITTEN[encoding](text))) == [1.0, 1.0, SLOW, 1.0]
 
 
 def test_steps_that_were_done_again_count_once(tmp_path: Path) -> None:
@@ -143,7 +129,6 @@ def test_means_after_a_restart_are_of_as_many_steps(tmp_path: Path) -> None:
     log = read(tmp_path / "a.log", text)
     assert log.steps == (100, 200, 300, 400)
     assert log.own_s[:, 0].tolist() == pytest.approx([10.0] * 4)
-    assert log.round_s is not None
     assert log.round_s.tolist() == pytest.approx([16.2] * 4)
 
 
@@ -189,7 +174,6 @@ def test_deepspeed_s_steps_of_several_ranks_are_without_sums(tmp_path: Path) -> 
     log = read(tmp_path / "a.log", text)
     assert log.ranks == ("0", "1")
     assert log.own_s[3].tolist() == pytest.approx([0.4, 0.46])
-    assert log.round_s is not None
     assert log.round_s[3] == pytest.approx(0.56)
 
 

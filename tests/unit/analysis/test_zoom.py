@@ -27,7 +27,6 @@ def both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 def test_the_window_begins_where_all_curves_are_in_the_band() -> None:
     window = late_window(both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0)))
-    assert window is not None
     # asp is the later one: 0.95 - 0.94 (1 - exp(-t / 8)) = a fifth of 0.95
     expected_s = 8.0 * np.log(0.94 / (BAND_FRAC * 0.95 - 0.01))
     assert window.start_s == pytest.approx(expected_s, abs=1.0)

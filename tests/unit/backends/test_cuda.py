@@ -34,8 +34,6 @@ class Event:
         Driver.log.append(("host waits", self.at))
 
     def elapsed_time(self, other: Event) -> float:
-        assert self.at is not None
-        assert other.at is not None
         return 250.0 * (other.at[1] - self.at[1])
 
 

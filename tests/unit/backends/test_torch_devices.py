@@ -192,7 +192,6 @@ def sent_by(task: Any, micro: list[MicroBatch], monkeypatch: pytest.MonkeyPatch)
     """What a model on the device computes that sends parts of a kilobyte, and the parts of the last gradient."""
     monkeypatch.setattr(buckets, "BUCKET_BYTES", 1000)
     model, parts = TorchModel(task, 3, 1, device="fake"), []
-    assert model.staging is not None
     send = model.staging.send
     monkeypatch.setattr(model.staging, "send", lambda part: (parts.append((part.start, part.stop)), send(part)))
     found = trained(model, micro)

@@ -158,7 +158,6 @@ def test_statistics_are_those_of_the_training_data() -> None:
     model = TorchModel(Images((Norm(), Flatten(), Linear(10))), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
     model.evaluate()
     chosen = model.evaluation._chosen
-    assert chosen is not None
     assert len(set(chosen)) == 170
     norm = model.module[0]  # type: ignore[index]
     batches = digits().train[0][chosen[:150]].reshape(3, -1)

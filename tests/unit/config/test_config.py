@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,112 +12,40 @@ import pytest
 
 from runtime.config.parse import MAX_SEED, Config, parse
 from runtime.errors import ConfigError
-from tests.support.clusters import BARE
+from tests.unit.run.test_preflight import composed
 
-RAW: dict[str, Any] = {
-    "names": {
-        "strategy": "bsp",
-        "straggler": "none",
-        "runtime": "live",
-        "cluster": "local",
-        "backend": "numpy",
-        "jobs": "none",
-        "policy": "fifo",
-        "placement": "first_fit",
-        "prevention": "none",
-        "launcher": "local",
-    },
-    "strategy": {"_target_": "strategies.basic.bsp.BSP"},
-    "straggler": {"_target_": "injectors.patterns.none.NoStragglers"},
-    "workload": {
-        "name": "ledger",
-        "task": {"_target_": "workloads.ledger.SampleLedger"},
-        "backends": ["numpy"],
-        "global_batch_samples": 64,
-        "epochs": 10,
-        "batches_per_shard": 1,
-        "epoch_overlap": False,
-        "optimizer": {"name": "tally", "lr": 1.0},
-        "lr_schedule": {"name": "constant"},
-        "metric": "mean_uses",
-        "higher_is_better": True,
-        "target": None,
-        "eval_every_s": 0.5,
-        "convergence": None,
-    },
-    "runtime": {"_target_": "runtime.live.LiveRuntime"},
-    "cluster": {**BARE, "num_workers": 4},
-    "launcher": {"_target_": "runtime.live.launchers.local.ThisMachine"},
-    "backend": {"_target_": "runtime.backends.numpy.NumpyBackend"},
-    "topology": {
-        "name": "ps",
-        "num_servers": 2,
-        "transport": "tcp",
-        "transfer_bits": 32,
-        "collective": None,
-        "server_shares": None,
-    },
-    "seed": 0,
-    "max_time_s": 120.0,
-    "eval_every_s": 0.5,
-    "checkpoint_every_s": 10.0,
-    "stuck_after_s": 30.0,
-    "scheduler": {"_target_": "runtime.core.scheduling.ConstantPending", "pending_s": 0.0},
-    "failover": "shards",
-    "max_losses": None,
-    "target_evals": 3,
-    "stop_at_target": False,
-    "stop_at_convergence": False,
-    "save_parameters": False,
-    "record": "events",
-    "containment": "auto",
-    "draw": True,
-    "caption": False,
-    "resume": "auto",
-    "metric": None,
-    "view": "auto",
-    "jobs": {"_target_": "injectors.arrivals.none.NoArrivals"},
-    "policy": {"_target_": "strategies.cluster.policies.fifo.Fifo"},
-    "placement": {"_target_": "strategies.cluster.placements.first_fit.FirstFit"},
-    "prevention": {"_target_": "strategies.cluster.prevention.none.NoPrevention"},
-    "replay": {
-        "detail": "iterations",
-        "use_every_s": 60.0,
-        "duration_scale": 1.0,
-        "max_iterations": 20,
-        "max_slowdown": 20.0,
-        "restart_s": 30.0,
-        "grace_s": 30.0,
-        "models": "star",
-        "stand_in": False,
-    },
-}
+
+@cache
+def raw() -> dict[str, Any]:
+    """A small job, as ``conf/`` has it."""
+    [(_, found)] = composed("workload=ledger backend=numpy cluster.device=null straggler=none")
+    return found
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """RAW with one value replaced."""
-    raw = copy.deepcopy(RAW)
+    """The job with one value replaced."""
+    whole = copy.deepcopy(raw())
     *parents, last = path.split(".")
-    section = raw
+    section = whole
     for name in parents:
         section = section[name]
     section[last] = value
-    return raw
+    return whole
 
 
 def without(path: str) -> dict[str, Any]:
-    """RAW with one value taken away."""
-    raw = copy.deepcopy(RAW)
+    """The job with one value taken away."""
+    whole = copy.deepcopy(raw())
     *parents, last = path.split(".")
-    section = raw
+    section = whole
     for name in parents:
         section = section[name]
     del section[last]
-    return raw
+    return whole
 
 
 def test_a_complete_configuration_is_accepted_and_immutable() -> None:
-    config = parse(RAW)
+    config = parse(raw())
     assert isinstance(config, Config)
     assert config.num_workers == 4
     assert config.workload.optimizer == {"name": "tally", "lr": 1.0}

@@ -60,7 +60,6 @@ def unexplained(text: str, target: str) -> Iterator[str]:
         if field.name not in settings or settings[field.name] == default:
             continue
         lines = re.search(rf"^{field.name}:.*(?:\n +#.*)*", text, re.MULTILINE)
-        assert lines is not None
         comment = " ".join(line.partition("#")[2] for line in lines[0].splitlines())
         if text_of(default) not in map(as_written, re.findall(r"[\w.]*\w", comment)):
             yield field.name

@@ -54,7 +54,6 @@ def test_the_setting_leaves_the_command_line_and_holds_for_children(lab: Path) -
 def test_a_job_of_ones_own_can_run(lab: Path) -> None:
     adopt([f"project={lab}"])
     ready = preflight(JOB)
-    assert ready.jobs is not None
     _, job = ready.jobs.pending[0]
     kinds = {type(one).__module__.partition(".")[0] for one in (job.strategy.gate, job.task)}  # type: ignore[union-attr]
     assert kinds == {lab.name}

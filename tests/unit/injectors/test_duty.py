@@ -97,6 +97,15 @@ def test_a_large_debt_is_paid_with_breaths_in_between() -> None:
 # ---- governor -------------------------------------------------------------------------------------------------------
 
 
+def limited(cores: float) -> Machine:
+    """One process, alone in a group with this quota."""
+    machine = Machine()
+    machine.fork(1)
+    machine.governor.add(1, ("a",))
+    machine.governor.set_quota("a", cores)
+    return machine
+
+
 def test_quotas_nest() -> None:
     machine = Machine()
     machine.fork(1, 2, 3)
@@ -111,10 +120,7 @@ def test_quotas_nest() -> None:
 
 
 def test_late_ticks_do_not_change_the_share() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.governor.add(1, ("a",))
-    machine.governor.set_quota("a", 0.3)
+    machine = limited(0.3)
     machine.run(20.0, late_s=0.02)
     assert machine.cpu_s[1] == pytest.approx(0.3 * 20, rel=0.02)
 
@@ -133,10 +139,7 @@ def test_without_quota_nothing_is_wanted_and_everybody_goes_on() -> None:
 
 
 def test_a_tick_that_is_not_due_costs_nothing() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.governor.add(1, ("a",))
-    machine.governor.set_quota("a", 0.1)
+    machine = limited(0.1)
     machine.governor.tick(machine.now)
     machine.cpu_s.clear()  # it would notice
     machine.pass_(TICK_S / 2)
@@ -168,10 +171,7 @@ def test_the_same_quota_again_forgives_no_debt() -> None:
 
 
 def test_who_is_continued_by_somebody_else_does_not_escape() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.governor.add(1, ("a",))
-    machine.governor.set_quota("a", 0.1)
+    machine = limited(0.1)
     for _ in range(20):
         machine.run(1.71)
         machine.stopped.discard(1)
@@ -179,10 +179,7 @@ def test_who_is_continued_by_somebody_else_does_not_escape() -> None:
 
 
 def test_who_is_deep_in_debt_is_looked_after_all_the_same() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.governor.add(1, ("a",))
-    machine.governor.set_quota("a", 0.05)
+    machine = limited(0.05)
     machine.governor.tick(machine.now)
     machine.cpu_s[1] += 1.0
     machine.run(2 * TICK_S)

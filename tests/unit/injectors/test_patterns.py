@@ -91,7 +91,7 @@ def test_the_delay_in_iterations() -> None:
 RANDOM = [Transient(period_s=6.0, duration_s=3.0, offset="uniform"), IterationSlowdown(slot_s=0.06)]
 
 
-def check_streams(pattern: Pattern) -> None:
+def check_streams(pattern: Pattern, cluster_of: Callable[[int], ClusterShape] = cluster_of) -> None:
     """Another worker does not shift the others' draws, and no two workers draw alike."""
     few, many = (by_target(pattern.plan(cluster_of(n), 600.0, 3)) for n in (4, 9))
     assert len(many) == 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, cast
@@ -25,20 +25,14 @@ from injectors.patterns import (
     TransientThrottle,
 )
 from injectors.patterns import streams as streams_module
-from injectors.plan import ClusterShape, Disturbance, Kind, Plan, build_plan, validate_plan
+from injectors.plan import ClusterShape, Kind, Plan, build_plan, validate_plan
+from tests.unit.injectors.test_patterns import by_target, check_streams
 
 HOSTS = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06, num_hosts=4)
 
 
 def cluster_of(num_workers: int, num_hosts: int = 0) -> ClusterShape:
     return ClusterShape(num_workers=num_workers, num_servers=2, base_iter_s=0.06, num_hosts=num_hosts)
-
-
-def by_target(plan: Plan) -> dict[str, list[Disturbance]]:
-    found = defaultdict(list)
-    for one in plan.disturbances:
-        found[one.target].append(one)
-    return found
 
 
 def rows(plan: Plan) -> list[tuple[str, float, float, str, float]]:
@@ -55,17 +49,9 @@ RANDOM: list[Pattern] = [
 ]
 
 
-def check_streams(pattern: Pattern) -> None:
-    """Another worker does not shift the others' draws, and no two workers draw alike."""
-    few, many = (by_target(pattern.plan(cluster_of(n), 600.0, 3)) for n in (4, 9))
-    assert len(many) == 9
-    assert all(few[target] == many[target] for target in few)
-    assert len({tuple((one.start_s, one.magnitude) for one in own) for own in many.values()}) == 9
-
-
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
 def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
-    check_streams(pattern)
+    check_streams(pattern, cluster_of)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +63,7 @@ def test_wrong_streams_are_caught(pattern: Pattern, module: str, monkeypatch: py
 
     monkeypatch.setattr(f"injectors.patterns.{module}.stream", shared)
     with pytest.raises(AssertionError):
-        check_streams(pattern)
+        check_streams(pattern, cluster_of)
 
 
 @pytest.mark.parametrize("pattern", [*RANDOM, OnOff(on_s=6.0, off_s=5.0)], ids=lambda pattern: pattern.name)

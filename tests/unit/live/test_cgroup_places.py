@@ -23,107 +23,90 @@ def machine(tmp_path: Path) -> Machine:
 # ---- where ----------------------------------------------------------------------------------------------------------
 
 
-def test_version_1_is_found_at_our_own_position(machine: Machine) -> None:
-    base = machine.v1("cpu,cpuacct", "cpu,cpuacct", "/user/1000")
-    found = machine.find()
-    assert (found.version, found.base) == (1, base)
+SCOPE = "/user.slice/app.slice/run-1.scope"
 
 
-def test_in_a_container_the_mount_begins_at_our_own_group(machine: Machine) -> None:
+def in_a_container(machine: Machine, own: str) -> Path:
+    """Its mount begins at its own group."""
     base = machine.v1()
-    machine.own = "3:cpu:/docker/4b1d\n"
-    assert machine.find().base == base
-    machine.own = "3:cpu:/../..\n"
-    assert machine.find().base == base
+    machine.own = f"3:cpu:{own}\n"
+    return base
 
 
-def test_version_2_at_the_root(machine: Machine) -> None:
-    base = machine.v2()
-    found = machine.find()
-    assert (found.version, found.base) == (2, base)
-
-
-def test_in_version_2_groups_are_made_beside_the_one_that_holds_this_process(machine: Machine) -> None:
-    scope = machine.v2(position="/user.slice/app.slice/run-1.scope")
-    assert machine.find().base == scope.parent
-
-
-def test_both_kinds_are_found_at_the_same_place(machine: Machine) -> None:
+def with_a_nearer_place_for_memory(machine: Machine) -> Path:
     """A process is in one group of version 2: a nearer place for memory alone would take the quota away."""
-    scope = machine.v2(position="/user.slice/app.slice/run-1.scope")
+    scope = machine.v2(position=SCOPE)
     (scope.parent / "cgroup.controllers").write_text("memory")
-    assert machine.find("cpu").base == machine.find("memory").base == scope.parent.parent
+    return scope.parent.parent
 
 
-def test_a_hybrid_machine_has_the_controller_in_one_of_them(machine: Machine) -> None:
-    machine.v2("unified", controllers="hugetlb")
-    base = machine.v1()
-    assert (machine.find().version, machine.find().base) == (1, base)
-
-
-def test_a_hybrid_machine_where_version_2_offers_it(machine: Machine) -> None:
-    base = machine.v2("unified")
-    machine.v1("memory", "memory")
-    assert (machine.find().version, machine.find().base) == (2, base)
-
-
-def test_a_mount_with_a_blank_in_its_name(machine: Machine) -> None:
-    base = fill(machine.root / "my groups", V1_FILES)
+def with_a_blank_in_its_name(machine: Machine) -> Path:
     machine.mounts += "cgroup /my\\040groups cgroup rw,cpu 0 0\n"
-    assert machine.find().base == base
+    return fill(machine.root / "my groups", V1_FILES)
 
 
-def test_no_control_groups(machine: Machine) -> None:
-    refusal = machine.refusal()
-    assert "mounted" in refusal.reason
-    assert "mount -t cgroup2" in refusal.cure
+def delegated(machine: Machine) -> Path:
+    scope = machine.v2(position=SCOPE)
+    machine.kernel.locked = set(scope.parents) - {scope.parent}
+    return scope.parent
 
 
-def test_the_controller_is_missing(machine: Machine) -> None:
-    machine.v2("unified", controllers="memory")
-    machine.v1("memory", "memory")
-    assert "cpu is not offered" in machine.refusal().reason
+PLACES: dict[str, tuple[int, Build]] = {
+    "at our own position": (1, lambda m: m.v1("cpu,cpuacct", "cpu,cpuacct", "/user/1000")),
+    "in a container": (1, lambda m: in_a_container(m, "/docker/4b1d")),
+    "in a container below": (1, lambda m: in_a_container(m, "/../..")),
+    "at the root": (2, lambda m: m.v2()),
+    "beside the group that holds this process": (2, lambda m: m.v2(position=SCOPE).parent),
+    "both kinds at the same place": (2, with_a_nearer_place_for_memory),
+    "hybrid, in version 1": (1, lambda m: [m.v2("unified", controllers="hugetlb"), m.v1()][1]),
+    "hybrid, in version 2": (2, lambda m: [m.v2("unified"), m.v1("memory", "memory")][0]),
+    "a mount with a blank": (1, with_a_blank_in_its_name),
+    "delegated, where all above is locked": (2, delegated),
+    "one that works, next to one that does not": (1, lambda m: [m.v1("a", options="ro"), m.v1("b")][1]),
+}
 
 
-@pytest.mark.parametrize("build", [lambda m: m.v1(options="ro"), lambda m: m.v2(options="ro")], ids=["v1", "v2"])
-def test_read_only(machine: Machine, build: Build) -> None:
+@pytest.mark.parametrize("case", PLACES)
+def test_where_groups_are_made(machine: Machine, case: str) -> None:
+    version, build = PLACES[case]
+    base = build(machine)
+    found = machine.find()
+    assert (found.version, found.base) == (version, base)
+    if case == "both kinds at the same place":
+        assert machine.find("memory").base == base
+
+
+def locked(machine: Machine, scope: Path) -> None:
+    machine.kernel.locked = {scope, *(scope.parents if scope.name.endswith("scope") else ())}
+
+
+NOWHERE: dict[str, tuple[Callable[[Machine], object], str, str]] = {
+    "no control groups": (lambda m: None, "mounted", "mount -t cgroup2"),
+    "no controller": (
+        lambda m: [m.v2("unified", controllers="memory"), m.v1("memory", "memory")],
+        "cpu is not offered",
+        "",
+    ),
+    "read-only, version 1": (lambda m: m.v1(options="ro"), "read-only", "read-write"),
+    "read-only, version 2": (lambda m: m.v2(options="ro"), "read-only", "read-write"),
+    "locked, version 1": (lambda m: locked(m, m.v1()), "no permission", "run as root"),
+    "locked, version 2": (
+        lambda m: locked(m, m.v2(position="/user.slice/session-3.scope")),
+        "no permission",
+        "systemd-run",
+    ),
+    "processes in the way": (lambda m: fill(m.v2(), {"cgroup.type": "domain"}), "in the way", ""),
+}
+"""The root of a container, where processes are in the way, is not the root of the machine."""
+
+
+@pytest.mark.parametrize("case", NOWHERE)
+def test_where_none_can_be_made_it_says_why(machine: Machine, case: str) -> None:
+    build, reason, cure = NOWHERE[case]
     build(machine)
     refusal = machine.refusal()
-    assert "read-only" in refusal.reason
-    assert "read-write" in refusal.cure
-
-
-def test_no_permission_in_version_1(machine: Machine) -> None:
-    machine.kernel.locked = {machine.v1()}
-    refusal = machine.refusal()
-    assert "no permission" in refusal.reason
-    assert refusal.cure == "run as root"
-
-
-def test_no_permission_in_version_2(machine: Machine) -> None:
-    scope = machine.v2(position="/user.slice/session-3.scope")
-    machine.kernel.locked = {scope, *scope.parents}
-    refusal = machine.refusal()
-    assert "no permission" in refusal.reason
-    assert "systemd-run" in refusal.cure
-
-
-def test_a_delegated_place_is_used_where_all_above_it_is_locked(machine: Machine) -> None:
-    scope = machine.v2(position="/user.slice/app.slice/run-1.scope")
-    machine.kernel.locked = set(scope.parents) - {scope.parent}
-    assert machine.find().base == scope.parent
-
-
-def test_processes_in_the_way(machine: Machine) -> None:
-    """The root of a container is not the root of the machine."""
-    fill(machine.v2(), {"cgroup.type": "domain"})
-    assert "in the way" in machine.refusal().reason
-
-
-def test_one_that_works_is_preferred_to_one_that_does_not(machine: Machine) -> None:
-    machine.v1("a", options="ro")
-    base = machine.v1("b")
-    assert machine.find().base == base
+    assert reason in refusal.reason
+    assert cure in refusal.cure
 
 
 # ---- trying ---------------------------------------------------------------------------------------------------------

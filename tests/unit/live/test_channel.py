@@ -52,15 +52,6 @@ def test_every_cut_of_a_stream(pair: Pair, cut: int) -> None:
     assert got == [Attached(generation=1), Heartbeat()]
 
 
-def test_byte_by_byte(pair: Pair) -> None:
-    channel = LoopChannel(pair[0])
-    got = []
-    for position in range(len(SHORT)):
-        pair[1].sendall(SHORT[position : position + 1])
-        got += messages_in(channel)
-    assert got == [Attached(generation=1), Heartbeat()]
-
-
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_any_cuts_of_a_long_stream(cuts: Sequence[int]) -> None:
     ours, theirs = socket.socketpair()

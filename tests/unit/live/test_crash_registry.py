@@ -218,31 +218,33 @@ def test_half_a_file_is_nothing_until_it_is_old(registry: CrashRegistry) -> None
 # ---- reaping --------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_announced_is_removed_if_it_is_empty(registry: CrashRegistry, tmp_path: Path) -> None:
+ELSEWHERE = {"machine": "another"}
+REBOOTED = {"boot_id": "another"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "announced", "below", "left"),
+    [
+        ({}, True, "", (False, 0)),
+        ({}, True, "below", (True, 1)),  # it belongs to somebody
+        ({}, False, "host-0/worker-0", (False, 0)),
+        (ELSEWHERE, False, "", (True, 1)),
+        (REBOOTED, False, "", (True, 0)),  # there is only the file
+    ],
+)
+def test_what_a_run_has_left_is_removed_as_far_as_it_is_known_to_be_its_own(
+    registry: CrashRegistry, tmp_path: Path, owner: dict[str, str], announced: bool, below: str, left: tuple[bool, int]
+) -> None:
+    """``announced``: before it was made. ``left``: whether the directory is there, and how many entries are."""
     directory = made(tmp_path)
-    registry.add(dead(), RUN_ID, (directory[0], 0, 0))
-    assert registry.reap_crashed() == []
-    assert not Path(directory[0]).exists()
-    assert registry.entries() == []
-
-
-def test_what_was_announced_and_is_not_empty_belongs_to_somebody(registry: CrashRegistry, tmp_path: Path) -> None:
-    directory = made(tmp_path)
-    below = Path(directory[0], "below")
-    below.mkdir()
-    registry.add(dead(), RUN_ID, (directory[0], 0, 0))
-    assert registry.reap(registry.entries()[0], 0.0) == [directory[0]]
-    assert below.is_dir()
-    assert len(registry.entries()) == 1
-
-
-def test_all_that_a_crashed_run_made_is_removed(registry: CrashRegistry, tmp_path: Path) -> None:
-    directory = made(tmp_path)
-    Path(directory[0], "host-0", "worker-0").mkdir(parents=True)
-    registry.add(dead(), RUN_ID, directory)
-    assert registry.reap_crashed() == []
-    assert not Path(directory[0]).exists()
-    assert registry.entries() == []
+    Path(directory[0], below).mkdir(parents=True, exist_ok=True)
+    about = (directory[0], 0, 0) if announced else directory
+    registry.add(msgspec.structs.replace(dead(), **owner), RUN_ID, about)
+    (entry,) = registry.entries()
+    assert (registry.reap(entry, 0.0) if not owner else registry.reap_crashed()) == [directory[0]] * (
+        announced and left[0]
+    )
+    assert (Path(directory[0], below).is_dir(), len(registry.entries())) == left
 
 
 def test_a_directory_that_was_made_anew_is_somebody_elses(registry: CrashRegistry, tmp_path: Path) -> None:
@@ -278,22 +280,6 @@ def test_what_a_living_run_has_is_not_touched(registry: CrashRegistry, tmp_path:
         registry.reap(registry.entries()[0])
     assert Path(directory[0]).is_dir()
     assert len(registry.entries()) == 1
-
-
-def test_what_another_machine_has_is_not_touched(registry: CrashRegistry, tmp_path: Path) -> None:
-    directory = made(tmp_path)
-    registry.add(msgspec.structs.replace(dead(), machine="another"), RUN_ID, directory)
-    assert registry.reap_crashed() == []
-    assert Path(directory[0]).is_dir()
-    assert len(registry.entries()) == 1
-
-
-def test_after_a_reboot_there_is_only_the_file(registry: CrashRegistry, tmp_path: Path) -> None:
-    directory = made(tmp_path)
-    registry.add(msgspec.structs.replace(dead(), boot_id="another"), RUN_ID, directory)
-    assert registry.reap_crashed() == []
-    assert Path(directory[0]).is_dir()
-    assert registry.entries() == []
 
 
 # ---- the script -----------------------------------------------------------------------------------------------------

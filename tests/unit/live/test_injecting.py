@@ -104,7 +104,6 @@ class Scene:
     def let_move(self) -> None:
         """Tasks move from one host to the other, without groups and networks."""
         placement = self.machines.placement
-        assert placement is not None
         self.machines.move = lambda task, to=None, dead=(): placement.move(task, to, dead) and None  # type: ignore[assignment]
 
     def note(self, kind: str, /, **fields: Any) -> None:
@@ -231,11 +230,15 @@ def test_what_cannot_be_injected_ends_the_run() -> None:
     assert scene.failures == ["cpu of worker:0 could not be injected: no such"]
 
 
-def test_a_killed_host_takes_its_tasks_along_and_they_come_back_with_it() -> None:
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_killed_host_takes_its_tasks_along_and_they_come_back_when_that_ends(moved: bool) -> None:
+    """Also one that has moved away meanwhile."""
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
     scene.injector.start()
     scene.clock.run_until(3)
     assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
+    if moved:
+        scene.machines.placement.move("worker:1")
     scene.clock.run_until(5)
     assert scene.said[2:] == [("release", "server:0"), ("release", "worker:1")]
 
@@ -249,21 +252,10 @@ def test_a_task_is_away_as_long_as_any_window_says_so() -> None:
     assert scene.said[-1] == ("release", "worker:0")
 
 
-def test_who_has_moved_away_comes_back_when_the_kill_of_its_old_host_ends() -> None:
-    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
-    scene.injector.start()
-    scene.clock.run_until(3)
-    assert scene.machines.placement is not None
-    scene.machines.placement.move("worker:1")
-    scene.clock.run_until(5)
-    assert ("release", "worker:1") in scene.said
-
-
 def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
     scene.injector.start()
     scene.clock.run_until(2)
-    assert scene.machines.placement is not None
     scene.machines.placement.add("worker:2", not_on=["host:1"])
     scene.machines.placement.add("worker:3", not_on=["host:0"])
     del scene.said[:]
@@ -274,16 +266,26 @@ def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
     assert ("release", "worker:3") in scene.said
 
 
-def test_who_moves_to_a_host_that_is_killed_waits_for_the_end_of_that() -> None:
+@pytest.mark.parametrize(
+    ("moves", "said", "afterwards"),
+    [
+        ("worker:0", [("hold", "worker:0")], ("release", "worker:0")),  # to the host that is killed
+        ("worker:1", [("release", "worker:1")], ("release", "server:0")),  # away from it: it comes back at once
+    ],
+)
+def test_who_moves_is_there_if_its_new_host_is(
+    moves: str, said: list[tuple[str, str]], afterwards: tuple[str, str]
+) -> None:
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
+    scene.let_move()
     scene.injector.start()
     scene.clock.run_until(2)
+    assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
     del scene.said[:]
-    scene.let_move()
-    scene.injector.moved("worker:0")
-    assert scene.said == [("hold", "worker:0")]
+    scene.injector.moved(moves)
+    assert scene.said == said
     scene.clock.run_until(5)
-    assert ("release", "worker:0") in scene.said
+    assert afterwards in scene.said
 
 
 def test_who_moves_avoids_hosts_that_are_killed() -> None:
@@ -324,15 +326,6 @@ def test_all_changes_of_a_moment_are_taken_together() -> None:
         (2.0, "host:1", 1.0),
         (2.0, "worker:1", 0.0),
     ]
-
-
-def test_who_moves_away_from_a_dead_host_comes_back_at_once() -> None:
-    scene = Scene(window("kill", "host:1", start_s=1, end_s=9))
-    scene.let_move()
-    scene.injector.start()
-    scene.clock.run_until(2)
-    scene.injector.moved("worker:1")
-    assert scene.said == [("hold", "server:0"), ("hold", "worker:1"), ("release", "worker:1")]
 
 
 def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:

@@ -77,7 +77,6 @@ def test_a_worker_that_is_restarted_moves_to_another_machine_with_room() -> None
     scene = Scene()
     place = scene.joined.move("worker:1")
     assert place == scene.machines.places["worker:1"]
-    assert place is not None
     assert place.address == ADDRESSES["c"]
     assert scene.said == [("Moved", "worker:1", "c")]
 

@@ -174,29 +174,23 @@ def test_who_leaves_is_reported_and_replaced_where_that_is_asked(again: bool, st
     assert [call[0] for call in ray.calls].count("kill") == starts  # an old actor holds what its successor needs
 
 
-def test_an_agent_that_the_job_has_lost_is_replaced_although_ray_says_nothing_and_only_once() -> None:
+@pytest.mark.parametrize(
+    ("ended", "turns"),
+    [
+        ({}, ([Again(start=2)], [Again(start=2)], [Again(start=0)])),  # Ray says nothing of its end
+        ({2: RuntimeError("gone")}, ([], [Again(start=2)])),  # Ray reports its end first
+        ({2: (0, "the job is over")}, ([], [Again(start=2)], [Again(start=2)])),  # it left in good order
+    ],
+)
+def test_an_agent_that_the_job_has_lost_is_replaced_only_once(
+    ended: dict[int, Any], turns: tuple[list[Again], ...]
+) -> None:
     ray = Played()
-    turns = Heard([Again(start=2)], [Again(start=2)], [Again(start=0)])
+    ray.ended = ended
     with pytest.raises(Over):
-        Visit(ray, AGAIN, lambda answer: None, turns).run()
+        Visit(ray, AGAIN, lambda answer: None, Heard(*turns)).run()
     assert [call[2][-1] for call in ray.calls if call[0] == "run"] == ["1", "2", "3"]
     assert [call[0] for call in ray.calls].count("kill") == 3
-
-
-def test_one_whose_end_ray_reports_first_is_replaced_only_once() -> None:
-    ray = Played()
-    ray.ended = {2: RuntimeError("gone")}
-    with pytest.raises(Over):
-        Visit(ray, AGAIN, lambda answer: None, Heard([], [Again(start=2)])).run()
-    assert ray.started == 3
-
-
-def test_one_that_left_in_good_order_is_replaced_if_the_job_wants_another_and_only_once() -> None:
-    ray = Played()
-    ray.ended = {2: (0, "the job is over")}
-    with pytest.raises(Over):
-        Visit(ray, AGAIN, lambda answer: None, Heard([], [Again(start=2)], [Again(start=2)])).run()
-    assert [call[2][-1] for call in ray.calls if call[0] == "run"] == ["1", "2", "3"]
 
 
 def test_orders_are_lines_however_they_come_in_pieces() -> None:

@@ -23,7 +23,6 @@ from runtime.live.transport.messages import (
     Launch,
     LinkLost,
     Reconfigure,
-    SaveCheckpoint,
     Saved,
     TaskReady,
 )
@@ -137,24 +136,6 @@ def test_a_loss_halts_all_and_the_newest_version_goes_on() -> None:
     assert world.heard[-1][:3] == ("Restored", 7, None)
 
 
-def test_another_loss_meanwhile_begins_all_over() -> None:
-    world = started()
-    world.die(("worker", 1))
-    world.halted(w0=7, w2=7)
-    world.connect(("worker", 1))
-    world.form(0)
-    world.die(("worker", 0))
-    assert world.supervisor.roster.replicas == ()
-    world.tell(("worker", 2), Attached(generation=1))
-    assert "Restored" not in world.names()
-    world.halted(w2=7, w1=NOTHING)
-    world.connect(("worker", 0))
-    assert {worker: form.source for worker, form in world.forms.items()} == {0: 2, 1: 2, 2: -1}
-    assert world.forms[2].generation == 2
-    world.form(0, 1, 2)
-    assert world.heard[-1][:3] == ("Restored", 7, None)
-
-
 def test_who_is_not_started_again_is_not_waited_for() -> None:
     world = started(max_restarts=0)
     world.die(("worker", 0))
@@ -163,34 +144,6 @@ def test_who_is_not_started_again_is_not_waited_for() -> None:
     world.form(1, 2)
     assert world.heard[-1][:3] == ("Restored", 3, None)
     assert (world.supervisor.roster.replicas, world.supervisor.roster.primary) == ((1, 2), 1)
-
-
-def test_with_nobody_left_the_last_checkpoint_goes_on() -> None:
-    world = started(workers=2)
-    world.supervisor.save(9, b"nine")
-    (save,) = world.said(SaveCheckpoint)
-    world.tell(("worker", 0), Saved(id=save.id, seconds=0.1))
-    for worker in (0, 1):
-        world.die(("worker", worker))
-        world.connect(("worker", worker))
-    world.halted(w0=NOTHING)
-    assert all((form.source, form.checkpoint, form.anew) == (-1, 1, False) for form in world.forms.values())
-    world.form(0, 1)
-    assert world.heard[-1][:3] == ("Restored", 9, b"nine")
-
-
-def test_without_a_checkpoint_that_is_the_beginning() -> None:
-    world = Replicas(workers=1)
-    world.tell(("agent", 0), AgentReady(import_s=1.0, versions={}))
-    for key in world.keys:
-        world.connect(key)
-    world.form(0)
-    world.attach(("evaluator", 0))
-    world.die(("worker", 0))
-    world.connect(("worker", 0))
-    world.form(0)
-    assert world.forms[0].anew
-    assert world.heard[-1][:3] == ("Restored", 0, b"")
 
 
 def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() -> None:
@@ -211,20 +164,6 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
     world.form(0)
     assert ("WorkerJoined", 0, 1) in world.heard
     assert not {"RolledBack", "Restored"} & set(world.names())
-
-
-def test_a_newcomer_that_dies_unseen_disturbs_nobody_and_one_that_is_in_the_ring_does() -> None:
-    world = started()
-    world.supervisor.restart(NodeId.worker(0), 1.0)
-    world.halted(w1=4, w2=4)
-    world.form(1, 2)
-    world.live(2.0)
-    world.forget()
-    world.die(("worker", 0))
-    assert world.names() == ["WorkerLost"]
-    world.connect(("worker", 0))
-    world.die(("worker", 0))
-    assert world.names() == ["WorkerLost", "WorkerLost", "RolledBack"]
 
 
 def test_the_evaluator_hears_from_a_replica_that_lives() -> None:

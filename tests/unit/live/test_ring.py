@@ -173,25 +173,13 @@ class Halted(ConnectionError):
     """What a look raises."""
 
 
-def test_who_waits_for_a_neighbour_that_does_not_come_looks_around(make: Callable[..., Rank]) -> None:
-    """0 waits for the call of 1, which never takes part; what its look raises ends the wait."""
+@pytest.mark.parametrize("connected", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_who_waits_for_a_neighbour_looks_around(make: Callable[..., Rank], connected: bool) -> None:
+    """0 waits for the call of 1, or for its part of a step; what its look raises ends the wait."""
     ranks = [make(0), make(1)]
     form(ranks)
-
-    def halt() -> None:
-        raise Halted("now")
-
-    ranks[0].look = halt
-    (raised,) = reduce(ranks[:1], vectors_for(1, 100))
-    assert isinstance(raised, Halted)
-
-
-@pytest.mark.long(like="test_who_waits_for_a_neighbour_that_does_not_come_looks_around")
-def test_who_waits_in_the_middle_of_a_step_looks_around(make: Callable[..., Rank]) -> None:
-    """1 is connected to 0, and then says nothing more."""
-    ranks = [make(0), make(1)]
-    form(ranks)
-    assert reduce(ranks, vectors_for(2, 100)) == [None, None]
+    if connected:
+        assert reduce(ranks, vectors_for(2, 100)) == [None, None]
 
     def halt() -> None:
         raise Halted("now")

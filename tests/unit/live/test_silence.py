@@ -15,14 +15,14 @@ from runtime.live.transport.silence import Listening
 BEGIN = wire.Begin(spec=b"", salt=b"", lease_s=10.0, heartbeat_s=0.5)
 
 
-def test_a_look_in_time_or_a_little_late_misses_nothing() -> None:
-    listening = Listening(period_s=1.0, lease_s=10.0, now_s=5.0)
-    assert [listening.missed_s(now_s) for now_s in (6.0, 6.0, 8.5, 14.5)] == [0.0, 0.0, 0.0, 0.0]
-
-
-def test_a_look_that_is_far_too_late_counts_as_one() -> None:
+@pytest.mark.parametrize(
+    ("looks", "missed"),
+    [((1.0, 1.0, 3.5, 9.5), [0.0, 0.0, 0.0, 0.0]), ((60.0, 61.0, 68.0), [59.0, 0.0, 6.0])],
+    ids=["in time or a little late", "far too late: counts as one"],
+)
+def test_a_look_that_is_late_misses_something(looks: tuple[float, ...], missed: list[float]) -> None:
     listening = Listening(period_s=1.0, lease_s=10.0, now_s=0.0)
-    assert [listening.missed_s(now_s) for now_s in (60.0, 61.0, 68.0)] == [59.0, 0.0, 6.0]
+    assert [listening.missed_s(now_s) for now_s in looks] == missed
 
 
 def test_a_clock_that_is_set_back_misses_nothing() -> None:
@@ -49,16 +49,13 @@ def passes(member: Membership, clock: SimpleNamespace, seconds: float) -> None:
         member.look(BEGIN)
 
 
-def test_an_agent_that_has_joined_ends_its_tasks_when_the_driver_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("suspended_s", "patient_s", "then_s"), [(0.0, 9.9, 0.3), (3600.0, 9.7, 0.5)])
+def test_an_agent_ends_its_tasks_when_the_driver_is_silent_and_does_not_count_its_own_sleep(
+    suspended_s: float, patient_s: float, then_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was suspended with its driver gives that its time."""
     member, clock = member_at(monkeypatch)
-    passes(member, clock, 9.9)
+    clock.now_s += suspended_s
+    passes(member, clock, patient_s)
     with pytest.raises(Cut, match="no word from the driver"):
-        passes(member, clock, 0.3)
-
-
-def test_one_that_was_suspended_with_its_driver_gives_that_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    member, clock = member_at(monkeypatch)
-    clock.now_s += 3600.0
-    passes(member, clock, 9.7)
-    with pytest.raises(Cut, match="no word from the driver"):
-        passes(member, clock, 0.5)
+        passes(member, clock, then_s)

@@ -33,7 +33,6 @@ from runtime.live.transport.messages import (
     Loaded,
     Message,
     Report,
-    SaveCheckpoint,
     Saved,
     TaskReady,
 )
@@ -374,34 +373,6 @@ def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> No
     assert not world.said(KillTask), "the connection was lost because of the server"
 
 
-def test_a_server_that_dies_during_the_recovery_begins_it_again() -> None:
-    world = started()
-    world.die(("server", 1))
-    world.connect(("server", 1))
-    world.die(("server", 0))
-    late = world.said(LoadCheckpoint)
-    world.tell(("server", 1), Loaded(id=0, generation=late[0].generation, version=1, state=b"old"))
-    assert not world.said(Attach)
-    world.connect(("server", 0))
-    recover(world)
-    world.attach(("worker", 0), ("worker", 1))
-    assert world.names().count("Restored") == 1
-    assert world.supervisor.recovery.state.generation == 2
-
-
-def test_a_worker_that_dies_during_the_recovery_is_waited_for() -> None:
-    world = started()
-    world.die(("server", 1))
-    world.die(("worker", 0))
-    world.connect(("server", 1))
-    recover(world)
-    world.attach(("worker", 1))
-    assert "Restored" not in world.names()
-    world.connect(("worker", 0))
-    world.attach(("worker", 0))
-    assert world.names()[-1] == "Restored"
-
-
 def test_a_worker_that_cannot_attach_after_a_recovery_starts_anew() -> None:
     """All servers are there, but its connection was refused; nobody else will ever report anything."""
     world = started()
@@ -415,21 +386,6 @@ def test_a_worker_that_cannot_attach_after_a_recovery_starts_anew() -> None:
     world.connect(("worker", 0))
     world.attach(("worker", 0))
     assert world.names()[-1] == "Restored"
-
-
-def test_parts_of_a_checkpoint_from_before_the_recovery_do_not_make_a_whole() -> None:
-    world = started()
-    world.supervisor.save(5, b"later")
-    world.tell(("server", 0), Saved(id=1, seconds=0.1))
-    world.die(("server", 1))
-    world.connect(("server", 1))
-    recover(world)
-    world.attach(("worker", 0), ("worker", 1))
-    world.tell(("server", 1), Saved(id=1, seconds=0.1))
-    assert world.supervisor.recovery.state.checkpoints.complete == 0
-    world.forget()
-    world.supervisor.save(9, b"latest")
-    assert {(m.id, m.keep_from) for m in world.said(SaveCheckpoint)} == {(2, 0)}
 
 
 def test_without_restarts_a_dead_server_ends_the_run() -> None:

@@ -86,7 +86,6 @@ def test_a_claim_between_preflight_and_the_run_is_seen(tmp_path: Path, monkeypat
     holder = subprocess.Popen(
         [sys.executable, "-c", CLAIM, str(place)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert holder.stdout is not None
     assert holder.stdout.readline() == "claimed\n"
     preflight([*JOB, f"hydra.run.dir={place}"])
     for words, setting in (((), "run"), (("-m", "seed=0,1"), "sweep")):

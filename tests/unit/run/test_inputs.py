@@ -25,7 +25,6 @@ JOB = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.target=n
 
 def checked(*words: str) -> tuple[Checked, dict[str, Any]]:
     jobs = preflight(list(words)).jobs
-    assert jobs is not None
     composed, job = jobs.pending[0]
     return job, dict(composed.raw)
 

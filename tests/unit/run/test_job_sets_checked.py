@@ -270,7 +270,6 @@ def listed(folder: Path, *settings: str, **more: Any) -> tuple[str, ...]:
 
 def test_a_file_of_jobs_may_say_what_describes_a_job(tmp_path: Path) -> None:
     ready = preflight(listed(tmp_path, "strategy=ssp", "strategy.bound=7", iterations=5))
-    assert ready.jobs is not None
     (job,) = ready.jobs.pending[0][1].jobs  # type: ignore[union-attr]
     assert job.checked.strategy.bound == 7  # type: ignore[attr-defined]
 
@@ -305,7 +304,6 @@ def test_the_command_line_may_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings = '["strategy=ssp", "strategy.bound=${oc.env:STRAGGLAB_BOUND}"]'
     job = f"{{job: a, submit_s: 0, gpus: 2, iterations: 5, settings: {settings}}}"
     ready = preflight((*LISTED[2:], "jobs=list", f"jobs.entries=[{job}]"))
-    assert ready.jobs is not None
     assert ready.jobs.pending[0][1].jobs[0].checked.strategy.bound == 9  # type: ignore[union-attr,attr-defined]
 
 

@@ -57,7 +57,6 @@ def test_its_gpus_are_counted_where_they_are(moved: Path) -> None:
     assert cluster.spans.ended.tolist() == ["moved", "ended"]
     assert [sorted(workers) for workers in cluster.spans.workers] == [[0, 0, 0, 0], [0, 0, 0, 1]]
     assert cluster.jobs.starts.tolist() == [1]
-    assert cluster.stored is not None
     assert sorted(cluster.stored.worker_hosts[0]) == [0, 0, 0, 1]
 
 

@@ -42,6 +42,7 @@ MIXED = [
 ]
 """More GPUs than there are, and servers on the hosts of workers."""
 PACKED = ("policy=fifo", "placement=pack")
+TREE = ("strategy=star_h", "strategy.tree_fanout=3", "strategy.warmup_iters=0", "straggler=transient", "record=events")
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +56,24 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("record", ["events", "iterations"])
-def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, record: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [*(("strategy=star_h", "straggler=transient", f"record={record}") for record in ("events", "iterations")), TREE],
+    ids=["events", "iterations", "tree"],
+)
+def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Alone: the same places on machines of its own, by the runtime's own way."""
-    words = (f"record={record}", "strategy=star_h", "straggler=transient")
     assert run_set(checked_set([row("only", gpus=9, servers=2)], *words), tmp_path / "set").exit_code == 0
     job = checked_set([row("only", gpus=9, servers=2)], *words).jobs[0]
     found = table_of(tmp_path / "set").loc["only"]
     places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
     assert run_job(placed_job(job.checked, places, 8), tmp_path / "only").exit_code == 0
     own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
-    for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if record == "iterations" else [])):
+    for name in ("events.jsonl", "plan.json", *(["iterations.parquet"] if "record=iterations" in words else [])):
         assert (own / name).read_bytes() == (alone / name).read_bytes()
     metas = [msgspec.json.decode((path / "meta.json").read_bytes()) for path in (own, alone)]
     engine = metas[1].pop("engine")
-    assert engine == "event_loop"  # only of a job by itself
+    assert words is TREE or engine == "event_loop"  # only of a job by itself
     assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
 
 
@@ -376,31 +380,26 @@ def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
     assert seen == [*range(1, 11), 10.0]
 
 
-def test_a_policy_may_preempt_without_detail(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("late", "end_s", "preempted"),
+    [([], {"long": 150.0, "short": 30.0}, 1), ([40.0], {"long": 180.0, "short": 30.0, "late0": 60.0}, 2)],
+)
+def test_a_policy_may_preempt_without_detail(
+    late: list[float], end_s: dict[str, float], preempted: int, tmp_path: Path
+) -> None:
     """The long job gives way to a short one after 10 s, and computes again 30 s after it has its GPUs back: it ends at
-    100 + 20 + 30 s."""
+    100 + 20 + 30 s. If it waits for that when another one comes at 40 s, it loses no progress, and computes its other
+    90 s from 90 s on."""
     rows = [
         row("long", gpus=40, iterations=None, duration_s=100.0),
         row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
+        *(row(f"late{n}", t, gpus=40, iterations=None, duration_s=20.0) for n, t in enumerate(late)),
     ]
     words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
     table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.to_dict() == pytest.approx({"long": 150.0, "short": 30.0}, rel=0.03)
-    assert table.preemptions.to_dict() == {"long": 1, "short": 0}
-    assert table.starts.to_dict() == {"long": 2, "short": 1}
-
-
-def test_a_job_that_is_preempted_before_it_computes_again_loses_no_progress(tmp_path: Path) -> None:
-    """Without detail: back at 30 s it waits, another one comes at 40 s, and it computes its other 90 s from 90 s on."""
-    rows = [
-        row("long", gpus=40, iterations=None, duration_s=100.0),
-        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
-        row("late", 40.0, gpus=40, iterations=None, duration_s=20.0),
-    ]
-    words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
-    table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.to_dict() == pytest.approx({"long": 180.0, "short": 30.0, "late": 60.0}, rel=0.03)
-    assert table.preemptions.to_dict() == {"long": 2, "short": 0, "late": 0}
+    assert table.end_s.to_dict() == pytest.approx(end_s, rel=0.03)
+    assert table.preemptions.to_dict() == dict.fromkeys(end_s, 0) | {"long": preempted}
+    assert table.starts.to_dict() == dict.fromkeys(end_s, 1) | {"long": preempted + 1}
 
 
 def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

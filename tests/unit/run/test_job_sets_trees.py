@@ -9,14 +9,8 @@ import msgspec
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.run.job import run_job
-from runtime.run.jobs.replay import run_set
-from runtime.run.jobs.running import placed_job
-from strategies.protocol import Places
-from tests.support.job_sets import checked_set, row, run_rows, table_of
-from tests.unit.run.test_job_sets_run import MIXED, PACKED
-
-TREE = ("strategy=star_h", "strategy.tree_fanout=3", "strategy.warmup_iters=0", "straggler=transient", "record=events")
+from tests.support.job_sets import checked_set, row, run_rows
+from tests.unit.run.test_job_sets_run import MIXED, PACKED, TREE
 
 
 def events_of(run_dir: Path, kind: str) -> list[dict[str, Any]]:
@@ -35,18 +29,6 @@ def test_every_job_has_its_aggregators_on_the_hosts_of_its_workers(tmp_path: Pat
         assert set(summing) <= set(found.worker_hosts)
         arrived = events_of(tmp_path / "run" / "jobs" / str(job), "Arrived")
         assert any(event["grad"].get("members") for event in arrived)
-
-
-@pytest.mark.few(1)
-def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path) -> None:
-    only = [row("only", gpus=9, servers=2)]
-    assert run_set(checked_set(only, *TREE), tmp_path / "set").exit_code == 0
-    job = checked_set(only, *TREE).jobs[0]
-    found = table_of(tmp_path / "set").loc["only"]
-    places = Places(workers=tuple(found.worker_hosts), servers=tuple(found.server_hosts))
-    assert run_job(placed_job(job.checked, places, 8), tmp_path / "only").exit_code == 0
-    own, alone = tmp_path / "set" / "jobs" / "only", tmp_path / "only"
-    assert (own / "events.jsonl").read_bytes() == (alone / "events.jsonl").read_bytes()
 
 
 def test_where_jobs_are_preempted_their_aggregators_would_stay(tmp_path: Path) -> None:

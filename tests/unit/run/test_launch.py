@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import yaml
@@ -93,10 +94,8 @@ def ok(*words: str, cwd: Path) -> Finished:
     return done
 
 
-class Anew(Protocol):
-    """Runs ``run.py`` where nothing of Hydra is imported yet: it looks for plugins once."""
-
-    def __call__(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]: ...
+Anew = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs ``run.py`` where nothing of Hydra is imported yet: it looks for plugins once."""
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -19,10 +19,8 @@ JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
 TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
 
 
-class Mac(Protocol):
-    """Runs a program of ours, ``mac("run.py", "seed=3", cwd=...)``."""
-
-    def __call__(self, program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]: ...
+Mac = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs a program of ours, ``mac("run.py", "seed=3", cwd=...)``."""
 
 
 @pytest.fixture

@@ -108,7 +108,6 @@ def test_a_signal_that_finds_a_job_done_ends_the_sweep_and_keeps_the_job(
     [record] = directory.glob("*/events.jsonl")
     assert json.loads(record.read_bytes().splitlines()[-1])["note"]["status"] == "done"
     kept = read(directory)
-    assert kept is not None
     assert {job: one.exit_code for job, one in kept.ended.items()} == {JOBS[0]: 0}
     assert "1 of 4 jobs are there" in sweep(tmp_path).err
 
@@ -183,7 +182,6 @@ def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None
     """Also where the same words, this one included, have left something unfinished."""
     interrupt(copied, after=2)
     note = read(copied)
-    assert note is not None
     head = msgspec.structs.replace(note.head, settings=(*note.head.settings, "resume=never"))
     begin(copied, head, list(note.ended.values()))
     assert sweep(tmp_path, "resume=never").exit_code == 0

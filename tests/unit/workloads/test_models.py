@@ -221,18 +221,20 @@ def test_a_causal_model_sees_nothing_of_what_comes() -> None:
         assert (before[:, 5:] - after[:, 5:]).abs().max() > 1e-3
 
 
-def test_an_id_counts_in_its_own_field_only() -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            [0.0, 0.0, 0.0, 7.0, 9.0, 0.0, 0.0],
+            [0.0, 0.0, 0.0, 9.0, 7.0, 0.0, 0.0],
+        ],  # an id counts in its own field only
+        [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]],  # numbers reach the score
+    ],
+)
+def test_rows_that_differ_have_other_scores(rows: list[list[float]]) -> None:
     """The same id in two fields is two features, in every part of both models."""
-    rows = torch.tensor([[0.0, 0.0, 0.0, 7.0, 9.0, 0.0, 0.0], [0.0, 0.0, 0.0, 9.0, 7.0, 0.0, 0.0]])
     for module in (XDeepFM(XDeepFMSize(), FIELDS), WideDeep(WideDeepSize(), FIELDS)):
-        first, second = module(rows)
-        assert first != second
-
-
-def test_numbers_of_a_row_reach_the_score() -> None:
-    rows = torch.tensor([[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]])
-    for module in (XDeepFM(XDeepFMSize(), FIELDS), WideDeep(WideDeepSize(), FIELDS)):
-        first, second = module(rows)
+        first, second = module(torch.tensor(rows))
         assert first != second
 
 
