@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -27,7 +27,7 @@ class BoundSettings:
 
 @dataclass(kw_only=True)
 class BoundedLoad(BoundSettings, ABC):
-    """Abstract: a load whose ``resize`` changes ``_sizes``, the workers' samples; ``_extremes`` are for the log."""
+    """Abstract: ``_sizes`` are the workers' samples, and ``_extremes`` are for the log."""
 
     steady: ClassVar[bool] = False
 
@@ -40,6 +40,10 @@ class BoundedLoad(BoundSettings, ABC):
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         check_batch_bounds(num_workers, global_batch_samples, self.min_batch_samples, self.max_batch_samples)
+
+    @abstractmethod
+    def resize(self, workers: tuple[int, ...]) -> None:
+        """Solve ``_sizes`` for these workers."""
 
     def _begin(self, started: Started) -> None:
         self._total = sum(started.batch_samples)

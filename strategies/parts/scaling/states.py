@@ -173,11 +173,7 @@ LAUNCHES = frozenset({Phase.LAUNCHING, Phase.STOPPED, Phase.DOWN_SWITCHING})
 
 
 def after(table: Table, phase: Phase, given: Input) -> Way:
-    """The next phase, and what is to be done.
-
-    Raises:
-        RuntimeError: this input is impossible in this phase.
-    """
+    """The next phase, and what is to be done; raises ``RuntimeError`` if the input is impossible in this phase."""
     ways = table.get(phase, {})
     if given not in ways:
         raise RuntimeError(f"switch {phase}: {given} is impossible (possible: {', '.join(ways) or 'nothing'})")
