@@ -25,7 +25,7 @@ from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.delayed import BlocksGate
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AllGate, BoundedGate, EachGate
-from strategies.protocol import Apply, Compute, Drop, Restart, Score, Started, Strategy, Wake
+from strategies.protocol import Apply, Compute, Drop, Joined, Lost, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
@@ -271,3 +271,12 @@ def test_the_shipped_combination_restarts_a_persistent_straggler_and_gives_the_n
     assert {grad.worker: grad.samples for _, _, grads in run.applied[-8:] for grad in grads} == dict.fromkeys(
         range(4), 28
     )
+
+
+def test_a_round_that_follows_no_update_has_sizes_of_its_own() -> None:
+    """All have left, and somebody comes: a load policy is asked, and a round of one has the whole global batch."""
+    strategy = make("lb_bsp")
+    strategy.handle(Started(t=0.0, workers=(0, 1, 2), batch_samples=(2, 2, 2), num_servers=1))
+    for worker in range(3):
+        strategy.handle(Lost(t=1.0, worker=worker, incarnation=0, reason="killed", restarting=False))
+    assert strategy.handle(Joined(t=2.0, worker=1, incarnation=1)) == [Compute(worker=1, num_samples=6)]
