@@ -367,30 +367,6 @@ def test_equal_workers_are_bsp_after_the_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"accum_min": 0}, "accum_min=0: must be a whole number, 1 or more"),
-        ({"accum_min": 3, "accum_max": 2}, "accum_max=2: must be a whole number, 3 or more"),
-        ({"accum_max": 50}, "accum_max=50: at most 9 above accum_min=1"),
-        ({"type_ratio": 1.0}, "type_ratio=1.0: must be above 1"),
-        ({"profile_sizes": ()}, "profile_sizes=.*: must be a list"),
-        ({"profile_sizes": (8, 0)}, "profile_sizes=0: must be a whole number, 1 or more"),
-        ({"devices": specs(32, 128)}, "devices=v100, p100: needs types"),
-        ({"devices": specs(32, 128), "types": ("v100", "a100")}, "types=.*do not name the same types"),
-        (
-            {"devices": {"a": DeviceSpec(min_batch_samples=9, max_batch_samples=8)}, "types": ("a",)},
-            "devices: a.max_batch_samples=8: must be a whole number, 9 or more",
-        ),
-        ({"devices": {"a": DeviceSpec(samples_per_s=0.0)}, "types": ("a",)}, "devices: a.samples_per_s=0.0: must be"),
-    ],
-)
-def test_invalid_settings_are_refused(fields: dict[str, Any], why: str) -> None:
-    """Beyond the paper: every setting has a range."""
-    with pytest.raises(ValueError, match=why):
-        AntDTDD(**fields)
-
-
-@pytest.mark.parametrize(
     ("fields", "total", "why"),
     [
         ({"max_batch_samples": 8}, 321, r"max_batch_samples: the largest micro-batches .*5 per worker, sum to 320"),

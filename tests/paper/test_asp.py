@@ -16,8 +16,7 @@ from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
 from strategies.protocol import Apply
 from tests.support.faults import Crash, random_seconds
-from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import played
+from tests.support.harness import HeapRun, make_job
 from tests.support.runs import ROOT
 
 SHARDS_PER_S = (4, 2, 1)
@@ -123,34 +122,11 @@ def test_a_worker_that_restarts_delays_no_other() -> None:
     assert [run.arrivals(worker) for worker in range(4)] == [10, 10, 6, 10]
 
 
-def test_the_part_of_a_worker_that_left_goes_to_the_others() -> None:
-    """Beyond the paper. In the epoch in which it leaves, and in those that follow."""
-    job = make_job(num_samples=40, epochs=3, max_time_s=100.0)
-    run = HeapRun(ASP(data="even"), job, [1, 1, 1, 1], [Crash(1.5, 3, None)])
-    assert played(run) == []
-    assert (run.core.status, sum(grad.samples for grad in run.used)) == ("done", 120)
-
-
-def test_an_empty_arrival_makes_no_update() -> None:
-    """Beyond the paper: a Compute that ends without samples at an epoch's end is not applied."""
-    rig = Rig(ASP(data="dynamic"), make_job(num_workers=2, global_batch_samples=4, num_samples=2, epochs=2)).start()
-    assert [note["worker"] for note in rig.noted("Starved")] == [1]
-    rig.arrive(0)
-    assert rig.updates == 1
-    assert set(rig.core.ledger.busy) == {1}, "the next epoch's only shard goes to who was held"
-
-
 # ---- what ships ------------------------------------------------------------------------------------------------------
 
 
 def shipped(name: str) -> dict[str, Any]:
     return dict(merged(name, [ROOT / "conf" / "strategy"]))
-
-
-def test_a_first_comparison_changes_the_synchronisation_alone() -> None:
-    """Beyond the paper: on static data, as in AntDT's native ASP, it takes as long as BSP with a queue under a
-    persistent straggler."""
-    assert {shipped(name)["data"] for name in ("bsp", "asp", "ssp", "backup_workers")} == {ASP().data}
 
 
 def test_the_baseline_of_the_papers_differs_in_its_data_alone() -> None:

@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from strategies.basic.backup_workers import BackupWorkers
-from strategies.basic.bsp import BSP
-from strategies.protocol import Apply, Drop
+from strategies.protocol import Apply
 from tests.support.faults import Crash, Outage
-from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import dead, unconserved, unlawful
-from tests.support.rough import leaving, parted, rough
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import dead, unconserved
 
 
 def five_workers(**changes: object) -> HeapRun:
@@ -113,56 +109,6 @@ def test_fewer_workers_than_needed_do_not_hang(survivors: int) -> None:
     run = HeapRun(BackupWorkers(num_backup=1), job, [1.0] * 5, gone).run()
     assert dead(run) == []
     assert {len(order.grads) for _, order, _ in run.applied[5:-1]} == {survivors}
-
-
-@pytest.mark.long(like="test_no_backup_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
-def test_no_backup_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Chen et al., Algorithm 3 with b = 0. With b = 0 everybody is waited for: event for event the transcript of BSP,
-    also with restarted workers, failed Computes and restored parameters.
-    """
-    one = rough(BackupWorkers(num_backup=0, data=data), seed, num_workers)
-    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
-
-
-@pytest.mark.long(like="test_no_backup_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Beyond the paper. Any number of backups: lawful, alive, every sample in the parameters exactly once, staleness 0,
-    and every drop is of a gradient on parameters that have moved on.
-    """
-    run = rough(BackupWorkers(num_backup=data.draw(st.integers(0, num_workers - 1))), seed, num_workers)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
-    assert set(run.staleness) == {0}
-    version = 0
-    for line in run.lines:
-        late = [run.grads[grad] for command in line.commands if isinstance(command, Drop) for grad in command.grads]
-        assert all(grad.version < version for grad in late)
-        version = line.version
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("num_workers", [2, 3, 4, 5])
-def test_no_backup_is_bsp_also_when_workers_leave(num_workers: int) -> None:
-    """Beyond the paper. The same with workers that leave for good, some of them while they restart."""
-    for seed in range(12):
-        one = rough(BackupWorkers(num_backup=0), seed, num_workers, leaving)
-        assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
-        assert dead(one) == []
-
-
-def test_the_gradient_of_a_departed_worker_does_not_replace_one_that_can_still_arrive() -> None:
-    """Beyond the paper: b = 0. Worker 3 leaves after its gradient arrived; the other three can still deliver, so all
-    four are waited for.
-    """
-    rig = Rig(BackupWorkers(num_backup=0)).start()
-    rig.arrive(3)
-    rig.lose(3, restarting=False)
-    for worker in (0, 1):
-        rig.arrive(worker)
-    assert not rig.applied
-    rig.arrive(2)
-    assert rig.applied[0][1].grads == (0, 1, 2, 3)
 
 
 def test_a_restore_does_not_change_how_many_gradients_are_dropped() -> None:

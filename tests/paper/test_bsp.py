@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Restored
-from tests.support.faults import Crash, random_seconds, restarts
-from tests.support.harness import HeapRun, Rig, make_job
+from tests.support.faults import random_seconds, restarts
+from tests.support.harness import HeapRun, make_job
 
 
 def work_of_updates(run: HeapRun) -> list[list[object]]:
@@ -109,53 +109,3 @@ def test_crashes_do_not_change_one_bit(
     calm = three_epochs(seed, num_workers, faults=[], **size).run()
     rough = three_epochs(seed, num_workers, **size).run()
     assert work_of_updates(rough) == work_of_updates(calm)
-
-
-def test_a_crash_at_the_barrier_does_not_change_one_bit() -> None:
-    """Beyond the paper. Worker 0 waits at the barrier from 1 s on, dies at 2 s and is back at 6 s; the round has ended
-    at 4 s.
-    """
-    calm = HeapRun(BSP(), make_job(), [1, 1, 1, 4]).run()
-    rough = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.0, 0, 4.0)]).run()
-    assert work_of_updates(rough)[:2] == work_of_updates(calm)[:2]
-
-
-def test_a_worker_that_restarts_is_waited_for_and_computes_the_same_samples() -> None:
-    """Beyond the paper. The round of a worker that dies at 2.5 s and is back at 5 s ends when its new incarnation has
-    computed.
-    """
-    run = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.5, 3, 2.5)]).run()
-    first, second = (order for order in list(run.orders.values())[:5] if order.worker == 3)
-    assert (first.incarnation, second.incarnation) == (0, 1)
-    assert first.ranges == second.ranges
-    assert run.applied[0][0] == 9.0
-
-
-def test_a_worker_that_leaves_is_not_waited_for() -> None:
-    """Beyond the paper: when the slowest leaves for good at 2.5 s, the round ends immediately; the next ones
-    take 1 s.
-    """
-    run = HeapRun(BSP(), make_job(), [1, 1, 1, 4], [Crash(2.5, 3, None)]).run()
-    assert [t for t, _, _ in run.applied[:3]] == [2.5, 3.5, 4.5]
-
-
-def test_the_gradient_of_a_departed_worker_still_counts() -> None:
-    """Beyond the paper: the gradient remains valid, and the round still waits for all remaining workers."""
-    rig = Rig(BSP()).start()
-    rig.arrive(3)
-    rig.lose(3, restarting=False)
-    for worker in (0, 1):
-        rig.arrive(worker)
-    assert not rig.applied
-    rig.arrive(2)
-    assert rig.applied[0][1].grads == (0, 1, 2, 3)
-
-
-def test_a_worker_whose_restart_is_given_up_is_not_waited_for() -> None:
-    """Beyond the paper. It was waited for while it restarted; now it leaves the round."""
-    rig = Rig(BSP()).start()
-    for worker in (0, 1, 2):
-        rig.arrive(worker)
-    rig.lose(3)
-    rig.lose(3, restarting=False)
-    assert rig.applied[0][1].grads == (0, 1, 2)

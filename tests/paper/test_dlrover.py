@@ -150,21 +150,6 @@ def test_what_no_plan_fits_is_refused(need: Need, limits: dict[str, int], messag
         optimal_plan(need, Limits(**limits))
 
 
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"cores_total": 0, "cores_max": 8, "server_cores": 4}, "cores_total=0"),
-        ({"cores_total": 8, "cores_max": 0, "server_cores": 4}, "cores_max=0"),
-        ({"cores_total": 40, "cores_max": 8, "server_cores": 16}, "server_cores=16: above cores_max=8"),
-        ({"cores_total": 40, "cores_max": 8, "server_cores": 4, "max_shortfall_frac": 1.5}, "max_shortfall_frac=1.5"),
-    ],
-)
-def test_limits_are_checked(limits: dict[str, int], message: str) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=message):
-        Limits(**limits)  # type: ignore[arg-type]
-
-
 def test_a_need_is_above_zero() -> None:
     """Beyond the paper: nothing can be planned for a sample that used nothing."""
     with pytest.raises(ValueError, match="update_cores=0"):

@@ -290,24 +290,3 @@ def test_twice_as_many_servers_share_the_cores_that_there_are() -> None:
     assert after_server_oom(
         NodeId.server(0), crowded, {}, True, Limits(cores_total=39, cores_max=16, server_cores=2)
     ) == Replace(node=NodeId.server(0), cores=2, memory_bytes=16 * GIB)
-
-
-# ---- settings ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("hot_util", 0.0),
-        ("idle_util", 1.1),
-        ("load_ratio", 1.0),
-        ("busy_ratio", 0.5),
-        ("hang_s", 0.0),
-        ("mem_margin_frac", -0.1),
-        ("min_gain", 2.0),
-    ],
-)
-def test_settings_are_checked(name: str, value: float) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=f"{name}={value:g}"):
-        Rules(**{name: value})

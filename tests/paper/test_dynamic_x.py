@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.asp import ASP
-from strategies.basic.bsp import BSP
 from strategies.basic.dynamic_x import DynamicX
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
@@ -19,10 +16,6 @@ from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import AnyEvent, Apply, Restored, Started
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import dead, unconserved, unlawful
-from tests.support.rough import leaving, parted, rough
-
-DATA = st.sampled_from(["dynamic", "even"])
 
 
 def eager(**changes: object) -> DynamicX:
@@ -153,17 +146,6 @@ def test_clusters_are_formed_again_only_after_regroup_iters() -> None:
     assert {len(order.grads) for t, order, _ in run.applied if t > 40} == {3, 1}
 
 
-def test_a_cluster_completed_by_a_move_updates_at_once() -> None:
-    """Beyond the paper. Worker 0 waits for worker 1, which turns out to belong to worker 2."""
-    rig = Rig(Fixed(lambda workers: [[0, 1], [2]]), make_job(num_workers=3, global_batch_samples=3)).start()
-    gate = rig.core.strategy._gate  # type: ignore[attr-defined]
-    rig.arrive(0)
-    assert rig.updates == 0
-    (verdict,) = gate.regroup([[0], [1, 2]])
-    assert [grad.worker for grad in verdict.apply] == [0]
-    assert verdict.go == (0,)
-
-
 def test_a_restarting_worker_keeps_its_predicted_time() -> None:
     """Beyond the paper: the slow one crashes; the other three do not wait for it before, during or after."""
     run = HeapRun(eager(), make_job(max_time_s=30.0), [1, 1, 1, 4], [Crash(10.0, 3, 5.0)]).run()
@@ -190,65 +172,7 @@ def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
 # ---- identities -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long(like="test_one_cluster_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_one_cluster_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Section IV-B, its limit. Event for event, with restarted workers, failed Computes and restored parameters."""
-    one = rough(eager(tolerance_frac=1e9, data=data), seed, num_workers)
-    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_one_cluster_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """Beyond the paper: the same limit with workers that leave for good."""
-    one = rough(eager(tolerance_frac=1e9), seed, num_workers, leaving)
-    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
-
-
-@pytest.mark.long(like="test_clusters_of_one_are_asp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_clusters_of_one_are_asp(seed: int, num_workers: int, data: str) -> None:
-    """Section IV-B, its limit: event for event the transcript of ASP."""
-    one = rough(Fixed(alone, data), seed, num_workers)
-    assert parted(one, rough(ASP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_clusters_of_one_are_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """Beyond the paper: the same limit with workers that leave for good."""
-    one = rough(Fixed(alone), seed, num_workers, leaving)
-    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
-
-
-def test_bsp_and_asp_differ() -> None:
-    """Negative control of the comparison."""
-    assert parted(rough(Fixed(alone), 0, 3), rough(Fixed(together), 0, 3))
-    assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))
-
-
 def test_without_tolerance_every_worker_is_its_own_cluster() -> None:
     """Section IV-B: clusters of similar workers, with a tolerance of 0."""
     run = HeapRun(eager(tolerance_frac=0.0), make_job(max_time_s=20.0), [1, 1.25, 1.5, 1.75]).run()
     assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {1}
-
-
-@pytest.mark.long(like="test_one_cluster_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.2, 0.6, 2.0]))
-def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, tolerance: float) -> None:
-    """Beyond the paper. Clusters that change all the time, also when workers leave."""
-    run = rough(eager(tolerance_frac=tolerance), seed, num_workers, leaving)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"tolerance_frac": -0.1}, "tolerance_frac=-0.1: must be 0 or more"),
-        ({"regroup_iters": 0}, "regroup_iters=0: must be a whole number, 1 or more"),
-        ({"window_s": 0.0}, "window_s=0.0: must be above 0"),
-    ],
-)
-def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
-    """Beyond the paper: every setting has a range."""
-    with pytest.raises(ValueError, match=message):
-        eager(**changes)

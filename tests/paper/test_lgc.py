@@ -4,17 +4,11 @@ INFOCOM 2021 (abstract), and STAR, section V-A."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from strategies.basic.bsp import BSP
-from strategies.basic.first_k import FirstK
 from strategies.lgc import LGC
 from strategies.protocol import Apply
-from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import dead, unconserved, unlawful
-from tests.support.rough import leaving, parted, rough
+from tests.support.laws import dead
 
 
 def of_four(fourth_s: float, delay: int = 1, **changes: object) -> HeapRun:
@@ -38,22 +32,6 @@ def test_gradients_of_stragglers_are_one_step_delayed_and_used() -> None:
     late = [grad for grad, age in zip(run.used, run.staleness, strict=True) if age]
     assert {grad.worker for grad in late} == {3}
     assert (len(late), max(run.staleness)) == (10, 1)
-
-
-def test_a_gradient_two_steps_late_is_dropped() -> None:
-    """Beyond the paper: at 2.5 s, two updates have passed whenever it delivers. It begins again at once: 8 deliveries
-    in 20 s.
-    """
-    run = of_four(2.5)
-    assert (run.updates, len(run.used), len(run.dropped)) == (20, 60, 8)
-    assert {run.grads[grad].worker for grad in run.dropped} == {3}
-
-
-def test_a_larger_bound_keeps_a_gradient_two_steps_late() -> None:
-    """Beyond the paper: ``max_delay_versions`` is 1 in the sources."""
-    run = of_four(2.5, delay=2)
-    assert not run.dropped
-    assert max(run.staleness) == 2
 
 
 def test_without_compensation_fewer_gradients_are_used() -> None:
@@ -108,20 +86,6 @@ def test_k_is_three_quarters_of_the_workers_unless_given() -> None:
         assert len(run.applied[0][1].grads) == needed
 
 
-def test_a_slow_worker_that_has_delivered_waits_for_the_update() -> None:
-    """Beyond the paper: beginning at once would make its next gradient one version older."""
-    rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
-    rig.arrive(0)
-    rig.arrive(1)
-    rig.arrive(2)
-    assert rig.busy_workers() == [0, 1]
-    assert rig.core.strategy.log_state() == {"fresh": 0, "late": 1}
-    rig.arrive(0)
-    rig.arrive(1)
-    assert rig.applied[1][1].grads == (3, 4, 2)
-    assert rig.busy_workers() == [0, 1, 2]
-
-
 def test_late_gradients_do_not_count_towards_k() -> None:
     """STAR, section V-A: K fastest. One fresh and one late gradient make no update of K = 2."""
     rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
@@ -130,78 +94,12 @@ def test_late_gradients_do_not_count_towards_k() -> None:
     assert rig.updates == 1
 
 
-def test_if_fewer_than_k_can_be_fresh_those_suffice() -> None:
-    """Beyond the paper: K = 2. Worker 1 leaves while worker 2 computes on old parameters. Only worker 0 can be fresh,
-    and its gradient makes the update; waiting for two would never end.
-    """
-    rig = Rig(LGC(k_fastest=2), make_job(num_workers=3, global_batch_samples=3)).start()
-    rig.arrive(0)
-    rig.arrive(1)
-    rig.lose(1, restarting=False)
-    rig.arrive(0)
-    assert rig.updates == 2
-
-
-@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.sampled_from(["dynamic", "even"]))
-def test_k_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """STAR, section V-A with K = N. Event for event, with restarted workers, failed Computes and restored
-    parameters.
-    """
-    one = rough(LGC(k_fastest=num_workers, data=data), seed, num_workers)
-    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_k_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """Beyond the paper: the same with workers that leave for good."""
-    one = rough(LGC(k_fastest=num_workers), seed, num_workers, leaving)
-    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
-    assert one.core.shards.finished
-
-
-@pytest.mark.long(like="test_k_of_all_workers_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=st.data())
-def test_without_delay_it_equals_first_k(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Abstract: compensation is the only difference to First-K, as long as no worker leaves."""
-    k = data.draw(st.integers(1, num_workers))
-    one = rough(LGC(k_fastest=k, max_delay_versions=0), seed, num_workers)
-    assert parted(one, rough(FirstK(k=k), seed, num_workers)) == ""
-
-
-def test_with_delay_it_differs_from_first_k() -> None:
-    """Negative control of the comparison."""
-    assert parted(rough(LGC(k_fastest=2), 0, 3), rough(FirstK(k=2), 0, 3))
-
-
-@pytest.mark.long(like="test_with_parts_no_sample_is_lost_and_no_job_hangs")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Beyond the paper. Any K and any bound, also when workers leave: every sample exactly once, and nothing older than
-    the bound.
-    """
-    delay = data.draw(st.integers(0, 3))
-    strategy = LGC(k_fastest=data.draw(st.integers(1, num_workers)), max_delay_versions=delay)
-    run = rough(strategy, seed, num_workers, leaving)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
-    assert max(run.staleness) <= delay
-
-
 def test_samples_of_dropped_gradients_may_be_given_up() -> None:
     """Beyond the paper: ``requeue=False``."""
     job = make_job(num_samples=100, epochs=1, max_time_s=400.0)
     run = HeapRun(LGC(k_fastest=3, requeue=False), job, [1, 1, 1, 2.5]).run()
     assert dead(run) == []
     assert sum(order.samples for order in run.effective) == 100 - len(run.dropped) < 100
-
-
-def test_a_worker_that_restarts_is_waited_for() -> None:
-    """Beyond the paper. As in BSP: it can still be fresh. K = 3 of three, away from 1.5 to 4.5 s: no update between 1
-    and 5.5 s.
-    """
-    job = make_job(num_workers=3, global_batch_samples=3, max_time_s=6.0)
-    run = HeapRun(LGC(k_fastest=3), job, [1.0] * 3, [Crash(1.5, 1, 3.0)]).run()
-    assert [t for t, _, _ in run.applied] == [1.0, 5.5]
 
 
 # ---- partial gradients ----------------------------------------------------------------------------------------------
@@ -241,14 +139,6 @@ def test_parts_of_a_batch_that_does_not_divide() -> None:
         rig.arrive(0)
     assert [grad.samples for grad in rig.grads.values()] == [2, 2, 1]
     assert rig.busy_workers() == [1]
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_with_parts_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Beyond the paper: any number of parts, with crashes and restores."""
-    k = data.draw(st.integers(1, num_workers))
-    run = rough(LGC(k_fastest=k, blocks=2), seed, num_workers, leaving)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
 def test_empty_parts_are_refused() -> None:

@@ -408,34 +408,6 @@ def test_the_worst_case_scales_what_no_arrival_completes() -> None:
     assert scales == [((B,), pytest.approx(1 / 4 / 2))]
 
 
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"order": "random"}, "order=random: must be deadlines, shortest or fair"),
-        ({"order": "fair", "tau_max": 8}, "tau_max=8: has no effect with order=fair"),
-        ({"order": "shortest", "idle_tolerance_s": 1.0}, "idle_tolerance_s=1.0: has no effect with order=shortest"),
-        ({"order": "fair", "window_s": 0.5}, "window_s=0.5: has no effect"),
-        ({"tau_max": -1}, "tau_max=-1"),
-        ({"window_s": -0.5}, "window_s=-0.5"),
-        ({"parallel_sends": 0}, "parallel_sends=0: must be a whole number, 1 or more"),
-        ({"order": "fair", "parallel_sends": 2}, "parallel_sends=2: has no effect with order=fair"),
-        ({"num_replicas": 1}, "num_replicas=1: needs a bound on their distance; set divergence_max"),
-        ({"divergence_max": 1.0}, "divergence_max=1.0: bounds replicas, and there are none"),
-        ({"num_replicas": 1, "divergence_max": 0.0}, "divergence_max=0.0: must be above 0"),
-        ({"num_replicas": 1, "divergence_max": 1.0, "order": "fair"}, "num_replicas=1: needs an order"),
-        ({"late_factor": 0.5}, "late_factor=0.5: must be 1 or more"),
-        ({"order": "fair", "late_factor": 2.0}, "late_factor=2.0: has no effect with order=fair"),
-        ({"smoothing": 0.0}, "smoothing=0.0: must be above 0"),
-        ({"lr_rule": "worst_case", "order": "fair"}, "lr_rule=worst_case: order=fair bounds no delay"),
-        ({"lr_rule": "best_case"}, "lr_rule=best_case: must be"),
-    ],
-)
-def test_refused(settings: dict[str, Any], complaint: str) -> None:
-    """Beyond the paper: bad settings, in one line."""
-    with pytest.raises(ValueError, match=complaint):
-        MLfabric(**settings)
-
-
 def test_a_bound_that_the_number_of_workers_breaks_is_refused() -> None:
     """Beyond the paper: 7 others are applied while one of 8 computes."""
     with pytest.raises(ValueError, match=r"tau_max=6: while one of 8 workers computes, 7 updates of others"):

@@ -241,20 +241,6 @@ def test_no_single_increment_would_have_helped_more_per_core(model: SpeedModel, 
         p, w = taken
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cores_total": 18}, "cores_total=18: one worker and one server need 19"),
-        ({"servers": 0}, "servers=0"),
-        ({"worker_cores": 0}, "worker_cores=0"),
-    ],
-)
-def test_increments_are_checked(changes: dict[str, int], message: str) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=message):
-        Increments(**{"cores_total": 64, "server_cores": 16, "worker_cores": 3, **changes})
-
-
 def test_the_solvers_are_imported_when_they_are_needed() -> None:
     """Beyond the paper: importing scipy.optimize takes 0.5 s."""
     code = (

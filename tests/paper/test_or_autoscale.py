@@ -4,7 +4,6 @@ and its replacement of stragglers; threshold and steps of the comparison in DLRo
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,22 +108,6 @@ def test_it_ends_at_a_size_that_it_has_seen(
     assert all(scaler.gains[size] > threshold for size in grown[1:])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"workers": 0}, "workers=0"),
-        ({"step_workers": 0}, "step_workers=0"),
-        ({"max_workers": 3}, "max_workers=3"),
-        ({"min_iters": 0}, "min_iters=0"),
-        ({"threshold": float("nan")}, "threshold=nan"),
-    ],
-)
-def test_settings_are_checked(changes: dict[str, Any], message: str) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=message):
-        Autoscaler(**{"workers": 4, **changes})
-
-
 # ---- stragglers ----------------------------------------------------------------------------------------------------
 
 
@@ -161,10 +144,3 @@ def test_the_slowest_comes_first_and_who_has_left_is_forgotten() -> None:
     slow.forget(3)
     assert slow.slow() == [0]
     assert 3 not in slow.average
-
-
-@pytest.mark.parametrize(("name", "value"), [("weight", 0.0), ("weight", 1.5), ("threshold", 0.0)])
-def test_its_numbers_are_checked(name: str, value: float) -> None:
-    """Beyond the paper: settings are refused by name."""
-    with pytest.raises(ValueError, match=f"{name}={value:g}"):
-        SlowWorkers(**{name: value})

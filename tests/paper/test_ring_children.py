@@ -198,18 +198,3 @@ def test_a_ring_of_all_is_bsp() -> None:
         runs.append([(t, order) for t, order, _ in run.applied])
     assert runs[0] == runs[1]
     assert len(runs[0]) > 5
-
-
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"topology": "ring"}, "topology=ring: must be ps or allreduce"),
-        ({"topology": "allreduce", "blocks": 2}, "blocks=2: a ring sums whole gradients"),
-        ({"topology": "allreduce", "reselect_iters": 0}, "reselect_iters=0: must be"),
-        ({"wait_s": 0.1}, "wait_s=0.1: servers have no parents that wait"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], line: str) -> None:
-    """Beyond the paper: each names the setting."""
-    with pytest.raises(ValueError, match=line):
-        LGC(**settings)  # type: ignore[arg-type]

@@ -335,19 +335,6 @@ def test_any_job_is_lawful(times_s: list[float], pause: bool) -> None:
     run_of(star_ml({**own, "max_regret_frac": 10.0}, pause=pause, decision_s=0.3, redecide_iters=1), tuple(times_s))
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"mode_cost": "published"}, "mode_cost=published: a model learns pooled or priced or literal; choose"),
-        ({"tree_fanout": 3}, "tree_fanout=3: is for topology=ps"),
-    ],
-)
-def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:
-    """Beyond the paper: none is ignored."""
-    with pytest.raises(ValueError, match=line):
-        star_ml(**settings)
-
-
 def test_more_workers_than_the_model_has_room_for_are_refused() -> None:
     """Beyond the paper: a network has as many inputs as it has."""
     with pytest.raises(ValueError, match=r"learning\.max_workers=16: the model has room for so many workers"):

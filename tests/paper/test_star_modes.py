@@ -270,16 +270,3 @@ def test_equal_questions_are_answered_once() -> None:
     order_intervals([1.0, 1.2, 2.0], [2])
     order_intervals([2.0, 2.401, 4.002], [2])
     assert simulated.cache_info().misses == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"mode_cost": "cheap"}, "mode_cost=cheap: must be pooled, priced, literal"),
-        ({"kappa": -1.0}, "kappa=-1.0: must be 0"),
-    ],
-)
-def test_a_setting_out_of_range_is_refused(settings: dict[str, object], message: str) -> None:
-    """Beyond the paper: every setting has a range."""
-    with pytest.raises(ValueError, match=message):
-        ModeTimes(**settings)  # type: ignore[arg-type]

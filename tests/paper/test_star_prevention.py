@@ -259,12 +259,6 @@ def test_the_ablation_asks_for_nothing() -> None:
     assert [order for _, order, _ in run.applied] == [order for _, order, _ in granted.applied]
 
 
-def test_a_ring_is_refused() -> None:
-    """Departure: section IV-D1 is carried out for parameter servers only."""
-    with pytest.raises(ValueError, match="prevent=true: is for topology=ps"):
-        Star(topology="allreduce", phi=300.0, prevent=True)
-
-
 def test_nothing_is_asked_for_before_it_is_known_what_servers_use() -> None:
     """Departure: a demand is a part of what was measured in SSGD, so until then it stays with SSGD."""
     cluster = Cluster()

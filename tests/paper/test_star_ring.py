@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from runtime.core import inputs
 from strategies.protocol import Timings, Wake
 from strategies.star import Star
-from strategies.star.learned import ModeLearner
 from strategies.star.ring_modes import RingMode, candidates
 from strategies.star.times import ring_s
 from tests.support.harness import HeapRun, Rig, make_job
@@ -137,29 +136,3 @@ def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:
     assert [mode.apart for mode in found] == aparts
     assert found[:3] == [RingMode((), 0.0), RingMode((3,), 0.0), RingMode((3,), 0.1)]
     assert max(len(mode.apart) for mode in candidates({0: 1.0, 1: 1.0}, {0, 1}, (0.0,))) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"topology": "ring"}, "topology=ring: must be ps or allreduce"),
-        ({"waits_s": []}, "waits_s=.*: must be a list of one or more"),
-        ({"waits_s": [0.1, 0.1]}, "waits_s=.*: must be different numbers"),
-        ({"waits_s": [-0.1]}, "waits_s=-0.1: must be"),
-        ({"topology": "allreduce", "modes": ["ssgd", "asgd"]}, "modes=ssgd,asgd: is for topology=ps"),
-        ({"topology": "allreduce", "min_gain_frac": 1.0}, "min_gain_frac=1.0: must be less than 1"),
-        ({"topology": "allreduce", "when_calm": "never"}, "when_calm=never: must be ssgd or cheaper"),
-        ({"topology": "allreduce", "cluster_frac": -0.1}, "cluster_frac=-0.1: must be"),
-        ({"topology": "allreduce", "mode_cost": "free"}, "mode_cost=free: must be"),
-        ({"topology": "allreduce", "pause": "maybe"}, "pause=maybe: must be true or false"),
-        (
-            {"topology": "allreduce", "learning": ModeLearner()},
-            "learning.topology=ps: must be the strategy's, allreduce",
-        ),
-        ({"learning": ModeLearner(topology="allreduce")}, "learning.topology=allreduce: must be the strategy's, ps"),
-    ],
-)
-def test_settings_that_have_no_meaning_are_refused(settings: dict[str, Any], line: str) -> None:
-    """Beyond the paper: none is ignored."""
-    with pytest.raises(ValueError, match=line):
-        Star(phi=300.0, **settings)

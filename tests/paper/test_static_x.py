@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from strategies.basic.asp import ASP
-from strategies.basic.bsp import BSP
 from strategies.basic.static_x import ExactlyGate, StaticX
 from strategies.parts.gates import Verdict
 from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Apply, Grad
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import Complaints, dead, unconserved, unlawful
-from tests.support.rough import leaving, parted, rough
-
-DATA = st.sampled_from(["dynamic", "even"])
+from tests.support.laws import Complaints, dead
 
 
 def of_four(x: int) -> HeapRun:
@@ -77,58 +70,6 @@ def test_a_worker_whose_gradient_waits_does_not_compute() -> None:
     rig.arrive(1)
     assert rig.applied[0][1].grads == (1, 3)
     assert rig.busy_workers() == [0, 1, 2, 3]
-
-
-@pytest.mark.long(like="test_x_of_all_workers_is_bsp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_x_of_all_workers_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """Section IV-C counts SSGD as its own mode; x = N is that. Event for event, with restarted workers, failed
-    Computes and restored parameters."""
-    one = rough(StaticX(x=num_workers, data=data), seed, num_workers)
-    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_x_of_all_workers_is_bsp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """Beyond the paper: the same with workers that leave for good."""
-    one = rough(StaticX(x=num_workers), seed, num_workers, leaving)
-    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
-    assert one.core.shards.finished
-
-
-@pytest.mark.long(like="test_one_gradient_is_asp_also_when_workers_leave")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_one_gradient_is_asp(seed: int, num_workers: int, data: str) -> None:
-    """Section IV-C counts ASGD as its own mode; x = 1 is that."""
-    assert parted(rough(StaticX(x=1, data=data), seed, num_workers), rough(ASP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_one_gradient_is_asp_also_when_workers_leave(seed: int, num_workers: int) -> None:
-    """Beyond the paper: the same with workers that leave for good."""
-    one = rough(StaticX(x=1), seed, num_workers, leaving)
-    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
-
-
-def test_two_of_three_are_neither() -> None:
-    """Negative control of the comparison."""
-    run = rough(StaticX(x=2), 0, 3)
-    assert parted(run, rough(BSP(), 0, 3))
-    assert parted(run, rough(ASP(data="dynamic"), 0, 3))
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), data=st.data())
-def test_no_sample_is_lost_and_no_job_hangs(seed: int, num_workers: int, data: st.DataObject) -> None:
-    """Section IV-B never drops a gradient: every sample counts once, with crashes and restores."""
-    run = rough(StaticX(x=data.draw(st.integers(1, num_workers))), seed, num_workers, leaving)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
-
-
-def test_if_fewer_than_x_workers_remain_those_suffice() -> None:
-    """Beyond the paper. x = 3 of four workers of which two leave: updates of two from then on."""
-    gone = [Crash(2.5, 0, None), Crash(2.5, 1, None)]
-    run = HeapRun(StaticX(x=3), make_job(max_time_s=10.0), [1.0] * 4, gone).run()
-    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {2}
 
 
 def test_a_gate_that_drops_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from predictors.fixed_duration import SlowFor
 from runtime.core import inputs
-from strategies.basic.asp import ASP
-from strategies.basic.bsp import BSP
 from strategies.protocol import Apply
 from strategies.sync_switch import SyncSwitch
 from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import dead, unconserved, unlawful
-from tests.support.rough import leaving, parted, rough
-
-DATA = st.sampled_from(["dynamic", "even"])
+from tests.support.laws import dead, unconserved
 
 
 def greedy(**changes: object) -> SyncSwitch:
@@ -203,74 +196,3 @@ def test_a_departed_worker_is_not_a_straggler() -> None:
     rig.lose(2, restarting=False)
     rig.arrive(0)
     assert rig.core.strategy.log_state()["mode"] == "bsp"
-
-
-# ---- identities -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_without_stragglers_it_is_bsp")
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6), data=DATA)
-def test_bsp_frac_one_is_bsp(seed: int, num_workers: int, data: str) -> None:
-    """STAR, section V-A, without stragglers. Event for event, with restarted workers, failed Computes and restored
-    parameters.
-    """
-    one = rough(greedy(straggler_policy="none", data=data), seed, num_workers)
-    assert parted(one, rough(BSP(data=data), seed, num_workers)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), policy=st.sampled_from(["greedy", "elastic"]))
-def test_without_stragglers_it_is_bsp(seed: int, num_workers: int, policy: str) -> None:
-    """STAR, section V-A. The policy watches, and nobody is slow for so long; workers leave."""
-    one = rough(greedy(duration_s=1e6, straggler_policy=policy), seed, num_workers, leaving)
-    assert parted(one, rough(BSP(), seed, num_workers, leaving)) == ""
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
-def test_bsp_frac_zero_is_asp(seed: int, num_workers: int) -> None:
-    """Li et al., abstract: ASP is the other end of the timing policy."""
-    one = rough(SyncSwitch(bsp_frac=0.0), seed, num_workers, leaving)
-    assert parted(one, rough(ASP(data="dynamic"), seed, num_workers, leaving)) == ""
-
-
-def test_bsp_frac_of_one_half_is_neither_bsp_nor_asp() -> None:
-    """Negative control of the comparison."""
-    run = rough(SyncSwitch(bsp_frac=0.5, straggler_policy="none"), 0, 3)
-    assert parted(run, rough(BSP(), 0, 3))
-    assert parted(run, rough(ASP(data="dynamic"), 0, 3))
-
-
-@pytest.mark.long(like="test_without_stragglers_it_is_bsp")
-@given(
-    seed=st.integers(0, 10_000),
-    num_workers=st.integers(2, 6),
-    duration_s=st.sampled_from([0.0, 1.0, 3.0]),
-    policy=st.sampled_from(["greedy", "elastic"]),
-    data=st.sampled_from(["dynamic", "shared", "even"]),
-)
-def test_no_sample_is_lost_and_no_job_hangs(
-    seed: int, num_workers: int, duration_s: float, policy: str, data: str
-) -> None:
-    """Beyond the paper: it switches back and forth all the time, instantly or in half a second, also when workers
-    leave.
-    """
-    changes = {"straggler_policy": policy, "data": data, "probe_s": 1.0, "bsp_frac": 0.8}
-    run = rough(greedy(duration_s=duration_s, switch_s=seed % 2 / 2, **changes), seed, num_workers, leaving)
-    assert unlawful(run) + dead(run) + unconserved(run) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bsp_frac": 1.5}, "bsp_frac=1.5: must be at most 1"),
-        ({"straggler_policy": "lazy"}, "straggler_policy=lazy: must be greedy, elastic or none"),
-        ({"probe_s": 0.0}, "probe_s=0.0: must be above 0"),
-        ({"switch": "cold"}, "switch=cold: must be hot or restart"),
-        ({"switch": "restart", "switch_s": 1.0}, "switch_s=1.0: is what switch=hot takes"),
-        ({"duration_s": -1.0}, "duration_s=-1.0: must be 0 or more"),
-        ({"switch_s": -1.0}, "switch_s=-1.0: must be 0 or more"),
-    ],
-)
-def test_a_setting_out_of_range_is_refused(changes: dict[str, object], message: str) -> None:
-    """Beyond the paper: every setting has a range."""
-    with pytest.raises(ValueError, match=message):
-        greedy(**changes)

@@ -449,30 +449,3 @@ def test_nodes_are_in_the_order_of_their_numbers() -> None:
 def test_a_node_without_an_observation_is_named() -> None:
     with pytest.raises(ValueError, match="nothing is known of what worker:1 used"):
         UsageHistory().observe(given("worker", 2, 3), {NodeId.worker(0): Use(cores=1.0)})
-
-
-@pytest.mark.parametrize(("name", "value"), [("cores", 0), ("memory_bytes", 0)])
-def test_a_node_is_given_something(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"{name}=0"):
-        Given(**{"cores": 1, "memory_bytes": 1, name: value})
-
-
-# ---- settings ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("memory_bytes", 0),
-        ("sample_servers", 0),
-        ("sample_steps", 0),
-        ("max_samples", 0),
-        ("sample_s", 0.0),
-        ("adjust_every_s", 0.0),
-        ("ps_interval_s", -1.0),
-        ("min_interval_s", -1.0),
-    ],
-)
-def test_settings_are_checked(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name}={value:g}"):
-        BrainSettings(**{"limits": PAPER, name: value})

@@ -140,9 +140,3 @@ def test_a_cold_plan_keeps_the_total(total: int, servers: int, cores: int) -> No
 def test_a_cold_plan_of_nothing_is_refused(total: int, servers: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cold_plan(servers, GIB, Limits(cores_total=total, cores_max=16))
-
-
-@pytest.mark.parametrize("name", ["server_cores", "memory"])
-def test_margins_are_checked(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}=0.9"):
-        Margins(**{name: 0.9})

@@ -258,33 +258,3 @@ def test_a_new_job_begins_from_nothing() -> None:
     own = taught()
     own.reset()
     assert (own.decides, own.regret_frac, own._buffer.rows) == (False, None, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"regressor": "lightgbm"}, "regressor=lightgbm: must be mlp or ridge"),
-        ({"use_ml_from_start": "yes"}, "use_ml_from_start=yes: must be true or false"),
-        ({"weights": "some.npz"}, "weights=some.npz: is used only with use_ml_from_start=true"),
-        ({"use_ml_from_start": True, "regressor": "ridge"}, "use_ml_from_start=True: files hold networks"),
-        ({"use_ml_from_start": True, "weights": "nowhere.npz"}, "weights=nowhere.npz: no such file"),
-        (
-            {"use_ml_from_start": True, "max_workers": 8},
-            "is a model of 45 features instead of 37, among them 'log time 8",
-        ),
-        ({"min_samples": 5}, "min_samples=5: must be a whole number, 10 or more"),
-        ({"max_samples": 30}, "max_samples=30: must be a whole number, 40 or more"),
-        ({"max_workers": 1}, "max_workers=1"),
-        ({"epochs": 0}, "epochs=0"),
-        ({"refit_samples": 0}, "refit_samples=0"),
-        ({"refit_epochs": 0}, "refit_epochs=0"),
-        ({"check_every": 0}, "check_every=0"),
-        ({"hold_updates": 0}, "hold_updates=0"),
-        ({"slice_steps": 0}, "slice_steps=0"),
-        ({"decision_s": -1.0}, "decision_s=-1.0"),
-        ({"max_regret_frac": -0.1}, "max_regret_frac=-0.1"),
-    ],
-)
-def test_settings_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        learner(**changes)

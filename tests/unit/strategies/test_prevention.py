@@ -188,16 +188,3 @@ def test_an_answer_that_takes_too_much_is_found() -> None:
     """Negative control of the sums above."""
     held = keyed([1.0, 1.0])
     assert math.fsum(after(held, Grant(ok=True), "cpu_cores").values()) > 1.9
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"reduce_by": "luck"}, "reduce_by=luck"),
-        ({"floor_frac": 0.0}, "floor_frac=0.0"),
-        ({"floor_frac": 2}, "floor_f"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        StarPrevention(**settings)  # type: ignore[arg-type]

@@ -86,11 +86,6 @@ def test_what_is_no_table_is_refused(text: Any, settings: dict[str, Any], words:
     assert "\n" not in str(caught.value)
 
 
-def test_a_model_without_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="phi_model=digits: names a model of phi_table, and there is none"):
-        Star(phi_model="digits")
-
-
 QUIET = (
     "runtime=virtual",
     "workload=digits",

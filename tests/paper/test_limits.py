@@ -1,0 +1,140 @@
+"""Strategies that are others at the ends of their range, and what they owe anywhere within it, in rough jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.basic.asp import ASP
+from strategies.basic.backup_workers import BackupWorkers
+from strategies.basic.bsp import BSP
+from strategies.basic.first_k import FirstK
+from strategies.basic.ssp import SSP
+from strategies.basic.static_x import StaticX
+from strategies.lgc import LGC
+from strategies.protocol import Drop, Strategy
+from strategies.sync_switch import SyncSwitch
+from tests.paper.test_dynamic_x import Fixed, alone, eager, together
+from tests.paper.test_star_h import eager as star_h
+from tests.paper.test_sync_switch import greedy
+from tests.support.faults import restarts
+from tests.support.laws import dead, unconserved, unlawful
+from tests.support.rough import leaving, parted, rough
+
+BOUNDLESS = 10**9
+Make = Callable[[int, str], Strategy]
+LIMITS: dict[str, tuple[Make, type[BSP | ASP]]] = {
+    "backup_workers (Chen et al., Algorithm 3), b = 0": (lambda n, data: BackupWorkers(num_backup=0, data=data), BSP),
+    "first_k (Chen et al., Algorithm 3), b = 0": (lambda n, data: FirstK(k=n, data=data), BSP),
+    "lgc (STAR, V-A), K = N": (lambda n, data: LGC(k_fastest=n, data=data), BSP),
+    "ssp (Ho et al., 2), s = 0": (lambda n, data: SSP(bound=0, data=data), BSP),
+    "ssp (Ho et al., 2), no bound": (lambda n, data: SSP(bound=None, data=data), ASP),
+    "ssp (Ho et al., 2), a bound that is never met": (lambda n, data: SSP(bound=BOUNDLESS, data=data), ASP),
+    "static_x (STAR, IV-C), x = N": (lambda n, data: StaticX(x=n, data=data), BSP),
+    "static_x (STAR, IV-C), x = 1": (lambda n, data: StaticX(x=1, data=data), ASP),
+    "dynamic_x (STAR, IV-B), one cluster": (lambda n, data: eager(tolerance_frac=1e9, data=data), BSP),
+    "dynamic_x (STAR, IV-B), clusters of one": (lambda n, data: Fixed(alone, data), ASP),
+    "sync_switch (STAR, V-A), without a policy": (lambda n, data: greedy(straggler_policy="none", data=data), BSP),
+    "sync_switch (STAR, V-A), greedy": (lambda n, data: greedy(duration_s=1e6, data=data), BSP),
+    "sync_switch (STAR, V-A), elastic": (
+        lambda n, data: greedy(duration_s=1e6, straggler_policy="elastic", data=data),
+        BSP,
+    ),
+    "sync_switch (Li et al., abstract), all asynchronous": (lambda n, data: SyncSwitch(bsp_frac=0.0, data=data), ASP),
+    "star_h (STAR, IV-A), without stragglers": (lambda n, data: star_h(straggler_frac=1e9, data=data), BSP),
+}
+"""What it is, event for event, also with restarted workers, failed Computes, restored parameters and departures."""
+COMMON = {"seed": st.integers(0, 10_000), "num_workers": st.integers(1, 6), "data": st.data()}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@given(**COMMON)
+def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers: int, data: st.DataObject) -> None:
+    make, other = LIMITS[name]
+    plan = data.draw(st.sampled_from([restarts, leaving])) if num_workers > 1 else restarts
+    policy = data.draw(st.sampled_from(["dynamic", "even"])) if plan is restarts else "dynamic"
+    one = rough(make(num_workers, policy), seed, num_workers, plan)
+    assert parted(one, rough(other(data=policy), seed, num_workers, plan)) == ""
+    assert one.core.shards.finished
+
+
+@given(**COMMON)
+def test_two_that_differ_in_a_name_alone(seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Chen et al., Algorithm 4: all but K are backups; only the size of the batches differs. LGC, abstract:
+    compensation is the only difference to First-K, as long as no worker leaves."""
+    k = data.draw(st.integers(1, num_workers))
+    first = rough(FirstK(k=k), seed, num_workers)
+    assert parted(rough(BackupWorkers(num_backup=num_workers - k, enlarge=False), seed, num_workers), first) == ""
+    assert parted(rough(LGC(k_fastest=k, max_delay_versions=0), seed, num_workers), first) == ""
+
+
+def test_others_are_told_apart() -> None:
+    """Negative control of the comparison."""
+    for one, other in [
+        (FirstK(k=2), BackupWorkers(num_backup=1)),
+        (LGC(k_fastest=2), FirstK(k=2)),
+        (Fixed(alone), Fixed(together)),
+        (eager(), BSP()),
+        *((StaticX(x=2), end) for end in (BSP(), ASP(data="dynamic"))),
+        *((SyncSwitch(bsp_frac=0.5, straggler_policy="none"), end) for end in (BSP(), ASP(data="dynamic"))),
+    ]:
+        assert parted(rough(one, 0, 3), rough(other, 0, 3)), (one, other)
+
+
+def any_switch(draw: st.DrawFn, n: int) -> Strategy:
+    """It switches back and forth all the time, instantly or in half a second."""
+    return greedy(
+        duration_s=draw(st.sampled_from([0.0, 1.0, 3.0])),
+        straggler_policy=draw(st.sampled_from(["greedy", "elastic"])),
+        data=draw(st.sampled_from(["dynamic", "shared", "even"])),
+        switch_s=draw(st.sampled_from([0.0, 0.5])),
+        probe_s=1.0,
+        bsp_frac=0.8,
+    )
+
+
+def any_star(draw: st.DrawFn, n: int) -> Strategy:
+    """Modes that change all the time, also when workers leave during a decision."""
+    return star_h(
+        decision_s=draw(st.sampled_from([0.0, 0.7])),
+        pause=draw(st.booleans()),
+        mode_cost=draw(st.sampled_from(["priced", "literal", "published"])),
+        redecide_iters=1,
+    )
+
+
+def any_lgc(draw: st.DrawFn, n: int) -> Strategy:
+    return LGC(k_fastest=draw(st.integers(1, n)), max_delay_versions=draw(st.integers(0, 3)))
+
+
+ANY: dict[str, Callable[[st.DrawFn, int], Strategy]] = {
+    "backup_workers": lambda draw, n: BackupWorkers(num_backup=draw(st.integers(0, n - 1))),
+    "first_k": lambda draw, n: FirstK(k=draw(st.integers(1, n))),
+    "static_x": lambda draw, n: StaticX(x=draw(st.integers(1, n))),
+    "dynamic_x": lambda draw, n: eager(tolerance_frac=draw(st.sampled_from([0.0, 0.2, 0.6, 2.0]))),
+    "lgc": any_lgc,
+    "lgc in parts": lambda draw, n: LGC(k_fastest=draw(st.integers(1, n)), blocks=2),
+    "sync_switch": any_switch,
+    "star_h": any_star,
+}
+
+
+@pytest.mark.parametrize("name", ANY)
+@given(**{**COMMON, "num_workers": st.integers(2, 6)})
+def test_anywhere_in_its_range_no_sample_is_lost_and_no_job_hangs(
+    name: str, seed: int, num_workers: int, data: st.DataObject
+) -> None:
+    """Beyond the papers: nothing is older than the setting allows, and what is dropped is on older parameters."""
+    strategy = ANY[name](data.draw, num_workers)
+    run = rough(strategy, seed, num_workers, leaving)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+    if isinstance(strategy, FirstK | BackupWorkers | LGC):
+        assert max(run.staleness) <= getattr(strategy, "max_delay_versions", 0)
+        version = 0
+        for line in run.lines:
+            late = [run.grads[grad] for command in line.commands if isinstance(command, Drop) for grad in command.grads]
+            assert all(grad.version < version for grad in late)
+            version = line.version
