@@ -128,17 +128,6 @@ def test_a_checkpoint_based_failover_takes_everybody_back() -> None:
     assert rig.received(Restored)[0].workers == (0, 1, 2)
 
 
-@pytest.mark.parametrize("rule", ["bsp", "asp"])
-def test_whole_jobs_use_every_sample(rule: str) -> None:
-    orders = ("worker:1@3.5", "server:0@7.5", "worker:2@12.2", "worker:0@12.2")
-    job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0, checkpoint_every_s=5.0)
-    run = HeapRun(Restarting(rule=rule, orders=orders), job, [1.0, 1.1, 0.9, 2.0], launch_s=1.5).run()
-    assert run.core.status == "done", run.core.reason
-    assert run.core.shards.samples_applied == 3 * 103
-    assert len(run.received(ServerLost)) == 1
-    assert sorted(event.worker for event in run.received(Joined)) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_what_a_pending_worker_had_drawn_goes_to_the_others_also_after_a_restore(epochs: int) -> None:
     """The checkpoint knows it with a shard of two batches, of which it has used one; it will be away for long."""

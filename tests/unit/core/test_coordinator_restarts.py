@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from runtime.core import inputs
-from strategies.basic.asp import ASP
 from strategies.protocol import (
     Arrived,
     Checkpoint,
@@ -22,9 +19,7 @@ from strategies.protocol import (
     Timings,
     Wake,
 )
-from tests.support.faults import Outage, random_outcome, random_seconds, restarts
-from tests.support.harness import HeapRun, apply, compute, make_job, puppet_rig
-from tests.support.laws import dead, played, unconserved, unlawful
+from tests.support.harness import apply, compute, puppet_rig
 
 # ---- orders for workers that restart --------------------------------------------------------------------------------
 
@@ -189,19 +184,3 @@ def test_no_held_compute_is_resolved_while_a_server_is_lost() -> None:
     rig.lose_server()
     rig.say()
     assert rig.empties() == []
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))
-def test_nothing_is_lost_or_used_twice_over_many_restores(seed: int, num_workers: int) -> None:
-    job = make_job(
-        num_workers=num_workers,
-        num_samples=10 * num_workers,
-        global_batch_samples=num_workers,
-        epochs=2,
-        max_time_s=2000.0,
-        checkpoint_every_s=3.0,
-    )
-    faults = [*restarts(seed, num_workers), *(Outage(4.0 * k, 1.5) for k in range(1, 6))]
-    run = HeapRun(ASP(data="dynamic"), job, random_seconds(seed), faults, random_outcome(seed))
-    assert played(run) == []
-    assert unlawful(run) + dead(run) + unconserved(run) == []
