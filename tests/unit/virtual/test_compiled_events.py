@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,11 +25,9 @@ from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
 from runtime.native import EVENTS, OFF, SWITCH, native
 from runtime.record.columns import PENDING_ROWS, ColumnRecorder, IterationWriter
-from runtime.record.recorder import Recorder
 from runtime.training.progress import Progress, load_progress
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.event_loop.loop import EventLoop
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
@@ -48,13 +45,13 @@ from strategies.protocol import (
     Woke,
 )
 from tests.contract.catalogue import NAMES, hurried
+from tests.support.compared_loops import FILES, RECORDS, compare, run_in_lab
 from tests.support.harness import Puppet, make_job, make_run_spec
 from tests.support.long_tests import long_after
 
 built = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
 SECONDS = st.sampled_from([0.0, 1e-4, 3e-4, 0.001, 0.0101, 0.03])
 """Few values, so that many things happen at the same time."""
-FILES = ("events.jsonl", "iterations.parquet")
 FIRST = ("asp", "lb_bsp", "antdt_nd", "star_h", "backup_workers")
 EXAMPLES = 8
 """For each strategy: each example is two jobs."""
@@ -100,62 +97,20 @@ def jobs_of(draw: st.DrawFn) -> Job:
     )
 
 
-class Answers(Recorder):
-    """Keeps events and answers, and asks for no state of the strategy."""
-
-    keeps = "answers"
-
-    def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
-        super().event(t, event, commands, version, decide_us, None)
-
-
-class Notes(Recorder):
-    """Keeps what happens besides exchanges."""
-
-    keeps = "nothing"
-
-    def event(self, *about: object) -> None:
-        """Nothing of an exchange is kept."""
-
-
-RECORDS: dict[str, Any] = {"rows": ColumnRecorder, "all": Recorder, "answers": Answers, "nothing": Notes}
-"""By how much of an exchange they keep."""
-
-
 def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> Outcome:
     run_dir.mkdir()
     record = RECORDS[about.get("keeps", "rows")](run_dir)
     spec = make_run_spec(job, strategy, record, run_dir, transport=about["transport"])
     model_state = NoModelState(5000, Progress(load_progress("digits_mlp")) if about["progress"] else None)
     plan = Schedule(build_plan("test", 0, 1000.0, about["windows"]))
-    lab, rest = VirtualLab(), (spec, plan, model_state, about["costs"], about["profile"])
-    lab.add("job", lambda clock, tenancy: VirtualSession(*rest, clock=clock))
-    outcome = lab.run()["job"]
-    record.close()
-    return outcome
+    rest = (spec, plan, model_state, about["costs"], about["profile"])
+    return run_in_lab(record, lambda clock: VirtualSession(*rest, clock=clock))
 
 
 def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int = 1 << 10, patience: int = 2) -> int:
     """Play it with and without the loop, and compare; returns how many decisions the loop has carried out."""
-    decided = 0
-    with ExitStack() as changed:
-        changed.enter_context(patch.object(loop_module, "CHUNK", chunk))
-        changed.enter_context(patch.object(loop_module, "PATIENCE", (patience, 4096)))
-        leave = EventLoop.leave
-
-        def counted(self: EventLoop, **how: Any) -> None:
-            nonlocal decided
-            decided += self._decided * self._inside
-            leave(self, **how)
-
-        changed.enter_context(patch.object(EventLoop, "leave", counted))
-        compiled = play(place / "compiled", job, make(), about)
-    with patch.object(lab_module, "loop_of", lambda session: None):
-        python = play(place / "python", job, make(), about)
-    assert compiled == python
-    for name in FILES if about.get("keeps", "rows") == "rows" else FILES[:1]:
-        assert (place / "compiled" / name).read_bytes() == (place / "python" / name).read_bytes(), name
-    return decided
+    keeps = about.get("keeps", "rows")
+    return compare(place, lambda run: play(run, job, make(), about), keeps, chunk=chunk, patience=(patience, 4096))
 
 
 @built

@@ -151,23 +151,6 @@ def test_an_allocation_that_does_not_scale_is_caught() -> None:
 # ---- worked numbers -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_slow_uplink_leaves_goes_to_the_others() -> None:
-    """Uplinks of 20, 100 and 100 into a downlink of 100: 20 is all that the first can send, 80 are left for two."""
-    assert fair_rates(WORLD, [Demand((f"up{k}", "down")) for k in range(3)]) == [20, 40, 40]
-
-
-def test_cores_are_shared_equally_until_a_demand_is_met() -> None:
-    """4 cores for demands of 2, 2 and 3: a third each, 4/3. For 1, 2 and 3: 1 is met, the others get 1.5."""
-    assert fair_rates({"cores": 4}, [Demand(("cores",), n) for n in (2, 2, 3)]) == pytest.approx([4 / 3] * 3)
-    assert fair_rates({"cores": 4}, [Demand(("cores",), n) for n in (1, 2, 3)]) == [1, 1.5, 1.5]
-
-
-def test_weights_divide_what_is_left() -> None:
-    """Weights 1 and 3 on 8 cores: 2 and 6; if the second can use only 3, the first has 5."""
-    assert fair_rates({"cores": 8}, [Demand(("cores",)), Demand(("cores",), weight=3)]) == [2, 6]
-    assert fair_rates({"cores": 8}, [Demand(("cores",)), Demand(("cores",), 3, 3)]) == [5, 3]
-
-
 def test_a_chain_of_bottlenecks() -> None:
     """a: 10 for two, so 5 each; b: 12 - 5 = 7 for one more; c: 20 - 7 = 13 for the last."""
     demands = [Demand(("a",)), Demand(("a", "b")), Demand(("b", "c")), Demand(("c",))]

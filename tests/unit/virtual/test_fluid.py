@@ -26,16 +26,6 @@ def cluster(num_workers: int, num_servers: int = 1, up: float = GIGABIT, down: f
     return Fluid(ups | downs)
 
 
-@pytest.mark.parametrize(("num_workers", "seconds"), [(1, 0.032), (4, 0.128)])
-def test_pushes_into_one_server(num_workers: int, seconds: float) -> None:
-    """4 MB at 1 Gbit/s: 32 Mbit take 32 ms; four workers share the server's link."""
-    links = cluster(num_workers)
-    for k in range(num_workers):
-        links.start(0.0, k, 4e6, (f"up{k}", "down0"))
-    assert links.next_s == pytest.approx(seconds, rel=1e-12)
-    assert links.completed(links.next_s) == list(range(num_workers))
-
-
 @given(st.integers(1, 12), st.integers(1, 5), AMOUNTS, AMOUNTS, AMOUNTS)
 def test_a_push_takes_what_the_closed_form_says(n: int, m: int, size: float, up: float, down: float) -> None:
     """n workers send an equal part to each of m servers at once."""
@@ -47,38 +37,6 @@ def test_a_push_takes_what_the_closed_form_says(n: int, m: int, size: float, up:
     assert links.next_s == pytest.approx(1.0 + expected_s, rel=NEAR)
     links.completed(1.0 + expected_s * (1 + NEAR))
     assert links.next_s == inf
-
-
-def test_who_ends_first_leaves_its_share_to_the_other() -> None:
-    """One core for 1 and 3 core-seconds: half each until 2 s, then the other's last 2 core-seconds alone."""
-    host = Fluid({"cores": 1.0})
-    host.start(0.0, "short", 1.0, ("cores",), 1.0)
-    host.start(0.0, "long", 3.0, ("cores",), 1.0)
-    assert (host.next_s, host.rate("long")) == (2.0, 0.5)
-    assert host.completed(2.0) == ["short"]
-    assert (host.next_s, host.rate("long")) == (4.0, 1.0)
-
-
-def test_a_capacity_that_falls_stretches_what_is_left() -> None:
-    """10 at 1 a second; at 4 s the link halves: 6 left take 12 s. While it is dead, nothing ends."""
-    link = Fluid({"link": 1.0})
-    link.start(0.0, "push", 10.0, ("link",))
-    link.set_capacity(4.0, "link", 0.5)
-    assert link.next_s == 16.0
-    link.set_capacity(8.0, "link", 0.0)
-    assert (link.next_s, link.completed(100.0)) == (inf, [])
-    link.set_capacity(100.0, "link", inf)
-    assert (link.next_s, link.completed(100.0)) == (100.0, ["push"])
-
-
-def test_stopping_gives_back_what_was_left() -> None:
-    links = Fluid({"link": 2.0})
-    links.start(0.0, "a", 4.0, ("link",))
-    links.start(0.0, "b", 4.0, ("link",))
-    assert links.stop(1.0, "a") == 3.0
-    assert (links.rate("b"), links.next_s) == (2.0, 2.5)
-    assert links.stop(9.0, "b") == 0.0
-    assert (links.next_s, links.completed(9.0)) == (inf, [])
 
 
 def test_nothing_to_do_is_done_at_once() -> None:
@@ -131,24 +89,6 @@ def test_what_rounding_has_used_up_is_complete() -> None:
     assert (link.next_s, link.completed(before_s)) == (before_s, ["push"])
 
 
-def test_completions_that_nobody_saw_have_freed_their_share() -> None:
-    """One core for 1 and 3: until 2 s half each, so that at 3 s one is left of the second."""
-    host = Fluid({"cores": 1.0})
-    host.start(0.0, "short", 1.0, ("cores",))
-    host.start(0.0, "long", 3.0, ("cores",))
-    assert host.stop(3.0, "long") == 1.0
-    assert host.next_s == 2.0
-    assert host.completed(3.0) == ["short"]
-
-
-def test_what_starts_and_stops_at_once_takes_no_share() -> None:
-    link = Fluid({"link": 2.0})
-    for key in ("gone", "stays"):
-        link.start(0.0, key, 4.0, ("link",))
-    assert link.stop(0.0, "gone") == 4.0
-    assert link.rate("stays") == 2.0
-
-
 def test_what_nothing_limits_is_complete_before_anything_can_change() -> None:
     link = Fluid({"link": inf})
     link.start(3.0, "push", 5.0, ("link",))
@@ -163,15 +103,6 @@ def test_far_from_zero_small_amounts_still_end() -> None:
     for k in range(3):
         link.start(1e9, k, 1e-9 * (k + 1), ("link",))
     assert link.completed(link.next_s) == [0, 1, 2]
-
-
-def test_completions_come_in_the_order_of_their_starts() -> None:
-    link = Fluid({"link": 3.0})
-    for key, amount in [("slow", 2.0), ("fast", 1.0), ("never", 9.0)]:
-        link.start(0.0, key, amount, ("link",), 1.0)
-    assert link.completed(2.0) == ["slow", "fast"]
-    link.start(2.0, "slow", 1.0, ("link",), 1.0)
-    assert link.completed(9.0) == ["never", "slow"]
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------

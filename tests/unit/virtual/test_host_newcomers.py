@@ -18,7 +18,7 @@ from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of_hosts
+from runtime.virtual.machines.sites import Site, sites_of_hosts
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
     Allocate,
@@ -78,15 +78,6 @@ class Lab:
         return self.ended
 
 
-def test_a_newcomer_takes_half_of_the_processor_of_who_is_alone() -> None:
-    """10 core-seconds from 0, 4 from 2: both at half speed until the newcomer has done 4 at 10; the rest takes 4."""
-    lab = Lab()
-    lab.work(0.0, "worker:0", 10.0)
-    lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
-    lab.work(2.0, "worker:1", 4.0)
-    assert lab.run() == pytest.approx({"worker:1": 10.0, "worker:0": 14.0})
-
-
 def test_who_leaves_gives_its_share_back() -> None:
     """Half speed from 2 to 4 only: one core-second late."""
     lab = Lab()
@@ -96,27 +87,6 @@ def test_who_leaves_gives_its_share_back() -> None:
     lab.at(4.0, lab.machines.dismiss, ["worker:1"])
     assert lab.run() == pytest.approx({"worker:0": 11.0})
     assert set(lab.machines.sites) == {"worker:0", "server:0"}
-
-
-def test_a_quarter_of_a_core_takes_four_times_as_long_and_half_of_that_twice_as_long_again() -> None:
-    lab = Lab()
-    lab.machines.allot("worker:0", 0.25)
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == pytest.approx({"worker:0": 4.0})
-    lab = Lab()
-    lab.machines.allot("worker:0", 0.25)
-    lab.machines.change("worker:0", "cpu", 0.5)
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == pytest.approx({"worker:0": 8.0})
-
-
-def test_cores_that_are_given_back_or_taken_during_work_count_from_then_on() -> None:
-    """1 core-second: a quarter core for 2 s, then all of it for the other half."""
-    lab = Lab()
-    lab.machines.allot("worker:0", 0.25)
-    lab.work(0.0, "worker:0", 1.0)
-    lab.at(2.0, lab.machines.allot, "worker:0", None)
-    assert lab.run() == pytest.approx({"worker:0": 2.5})
 
 
 @pytest.mark.parametrize(("host_cores", "given", "seconds"), [(8.0, None, 1.0), (2.0, None, 2.0), (8.0, 1.0, 4.0)])
@@ -149,15 +119,6 @@ def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
     assert lab.machines.core_seconds("worker:1") == pytest.approx(0.5)
 
 
-def test_messages_of_two_newcomers_share_the_uplink_of_their_host() -> None:
-    """8 bytes each over 8 bytes per second."""
-    lab = Lab()
-    for task in ("worker:1", "worker:2"):
-        lab.machines.enter(task, "host:0")
-        lab.send(0.0, task, 8)
-    assert lab.run() == pytest.approx({"worker:1": 2.0, "worker:2": 2.0})
-
-
 def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
     """At 2 bytes per second 8 bytes take 4 s; the other has 6 of 8 for its 12. Receiving is not limited."""
     lab = Lab()
@@ -169,15 +130,6 @@ def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
     assert lab.run() == pytest.approx({"worker:1": 4.0, "worker:2": 2.0})
     lab.machines.send("worker:1", ("server:0", "worker:1"), 8, 0.0, lab.then("received"))
     assert lab.run()["received"] == pytest.approx(5.0)
-
-
-def test_who_comes_to_a_paused_host_begins_when_it_continues() -> None:
-    lab = Lab()
-    lab.machines.change("host:0", "pause", 1.0)
-    lab.machines.enter("worker:1", "host:0")
-    lab.work(0.0, "worker:1", 1.0)
-    lab.at(3.0, lab.machines.change, "host:0", "pause", 0.0)
-    assert lab.run() == pytest.approx({"worker:1": 4.0})
 
 
 # ---- whole jobs ------------------------------------------------------------------------------------------------------
@@ -298,14 +250,6 @@ def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
     assert session.places.tasks_on("host:0") + session.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
 
 
-def test_newcomers_have_the_device_of_their_host() -> None:
-    """Three on the second host's place in turn: the least loaded one, the first of equals."""
-    strategy = Scripted((1.0, launch(1)), (1.0, launch(2)))
-    played(strategy, overrides={1: {"device": {"base_s": 1.5}}})
-    assert {worker: place for worker, (_, place) in strategy.joined.items()} == {1: "host:0", 2: "host:1"}
-    assert (strategy.compute_s[1][0], strategy.compute_s[2][0]) == pytest.approx((0.5, 1.5))
-
-
 def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
     """The window closes at 5, the launch takes a second. A server holds nothing there yet: it is denied."""
     dead = Disturbance(start_s=1.0, end_s=5.0, target="host:2", kind="kill", magnitude=1.0)
@@ -362,15 +306,6 @@ def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:
     assert strategy.joined == {1: (8.0, "host:1")}
 
 
-def test_windows_of_a_host_reach_newcomers() -> None:
-    """A pause of 2 s from 3 s on."""
-    paused = Disturbance(start_s=3.0, end_s=5.0, target="host:0", kind="pause", magnitude=1.0)
-    strategy = Scripted((0.25, launch(1, not_on=("host:1",))))
-    played(strategy, paused)
-    assert max(strategy.compute_s[1]) == pytest.approx(2.5)
-    assert max(strategy.compute_s[0]) == pytest.approx(2.5)
-
-
 def test_use_counts_newcomers_and_their_limits() -> None:
     """Half of a core for who computes all the time; the host's is the sum."""
     strategy = Scripted((0.0, launch(1, cpu_cores=0.5, not_on=("host:1",))))
@@ -387,25 +322,6 @@ def test_use_is_of_all_cores_that_a_task_computes_on() -> None:
     played(strategy, costs=Costs(compute_base_s=0.5, worker_cores=4.0), telemetry_every_s=2.0)
     assert strategy.compute_s[0][0] == pytest.approx(1.0)
     assert strategy.use["worker:0"].cpu_cores == pytest.approx(2.0)
-
-
-def test_hosts_have_links_that_newcomers_share_by_their_rates() -> None:
-    """A pushed gradient of 0.5 s alone: with a rate of a quarter it takes 2 s."""
-    rate = 1e6 / 8 * PAYLOAD_FRAC
-    strategy = Scripted((3.0, Allocate(node="worker:0", link_bytes_per_s=rate / 4)))
-    job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=20.0)
-    tape = Tape()
-    session = VirtualSession(
-        make_run_spec(job, strategy, tape),
-        Schedule(build_plan("test", 0, 100.0, [])),
-        NoModelState(round(rate / 2 / 4), None),
-        Costs(compute_base_s=0.5),
-        None,
-        hosts=parse_hosts({**FIELDS, "link_mbps": 1.0}, 1, 1),
-    )
-    run_alone(session)
-    sent_s = [line["event"].timings.send_s for line in tape.lines if isinstance(line.get("event"), Arrived)]
-    assert (sent_s[0], sent_s[-1]) == pytest.approx((0.5, 2.0), rel=1e-4)
 
 
 # ---- hosts that jobs share -------------------------------------------------------------------------------------------

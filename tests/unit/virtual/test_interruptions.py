@@ -72,75 +72,12 @@ def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core(clock: Cl
     assert lab.machines.core_seconds("worker:1") == pytest.approx(2.125), "it counts as what it has used"
 
 
-def test_interruptions_are_charged_while_others_are_paid_for(clock: Clock) -> None:
-    lab = Lab(clock)
-    lab.work("worker:1", 1.0, 1.0, 1.0)
-    lab.send(0.5, AWAY, 0.25)
-    lab.send(2.1, AWAY, 0.5)
-    assert lab.run() == pytest.approx([1.0, 2.25, 3.75])
-
-
-def test_a_message_interrupts_evenly_while_it_is_transferred(clock: Clock) -> None:
-    """From 0.5 to 2.5: a quarter of it during the first piece of work, which ends at 1, and half during the second."""
-    lab = Lab(clock, link_bytes_per_s=MB / 2)
-    lab.work("worker:1", 1.0, 0.875, 1.0, 1.0)
-    lab.send(0.5, AWAY, 0.5)
-    assert lab.run() == pytest.approx([1.0, 2.0, 3.25, 4.375])
-
-
-def test_a_message_that_is_dropped_has_interrupted_for_its_part(clock: Clock) -> None:
-    lab = Lab(clock, link_bytes_per_s=MB / 2)
-    lab.work("worker:1", 1.0, 1.0, 1.0)
-    lab.send(0.0, AWAY, 0.5)
-    lab.clock.at(0.5, PLAN, lab.machines.forget, "worker:0")
-    assert lab.run() == pytest.approx([1.0, 2.125, 3.125])
-
-
-def test_nobody_is_interrupted_by_a_message_of_its_own_while_it_is_transferred(clock: Clock) -> None:
-    lab = Lab(clock, link_bytes_per_s=MB / 2)
-    lab.work("worker:0", 1.0, 1.0)
-    lab.send(0.0, AWAY, 0.5)
-    assert lab.run() == pytest.approx([1.0, 2.0])
-
-
-def test_messages_that_share_a_link_interrupt_for_longer_and_no_more(clock: Clock) -> None:
-    lab = Lab(clock, link_bytes_per_s=MB)
-    lab.work("worker:1", 1.0, 1.0, 1.0, 1.0)
-    for path in (AWAY, ("worker:0", "server:1")):
-        lab.send(0.0, path, 0.25)
-    ended = lab.run()
-    assert ended[-1] == pytest.approx(4.5), "both take two seconds, and interrupt for half a second together"
-    assert ended[0] == 1.0
-    assert ended[1] == pytest.approx(2.25)
-
-
 def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody(clock: Clock) -> None:
     lab = Lab(clock)
     lab.send(0.0, AWAY, 0.25)
     lab.clock.at(0.5, PLAN, lab.work, "worker:1", 1.0, 1.0)
     lab.send(0.75, NEAR, 0.25)
     assert lab.run() == pytest.approx([1.5, 2.5])
-
-
-def test_carrying_is_interrupted_by_messages_of_others_and_not_by_those_of_the_task(clock: Clock) -> None:
-    lab = Lab(clock)
-    lab.send(0.0, AWAY, 0.25, carry_s=1.0)
-    lab.send(0.5, AWAY[::-1], 0.25)
-    lab.clock.at(1.5, PLAN, lab.work, "worker:0", 1.0)
-    assert lab.run() == pytest.approx([2.5])
-    lab.send(3.0, AWAY, 0.25, carry_s=1.0)
-    lab.send(3.5, ("worker:1", "server:0"), 0.5)
-    lab.clock.at(4.5, PLAN, lab.work, "worker:0", 1.0)
-    assert lab.run()[-1] == pytest.approx(6.0), "its other end is not the worker"
-
-
-def test_a_task_whose_process_is_gone_owes_nothing(clock: Clock) -> None:
-    lab = Lab(clock)
-    lab.work("worker:1", 1.0)
-    lab.send(0.5, AWAY, 0.25)
-    lab.clock.at(1.5, PLAN, lab.machines.forget, "worker:1")
-    lab.clock.at(2.0, PLAN, lab.work, "worker:1", 1.0)
-    assert lab.run() == pytest.approx([1.0, 3.0])
 
 
 @pytest.mark.parametrize("per_s", [100.0, 400.0])

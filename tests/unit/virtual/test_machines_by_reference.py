@@ -124,7 +124,7 @@ class Busy:
             others = [other for other in self.tasks if other != task]
             for path in {(task, other) for other in random.sample(others, min(2, len(others)))}:
                 sizes = [random.choice((0, 50_000, random.randint(1, 10**6))) for _ in range(random.randint(0, 10))]
-                carry = Carry(*(random.choice((0.0, 0.002, random.uniform(0, 0.05))) for _ in range(2)))
+                carry = Carry(*(random.choice((0.0, 0.002, random.uniform(0, 0.05))) for _ in range(3)))
                 self.clock.at(random.random(), PLAN, self.send, path, sizes, carry)
         for _ in range(random.randint(0, 25)):
             self.clock.at(random.uniform(0, 5), PLAN, *random.choice((self.window, self.window, self.other))())
@@ -142,7 +142,8 @@ class Busy:
     def send(self, path: tuple[str, str], sizes: list[int], carry: Carry) -> None:
         self.found[path, "sent", len(sizes)] = self.clock.now
         if sizes:
-            self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry), carry)
+            now = carry if sizes[-1] else carry._replace(interrupt_s=0.0)
+            self.machines.send(path[0], path, sizes[-1], 0.001, partial(self.send, path, sizes[:-1], carry), now)
 
     def window(self) -> tuple[Any, ...]:
         """Something is slower or stopped for a while, which may overlap with others."""

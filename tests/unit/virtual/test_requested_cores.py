@@ -31,14 +31,6 @@ def lab_of(cores: float, **asked: float | None) -> Lab:
     return lab
 
 
-def test_who_is_alone_uses_all_of_the_host_and_gets_its_request_when_others_come() -> None:
-    """A quarter of a core requested: 2 core-seconds alone until 2, then 6 at a quarter, as the other has its three."""
-    lab = lab_of(1.0, worker_0=0.25, worker_1=0.75)
-    lab.work(0.0, "worker:0", 3.5)
-    lab.work(2.0, "worker:1", 6.0)
-    assert lab.run() == pytest.approx({"worker:0": 8.0, "worker:1": 9.5})
-
-
 def test_a_limit_leaves_idle_what_a_request_takes() -> None:
     lab = Lab()
     lab.machines.allot("worker:0", 0.25)
@@ -57,16 +49,6 @@ def test_who_requests_nothing_counts_as_a_hundredth_of_the_host() -> None:
     assert lab.run() == pytest.approx({"worker:0": 1.0, "worker:1": 1.48})
 
 
-def test_a_request_that_changes_during_work_counts_from_then_on() -> None:
-    """Halves until 2, then a quarter and three: 1 + 3 core-seconds take until 6, and 4 of the other until 7."""
-    lab = lab_of(1.0, worker_0=0.5, worker_1=0.5)
-    lab.work(0.0, "worker:0", 4.0)
-    lab.work(0.0, "worker:1", 3.0)
-    lab.at(2.0, lab.machines.request, "worker:0", 0.75)
-    lab.at(2.0, lab.machines.request, "worker:1", 0.25)
-    assert lab.run() == pytest.approx({"worker:0": 6.0, "worker:1": 7.0})
-
-
 def test_three_things_that_one_task_does_have_its_share_together() -> None:
     """Messages of one core-second for the server, three at once, next to a worker with the same request, or none.
 
@@ -80,21 +62,6 @@ def test_three_things_that_one_task_does_have_its_share_together() -> None:
             lab.machines.send(f"worker:{number}", path, 0, 0.0, lab.then("sent"), Carry(1.0, 1.0))
         lab.work(0.0, "worker:1", 3.0)
         assert lab.run() == pytest.approx({"worker:1": 6.0, "sent": 6.0})
-
-
-def test_who_carries_for_a_lost_task_has_its_share_for_what_is_left() -> None:
-    """Two messages of a core-second and a worker's 2 share a core until 1, when a sender is lost.
-
-    Then the other message has 0.75 to go at half a core, until 2.5, and the worker 1.5: 0.75 of them by then.
-    """
-    lab = lab_of(1.0, worker_1=None, worker_2=None)
-    for number in (3, 4):
-        lab.machines.enter(f"worker:{number}", "host:1")
-        path = (f"worker:{number}", "worker:2")
-        lab.machines.send(f"worker:{number}", path, 0, 0.0, lab.then(number), Carry(1.0, 1.0))
-    lab.work(0.0, "worker:1", 2.0)
-    lab.at(1.0, lab.machines.forget, "worker:3")
-    assert lab.run() == pytest.approx({4: 2.5, "worker:1": 3.25})
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -83,15 +83,6 @@ def test_an_aggregator_sends_one_sum_after_the_other() -> None:
     assert outcome.version < 80
 
 
-def test_all_members_are_used_and_all_workers_continue() -> None:
-    strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
-    job = virtual_job(6, 60, epochs=3)
-    run, tape = job_of(1, samples=60, epochs=3, model_state=ledger(job, strategy))
-    outcome = finish(run, tape)
-    assert uses(run) == {3.0}
-    assert outcome.version < 180
-
-
 @pytest.mark.few(3)
 @pytest.mark.parametrize("first", long_after(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])

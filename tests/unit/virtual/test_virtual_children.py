@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import ApplyOrder
-from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.runtime import make_model_state
-from runtime.virtual.tasks.model_state import NoModelState, RealModelState
+from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
@@ -125,26 +122,3 @@ def test_a_parent_that_waits_long_enough_gets_all() -> None:
         command.grads for line in tape.lines for command in line.get("commands", ()) if hasattr(command, "lr_scale")
     ]
     assert {len(one) for one in grads[2:-1]} == {4}
-
-
-# ---- samples --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wait_s", [0.0, 0.5])
-def test_every_sample_counts_once_with_children_that_change_and_are_lost(wait_s: float) -> None:
-    """A child dies, then a parent, then one for good; the ring is chosen again every two updates."""
-    varied = msgspec.structs.replace(COSTS, jitter_sigma=0.5)  # so that others are the slowest
-    run, tape = session(ring_of_three(wait_s, 2), varied, own_s=(0.25,) * 4, **LEDGER)
-    for at_s, worker, restarting in ((5.0, 2, True), (15.0, 0, True), (22.0, 3, False)):
-        run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting))
-    finish(run, tape)
-    assert isinstance(run.model_state, RealModelState)
-    assert set(run.model_state.params.tolist()) == {1.0}
-    assert [event["version"] for event in tape.received("Restored")] != []
-    children = {
-        child
-        for line in tape.lines
-        for command in line.get("commands", ())
-        for child, _ in getattr(command, "children", ())
-    }
-    assert len(children) > 1

@@ -32,8 +32,6 @@ from tests.unit.virtual.test_virtual_replicas import (
     LEDGER,
     PARAMETERS,
     RING,
-    RING_OF_4_S,
-    STEP_S,
     allreduce_job,
     finish,
 )
@@ -83,18 +81,6 @@ def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(n
     assert ends[0] == ends[1]
 
 
-def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
-    run, tape = session(BSP(), hosts_of(4))
-    assert finish(run, tape).t == 16 * 0.25 + 15 * (RING_OF_4_S + STEP_S)
-
-
-def test_what_a_worker_does_of_an_update_is_told_as_its_pull_and_it_loads_after_that() -> None:
-    run, tape = session(BSP(), hosts_of(4), Costs(update_base_s=0.5, data_base_s=0.125))
-    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
-    after = [event["timings"] for event in tape.received("Arrived") if event["grad"]["iteration"]]
-    assert {(one["wait_s"], one["data_s"], one["pull_s"], one["send_s"]) for one in after} == {(0.0, 0.125, 0.5, 0.0)}
-
-
 def test_what_is_learned_is_the_same_as_with_servers() -> None:
     run, tape = session(BSP(), hosts_of(4), **LEDGER)
     finish(run, tape)
@@ -112,44 +98,10 @@ def test_a_ring_takes_the_time_of_its_messages_on_the_links_of_hosts() -> None:
     assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 6 * (64 / 1024 + 1 / 64 + 2 / 128))
 
 
-def test_two_workers_of_a_host_send_over_its_link_only_what_leaves_it() -> None:
-    """Two hosts of two, in the ring's order 0, 1 | 2, 3: one message each way at a time."""
-    placement = [["worker:0", "worker:1"], ["worker:2", "worker:3"]]
-    apart = [["worker:0", "worker:2"], ["worker:1", "worker:3"]]
-    ends = []
-    for each in (placement, apart):
-        run, tape = session(BSP(), hosts_of(4, count=2, placement=each), LINKS)
-        ends.append(finish(run, tape).t)
-    assert ends == [pytest.approx(16 * 0.25 + 15 * 6 * times * 64 / 1024) for times in (1, 2)]
-
-
-def test_steps_of_replicas_on_one_host_share_its_cores() -> None:
-    """Four steps of half a second on two cores; the ring is free. Computing is paced, and works for nothing."""
-    run, tape = session(BSP(), hosts_of(4, count=1, cores=2.0), Costs(update_base_s=0.5))
-    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 1.0)
-
-
 def test_a_step_is_the_work_of_a_server_on_the_cores_of_a_worker() -> None:
     costs = Costs(update_base_s=0.5, worker_cores=2.0, server_cores=8.0)
     run, tape = session(BSP(), hosts_of(4), costs)
     assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 0.5 * 8 / 2)
-
-
-def test_a_throttled_link_slows_the_ring_down_while_it_lasts() -> None:
-    """A tenth of one host's link from the start of the second ring until it is over, and more."""
-    window = Disturbance(start_s=1.0, end_s=1.5, target="link:2", kind="bandwidth", magnitude=0.125)
-    schedule = Schedule(build_plan("slow link", 0, 1000.0, [window]))
-    plain, disturbed = (finish(*session(BSP(), hosts_of(4), LINKS, schedule=one)).t for one in (None, schedule))
-    assert 0.3 < disturbed - plain < 0.5 * 7 / 8 + 0.001
-
-
-def test_a_throttled_processor_slows_carrying_down() -> None:
-    window = Disturbance(start_s=0.0, end_s=1000.0, target="worker:1", kind="cpu", magnitude=0.25)
-    schedule = Schedule(build_plan("slow core", 0, 1000.0, [window]))
-    costs = Costs(carry_per_byte_s=1 / 1024)
-    plain, disturbed = (finish(*session(BSP(), hosts_of(4), costs, schedule=one)).t for one in (None, schedule))
-    assert plain == pytest.approx(16 * 0.25 + 15 * 6 * 2 * 64 / 1024)
-    assert disturbed == pytest.approx(16 * 0.25 + 15 * 6 * 2 * 64 / 256, rel=0.05)
 
 
 def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() -> None:
@@ -283,21 +235,6 @@ def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------
-
-COPY = Costs(ring_step_s=0.5, launch_s=3.0)
-
-
-@pytest.mark.parametrize(("at_s", "version"), [(6.25, 1), (6.5, 2)])
-def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring(at_s: float, version: int) -> None:
-    """The ring of the second update lasts from 3.5 to 6.5 s, as without hosts."""
-    run, tape = session(BSP(), hosts_of(4), COPY, **LEDGER)
-    run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed", restarting=False))
-    outcome = finish(run, tape)
-    assert outcome.samples_applied == 64
-    [restored] = tape.received("Restored")
-    assert (restored["t"], restored["version"], restored["workers"]) == (at_s + 0.5, version, [0, 1, 3])
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 64
 
 
 def test_a_pause_of_a_member_is_waited_for() -> None:

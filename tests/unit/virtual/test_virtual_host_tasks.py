@@ -90,14 +90,6 @@ def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
     assert at_s == pytest.approx(1.2524)
 
 
-def test_a_quarter_of_a_core_makes_all_work_four_times_as_long() -> None:
-    """Loading and copying; pacing is sleep, and messages are the network's."""
-    model = HostModel(cores=0.25)
-    model.begin(1.0)
-    received, _ = model.only()
-    assert fields(received) == approx(wait_s=1.01, data_s=0.1, pull_s=0.0256, compute_s=0.201, send_s=0.0256 + 0.0036)
-
-
 @pytest.mark.parametrize(
     ("cores", "compute_s", "overrun_s"),
     [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)],
@@ -136,87 +128,6 @@ def test_who_moves_to_its_server_uses_no_link_any_more() -> None:
 
 def approx_pair(*values: float) -> Any:
     return pytest.approx(values, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("window", "compute_s"), [((0.0, 9.0), 0.8), ((0.1, 9.0), 0.5), ((0.1, 0.3), 0.35), ((0.05, 0.1), 0.2375)]
-)
-def test_a_window_that_opens_in_the_middle_of_an_iteration_changes_it(
-    window: tuple[float, float], compute_s: float
-) -> None:
-    """A quarter is left of the processor meanwhile."""
-    model = HostModel(
-        (window[0], "worker:0", "cpu", 0.25), (window[1], "worker:0", "cpu", 1.0), costs=REAL, profile=None
-    )
-    model.begin(0.0)
-    model.begin(0.0, worker=1)
-    received = {worker: received.compute_s for worker, received, _ in model.run()}
-    assert received == pytest.approx({0: compute_s, 1: 0.2})
-
-
-def test_two_on_a_host_take_twice_as_long() -> None:
-    """The second begins 0.1 s later: half the core each from then on, until the first is done at 0.3."""
-    model = HostModel(costs=REAL, profile=None, together=True)
-    model.begin(0.0)
-    model.begin(0.1, worker=1)
-    assert {worker: at_s for worker, _, at_s in model.run()} == pytest.approx({0: 0.3, 1: 0.4})
-
-
-def test_injected_delays_come_on_top_of_what_it_took() -> None:
-    """Twice the 0.8 s that a quarter of a core took, and 0.5 s, which needs no processor."""
-    costs = msgspec.structs.replace(REAL, sleep_overshoot_s=0.001)
-    model = HostModel(costs=costs, profile=None, cores=0.25)
-    model.begin(0.0, delay_s=0.5, slowdown_frac=2.0)
-    received, _ = model.only()
-    assert fields(received) == approx(compute_s=0.8 + 2.101, injected_s=2.101)
-
-
-def test_the_parts_of_a_message_wait_for_each_other() -> None:
-    """64 bytes at 640 a second each way, after the update before (0.4 s); computing 0.201 s."""
-    model = HostModel(link=640.0)
-    model.servers.schedule_update(1.0, 1)
-    model.begin(1.0)
-    received, at_s = model.only()
-    pulled_s = 1.41 + 0.1 + 0.0036 + 0.0064
-    assert received.pull_s == pytest.approx(pulled_s - 1.035)
-    assert received.send_s == pytest.approx(0.0064 + 0.1 + 0.0036)
-    assert at_s == pytest.approx(pulled_s + 0.201 + received.send_s)
-
-
-@pytest.mark.parametrize("shares_memory", [False, True])
-def test_a_busy_server_takes_a_push_when_it_is_free(shares_memory: bool) -> None:
-    """Ordered at 1.1: until 1.51; with shared buffers nothing is received."""
-    model = HostModel(shares_memory=shares_memory)
-    model.begin(1.0)
-    model.servers.schedule_update(1.1, 1)
-    received, at_s = model.only()
-    if shares_memory:
-        assert fields(received) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201)
-    else:
-        assert at_s == pytest.approx(1.51)
-
-
-def test_who_stands_still_loads_late_computes_late_and_tells_late() -> None:
-    """Stopped in the batch, during pacing, and when its gradient is taken."""
-    pauses = [(1.02, 2.02), (2.1, 3.1), (3.105, 4.105)]
-    changes: list[Change] = []
-    for start_s, end_s in pauses:
-        changes += [(start_s, "worker:0", "pause", 1.0), (end_s, "worker:0", "pause", 0.0)]
-    model = HostModel(*changes)
-    model.begin(1.0)
-    received, at_s = model.only()
-    assert received.data_s == pytest.approx(1.025)
-    assert received.compute_s == pytest.approx(3.1 - 2.0414), "what it slept for has long passed"
-    assert at_s == pytest.approx(4.105 + (0.0064 - 0.005) + 0.0036)
-    assert sum(getattr(received, part) for part in PARTS) == pytest.approx(at_s)
-
-
-def test_an_order_waits_for_who_stands_still() -> None:
-    model = HostModel((0.5, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
-    model.begin(1.0)
-    received, at_s = model.only()
-    assert received.wait_s == pytest.approx(2.0)
-    assert sum(getattr(received, part) for part in PARTS) == pytest.approx(at_s)
 
 
 SECONDS = st.floats(0, 10)

@@ -180,38 +180,6 @@ def test_a_core_second_takes(cores: float, changes: list[tuple[str, float]], sec
     assert lab.run() == approx({"worker:0": seconds})
 
 
-def test_two_tasks_on_a_host_contend() -> None:
-    """1 and 3 core-seconds on one core: half each until 2 s, the rest alone until 4 s; on another host nobody cares."""
-    lab = Lab(on_hosts({**PAIR, "worker:2": 1}, 1.0))
-    for number, amount in enumerate((1.0, 3.0, 3.0)):
-        lab.work(0.0, f"worker:{number}", amount)
-    assert lab.run() == approx({"worker:0": 2.0, "worker:2": 3.0, "worker:1": 4.0})
-
-
-def test_what_one_may_not_use_the_other_gets() -> None:
-    """Of one core a quarter, and three quarters; then the one that is left has its quarter still."""
-    lab = Lab(on_hosts(PAIR, 1.0), (0.0, "worker:0", "cpu", 0.25))
-    lab.work(0.0, "worker:0", 0.5)
-    lab.work(0.0, "worker:1", 0.75)
-    assert lab.run() == approx({"worker:1": 1.0, "worker:0": 2.0})
-
-
-@pytest.mark.parametrize(
-    ("window", "end_s"),
-    [
-        ((0.5, 9.0), 2.5),  # half of it is done; the other half takes 2 s
-        ((0.5, 1.5), 1.75),  # a quarter of a core-second until it closes, and the last quarter at full speed
-        ((1.0, 2.0), 1.0),
-    ],
-)
-@pytest.mark.parametrize("target", ["worker:0", "host:0"])
-def test_a_window_changes_what_is_under_way(window: tuple[float, float], end_s: float, target: str) -> None:
-    changes: list[Change] = [(window[0], target, "cpu", 0.25), (window[1], target, "cpu", 1.0)]
-    lab = Lab(on_hosts(ALONE, 1.0), *changes)
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == approx({"worker:0": end_s})
-
-
 FOUR = {**{f"worker:{number}": number for number in range(4)}, "server:0": 4, "server:1": 5}
 
 
@@ -222,83 +190,11 @@ def push(worker: int, server: int = 0) -> tuple[str, str]:
 # ---- links ----------------------------------------------------------------------------------------------------------
 
 
-def test_four_megabytes_at_a_gigabit() -> None:
-    """Alone 32 ms; four at once share the server's link: 128 ms."""
-    for number, seconds in ((1, 0.032), (4, 0.128)):
-        lab = Lab(on_hosts(FOUR, link=GIGABIT))
-        for worker in range(number):
-            lab.send(1.0, *push(worker))
-        assert lab.run() == approx({push(worker): 1.0 + seconds for worker in range(number)})
-
-
 def test_headers_take_their_part_of_the_link() -> None:
     """A host's gigabit is on the wire."""
     lab = Lab(sites_of(parse_hosts({"count": 2, "link_mbps": 1000}, 1, 1), Costs(), 1, 1))
     lab.send(0.0, *push(0))
     assert lab.run() == approx({push(0): 0.032 * WIRE})
-
-
-def test_slow_uplinks_leave_the_rest_to_the_others() -> None:
-    """Uplinks of 20, 100, 100 into a link of 100: 20, 40, 40."""
-    rates = {"worker:0": 20.0, "worker:1": 100.0, "worker:2": 100.0, "server:0": 100.0}
-    sites = {task: Site(f"host:{number}", link_bytes_per_s=rate) for number, (task, rate) in enumerate(rates.items())}
-    lab = Lab(sites)
-    for worker, num_bytes in enumerate((20, 40, 40)):
-        lab.send(0.0, *push(worker), num_bytes)
-    assert lab.run() == approx({push(worker): 1.0 for worker in range(3)})
-
-
-def test_the_two_directions_do_not_share() -> None:
-    lab = Lab(on_hosts(FOUR, link=GIGABIT))
-    lab.send(0.0, *push(0))
-    lab.send(0.0, *reversed(push(0)))
-    assert lab.run() == approx({push(0): 0.032, push(0)[::-1]: 0.032})
-
-
-def test_tasks_of_a_host_share_its_link_and_need_none_among_themselves() -> None:
-    """Two workers of host 0 push through one uplink; the server of host 0 hears its own worker at once."""
-    lab = Lab(on_hosts({"worker:0": 0, "worker:1": 0, "server:0": 0, "server:1": 1}, link=GIGABIT, latency_s=1.0))
-    lab.send(0.0, *push(0, 1))
-    lab.send(0.0, *push(1, 1))
-    lab.send(0.0, *push(1, 0), latency_s=0.5)
-    assert lab.run() == approx({push(1, 0): 0.5, push(0, 1): 2.064, push(1, 1): 2.064})
-
-
-def test_latencies_of_both_hosts_and_of_the_message_add_up() -> None:
-    lab = Lab(on_hosts(FOUR, link=GIGABIT, latency_s=0.25))
-    lab.send(0.0, *push(0), latency_s=0.5)
-    assert lab.run() == approx({push(0): 0.032 + 1.0})
-
-
-def test_a_narrow_link_is_narrow_both_ways_and_at_once() -> None:
-    """From 16 ms to 48 ms a quarter is left: 3 MB of 4 MB have gone at 48 ms, in either direction."""
-    changes: list[Change] = [(0.016, "link:0", "bandwidth", 0.25), (0.048, "link:0", "bandwidth", 1.0)]
-    lab = Lab(on_hosts(FOUR, link=GIGABIT), *changes)
-    for path in (push(0), push(0)[::-1], push(1, 1)):
-        lab.send(0.0, *path)
-    assert lab.run() == approx({push(0): 0.056, push(0)[::-1]: 0.056, push(1, 1): 0.032})
-
-
-def test_a_cut_link_carries_nothing_until_it_is_restored() -> None:
-    """It keeps its rate meanwhile: the levels of both kinds hold."""
-    changes: list[Change] = [
-        (0.016, "link:0", "cut", 1.0),
-        (0.5, "link:0", "bandwidth", 0.5),
-        (1.016, "link:0", "cut", 0.0),
-    ]
-    lab = Lab(on_hosts(FOUR, link=GIGABIT), *changes)
-    lab.send(0.0, *push(0))
-    lab.send(0.0, *push(1, 1))
-    lab.send(0.5, *push(0)[::-1], 1)
-    assert lab.run() == approx({push(1, 1): 0.032, push(0)[::-1]: 1.016 + 2 / GIGABIT, push(0): 1.048})
-
-
-def test_a_narrow_route_is_narrow_for_its_two_ends_only() -> None:
-    """A quarter of the sender's rate from host 0 to host 4; not back, and not to host 5."""
-    lab = Lab(on_hosts(FOUR, link=GIGABIT), (0.0, "link:0>4", "bandwidth", 0.25), routes=("link:0>4",))
-    for path in (push(0), push(0)[::-1], push(1)):
-        lab.send(0.0, *path)
-    assert lab.run() == approx({push(0)[::-1]: 0.032, push(1): 4 * MB / (0.75 * GIGABIT), push(0): 0.128})
 
 
 # ---- pauses ---------------------------------------------------------------------------------------------------------
@@ -329,27 +225,6 @@ def test_what_a_dead_process_waited_for_does_not_happen_when_its_successor_conti
     assert lab.run() == approx({"its successor": 2.5})
 
 
-def test_a_message_to_who_stands_still_waits_too() -> None:
-    """1 MB of each is through when it does; the other message then has the uplink to itself."""
-    lab = Lab(on_hosts(FOUR, link=GIGABIT), (0.016, "server:0", "pause", 1.0), (1.016, "server:0", "pause", 0.0))
-    lab.send(0.0, *push(0))
-    lab.send(0.0, *push(0, 1), 2 * MB)
-    assert lab.run() == approx({push(0, 1): 0.024, push(0): 1.016 + 3 * MB / GIGABIT})
-
-
-def test_whoever_has_two_reasons_stands_still_until_the_last_is_gone() -> None:
-    changes: list[Change] = [
-        (1.0, "host:0", "pause", 1.0),
-        (2.0, "worker:0", "pause", 1.0),
-        (3.0, "host:0", "pause", 0.0),
-        (4.0, "worker:0", "pause", 0.0),
-    ]
-    lab = Lab(on_hosts(PAIR, 2.0), *changes)
-    for task in PAIR:
-        lab.work(0.0, task, 2.0)
-    assert lab.run() == approx({"worker:1": 4.0, "worker:0": 5.0})
-
-
 def test_changes_say_who_stands_still_from_now_on() -> None:
     machines = ModelledMachines(new_clock(), on_hosts(PAIR, 1.0))
     assert machines.change("worker:1", "pause", 1.0) == ["worker:1"]
@@ -359,46 +234,7 @@ def test_changes_say_who_stands_still_from_now_on() -> None:
     assert machines.paused_since_s == {}
 
 
-def test_who_is_stopped_as_its_work_ends_goes_on_later() -> None:
-    lab = Lab(on_hosts(ALONE, 1.0), (1.0, "worker:0", "pause", 1.0), (2.0, "worker:0", "pause", 0.0))
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == approx({"worker:0": 2.0})
-
-
-def test_a_quota_that_changes_meanwhile_holds_afterwards() -> None:
-    """Paused from 1 s to 2 s, and at half its quota from 1.5 s on."""
-    changes: list[Change] = [
-        (1.0, "worker:0", "pause", 1.0),
-        (1.5, "worker:0", "cpu", 0.5),
-        (2.0, "worker:0", "pause", 0.0),
-    ]
-    lab = Lab(on_hosts(ALONE, 1.0), *changes)
-    lab.work(0.0, "worker:0", 2.0)
-    assert lab.run() == approx({"worker:0": 4.0})
-
-
 # ---- the lost -------------------------------------------------------------------------------------------------------
-
-
-def test_what_the_lost_were_doing_never_ends() -> None:
-    """0.45 core-seconds and 0.9 MB of each are done when one is lost; the other has core and link to itself then."""
-    lab = Lab(on_hosts({**PAIR, "server:0": 1}, 1.0, link=2.0 * MB, latency_s=1.0), (0.9, "worker:0", "pause", 1.0))
-    for worker in range(2):
-        lab.work(0.0, f"worker:{worker}", 1.0)
-        lab.send(0.0, *push(worker), 3 * MB)
-    lab.send(0.0, "server:0", "worker:0", 1)
-    lab.at(0.0, lab.machines.sleep, "worker:0", 5.0, lab.then("asleep"))
-    lab.at(0.95, lab.machines.awake, "worker:0", lab.then("ordered"))
-    lab.at(0.9, lambda: lab.machines.forget("worker:0"))
-    lab.at(7.0, lab.machines.change, "worker:0", "pause", 0.0)
-    assert lab.run() == approx({"worker:1": 0.9 + 0.55, push(1): 0.9 + 2.1 / 2 + 2.0, "ordered": 7.0})
-
-
-def test_the_next_incarnation_stands_still_like_the_one_before() -> None:
-    lab = Lab(on_hosts(ALONE, 1.0), (1.0, "worker:0", "pause", 1.0), (3.0, "worker:0", "pause", 0.0))
-    lab.at(2.0, lab.machines.forget, "worker:0")
-    lab.work(2.0, "worker:0", 1.0)
-    assert lab.run() == approx({"worker:0": 4.0})
 
 
 def test_machines_act_before_the_coordinator_hears_of_anything() -> None:

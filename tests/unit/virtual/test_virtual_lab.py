@@ -39,7 +39,6 @@ from tests.support.long_tests import long_after
 from tests.support.virtual_runs import BACKENDS, World, draw_host_world, draw_world
 from tests.unit.virtual.test_virtual_session import Tape, virtual_job
 
-Make = Callable[[Clock, Tenancy | None], VirtualSession]
 LATER_S = 17.3
 """No binary fraction: sums with it are rounded."""
 
@@ -287,24 +286,6 @@ def test_jobs_on_one_host_have_equal_shares_of_its_processor(jobs: int) -> None:
         shared.add(f"j{number}")
     ends_s = [outcome.t for outcome in shared.lab.run().values()]
     assert ends_s == pytest.approx([jobs * ROUNDS * WORK_S] * jobs, abs=0.02)
-
-
-def test_jobs_on_a_host_with_room_for_both_do_not_disturb_each_other() -> None:
-    shared = Shared(cores=2.0)
-    shared.add("a")
-    shared.add("b")
-    assert [outcome.t for outcome in shared.lab.run().values()] == pytest.approx([ROUNDS * WORK_S] * 2, abs=0.02)
-
-
-def test_a_later_job_slows_the_first_only_while_both_are_there() -> None:
-    """5 s of work each on one core, the second after 2 s: the first has 3 s left and takes 6, so it ends at 8 s; then
-    the second has 2 s left, and the core to itself: it ends at 10 s, 8 s after its start."""
-    shared = Shared()
-    shared.add("first")
-    shared.add("second", start_s=2.0)
-    outcomes = shared.lab.run()
-    assert outcomes["first"].t == pytest.approx(8.0, abs=0.02)
-    assert outcomes["second"].t == pytest.approx(8.0, abs=0.02)
 
 
 def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:

@@ -299,15 +299,6 @@ def test_four_megabytes_at_a_gigabit() -> None:
     assert ends(four, num_servers=8) == {("push", worker): 1.032 for worker in range(4)}
 
 
-def test_the_two_directions_do_not_share() -> None:
-    assert ends([(0.0, "push", 0), (0.0, "pull", 0)]) == {("push", 0): 0.032, ("pull", 0): 0.032}
-
-
-def test_who_comes_later_shares_what_is_left() -> None:
-    """At 16 ms 2 MB are left of the first; at half the rate both continue, the first until 48 ms, then one alone."""
-    assert ends([(0.0, "push", 0), (0.016, "push", 1)]) == {("push", 0): 0.048, ("push", 1): 0.064}
-
-
 def test_who_gives_up_leaves_its_share() -> None:
     """At 32 ms 1 MB is left of the first, which has the link to itself again. What is through, stays."""
     assert ends([(0.0, "push", 0), (0.016, "push", 1)], gone=(0.032, "push", 1)) == {("push", 0): 0.040}

@@ -8,14 +8,14 @@ import pytest
 
 from runtime.cluster.hosts import USUAL_PERIOD_S
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.compiled._hosts import Fluid, Sharing
+from runtime.virtual.compiled._hosts import Fluid
 from runtime.virtual.costs import Carry
 from runtime.virtual.machines import quotas
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.quotas import depth_s, quota_of
 from runtime.virtual.machines.sites import Site
-from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, PAIR, Change, Lab, approx, on_hosts, push
+from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, Lab, approx, on_hosts, push
 
 # ---- quotas with a period -------------------------------------------------------------------------------------------
 
@@ -62,46 +62,9 @@ def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
         assert used == 0.4 or host.rate("work") == 0.4
 
 
-def test_whoever_stands_still_uses_no_quota() -> None:
-    """8 core-seconds at 2 cores, with 2 s in which nothing is given; 20 ms are saved meanwhile."""
-    clock, ended = new_clock(), list[float]()
-    cores = Sharing(clock, {"cores": 4.0})
-    cores.set_quota("cores", quota_of(2.0, USUAL_PERIOD_S))
-    cores.start("work", 8.0, ("cores",), lambda: ended.append(clock.now))
-    clock.at(1.0, MACHINE, cores.set_capacity, "cores", 0.0)
-    clock.at(3.0, MACHINE, cores.set_capacity, "cores", 4.0)
-    while not ended:
-        clock.step()
-    assert ended == [pytest.approx(6.0, abs=0.1)]
-
-
-def test_tasks_of_a_host_use_up_its_quota_together() -> None:
-    """4 ms saved, used by two cores at once: empty after 2.5 ms; the rest, 7.5 ms each, at 0.2 cores."""
-    lab = Lab(on_hosts(PAIR, 0.4))
-    for task in PAIR:
-        lab.work(0.0, task, 0.01)
-    assert lab.run() == approx(dict.fromkeys(PAIR, 0.0025 + 0.0075 / 0.2))
-
-
-def test_a_throttled_task_has_a_quota_within_its_hosts() -> None:
-    """A quarter of 0.4 cores: 1 ms in 10 ms, so 9 of 10 ms at 0.1; full speed again when the window closes."""
-    changes: list[Change] = [(0.0, "worker:0", "cpu", 0.25), (0.05, "worker:0", "cpu", 1.0)]
-    lab = Lab(on_hosts(ALONE, 0.4), *changes)
-    lab.work(0.0, "worker:0", 0.01)
-    in_window = 0.001 / 0.9 + (0.05 - 0.001 / 0.9) * 0.1
-    assert lab.run() == approx({"worker:0": 0.05 + (0.01 - in_window)})
-
-
 def test_a_small_quota_has_a_longer_period() -> None:
     """The kernel holds no less than 1 ms: 0.02 cores are 1 ms in 50 ms."""
     assert [depth_s(cores, 0.01) for cores in (0.4, 0.1, 0.02, 0.0)] == [0.004, 0.001, 0.001, 0.0]
-
-
-def test_a_quota_is_saved_while_its_task_stands_still() -> None:
-    changes: list[Change] = [(0.24, "worker:0", "pause", 1.0), (0.30, "worker:0", "pause", 0.0)]
-    lab = Lab(on_hosts(ALONE, 0.4), *changes)
-    lab.work(0.0, "worker:0", 0.11)
-    assert lab.run() == approx({"worker:0": 0.30 + 0.015})
 
 
 # ---- the work of messages -------------------------------------------------------------------------------------------
@@ -125,15 +88,6 @@ def test_a_message_is_there_when_it_has_travelled_and_both_ends_have_carried_it(
 
 
 @pytest.mark.usefixtures("at_every_moment")
-def test_carrying_takes_cores_from_who_computes_there() -> None:
-    """One core for a worker and a server: 20 ms of both, and what is left of the worker's 30 ms alone."""
-    lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
-    lab.work(0.0, "worker:0", 0.03)
-    lab.send(0.0, *push(1), carry=Carry(0.01, 0.01))
-    assert lab.run() == approx({push(1): 0.02, "worker:0": 0.04})
-
-
-@pytest.mark.usefixtures("at_every_moment")
 def test_a_message_that_stays_on_its_host_is_other_work() -> None:
     """Both ends share a core: 2 x 4 core-ms; the other message has a core at either end and 10 core-ms each."""
     lab = Lab(on_hosts({"worker:0": 0, "server:0": 0, "worker:1": 1, "server:1": 2}, 1.0))
@@ -141,15 +95,6 @@ def test_a_message_that_stays_on_its_host_is_other_work() -> None:
         lab.send(0.0, f"worker:{number}", f"server:{number}", num_bytes=1, carry=Carry(0.01, 0.004))
     assert [lab.machines.apart((f"worker:{n}", f"server:{n}")) for n in (0, 1)] == [False, True]
     assert lab.run() == approx({("worker:0", "server:0"): 0.008, ("worker:1", "server:1"): 0.01})
-
-
-@pytest.mark.usefixtures("at_every_moment")
-def test_who_is_lost_carries_nothing_any_more() -> None:
-    lab = Lab(on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 0}, 1.0))
-    lab.work(0.0, "worker:0", 0.03)
-    lab.send(0.0, *push(1), carry=Carry(0.01, 0.01))
-    lab.at(0.01, lab.machines.forget, "worker:1")
-    assert lab.run() == approx({"worker:0": 0.035})
 
 
 @pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])

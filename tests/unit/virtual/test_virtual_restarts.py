@@ -56,15 +56,6 @@ def test_a_server_comes_back_with_everything_that_was_applied() -> None:
     assert uses(run) == {3.0}
 
 
-@pytest.mark.parametrize("rule", ["bsp", "asp"])
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-def test_whatever_is_restarted_every_sample_counts_once(rule: str, failover: str) -> None:
-    orders = ("worker:1@0.9", "server:0@1.3", "worker:2@1.31", "worker:3@4.0", "server:1@6.0", "server:0@6.05")
-    run, tape, _ = restarting(*orders, rule=rule, failover=failover, pending_s=0.3)
-    assert uses(run) == {3.0}
-    assert tape.received("ServerLost")  # a command given during the pause is void
-
-
 def test_the_machine_s_disturbance_stays_behind() -> None:
     """Worker 1 takes 1 s longer on its first machine; worker 2 wherever it is."""
     slow = [

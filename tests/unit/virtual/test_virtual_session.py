@@ -37,7 +37,6 @@ from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
-from tests.support.long_tests import long_after
 from workloads.ledger import SampleLedger
 
 IDEAL = Costs()
@@ -329,37 +328,6 @@ def test_a_job_without_workers_fails() -> None:
     assert problems(tape.plain()) == []
 
 
-ACCIDENTS = {
-    "a worker": unregister("worker:1"),
-    "a worker twice": unregister("worker:1", "worker:1"),
-    "a worker for good": unregister("worker:1", restarting=False),
-    "a server": unregister("server:1"),
-    "a worker and a server": unregister("worker:1", "server:1"),
-    "everybody": unregister("worker:0", "worker:1", "worker:2", "worker:3"),
-}
-
-
-@pytest.mark.parametrize(
-    ("restart_s", "link_bytes_per_s"),
-    [
-        (0.3, None),
-        *(pytest.param(*given, marks=pytest.mark.long) for given in [(0.0, None), (0.0, 1e4), (0.3, 1e4)]),
-    ],
-)
-@pytest.mark.parametrize("name", long_after(ACCIDENTS, always=3))
-def test_whenever_it_happens_every_sample_counts_once(
-    name: str, restart_s: float, link_bytes_per_s: float | None
-) -> None:
-    """Also while the coordinator is busy deciding, which is half of the time here, and several times in a row."""
-    costs = Costs(
-        decision_s=0.04, control_s=0.01, update_base_s=0.1, launch_s=restart_s, link_bytes_per_s=link_bytes_per_s
-    )
-    for strategy in (BSP(), ASP(data="even"), BackupWorkers()):
-        for start_s in np.linspace(0.0, 1.9, 7).tolist():
-            run, _, _ = accident(strategy, costs, ACCIDENTS[name], start_s, start_s + 0.03, start_s + 0.7)
-            assert uses(run) == {3.0}, (strategy, start_s)
-
-
 # ---- the same again -------------------------------------------------------------------------------------------------
 
 
@@ -370,13 +338,6 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
     return runtime.run(make_run_spec(job, ASP(data="even"), tape, **changes), slow(w1=1.0)), tape
-
-
-def test_fixed_decisions_give_the_same_bytes_every_time() -> None:
-    (first, tape), (second, again) = on_runtime("fixed"), on_runtime("fixed")
-    assert first == second
-    assert msgspec.json.encode(tape.lines) == msgspec.json.encode(again.lines)
-    assert {line["decide_us"] for line in tape.lines if line["kind"] == "event"} == {0.0}
 
 
 def test_measured_decisions_are_charged() -> None:

@@ -142,13 +142,6 @@ def near(*expected: tuple[int, float]) -> list[tuple[int, Any]]:
     return [(worker, pytest.approx(t)) for worker, t in expected]
 
 
-def test_on_hosts_they_share_links_too() -> None:
-    ready_s = 2 * TRANSFER_S + 1
-    together, apart = on_hosts(Sender(together=True)), on_hosts(Sender(together=False))
-    assert arrivals(together) == near((0, ready_s + 2 * TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
-    assert arrivals(apart) == near((0, ready_s + TRANSFER_S), (1, ready_s + 2 * TRANSFER_S))
-
-
 def test_a_paused_worker_does_not_send() -> None:
     """Paused while it waits for its turn, from 10 to 20 s: its transfer begins then."""
     pause = Disturbance(target="worker:1", kind="pause", start_s=10.0, end_s=20.0, magnitude=1.0)

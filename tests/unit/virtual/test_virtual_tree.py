@@ -84,20 +84,6 @@ def test_a_round_takes_what_its_transfers_take(make: Callable[..., Strategy]) ->
     assert 0.9 < computing < 1.1
 
 
-@pytest.mark.parametrize("lost", ["worker:1", "worker:3", "server:0"])
-def test_whoever_is_lost_every_sample_counts_once(lost: str) -> None:
-    for moment in range(6):
-        strategy = BSP(tree_fanout=2, tree_wait_s=0.05)
-        job = virtual_job(6, 60, epochs=2, checkpoint_every_s=4.0)
-        more: dict[str, Any] = {"epochs": 2, "checkpoint_every_s": 4.0}
-        run, tape = tree_job(strategy, (0.0,) * 6, samples=60, model_state=ledger(job, strategy), **more)
-        run.clock.at(3.0 + 0.0005 * moment, MACHINE, unregister(lost), run)
-        run.clock.at(6.0 + 0.0007 * moment, MACHINE, unregister(lost, restarting=lost != "worker:3"), run)
-        finish(run, tape)
-        assert uses(run) == {2.0}, moment
-    assert sums(tape)
-
-
 def told(tape: Tape) -> list[Any]:
     """All that was received and commanded, and when."""
     lines = [line for line in tape.plain() if line["kind"] == "event"]
