@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from tests.support.rough import leaving, parted, rough
 
 BOUNDLESS = 10**9
 Make = Callable[[int, str], Strategy]
+Draw = Callable[..., Any]
 LIMITS: dict[str, tuple[Make, type[BSP | ASP]]] = {
     "backup_workers (Chen et al., Algorithm 3), b = 0": (lambda n, data: BackupWorkers(num_backup=0, data=data), BSP),
     "first_k (Chen et al., Algorithm 3), b = 0": (lambda n, data: FirstK(k=n, data=data), BSP),
@@ -84,7 +86,7 @@ def test_others_are_told_apart() -> None:
         assert parted(rough(one, 0, 3), rough(other, 0, 3)), (one, other)
 
 
-def any_switch(draw: st.DrawFn, n: int) -> Strategy:
+def any_switch(draw: Draw, n: int) -> Strategy:
     """It switches back and forth all the time, instantly or in half a second."""
     return greedy(
         duration_s=draw(st.sampled_from([0.0, 1.0, 3.0])),
@@ -96,7 +98,7 @@ def any_switch(draw: st.DrawFn, n: int) -> Strategy:
     )
 
 
-def any_star(draw: st.DrawFn, n: int) -> Strategy:
+def any_star(draw: Draw, n: int) -> Strategy:
     """Modes that change all the time, also when workers leave during a decision."""
     return star_h(
         decision_s=draw(st.sampled_from([0.0, 0.7])),
@@ -106,11 +108,11 @@ def any_star(draw: st.DrawFn, n: int) -> Strategy:
     )
 
 
-def any_lgc(draw: st.DrawFn, n: int) -> Strategy:
+def any_lgc(draw: Draw, n: int) -> Strategy:
     return LGC(k_fastest=draw(st.integers(1, n)), max_delay_versions=draw(st.integers(0, 3)))
 
 
-ANY: dict[str, Callable[[st.DrawFn, int], Strategy]] = {
+ANY: dict[str, Callable[[Draw, int], Strategy]] = {
     "backup_workers": lambda draw, n: BackupWorkers(num_backup=draw(st.integers(0, n - 1))),
     "first_k": lambda draw, n: FirstK(k=draw(st.integers(1, n))),
     "static_x": lambda draw, n: StaticX(x=draw(st.integers(1, n))),
