@@ -55,6 +55,8 @@ COMMON = {"seed": st.integers(0, 10_000), "num_workers": st.integers(1, 6), "dat
 @pytest.mark.parametrize("name", LIMITS)
 @given(**COMMON)
 def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers: int, data: st.DataObject) -> None:
+    """Each row cites its section, STAR's section V-A for its baselines, and Algorithm 3 of Chen et al.; departures of
+    workers are beyond the papers."""
     make, other = LIMITS[name]
     plan = data.draw(st.sampled_from([restarts, leaving])) if num_workers > 1 else restarts
     policy = data.draw(st.sampled_from(["dynamic", "even"])) if plan is restarts else "dynamic"
@@ -129,7 +131,7 @@ ANY: dict[str, Callable[[Draw, int], Strategy]] = {
 def test_anywhere_in_its_range_no_sample_is_lost_and_no_job_hangs(
     name: str, seed: int, num_workers: int, data: st.DataObject
 ) -> None:
-    """Beyond the papers: nothing is older than the setting allows, and what is dropped is on older parameters."""
+    """Beyond the paper: nothing is older than the setting allows, and what is dropped is on older parameters."""
     strategy = ANY[name](data.draw, num_workers)
     run = rough(strategy, seed, num_workers, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []

@@ -183,7 +183,7 @@ def test_times_are_known_although_sums_have_none() -> None:
 
 
 def test_star_refuses_a_tree_of_more_workers_than_it_has_room_for() -> None:
-    """Section IV-D2: two levels."""
+    """Beyond the paper: two levels have room for the fan-out and its square."""
     with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
         Star(tree_fanout=2).validate(7)
 

@@ -104,12 +104,12 @@ class Rounds:
 
 
 def every() -> Rounds:
-    """All members (BSP)."""
+    """All members make an update together (BSP)."""
     return Rounds(lambda self: not self.orders, first_opens=True)
 
 
 def each() -> Rounds:
-    """Every gradient (ASP)."""
+    """Every gradient is an update of its own (ASP)."""
     return Rounds(lambda self: True, at_once=True, log=lambda self: {})
 
 

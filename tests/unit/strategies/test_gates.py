@@ -162,7 +162,7 @@ def test_a_gate_answers_as_its_text_says(name: str, seed: int) -> None:
     [("all", text.each()), ("first_fresh", text.every()), ("exactly", text.first(2)), ("bounded", text.Bounded(7))],
 )
 def test_another_text_is_noticed(name: str, other: Any) -> None:
-    """Negative control."""
+    """Negative control: the sentences of another gate are not those of this one."""
     assert any(differing(name, seed, other) for seed in range(9))
 
 
