@@ -13,23 +13,33 @@ LOADING |= {"embed": "src", "video": "src", "audio": "src", "use": "href", "imag
 STYLED = re.compile(r"url\(\s*['\"]?([^)'\"]*)|@import\s+['\"]?([^;'\"]*)")
 
 
+VOID = ("meta", "input", "img", "br", "hr", "link", "source", "embed", "use", "image", "path")
+"""Elements without an end, or whose end may be left out."""
+
+
 class Reader(HTMLParser):
-    """Collects addresses and texts; complains about an end without a beginning."""
+    """Collects addresses and texts; complains about an end that is not that of the last beginning."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.loads: list[str] = []
         self.links: list[str] = []
+        self.open: list[str] = []
         self.text = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
         if tag in LOADING and given.get(LOADING[tag]):
             self.loads.append(given[LOADING[tag]] or "")
         if tag == "a":
             self.links.append(given.get("href") or "")
         self.loads += [found[0] or found[1] for found in STYLED.findall(given.get("style") or "")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag in VOID or self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text += data

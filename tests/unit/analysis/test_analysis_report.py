@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from analysis.reports.report import compare, finish_run, summary_frame
 from analysis.reports.sweep import report_end_of_sweep, report_sweep
 from stragglab.commands import figures as script
 from tests.support.long_tests import long_after
-from tests.support.pages import loaded
+from tests.support.pages import Reader, loaded
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance, rollback_story
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -195,28 +194,6 @@ def test_an_unknown_baseline_is_refused(sweep: Path, tmp_path: Path) -> None:
         compare([sweep / "0_bsp"], tmp_path, baseline="ssp")
 
 
-class Reader(HTMLParser):
-    """Collects tags, images and text; void tags need no end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.images: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.images.append(dict(attrs)["src"] or "")
-        elif tag not in ("meta", "input"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
 def test_the_page_is_whole_self_contained_and_escaped(tmp_path: Path) -> None:
     name = '<script>alert("1")</script> & $x$'
     path = bsp_story().write(tmp_path / "run")
@@ -225,13 +202,11 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path: Path) -> None:
     (path / "meta.json").write_text(json.dumps(meta))
     table = compare([path], tmp_path / "out")
     text = Path(table.attrs["report"]).read_text()
-    reader = Reader()
-    reader.feed(text)
+    reader = Reader(text)
     assert reader.open == []
     assert "<script>alert" not in text
-    assert any(name in words for words in reader.words)
-    assert len(reader.images) == 3
-    assert all(image.startswith("data:image/png;base64,") for image in reader.images)
+    assert name in reader.text
+    assert [load.partition(",")[0] for load in reader.loads] == ["data:image/png;base64"] * 3
     assert loaded(text) == []
 
 

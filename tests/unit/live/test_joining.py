@@ -7,10 +7,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 from runtime.live.agent.arguments import parse
 from runtime.live.joining import wire
 from runtime.live.joining.agreement import difference, of_data, of_gpus
@@ -19,7 +22,6 @@ from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.joining.token import new_token, read_token
 from runtime.live.launchers.interfaces import interface_address
-from runtime.live.launchers.join import Join
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.messages import MalformedMessage, encode
 from runtime.live.transport.task_spec import Place
@@ -275,19 +277,7 @@ def test_who_sees_too_few_gpus_is_refused_with_their_number(
 
 # ---- settings --------------------------------------------------------------------------------------------------------
 
-GOOD = {
-    "nodes": 2,
-    "listen": "127.0.0.1",
-    "port": 7077,
-    "token_file": None,
-    "wait_s": 1.0,
-    "lease_s": 10.0,
-    "rejoin_s": 0.0,
-    "link_mbps": None,
-    "tls": False,
-    "trusts_network": False,
-    "gpus_per_node": 0,
-}
+SHIPPED = yaml.safe_load((ROOT / "conf" / "launcher" / "join.yaml").read_text())
 
 
 @pytest.mark.parametrize(
@@ -312,7 +302,7 @@ GOOD = {
 )
 def test_a_bad_setting_is_named(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^launcher.{field}="):
-        Join(**{**GOOD, field: value, "shared_dir": None})  # type: ignore[arg-type]
+        instantiate({**SHIPPED, "listen": "127.0.0.1", field: value}, "launcher")
 
 
 def test_an_address_is_left_as_it_is() -> None:
