@@ -1,4 +1,4 @@
-"""What ``pyproject.toml`` cannot say of the package: its parts by folders, and what is compiled, which is optional.
+"""Complete what ``pyproject.toml`` cannot say of the package: its folders, and the optional compiled parts.
 
 An editable installation takes the folders as they are; a wheel has all of them below one name, ``stragglab``
 (``scripts/packaging/packing.py``). Each ``_NAME.c`` below ``runtime/`` becomes a module beside it. Without a compiler
@@ -66,7 +66,7 @@ def _rewrite(place: Path, change) -> None:
 
 
 def _commit() -> str:
-    """Of the working tree that is packed, for the records of runs; empty where there is none."""
+    """Return the commit of the working tree that is packed, for the records of runs; empty where there is none."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     if not (ROOT / ".git").exists():
         return ""

@@ -1,4 +1,4 @@
-"""What our strategies, and those of the user's project, say of themselves: the ``about.toml`` of their folders."""
+"""Read how strategies, ours and those of the user's project, describe themselves (``about.toml``)."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Target(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of a task, host, device or link; the sending host of a route."""
+        """Return the number of a task, host, device or link; of a route, its sending host's."""
         return self.ids[0]
 
 
@@ -119,13 +119,13 @@ def target_of(text: str) -> Target:
 
 
 def every_target(text: str) -> Form | None:
-    """Of ``worker:*``, which stands for all of a form, the form; None for anything else."""
+    """Return the form of ``worker:*``, which stands for all targets of the form; None for anything else."""
     target = parse_target(f"{text[:-1]}0") if text.endswith(":*") else None
     return None if target is None or target.form == "route" else target.form
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pattern may know about a cluster."""
+    """The facts about a cluster that a pattern may know."""
 
     num_workers: int
     num_servers: int
@@ -265,7 +265,7 @@ def plan_sha256(plan: Plan) -> str:
 
 
 class Problem(NamedTuple):
-    """What is wrong with a disturbance: the field, and what it must be."""
+    """A mistake in a disturbance: the field, and what it must be."""
 
     field: str
     text: str
@@ -342,7 +342,7 @@ def describe_forms(kind: Kind) -> str:
 
 
 def magnitude_problem(kind: Kind, magnitude: float) -> str | None:
-    """What a magnitude must be, if it is invalid (after rounding as in a plan)."""
+    """Say what a magnitude must be, if it is invalid (after rounding as in a plan)."""
     rule, rounded = RULES[kind], round(magnitude, DECIMALS)
     match rule.composition:
         case "sum":

@@ -14,7 +14,7 @@ FITTED = Path(__file__).parent / "fitted"
 
 
 class FittedKind(NamedTuple):
-    """What the files of one kind hold, in words; the mark that is in all of them; the script that makes them."""
+    """The contents of one kind of fitted files, in words; the mark in all of them; the script that makes them."""
 
     what: str
     mark: str
@@ -34,7 +34,7 @@ def known_as(place: Path, data: bytes) -> str:
 
 
 def read_fitted(place: Path, kind: FittedKind, cure: str) -> FittedFile:
-    """What is in a file.
+    """Return the content of a file.
 
     Raises:
         ValueError: there is no such file, or it holds something else; in one line that starts with ``weights=`` and

@@ -117,7 +117,7 @@ class Network:
         self._to_do -= 1
 
     def _gradient(self, inputs: Floats, targets: Floats, weights: Floats) -> Floats:
-        """Of half the weighted mean squared error."""
+        """Return the gradient of half the weighted mean squared error."""
         layers = layers_of(self._changing, self.sizes)
         shown = [inputs]
         for matrix, bias in layers[:-1]:
@@ -152,7 +152,7 @@ class Network:
     # ---- a file -----------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, Any]:
-        """What a file of it holds."""
+        """Return the arrays that a file of it holds."""
         return {
             "sizes": np.array(self.sizes),
             "parameters": self.parameters,

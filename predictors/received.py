@@ -1,4 +1,4 @@
-"""What every worker has received lately, and what it will receive next (pure)."""
+"""The messages that every worker has received lately, and those that it will receive next (pure)."""
 
 from __future__ import annotations
 

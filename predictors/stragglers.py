@@ -81,7 +81,7 @@ class PredictsByFile(Protocol):
 
 
 def deviations(seconds: dict[int, float]) -> dict[int, float]:
-    """By worker, (own time - fastest time) / fastest time; empty for fewer than two workers."""
+    """Return (own time - fastest time) / fastest time for each worker; empty for fewer than two workers."""
     if len(seconds) < 2:
         return {}
     fastest_s = min(seconds.values())

@@ -1,4 +1,4 @@
-"""What a folder of strategies says of them for figures and lists: its ``about.toml``, a section per configuration."""
+"""A folder's facts about its strategies for figures and lists: its ``about.toml``, a section per configuration."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_about(folder: Path) -> dict[str, About]:
-    """Of all folders in ``folder``, by the name of the configuration, in the order of their ``place``.
+    """Read all folders in ``folder``, by the name of the configuration, in the order of their ``place``.
 
     Raises :class:`Unreadable` with the file, for keys that nobody knows, missing ones and other values than texts.
     """

@@ -18,7 +18,7 @@ EFFECTS = {
 
 
 def effect(kind: str, magnitude: float, *, on_server: bool) -> str:
-    """What a disturbance does to its target, with the unit of its size: ``+0.1 s per iteration``.
+    """Describe a disturbance's effect on its target, with the unit of its size: ``+0.1 s per iteration``.
 
     A kind that this version does not know is named with its size.
     """

@@ -10,7 +10,7 @@ class Unreadable(ValueError):
 
 
 def shown(text: object, most: int = 60) -> str:
-    """What a file says, for a message: one line, shortened."""
+    """Shorten a file's text to one line, for a message."""
     line = str(text)
     line = line if line.isprintable() else repr(line)
     return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -65,7 +65,7 @@ def decoded(data: bytes) -> str:
 
 
 def special(about: os.stat_result) -> str:
-    """What else than an ordinary file it is, such as ``a pipe``; empty if it is one."""
+    """Name the kind of a special file, such as ``a pipe``; empty for an ordinary one."""
     if stat.S_ISREG(about.st_mode):
         return ""
     return next((name for is_kind, name in KINDS if is_kind(about.st_mode)), "a device")

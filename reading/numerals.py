@@ -39,7 +39,7 @@ def number_in(text: str, *, decimal_comma: bool) -> float:
 
 
 def separator_of(header: str) -> str:
-    """What separates the columns of a text with this header."""
+    """Return the character between the columns of a text with this header."""
     return max(SEPARATORS, key=header.count)  # the first of equals: a comma
 
 

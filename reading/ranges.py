@@ -1,4 +1,4 @@
-"""What a setting may be: said where it is declared, and refused by its name in one wording (pure).
+"""The ranges of settings: declared at the field, and refused by its name in one wording (pure).
 
 ``min_records: PositiveInt = 5`` of a dataclass or struct whose ``__post_init__`` calls :func:`check_settings` accepts
 whole numbers from 1. Ranges that depend on other settings are checked there by the functions below.

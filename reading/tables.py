@@ -40,7 +40,7 @@ def csv_rows(file: Path | str) -> Iterator[tuple[int, list[str]]]:
 
 
 def separator_in(path: Path) -> str:
-    """What its columns are apart by; see :func:`csv_rows`."""
+    """Return the character between its columns; see :func:`csv_rows`."""
     with unpacked_text(path, MAX_TABLE_BYTES, newline="") as opened:
         return separator_of("".join(_until_header(_lines(opened))))
 

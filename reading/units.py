@@ -39,7 +39,7 @@ def unit_of(name: str) -> float:
 
 
 def unit_remark(name: str, usual: float) -> str | None:
-    """What must be known of the unit of a column whose usual value is ``usual``; None: nothing."""
+    """Return a remark on the unit of a column whose usual value is ``usual``; None if none is due."""
     unit_s = unit_in(name)
     if unit_s is not None and unit_s != 1.0:
         return f"{name}: in units of {unit_s:g} s by its name; --unit says otherwise"

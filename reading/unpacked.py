@@ -1,4 +1,4 @@
-"""What a file holds, compressed or not and in any encoding: its content says so, and not its name; never endless."""
+"""Open a file, compressed or not and in any encoding: its content tells, not its name; never endless."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def unpacked_text(path: Path, most: int, *, errors: str = "strict", newline: str
 
 
 def encoding_of(start: bytes) -> str:
-    """By its byte order mark, or by the zeros that Latin letters have in UTF-16; else UTF-8."""
+    """Tell the encoding by the byte order mark, or by the zeros that Latin letters have in UTF-16; else UTF-8."""
     for mark, encoding in MARKS.items():
         if start.startswith(mark):
             return encoding

@@ -203,7 +203,7 @@ class Runtime(Protocol):
 
 
 class AgentStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is given when it starts; it gets everything else from the coordinator."""
+    """The arguments of an agent at its start; it gets everything else from the coordinator."""
 
     spec: bytes
     """The encoded task description, with the job's secret: it must not appear in arguments or the environment."""

@@ -40,7 +40,7 @@ def is_c(source: Path, text: str) -> bool:
 
 
 def _refused(*arguments: str) -> str:
-    """What the compiler says if it fails, else nothing."""
+    """Return the compiler's error if it fails, else nothing."""
     house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
     command = [*shlex.split(str(sysconfig.get_config_var("CC"))), *house, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -114,7 +114,7 @@ class Digits(CrossEntropy):
         return {"accuracy": float(hits), "loss": float(cross_entropy(scores, targets))}
 
     def initial_parameters(self, seed: int) -> NDArray[np.float32]:
-        """What ``torch_module`` draws after ``torch.manual_seed(seed)``, bit for bit, without needing PyTorch."""
+        """Draw as ``torch_module`` does after ``torch.manual_seed(seed)``, bit for bit, without needing PyTorch."""
         hidden = self.hidden_units
         mlp, cnn = (
             [(64 * hidden, 64), (hidden * 10, hidden)],

@@ -1,4 +1,4 @@
-"""What a classification of one's own starts from: a table and a network are missing, everything else is there."""
+"""The start of a classification of one's own: a table and a network are missing, everything else is there."""
 
 from __future__ import annotations
 

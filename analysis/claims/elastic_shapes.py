@@ -26,7 +26,7 @@ def knee(runs: pd.DataFrame, claim: Claim) -> float | None:
 
 
 def tuned(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
-    """By model, the most frequent plan: workers, their cores, servers; None: a model was not run."""
+    """Return the most frequent plan of each model: workers, their cores, servers; None if a model was not run."""
     columns = ["workers_last", "worker_cores_last", "servers_last"]
     if not {"model", *columns} <= set(runs) or not set(TABLE_2) <= set(runs["model"]):
         return None
@@ -37,7 +37,7 @@ def tuned(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
 
 
 def leads(runs: pd.DataFrame, claim: Claim) -> pd.DataFrame | None:
-    """By how much the subject's mean is above the other's: a row per ``lifetime``, a column per number of ``pods``.
+    """Return how far the subject's mean lies above the other's: rows per ``lifetime``, columns per number of ``pods``.
 
     None: one of the two was not run.
     """

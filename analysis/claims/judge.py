@@ -75,7 +75,7 @@ def unexercised(claim: Claim, answer: Answer) -> bool:
 
 
 def no_effect(claim: Claim) -> float:
-    """What a comparison gives for two equal systems, in the claim's unit."""
+    """Return the value of a comparison between two equal systems, in the claim's unit."""
     return 1.0 if claim.how == "times" else 0.0
 
 

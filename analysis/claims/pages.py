@@ -21,7 +21,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def load_pages(path: Path = PAGES) -> Mapping[str, Page]:
-    """By the name of the ledger, in the order of the file.
+    """Return the pages by the name of their ledger, in the order of the file.
 
     Raises:
         msgspec.ValidationError: an entry that is not well formed.

@@ -60,7 +60,7 @@ def quotient(ours: pd.Series, best: pd.Series) -> tuple[float, float, float]:
 
 
 def counts(table: pd.DataFrame, by: str, tolerance_frac: float = 0.05) -> pd.DataFrame:
-    """By system that is not fixed: ``cells``, ``within`` (ratio at most 1 + tolerance), ``sooner``, ``later``."""
+    """Count for each adaptive system: ``cells``, ``within`` (ratio at most 1 + tolerance), ``sooner``, ``later``."""
     chosen = table[~table["fixed"]]
     groups = chosen.groupby(by, sort=False)
     return pd.DataFrame(

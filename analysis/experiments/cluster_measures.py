@@ -1,4 +1,4 @@
-"""What an experiment reads off a set of jobs; seconds or plain fractions (definitions: docs/cluster_report.md).
+"""The measures that an experiment takes of a set of jobs; seconds or plain fractions (docs/cluster_report.md).
 
 Times are infinite where a job never ended, so that no job is left out. What needs records of the jobs themselves is NaN
 without them.
@@ -46,12 +46,12 @@ class Digest:
 
     @cached_property
     def learning(self) -> Learning:
-        """What its jobs have learnt; read when it is first asked for."""
+        """Return what the jobs have learnt; it is read at the first call."""
         return Learning(self.cluster)
 
     @cached_property
     def use(self) -> dict[str, float]:
-        """What a task of each role uses; likewise."""
+        """Return what a task of each role uses; it is read at the first call."""
         return use_per_task(self.cluster)
 
     @cached_property
@@ -171,7 +171,7 @@ def moves_per_job(run: Digest) -> float:
 
 
 def _rise(resource: str, limit_frac: float) -> Measure:
-    """By how much more often a host with ``MANY`` servers or more is that busy than one with ``ONE`` (figure 9)."""
+    """Return how much more often a host with ``MANY`` servers or more is that busy than one with ``ONE`` (figure 9)."""
 
     def measure(run: Digest) -> float:
         few, many = (busy_shares(run.cluster, resource, limit_frac, number) for number in ((ONE, ONE), (MANY, None)))
@@ -181,7 +181,7 @@ def _rise(resource: str, limit_frac: float) -> Measure:
 
 
 def beside_servers_rise_frac(run: Digest) -> float:
-    """By how much more often workers straggle with 3 or more servers on their host than with one (figure 10)."""
+    """Return how much more often workers straggle beside 3 or more servers on their host than beside 1 (figure 10)."""
     if run.found is None:
         return nan
     table = run.found.deviations
@@ -198,7 +198,7 @@ def _per_task(name: str) -> Measure:
 
 
 def _server_over_worker(name: str) -> Measure:
-    """By how much more a server uses than a worker, as a fraction of what the worker does (STAR, figure 8)."""
+    """Return how much more a server uses than a worker, as a fraction of the worker's use (STAR, figure 8)."""
 
     def measure(run: Digest) -> float:
         worker = run.use[f"worker_{name}"]

@@ -1,4 +1,4 @@
-"""What an experiment reads off a run with replicas of the server: how far they were, and how far behind."""
+"""The measures that an experiment takes of a run with replicas of the server: how far they were, how far behind."""
 
 from __future__ import annotations
 

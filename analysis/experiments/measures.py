@@ -1,4 +1,4 @@
-"""What an experiment reads off one run. Every measure is a function of the record; seconds or plain fractions."""
+"""The measures that an experiment takes of one run: functions of the record, in seconds or plain fractions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def shards_missing(run: Run) -> float:
 
 
 def consumption(run: Run) -> pd.DataFrame:
-    """By worker: ``samples`` applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
+    """Return for each worker: ``samples`` applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
     rows = work.computed(run.tables.iterations)
     groups = rows.groupby("worker")
     shard = max(1.0, float(run.job["num_samples"]) / max(1, int(run.job["num_shards"])))

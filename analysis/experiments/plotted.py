@@ -1,4 +1,4 @@
-"""What a figure of an experiment's measures plots, whole or in panels, and what its caption says (pure)."""
+"""The points that a figure of an experiment plots, whole or in panels, and its caption (pure)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plotted:
     compared: list[str]
 
     def at(self, axis: str, level: str) -> Plotted:
-        """What has this level on the axis."""
+        """Return the rows with this level on the axis."""
         return Plotted(self.ours[self.ours[axis] == level], self.paper[self.paper[axis] == level], self.compared)
 
     @property
@@ -40,6 +40,6 @@ def panels(whole: Plotted, results: Results) -> list[tuple[str | None, Plotted]]
 
 
 def caption_of(results: Results, note: str, single: str = "") -> str:
-    """What ran, after a note on intervals over the seeds, or with one seed after ``single``."""
+    """Say what ran, after a note on intervals over the seeds, or after ``single`` if there is one seed."""
     said = note if results.runs["seed"].nunique() > 1 else single
     return f"{said} \N{MIDDLE DOT} {results.source}" if said else results.source

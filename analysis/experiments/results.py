@@ -88,7 +88,7 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
 
 
 def warnings_of_live(runs: Sequence[Run]) -> list[str]:
-    """What the live ones of these runs are known not to have done as asked, each once, with the worst of them."""
+    """Return the warnings of the live runs among these, each once, with the worst case."""
     live = [run for run in runs if run.meta["runtime"] == "live"]
     return [one.text for one in together((warnings_of_run(run, disturbances_of(run)) for run in live), "live runs")]
 
@@ -160,7 +160,7 @@ def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
 
 
 def summary(results: Results) -> pd.DataFrame:
-    """By cell: ``runs``, ``missed`` (cut off); the plotted measure, scaled: ``value`` (median), ``low``, ``high``."""
+    """Return by cell ``runs``, ``missed`` (cut off) and the plotted measure: ``value`` (median), ``low``, ``high``."""
     drawn, rows = results.spec.figure, []
     there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
     for levels, group in there.groupby(results.spec.compared, sort=False):
@@ -175,7 +175,7 @@ def summary(results: Results) -> pd.DataFrame:
 
 
 def paper_values(results: Results) -> pd.DataFrame:
-    """By cell, the paper's value of the plotted measure: its axes, ``value`` (scaled like ours), ``std``."""
+    """Return the paper's values of the plotted measure: the cell's axes, ``value`` (scaled like ours), ``std``."""
     drawn, axes = results.spec.figure, results.spec.compared
     rows = []
     for claim in results.claims:

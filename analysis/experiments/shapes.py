@@ -1,4 +1,4 @@
-"""What is not a list or not text where an experiment has names of its own, which its type cannot name in an error."""
+"""Find lists and texts of the wrong shape where an experiment chooses names that its type cannot put in an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures call strategies: the names of the papers instead of those of configuration files."""
+"""The names of strategies in figures: those of the papers instead of those of configuration files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shown_name(label: str, names: Mapping[str, str] = NO_NAMES) -> str:
 
 
 def id_of(setting: str, value: str) -> str:
-    """By what ``names`` know a setting with this value: a choice by its name, all else as ``setting=value``."""
+    """Return the key of this value in ``names``: a choice by its name, all else as ``setting=value``."""
     return value if setting in GROUPS else f"{setting}={value}"
 
 

@@ -142,14 +142,14 @@ def is_painted() -> bool:
 
 
 def save_numbers(path: Path, caption: str, shown: pd.DataFrame) -> Path:
-    """What :func:`save` writes next to the picture ``path``, which it returns."""
+    """Return the path of the numbers that :func:`save` writes next to the picture ``path``."""
     write_file(path.with_suffix(".txt"), f"{caption}\n")
     write_file(path.with_suffix(".csv"), shown.to_csv(index=False))
     return path
 
 
 def _metadata(kind: str, caption: str) -> dict[str, str | None]:
-    """By the names of each format; without a date, so that the same figure is the same file."""
+    """Return the metadata under each format's keys; without a date, so that equal figures are equal files."""
     names = {"png": ("Description", None), "pdf": ("Subject", "CreationDate"), "svg": ("Description", "Date")}
     about, date = names[kind]
     return {about: caption} | ({date: None} if date else {})

@@ -84,7 +84,7 @@ class _In(MaxNLocator):
         self.unit_s = unit.seconds
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        """Of an interval in seconds."""
+        """Return ticks for an interval in seconds."""
         return [self.unit_s * value for value in super().tick_values(vmin / self.unit_s, vmax / self.unit_s)]
 
 

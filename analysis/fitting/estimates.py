@@ -1,4 +1,4 @@
-"""What a fit to records finds: estimates by the cost model's fields, and why others have none."""
+"""The results of a fit to records: estimates by the cost model's fields, and why others have none."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _working(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _computing(workers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """What computing an iteration's ``samples`` took (``real_s``): what the other terms do not explain."""
+    """Return the time that computing an iteration's ``samples`` took (``real_s``): what the other terms leave."""
     samples = workers["samples"] / workers["iterations"]
     others_s = value_of(fitted, "data_base_s") + value_of(fitted, "data_per_sample_s") * samples
     carried = 2 * workers["bytes"] * workers["crossing_frac"]
@@ -99,7 +99,7 @@ def _uninterrupted_s(rows: pd.DataFrame, fitted: Calibration) -> pd.Series:
 
 
 def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
-    """Of messages that stay on their host, by servers with no others; then of those that leave it, by all others."""
+    """Fit messages that stay on their host, from servers with no others; then those that leave it, from all."""
     lack = "no run whose tasks are all on one host (cluster.hosts.count=1); at carry_per_byte_s"
     put_median(
         fitted, "carry_within_per_byte_s", _served(servers[servers["crossing_frac"] == 0], fitted), "carry", lack
@@ -109,7 +109,7 @@ def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
 
 
 def _served(servers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """What a byte costs a server (``carry``): what updates do not explain."""
+    """Return what a byte costs a server (``carry``): the part that updates leave."""
     part_bytes = servers["bytes"] / servers["num_servers"]
     updates_s = servers["updates"] * value_of(fitted, "update_base_s")
     updates_s += servers["grads"] * part_bytes * value_of(fitted, "update_per_byte_s")
@@ -118,7 +118,7 @@ def _served(servers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
 
 
 def _leaving(rows: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """What of ``carry`` a byte costs that leaves the host, if it is known what one costs that stays."""
+    """Return the part of ``carry`` that a byte costs when it leaves the host, if the cost of staying is known."""
     if "carry_within_per_byte_s" not in fitted.estimates:
         return rows
     stays = (1 - rows["crossing_frac"]) * value_of(fitted, "carry_within_per_byte_s")
@@ -158,7 +158,7 @@ def _fit_contention(alone: pd.DataFrame, crowded: pd.DataFrame, fitted: Calibrat
 
 
 def _longer(rows: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """By how much (``longer_s``) an iteration's ``real_s`` is more than what computing takes by the estimates."""
+    """Return how much longer (``longer_s``) an iteration's ``real_s`` is than computing by the estimates."""
     base_s, each_s = (value_of(fitted, name) for name in COMPUTING)
     return rows.assign(longer_s=rows["real_s"] - (base_s + each_s * rows["samples"]))
 
@@ -188,7 +188,7 @@ def _fit_interruptions(servers: pd.DataFrame, workers: pd.DataFrame, fitted: Cal
 
 
 def _halve(longer: Callable[[float], pd.DataFrame], rows: pd.DataFrame) -> Estimate:
-    """Of interruptions, those with which ``rows`` take no longer than they should, found by halving.
+    """Find, by halving, the interruptions with which ``rows`` take no longer than they should.
 
     With more of them, less of the processor time is left for carrying, and then for computing.
     """

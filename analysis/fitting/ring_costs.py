@@ -40,7 +40,7 @@ def updates_of(run: Run, rows: pd.DataFrame, num_parameters: int) -> pd.DataFram
 
 
 def fit_ring(updates: pd.DataFrame, fitted: Calibration, *, on_hosts: bool) -> None:
-    """What a step takes beyond the update itself; on hosts also beyond its message, as the cost model has it.
+    """Fit a step's time beyond the update itself; on hosts also beyond its message, as the cost model does.
 
     There a step does not depend on the size, since carrying does. It contains what a member whose quota is used up
     waits for the kernel to refill it, which the model does evenly.

@@ -47,7 +47,7 @@ class StalenessFit:
 
 
 def squared(staleness: Floats, share: float) -> dict[str, float]:
-    """What kappa is the price of, by ``mode_cost``, for a job whose updates are ``share`` of the global batch each.
+    """Return the quantity that kappa prices, by ``mode_cost``, for updates of ``share`` of the global batch each.
 
     ``priced``: the mean squared staleness in updates; ``pooled``: the square of the lag, the mean of s / (1 + s) with
     the staleness s in global batches. ``staleness``: updates, one number for every gradient.

@@ -28,7 +28,7 @@ COLUMNS = ("start_s", "end_s", "rank", "excess_frac", "of_machine", "sent")
 
 @dataclass(frozen=True)
 class StepModel:
-    """What a virtual job needs to be like the logged one, but for pauses of all ranks, which no strategy shortens.
+    """A virtual job's likeness of the logged one, but for pauses of all ranks, which no strategy shortens.
 
     Attributes:
         base_s: seconds of a usual step, by rank.
@@ -144,7 +144,7 @@ def joined(windows: pd.DataFrame, pieces: Sequence[tuple[float, float]], horizon
 
 
 def _waits(one: StepLog, log: StepLog, barrier: bool) -> bool:
-    """Of the log itself as given; the others are what it is not."""
+    """Say whether strategies wait for all, given for the log's own; the others are the opposite."""
     return barrier if one is log else not barrier
 
 

@@ -99,7 +99,7 @@ def _together(rounds: Floats, own_s: Floats) -> Floats:
 
 
 def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Of steps that a job did again after a restart, the later try; and what is said of that."""
+    """Keep the later try of steps that a job did again after a restart, and say so."""
     earlier = rows.duplicated(["rank", "step"], keep="last")
     if not earlier.any():
         return rows, []

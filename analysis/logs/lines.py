@@ -80,7 +80,7 @@ class Lines:
                 begins = ends
 
     def remarks(self) -> list[str]:
-        """What was not read."""
+        """Return what was not read."""
         if self.long is None:
             return []
         return [f"line {self.long} and perhaps others have more than {MOST_LINE:,} characters, which are not read"]

@@ -26,7 +26,7 @@ from analysis.records.load import find_runs
 
 
 class Reading(NamedTuple):
-    """What a reader cannot find out by itself."""
+    """The facts that a reader cannot find out by itself."""
 
     columns: Columns = Columns()
     unit_s: float | None = None
@@ -111,7 +111,7 @@ def _printed(path: Path, reading: Reading) -> StepLog:
 
 
 def _program(lines: Lines) -> Printed | None:
-    """What has printed these lines, if it is known; of two, the one that trains with the help of the other."""
+    """Return the program that printed these lines, if known; of two, the one that uses the other."""
     helped = None
     for line in lines:
         found = next((one for one in PRINTED if one.prints(line)), None)

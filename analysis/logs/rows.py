@@ -1,4 +1,4 @@
-"""What readers of printed logs find, row by row; and what rows are that stand for several steps."""
+"""The rows that readers of printed logs find, and rows that stand for several steps."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class LogError(RecordError):
 
 @dataclass(frozen=True, eq=False)
 class StepLog:
-    """What a job logged of its steps.
+    """The steps that a job logged.
 
     Attributes:
         source: form of the log, for people.

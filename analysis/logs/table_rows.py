@@ -104,7 +104,7 @@ def columns_of_ranks(names: Sequence[str], wanted: dict[str, str]) -> list[str]:
 
 
 def _differing_numbers(names: Sequence[str]) -> list[str]:
-    """What tells names apart that are alike but for their numbers."""
+    """Return the numbers that differ between names which are alike otherwise."""
     numbers_of = [re.findall("[0-9]+", name) for name in names]
     differing = [place for place, column in enumerate(zip(*numbers_of, strict=True)) if len(set(column)) > 1]
     return [".".join(each[place] for place in differing) for each in numbers_of]

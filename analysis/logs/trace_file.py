@@ -27,12 +27,12 @@ class Event(msgspec.Struct, gc=False):
 
     @property
     def label(self) -> bytes:
-        """What it is called, as bytes."""
+        """Return its name as bytes."""
         return bytes(self.name).strip(b'"')
 
 
 class Info(msgspec.Struct):
-    """What a trace says of its job."""
+    """The job's facts that a trace states."""
 
     rank: int | str | None = None
 
@@ -101,7 +101,7 @@ def _decoded(path: Path) -> File | list[Event]:
 
 
 def _mended(data: bytes, error: msgspec.DecodeError) -> bytes:
-    """What the text may have meant; raises the error where nothing is known."""
+    """Return what the text may have meant; raise the error where nothing is known."""
     if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
         return plain
     end = data[-MEBI:].rstrip()

@@ -43,7 +43,7 @@ def cycles(paths: Sequence[Path]) -> list[list[Path]]:
 
 
 def ranks_by_name(folder: Sequence[Path]) -> dict[Path, str]:
-    """By file, the number of a rank in its name: after a word that says so, or the first by which all names differ.
+    """Return each file's rank from its name: the number after a word for ranks, or the first by which all names differ.
 
     Names are compared that are alike but for their numbers: other files may lie next to the traces.
     """

@@ -58,7 +58,7 @@ class CalmJob:
 
 
 def part_of(saved_s: Floats, late: Lateness) -> float:
-    """What is saved in [steps], of the job's time; nothing if it is less."""
+    """Return the part of the job's time that is saved in [steps]; nothing if it is less."""
     return max(0.0, float(saved_s.sum() / late.length_s.sum()))
 
 

@@ -1,4 +1,4 @@
-"""What a strategy commanded besides the work of every iteration (one run)."""
+"""The commands of a strategy besides those of every iteration (one run)."""
 
 from __future__ import annotations
 

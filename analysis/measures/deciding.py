@@ -1,4 +1,4 @@
-"""What the decisions of a job's strategy took (frames and seconds of one run).
+"""The time that the decisions of a job's strategy took (frames and seconds of one run).
 
 Three different times: ``decide_s`` is measured on the machine of the run, ``scoring_s`` is on the job's clock (modelled
 on a virtual one), and ``paused_s`` is what settings say that a decision takes.

@@ -83,7 +83,7 @@ def seeds_needed(differences: np.ndarray, power: float = POWER, significance: fl
 
 
 def _pairs(effect: float, power: float, significance: float) -> int:
-    """By bisection, since the power grows with the number of pairs."""
+    """Bisect the number of pairs, since the power grows with it."""
     low, high = 1, 2
     while high < MOST_SEEDS and power_of(effect, high, significance) < power:
         low, high = high, min(2 * high, MOST_SEEDS)

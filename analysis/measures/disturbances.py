@@ -33,7 +33,7 @@ class _Pairs(NamedTuple):
 
 
 class _Hits(NamedTuple):
-    """Of one target, for each of its rows of the plan."""
+    """The hits on one target, for each of its rows of the plan."""
 
     hits: np.ndarray
     planned_s: np.ndarray

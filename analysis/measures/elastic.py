@@ -1,4 +1,4 @@
-"""What happened to the nodes of a run that had others at its end than at its start, as frames; seconds and cores."""
+"""The changes of nodes in an elastic run, as frames; seconds and cores."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nodes_over_time(run: Run) -> pd.DataFrame:
 
 
 class _Books:
-    """Who is present, who holds parameters, and the cores of each."""
+    """The nodes that are present, those that hold parameters, and the cores of each."""
 
     def __init__(self, run: Run) -> None:
         self.here = {Node(role, (n,)) for role in ("worker", "server") for n in range(run.job.get(f"num_{role}s") or 0)}

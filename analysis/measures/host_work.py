@@ -80,7 +80,7 @@ def work(run: Run) -> pd.DataFrame:
 
 
 def crossing_bytes(run: Run, num_bytes: int) -> dict[int, float]:
-    """By worker: those of a gradient of so many bytes that leave its host."""
+    """Return the bytes of a gradient of this size that leave each worker's host."""
     numbers = run.tables.iterations["worker"].unique()
     return {number: num_bytes * _crossing_frac(run, worker_name(number)) for number in numbers}
 
@@ -94,7 +94,7 @@ class Traffic(NamedTuple):
 
 
 def traffic(run: Run, num_bytes: int) -> Traffic:
-    """What a run with a model of so many bytes sends between hosts, from the times of its iterations.
+    """Return the traffic between hosts of a run with a model of so many bytes, from the times of its iterations.
 
     A gradient is sent evenly while its worker pushes it, parameters while it receives them.
     """
@@ -120,7 +120,7 @@ def traffic(run: Run, num_bytes: int) -> Traffic:
 
 
 def _with_server(run: Run, server: str, part_bytes: float) -> dict[int, float]:
-    """By worker: the bytes of its message to this server, if that is on another host."""
+    """Return the bytes of each worker's message to this server, if the server is on another host."""
     near = touched(run, next(f"host:{host['number']}" for host in hosts_of(run) if server in host["tasks"]))
     numbers = run.tables.iterations["worker"].unique()
     return {number: 0.0 if worker_name(number) in near else part_bytes for number in numbers}
@@ -155,7 +155,7 @@ def _sent_by(
 
 
 def _crossing_frac(run: Run, task: str) -> float:
-    """Of the tasks that a worker or a server exchanges messages with, as many as are on other hosts than it is."""
+    """Return the fraction of a task's partners in messages that are on other hosts."""
     peer = "server" if parse_node(task).role == "worker" else "worker"
     hosts = [[one for one in host["tasks"] if parse_node(one).role == peer] for host in hosts_of(run)]
     mine = next((peers for host, peers in zip(hosts_of(run), hosts, strict=True) if task in host["tasks"]), [])

@@ -83,7 +83,7 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def share_of(table: pd.DataFrame) -> pd.Series:
-    """What the target had of what it may use undisturbed: of a processor, or of a GPU; NaN for other kinds."""
+    """Return the share that the target had, against its undisturbed processor or GPU; NaN for other kinds."""
     return table["cpu_share"].where(table["kind"] == "cpu", table["gpu_share"])
 
 
@@ -154,6 +154,6 @@ def costs(table: pd.DataFrame) -> tuple[float, float] | None:
 
 
 def latest(table: pd.DataFrame) -> dict[str, float]:
-    """By actuator: the longest time (seconds) from the planned moment to the read-back, where it is recorded."""
+    """Return for each actuator the longest time (seconds) from the planned moment to the read-back, if recorded."""
     noted = table[table["readback_s"].notna()]
     return {str(by): float(rows["readback_s"].max()) for by, rows in noted.groupby("by", sort=False)}

@@ -39,7 +39,7 @@ def _fields(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(meta: dict[str, Any]) -> str:
-    """What a run's strategy predicts by; older records do not say whether there is anything."""
+    """Name the files by which a run's strategy predicts; older records do not say whether there are any."""
     files = meta.get("fitted")
     return "unknown" if files is None else ", ".join(files) or "none"
 

@@ -46,7 +46,7 @@ class Lateness:
 
     @property
     def barrier_s(self) -> float:
-        """What a round takes beyond its slowest rank, on average."""
+        """Return the average time of a round beyond its slowest rank."""
         return max(0.0, float(self.rest_s.mean()))
 
 
@@ -78,7 +78,7 @@ def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
 
 
 def nobody_waits(own_s: Floats) -> Floats:
-    """Of n ranks at their own pace, as many steps are done in the harmonic mean of their times."""
+    """Return the time if n ranks go at their own pace: as many steps in the harmonic mean of their times."""
     return np.asarray(1.0 / np.nanmean(1.0 / own_s, axis=1))
 
 

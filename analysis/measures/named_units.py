@@ -52,7 +52,7 @@ class SlowUnit:
 
 
 def named_units(job: CalmJob, hosts: tuple[str, ...]) -> tuple[SlowUnit, ...]:
-    """What is slow more than now and then, or costs much; the costliest first."""
+    """Return the units that are slow more than now and then, or cost much; the costliest first."""
     slow = job.found.slow
     units = [_unit(job, group) for group in groups(slow, _candidates(job), job.log.ranks, hosts)]
     enough = [unit for unit in units if unit.factor >= 1.0 + job.slow_frac / 2 and _counts(unit, len(slow))]
@@ -150,7 +150,7 @@ def _cells(members: Sequence[int], when: Bools, ranks: int) -> Bools:
 
 
 def _part(job: CalmJob, members: list[int]) -> str:
-    """What of their slow steps was longer than the median rank's: computing, loading or communication."""
+    """Return which part of their slow steps exceeds the median rank's: computing, loading or communication."""
     log, slow = job.log, job.found.slow[:, members]
     parts = {"communication": job.late.comm_s}
     if log.data_s is not None:

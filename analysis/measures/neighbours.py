@@ -1,4 +1,4 @@
-"""What the other jobs of a set send between the hosts that all of them share."""
+"""The traffic of the other jobs of a set between the hosts that all of them share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Neighbours:
                 self._sent.setdefault(folder, []).append((run.path, times, sent))
 
     def bytes_per_s(self, run: Run, until_s: pd.Series, period_s: pd.Series) -> pd.Series:
-        """What other jobs of its set sent, by iterations that ended in the periods until then on the run's clock."""
+        """Return what other jobs sent, by iterations that ended in the periods until then on the run's clock."""
         total = pd.Series(0.0, index=until_s.index)
         for path, times, sent in self._sent.get(set_of(run) or Path(), []):
             if path != run.path:

@@ -14,7 +14,7 @@ from analysis.measures.slow_steps import Floats
 
 
 class Repeated(NamedTuple):
-    """What a strategy did while the logged history passed once.
+    """A strategy's results while the logged history passed once.
 
     ``work``: [blocks] samples of progress in every block of time, all of one length. ``applied``: samples applied in
     all, of which some are no progress if a slower worker's part is never done.
@@ -44,7 +44,7 @@ class Ranked(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What the interval shows: faster, slower, the same (within 1 %), or not distinguishable."""
+        """Return the interval's verdict: faster, slower, the same (within 1 %), or not distinguishable."""
         if self.ratio == inf:
             return "slower"
         if isnan(self.low):

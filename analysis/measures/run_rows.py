@@ -145,7 +145,7 @@ def warnings_of(runs: Rows, shown: Callable[[str], str] = str) -> list[str]:
 
 
 def few_seeds(seeds: Collection[int], who: str, where: str) -> list[str]:
-    """What is thin about these numbers of seeds, one of each that is compared; ``who`` begins a line if they differ."""
+    """Warn if these numbers of seeds, one of each system, are small; ``who`` begins a line if they differ."""
     if min(seeds) != max(seeds):
         return [f"{who} with different numbers of seeds ({min(seeds)} to {max(seeds)})"]
     thin = f"{where}{max(seeds)} seeds only: intervals are wide; five or more narrow them"

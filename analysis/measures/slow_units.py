@@ -132,7 +132,7 @@ def _of_hosts(members: list[int], ranks: Sequence[str], hosts: Sequence[str]) ->
 
 
 def _hosts_name(chosen: list[str], hosts: list[str]) -> str:
-    """Of hosts that are slow together: one would hide what another one costs, so they are one group."""
+    """Group hosts that are slow together, since one would hide what another one costs."""
     if len(chosen) == 1:
         return f"host {chosen[0]}"
     first = hosts.index(chosen[0])

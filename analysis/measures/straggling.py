@@ -1,4 +1,4 @@
-"""What stragglers cost a job: its steps as they were, and as they would have been without them.
+"""The cost of stragglers to a job: its steps as they were, and as they would have been without stragglers.
 
 The manner is that of published what-if analysis ("Understanding Stragglers in Large Model Training Using What-if
 Analysis", OSDI 2025): the slowdown is the ratio of the actual to the straggler-free time, and the part of a rank, or of

@@ -61,7 +61,7 @@ def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = T
 
 
 def rule_of(job: Mapping[str, Any]) -> tuple[bool, int]:
-    """By what a job's target is reached: whether more is better, and evaluations in a row (1 in older records)."""
+    """Return the rule of a job's target: whether more is better, and evaluations in a row (1 in older records)."""
     return bool(job["higher_is_better"]), job.get("target_evals") or 1
 
 

@@ -1,4 +1,4 @@
-"""What a run is known not to have done as it was asked to: its warnings to readers of its results, the only ones."""
+"""A run's warnings to readers of its results: all that it is known not to have done as asked."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _late(run: Run) -> Iterator[Warned]:
 
 
 def _hogs(run: Run) -> Iterator[Warned]:
-    """What hogs have left of a GPU, for what they should have left."""
+    """Warn of hogs that left more or less of a GPU than they should have."""
     notes = run.tables.injections
     hogs = notes[notes["kind"] == "gpu"]
     off = (hogs["measured"] - hogs.groupby("target")["level"].shift(1)).abs()
@@ -133,7 +133,7 @@ def _hogs(run: Run) -> Iterator[Warned]:
 
 
 def _notes(run: Run) -> Iterator[Warned]:
-    """What the runtime itself has noted: quotas that this machine cannot keep, or keeps at the kernel's ticks alone."""
+    """Return the runtime's own notes: quotas that this machine cannot keep, or keeps at the kernel's ticks alone."""
     for line in run.notable_lines:
         match line.note:
             case Other(type="Crowded", fields=about):

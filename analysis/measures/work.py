@@ -81,7 +81,7 @@ def stragglers(deviating: pd.DataFrame) -> tuple[int, float]:
 
 
 def delay_frac(deviating: pd.DataFrame) -> float:
-    """By how much the slowest exceeds the mean, over all iterations: sum (max - mean) / sum mean of iter_s."""
+    """Return how far the slowest exceeds the mean, over all iterations: sum (max - mean) / sum mean of iter_s."""
     times = deviating.groupby("iteration")["iter_s"]
     mean = times.mean().sum()
     return float((times.max().sum() - mean) / mean) if mean > 0 else nan

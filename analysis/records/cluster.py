@@ -124,7 +124,7 @@ def _load(root: Path) -> Cluster:
 
 @dataclass
 class _Life:
-    """What has become of one job so far."""
+    """The state of one job so far."""
 
     submitted: notes.Submitted
     submit_s: float
@@ -171,7 +171,7 @@ class _Life:
         self.placed, self.leaves = None, False
 
     def _move(self, t: float, task: str, host: int) -> None:
-        """What it holds from now on is a span of its own."""
+        """Begin a new span for what it holds from now on."""
         assert self.placed is not None
         (_, before), leaves, node = self.placed, self.leaves, parse_node(task)
         self._leave(t, MOVED)
@@ -203,7 +203,7 @@ class _Life:
 
 
 def _lives(path: Path, entries: list[notes.Entry]) -> tuple[dict[str, _Life], str]:
-    """What has become of all jobs, by name, and the status in the record's last line (empty without one)."""
+    """Return the states of all jobs by name, and the status in the record's last line (empty without one)."""
     lives: dict[str, _Life] = {}
     status = ""
     for number, entry in enumerate(entries, start=1):

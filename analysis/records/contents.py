@@ -1,4 +1,4 @@
-"""What the log of a run says, in one pass over its lines."""
+"""The contents of a run's log, in one pass over its lines."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Columns:
 
 
 class Gathered:
-    """What a log says. ``kept`` are the lines of which tables are made one by one: most notes and some events."""
+    """The contents of a log. ``kept`` are the lines of which tables are made one by one: most notes, some events."""
 
     def __init__(self) -> None:
         self.history = History()

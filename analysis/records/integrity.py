@@ -97,7 +97,7 @@ class _Order:
     latest: float = 0.0
 
     def take(self, line: Line) -> Iterator[str]:
-        """What the next line breaks."""
+        """Yield the laws that the next line breaks."""
         if line.t < self.latest:
             yield f"seq {line.seq}: t = {line.t} after {self.latest}"
         self.latest = max(self.latest, line.t)
@@ -115,7 +115,7 @@ class _Members:
     ever: set[Node] = field(default_factory=set)
 
     def take(self, line: Line) -> Iterator[str]:
-        """What the next line breaks."""
+        """Yield the laws that the next line breaks."""
         if isinstance(line.note, LayoutChanged):
             if line.note.version != self.version + 1:
                 yield f"seq {line.seq}: layout {line.note.version} follows layout {self.version}"
@@ -164,7 +164,7 @@ class _Lives:
     """Versions of updates whose norm is still to come."""
 
     def take(self, line: Line) -> Iterator[str]:
-        """What the next line breaks."""
+        """Yield the laws that the next line breaks."""
         self.going_back |= isinstance(line.note, Rollback)
         if isinstance(line.note, Preempted):
             self._halt()

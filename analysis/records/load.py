@@ -92,7 +92,7 @@ def _holding(root: str | os.PathLike[str], names: set[str], skipped: frozenset[s
 
 
 def load_meta(root: Path) -> dict[str, Any]:
-    """What ``meta.json`` of a run's directory says; raises :class:`RecordError`."""
+    """Return the content of ``meta.json`` in a run's directory; raises :class:`RecordError`."""
     path = root / "meta.json"
     meta = load_object(path)
     check_kind(path, meta, About)

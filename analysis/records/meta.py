@@ -17,7 +17,7 @@ Fields = dict[str, Any] | None
 
 
 class AboutJob(msgspec.Struct, kw_only=True):
-    """What is said of the job, as far as anything is read of it."""
+    """The job's part of the meta data, as far as anything is read of it."""
 
     strategy: str
     num_workers: Tasks
@@ -60,7 +60,7 @@ class AboutJob(msgspec.Struct, kw_only=True):
 
 
 class About(msgspec.Struct, kw_only=True):
-    """What ran, where, and with which versions."""
+    """The experiment, its place, and the versions."""
 
     runtime: str
     seed: Count

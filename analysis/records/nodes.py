@@ -17,7 +17,7 @@ class Node(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of a task, host or link; the sending host of a route."""
+        """Return the number of a task, host or link; of a route, its sending host's."""
         return self.numbers[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What is known of one record once it is read."""
+"""One record that has been read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Integrity:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is known of a log without its lines: after one pass over it, or as stored by an earlier one.
+    """The known contents of a log without its lines: after one pass over it, or as an earlier one stored them.
 
     ``end_s`` is the time of the last line (0 without any), ``torn``: a last one was cut off. ``places`` of the
     notable lines: where they begin (bytes). ``held`` says of every arrival whether its Compute waited for data;

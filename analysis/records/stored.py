@@ -1,4 +1,4 @@
-"""What a log says, stored next to it in columns, so that later loads need not read the log.
+"""The columns stored next to a log, so that later loads need not read the log.
 
 ``columns/`` holds every table as an Arrow file, uncompressed: a load maps the files into memory and decodes nothing,
 and the system reads only the columns that somebody looks at. ``columns/index.json`` says of which log they are. They
@@ -96,7 +96,7 @@ def contents_files(run: Run) -> dict[str, bytes]:
 
 
 def stored_index(root: Path) -> Index | None:
-    """What ``columns/index.json`` says, whether or not it fits; None if there is none that can be read."""
+    """Return the content of ``columns/index.json``, whether or not it fits; None if none can be read."""
     try:
         return msgspec.json.decode(read_whole(root / FOLDER / INDEX), type=Index)
     except (OSError, ValueError, RecursionError):  # ValueError: of msgspec
@@ -104,7 +104,7 @@ def stored_index(root: Path) -> Index | None:
 
 
 def read_contents(root: Path) -> Contents | None:
-    """What an earlier analysis has stored of the log, or None if there is nothing that fits it."""
+    """Return what an earlier analysis has stored of the log, or None if nothing fits it."""
     folder, index = root / FOLDER, stored_index(root)
     try:
         if index is None or not _fits(root, index):

@@ -70,12 +70,12 @@ class Advice:
     remarks: Sequence[str] = ()
 
     def remedy(self, name: str) -> Remedy:
-        """Of a strategy or a cure."""
+        """Return the remedy of a strategy or a cure."""
         return {one.row.strategy: one.remedy for one in self.cures}.get(name) or REMEDIES[name]
 
 
 def whole_steps(log: StepLog) -> list[str]:
-    """What can be said of a log that does not tell ranks apart."""
+    """Return the results for a log that does not tell ranks apart."""
     seconds = log.own_s[:, 0]
     middle = float(np.median(seconds))
     slow = seconds > (1.0 + WORST) * middle
@@ -89,7 +89,7 @@ def whole_steps(log: StepLog) -> list[str]:
 
 
 def sentences(advice: Advice) -> list[str]:
-    """What stragglers cost, and who they are."""
+    """Say what stragglers cost, and name them."""
     found, model = advice.found, advice.model
     interval = "" if isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]"
     lines = [
@@ -120,7 +120,7 @@ def unit_lines(advice: Advice) -> list[str]:
 
 
 def scattered_lines(advice: Advice) -> list[str]:
-    """What slow steps cost that belong to no straggler: nothing is to be replaced for them."""
+    """Say what slow steps cost that belong to no straggler: nothing is to be replaced for them."""
     cost_frac = advice.found.scattered_frac
     if cost_frac < LEAST_SCATTERED:
         return []
@@ -164,7 +164,7 @@ def pause_lines(advice: Advice) -> list[str]:
 
 
 def best_lines(advice: Advice) -> list[str]:
-    """What the fastest strategies and cures change and need."""
+    """Say what the fastest strategies and cures change and need."""
     best = _faster(advice)
     if not best:
         return ["nothing that was tried is faster than what the job does now"]
@@ -173,7 +173,7 @@ def best_lines(advice: Advice) -> list[str]:
 
 
 def _faster(advice: Advice) -> list[Ranked]:
-    """What the intervals show to be faster than what the job does now, the fastest first."""
+    """Return those that the intervals show to be faster than the job's present way, the fastest first."""
     return [one for one in advice.ranking if one.verdict == "faster" and one.strategy != advice.present]
 
 

@@ -164,7 +164,7 @@ def compare_clusters(
 
 
 def cluster_results(path: str | os.PathLike[str], found: Straggling | None = None) -> Results:
-    """What follows from the record of a set; ``found``: the stragglers, if known; else all records of jobs are read.
+    """Return the results of a set's record; ``found``: the stragglers, if known; else all records of jobs are read.
 
     Raises :class:`RecordError`.
     """
@@ -178,7 +178,7 @@ def cluster_results(path: str | os.PathLike[str], found: Straggling | None = Non
 
 
 def _digest(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], Drawn, Path]:
-    """What a comparison keeps of a run: the record itself is released. A finished run has its stragglers in tables."""
+    """Keep a run's part of a comparison and release its record. A finished run has its stragglers in tables."""
     done = cluster_results(path, _stored(Path(path)))
     return done.cluster.meta, done.summary, done.drawn, done.cluster.path
 
@@ -202,7 +202,7 @@ def _baseline(runs: pd.DataFrame, wanted: str | None) -> str:
 
 
 def _notes(done: Results) -> list[str]:
-    """What a reader of the report of one run must know."""
+    """Return the notes that a reader of one run's report must know."""
     summary, found = done.summary, done.drawn.found
     notes = [one.text for one in stored(summary)]
     notes += [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]

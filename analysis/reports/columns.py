@@ -1,4 +1,4 @@
-"""What a comparison can show: its quantities and columns, and what they are called."""
+"""The quantities and columns of a comparison, and their names."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ NUMBERS = tuple(name for name in COLUMNS if name != "verdict")
 
 
 def relative(quantity: str, baseline: str) -> str:
-    """What every table calls the ratio of a strategy's time to the baseline's."""
+    """Return the name, equal in all tables, of the ratio of a strategy's time to the baseline's."""
     return f"{quantity} relative to {baseline}"

@@ -188,7 +188,7 @@ def _verdict(row: Compared, baseline: str) -> str:
 def _notes(
     rows: Sequence[Compared], baseline: str, quantity: Quantity, there: Sequence[Name], shown: Callable[[str], str]
 ) -> Iterator[str]:
-    """What a reader of the numbers alone has to know."""
+    """Return the notes that a reader of the numbers alone must know."""
     others = [row for row in rows if row.strategy != baseline]
     if quantity == "tta":
         yield (

@@ -1,4 +1,4 @@
-"""What could be done about stragglers that is no strategy, and what it saves: the log without them (pure)."""
+"""The cures of stragglers besides strategies, and what each saves: the log without those stragglers (pure)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cures(found: Straggling, restart_s: float) -> list[Cure]:
 
 
 def action(unit: SlowUnit) -> str:
-    """What cures a unit."""
+    """Return the action that cures a unit."""
     name = unit.group.name.partition(" (")[0] if unit.group.form == "host" else unit.group.name
     if unit.part == "communication":
         return f"repair the network of {name}"

@@ -280,7 +280,7 @@ def _compare(measure: str, live: pd.Series, virtual: pd.Series, tolerance_frac: 
 
 
 def _repeat_columns(name: str, first: pd.Series, second: pd.Series, *, sized: bool) -> dict[str, Any]:
-    """By how much the second runs of some seeds differ from the first; ``sized``: without the sign."""
+    """Return how far the second runs of some seeds differ from the first; ``sized``: without the sign."""
     both = [relative(first[seed], value) for seed, value in second.items()]
     known = [abs(error) if sized else error for error in both if not isnan(error)]
     return {f"{name}_pairs": len(known), name: median(known), f"{name}_worst": _worst(known)}

@@ -133,7 +133,7 @@ def overran(found: Fidelity) -> str:
 
 
 def live_warnings(found: Fidelity) -> list[str]:
-    """What live runs are known not to have done as asked, of each case the worst."""
+    """Return the warnings of live runs, for each case the worst."""
     lines = []
     live = found.runs[found.runs["side"] == "live"]
     for (straggler, strategy), group in live.groupby(["straggler", "strategy"], sort=False):

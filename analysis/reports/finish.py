@@ -42,7 +42,7 @@ def _finish_job(run_dir: Path) -> list[str]:
 
 
 def objective(run_dir: Path, metric: str) -> float:
-    """What a sweeper of Hydra's optimises (:mod:`analysis.measures.objectives`); not a number if there is none."""
+    """Return the value for a sweeper of Hydra's (:mod:`analysis.measures.objectives`); NaN if there is none."""
     from analysis.measures.objectives import value_of
     from analysis.records.load import load_run
 

@@ -43,7 +43,7 @@ class Gathered:
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the comparison unfair or thin."""
+        """Return the reasons why the comparison is unfair or thin."""
         return warnings_of(self.rows, shown_name)
 
 
@@ -68,7 +68,7 @@ def gather_runs(paths: Iterable[str | os.PathLike[str]], baseline: str | None = 
 
 
 def _digest(path: Path, kept: bool) -> Digest:
-    """By the kept summary, else from the log; raises :class:`RecordError`."""
+    """Return the kept summary, or else the log's; raises :class:`RecordError`."""
     if kept and (summary := kept_summary(path)) is not None:
         return Digest(path, load_meta(path), summary)
     from analysis.measures.metrics import summarise

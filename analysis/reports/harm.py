@@ -107,7 +107,7 @@ def span(cells: Sequence[Cell]) -> str:
 
 
 def refused(cells: Sequence[Cell]) -> Iterator[str]:
-    """Who is refused where, with what is said."""
+    """Return the refused combinations with their reasons."""
     there = [cell for cell in cells if cell.outcome == "refused"]
     lines = []
     for strategy, note in dict.fromkeys((cell.strategy, cell.note) for cell in there):

@@ -1,4 +1,4 @@
-"""What each strategy changes in a job's training, and what it needs; in words, for people who choose one."""
+"""The changes that each strategy makes to a job's training, and its needs; in words, for people who choose one."""
 
 from __future__ import annotations
 

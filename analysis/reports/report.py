@@ -145,7 +145,7 @@ class Comparison:
 
 
 def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
-    """What :func:`compare` writes and returns, of records that are read."""
+    """Write a comparison of records that have been read, and return what :func:`compare` returns."""
     from analysis.figures.page import captioned
     from analysis.reports.pages.comparison import comparison_page
 

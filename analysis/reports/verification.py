@@ -1,4 +1,4 @@
-"""What a reader can check of a record by itself: that it is whole, lawful, and the source of the files derived from it.
+"""The checks of a record by itself: that it is whole, lawful, and the source of the files derived from it.
 
 Everything is computed again from the log; what an earlier analysis stored next to it is compared, never trusted.
 """

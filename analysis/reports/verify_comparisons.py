@@ -1,4 +1,4 @@
-"""What a reader can check of a comparison: that its table follows from the records that it names."""
+"""The checks of a comparison: that its table follows from the records that it names."""
 
 from __future__ import annotations
 

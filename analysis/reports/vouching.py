@@ -77,7 +77,7 @@ def check_sums(folder: Path) -> Iterator[Check]:
 
 
 def _sum(folder: Path, name: str) -> str | None:
-    """Of a file of a job of the set: what the job's own sums say, which are compared with it when it is its turn."""
+    """Return the sum of a file of a job of the set by the job's own list, which is compared with it later."""
     if not name.startswith(OF_JOBS):
         return sum_of(folder / name)
     job, _, rest = name.removeprefix(OF_JOBS).partition("/")
@@ -88,7 +88,7 @@ def _sum(folder: Path, name: str) -> str | None:
 
 
 def unvouched(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
-    """What no answer has vouched for, by name: with or without a sum, which whoever changes a file can make again."""
+    """Name the files that no answer has vouched for, whether or not they have a sum, which anybody can make again."""
     vouched = {name for check in checks for name in check.files}
     left = [name for name in files_of(folder) if name not in vouched]
     try:

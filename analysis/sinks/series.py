@@ -1,4 +1,4 @@
-"""What all sinks say of a run: its settings, the numbers of its summary, and values over time."""
+"""The facts of a run that all sinks get: its settings, the numbers of its summary, and values over time."""
 
 from __future__ import annotations
 

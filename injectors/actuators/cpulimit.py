@@ -172,7 +172,7 @@ class Limiter:
         return wait_s
 
     def enforced(self, target: int) -> Enforced | None:
-        """What is enforced on a process; None if it never had a limit."""
+        """Return the limit enforced on a process; None if it never had one."""
         watch = self._watches.get(target)
         if watch is None:
             return None

@@ -31,7 +31,7 @@ class CpuRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Throttled(msgspec.Struct, frozen=True, kw_only=True):
-    """What is applied to a live task."""
+    """The throttle on a live task."""
 
     pid: int
     host: str

@@ -1,4 +1,4 @@
-"""What a source of jobs gives: one row per job, in the order of submission."""
+"""A source of jobs: one row per job, in the order of submission."""
 
 from __future__ import annotations
 

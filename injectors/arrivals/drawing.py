@@ -1,4 +1,4 @@
-"""What is drawn for jobs whose source does not say it: sizes, servers, models (pure)."""
+"""Draw what a source of jobs does not tell: sizes, servers, models (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's ``sacct`` prints in a way of its own (pure)."""
+"""Read the notations of Slurm's ``sacct`` (pure)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _names_of_jobs(asked: JobTable, table: Table) -> set[str]:
 
 
 class _Rows:
-    """What the cells of a row say, as the settings have it."""
+    """The values in the cells of a row, as settings have them."""
 
     def __init__(self, asked: JobTable, table: Table) -> None:
         self._asked, self._table = asked, table
@@ -92,7 +92,7 @@ class _Rows:
         self._needed = [name for name in named if name is not None]
 
     def cell(self, row: int, name: str | None) -> object:
-        """What a row has in a column; None: there is no such column."""
+        """Return a row's cell in a column; None if there is no such column."""
         return None if name is None else self._table.columns[name][row]
 
     def number(self, row: int, name: str | None) -> float | None:
@@ -202,7 +202,7 @@ def _scaled(asked: JobTable, given_s: float | None, iterations: int | None) -> t
 
 
 def _is_zero(cell: object) -> bool:
-    """Of a number of GPUs: a job that needs none."""
+    """Say whether a job needs no GPUs."""
     try:
         return not isinstance(cell, bool) and float(cell) == 0.0  # type: ignore[arg-type]  # TypeError says so
     except (TypeError, ValueError):

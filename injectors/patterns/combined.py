@@ -73,6 +73,6 @@ class Combined(Pattern):
 
 
 def _within(part: Pattern, text: str) -> str:
-    """What a part says, to be read after its name: about a field of it, or about the whole part."""
+    """Return a part's error, to be read after its name: about a field of it, or about the whole part."""
     named = re.match(r"(\w+)[\w.\[\]-]*[=:]", text)
     return f".{text}" if named and hasattr(part, named[1]) else f": {text}"

@@ -50,7 +50,7 @@ def check_name(name: object, field: str = "name") -> None:
 
 
 def one_line(value: object) -> str:
-    """What a person or a file says, for an error message of one line."""
+    """Put a person's or a file's text on one line for an error message."""
     return shown(value, 200)
 
 

@@ -67,7 +67,7 @@ def draws_parts(task: Any) -> bool:
 
 
 def wrong_part(task: Any, seed: int) -> str:
-    """By what ``initial_part`` differs from ``initial_parameters``; empty if it does not, or is not used."""
+    """Say how ``initial_part`` differs from ``initial_parameters``; empty if it does not, or is not used."""
     if not draws_parts(task):
         return ""
     whole = np.asarray(task.initial_parameters(seed))

@@ -229,7 +229,7 @@ def _putting(coefficient: float) -> Write:
 
 
 def _coupling(module: torch.nn.Module, masks: Masks) -> str:
-    """What makes a sample's loss depend on other samples of its micro-batch; empty: nothing."""
+    """Say what makes a sample's loss depend on other samples of its micro-batch; empty if nothing does."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
     if any(isinstance(one, _BatchNorm) for one in module.modules()):

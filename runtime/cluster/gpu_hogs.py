@@ -43,7 +43,7 @@ class DeviceUsers(NamedTuple):
         return sorted(device for device in found if device is not None)
 
     def left(self, device: int, level_of: Callable[[str, Kind], float], targets: Iterable[str]) -> float:
-        """What remains of a device, by the levels of all targets that reach it."""
+        """Return the share of a device that remains under the levels of all targets that reach it."""
         levels = [level_of(target, GPU) for target in targets if device in self.devices_of(target)]
         return min(levels, default=RULES[GPU].neutral)
 

@@ -155,7 +155,7 @@ class Limits(TypedDict):
 
 
 def limits_of(host: Host | None, cores: float | None = None, memory_bytes: int | None = None) -> Limits:
-    """What a host and its tasks may use together; without hosts nothing is limited.
+    """Return what a host and its tasks may use together; without hosts nothing is limited.
 
     Of a task, ``cores`` and ``memory_bytes`` are limits of its own (None: it has none), within those of its host.
     """

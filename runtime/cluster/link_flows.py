@@ -17,7 +17,7 @@ Flow = tuple[str, str]
 
 
 def flows_between(machine_of: Mapping[str, int]) -> list[Flow]:
-    """What workers and servers on different machines send to each other, in both directions."""
+    """Return the flows between workers and servers on different machines, in both directions."""
     servers = [task for task in machine_of if NodeId.parse(task).role == "server"]
     workers = [task for task in machine_of if NodeId.parse(task).role == "worker"]
     pairs = [(one, other) for one in workers for other in servers if machine_of[one] != machine_of[other]]

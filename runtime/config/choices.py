@@ -1,4 +1,4 @@
-"""What can be chosen: every group's files with a line about each, which is how its first comment begins."""
+"""The choices of every group: its files with a line about each, which is how its first comment begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from settings that somebody else has written: those of a record, and those in a file of jobs.
+"""The parts that are accepted of settings which somebody else has written: in a record, or in a file of jobs.
 
 This is the one place that decides it, for all commands. The caller's own command line and ``conf/`` may say anything.
 Settings of others are those of one job and no more: they name no code and no project, nothing of Hydra's own section
@@ -40,7 +40,7 @@ class Taken(NamedTuple):
 
 
 def taken_from_record(words: Any, start: Path) -> Taken:
-    """Of the settings of a record, those of its job; its project and Hydra's own settings are left out.
+    """Take the job's settings from a record's; its project and Hydra's own settings are left out.
 
     ``start``: the caller's working directory. Raises :class:`ConfigError` for what is not a list of settings, and for a
     setting that is not taken from others.

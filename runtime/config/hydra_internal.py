@@ -141,7 +141,7 @@ def _work_once() -> None:
 
 
 class Kept:
-    """What is asked for more than once is kept from the second time on, so that the first needs no copy."""
+    """A cache that keeps a value from its second use on, so that the first needs no copy."""
 
     def __init__(self) -> None:
         self.by_key: dict[object, Any] = {}
@@ -150,7 +150,7 @@ class Kept:
         return self  # Hydra copies its search for files with every composition
 
     def copy_of(self, key: object, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns for this key, which nobody else changes."""
+        """Return ``make``'s result for this key, which nobody else changes."""
         if key not in self.by_key:
             self.by_key[key] = None
             return make()

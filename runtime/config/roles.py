@@ -1,4 +1,4 @@
-"""What a class must be to be built where a configuration names it: known before its constructor is called."""
+"""The class that a configuration may name in each role: checked before its constructor is called."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _inside: list[Isolation] = []
 
 
 class Isolation(enum.IntEnum):
-    """What a run needs to have isolated; each level includes the ones before."""
+    """The isolation that a run needs; each level includes the ones before."""
 
     NONE = 0
     PROCESSES = 1

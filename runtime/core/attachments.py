@@ -15,7 +15,7 @@ from strategies.protocol import Apply, Grad, ProtocolError
 
 
 class Reformed(NamedTuple):
-    """Who does not sum an update, and (worker, source) of those that are not children any more after it.
+    """The workers that do not sum an update, and (worker, source) pairs that end with it.
 
     A source is in the ring before and after; all its state is taken over.
     """
@@ -47,7 +47,7 @@ class Attachments:
         return parent
 
     def holder(self, grad_id: int, worker: int) -> int:
-        """Who keeps this gradient of ``worker``, or will when it is computed."""
+        """Return the task that keeps this gradient of ``worker``, or will when it is computed."""
         return self.kept.get(grad_id, worker)
 
     def forget(self, grads: Iterable[int]) -> None:
@@ -99,13 +99,13 @@ class Attachments:
         return after
 
     def _check_idle(self, command: Apply, changed: Iterable[int]) -> None:
-        """Who enters or leaves the ring between two gradients needs no other parameters for one in progress."""
+        """Check that a worker enters or leaves the ring between two gradients, never while one is computed."""
         for worker in sorted(changed):
             if worker in self.ledger.busy:
                 raise ProtocolError(f"{command}: worker {worker} computes; only an idle one leaves or enters the ring")
 
     def _check_empty(self, command: Apply, leaving: Iterable[int]) -> None:
-        """What a worker outside of the ring keeps could not be summed."""
+        """Check that a worker outside of the ring keeps nothing, since that could not be summed."""
         coming = [(order.grad_id, order.worker) for order in self.ledger.busy.values()]
         kept = {
             self.holder(*one): one[0]

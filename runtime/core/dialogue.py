@@ -47,7 +47,7 @@ class Dialogue:
             self._exchange()
 
     def go_on(self, event: AnyEvent, answer: Callable[[], object]) -> None:
-        """What follows on an event that somebody else has noted and passed to the strategy.
+        """Continue after an event that somebody else has noted and passed to the strategy.
 
         ``answer`` returns what it has answered, or raises what it has raised.
         """

@@ -1,4 +1,4 @@
-"""What a plan does to every target now, and which tasks are dead because of it: decided once for both runtimes (pure).
+"""The present effects of a plan on every target, and the tasks it has killed: decided once for both runtimes (pure).
 
 Windows belong to targets, not to processes: a restarted task meets the levels of its name, and its host's. A task is
 dead while a window of kind ``kill`` is open for it or for its present host, and while its machine is lost. All changes
@@ -162,7 +162,7 @@ class Disturbances:
         return [] if change.kind == "kill" else [change]
 
     def _share(self, change: Change) -> list[Share]:
-        """What remains of the devices that a target reaches."""
+        """Return the remaining share of the devices that a target reaches."""
         disturbed = [target for target, kind in self._levels if kind == "gpu"]
         devices = self.devices.devices_of(change.target)
         shares = [Share(one, self.devices.left(one, self.level, disturbed), change) for one in devices]

@@ -58,7 +58,7 @@ class Evaluations:
                 self.course.finish(t, "done", f"{job.metric} has converged")
 
     def gained(self, t: float, window_s: float) -> float | None:
-        """By how much the metric has improved during the last ``window_s`` seconds; None: too few evaluations."""
+        """Return the metric's improvement during the last ``window_s`` seconds; None with too few evaluations."""
         if len(self._history) < 2:
             return None
         older = [value for at_s, value in self._history if at_s <= t - window_s] or [self._history[0][1]]

@@ -428,7 +428,7 @@ class Executor:
 
 
 def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
-    """What servers and the data service know these gradients by: sums by their members."""
+    """Return the names of these gradients for servers and the data service: sums by their members."""
     return tuple([member for grad in grads for member in (grad.members or (grad.id,))])
 
 

@@ -124,7 +124,7 @@ class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ReplicateOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a replica is to receive: a gradient from its worker, or else all that the servers hold at ``version``."""
+    """A replica's order: fetch a gradient from its worker, or else all that the servers hold at ``version``."""
 
     server: int
     version: int

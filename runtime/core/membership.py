@@ -1,4 +1,4 @@
-"""Who is a member of a job: in which state, and of which ring or group (pure).
+"""The members of a job: their states, and their rings or groups (pure).
 
 Coordinator and recovery of a job share one object, and both runtimes read it. The coordinator changes nodes, what
 the strategy knows of them, and children of the ring; the recovery processes, who holds parameters, and the ring. What

@@ -1,4 +1,4 @@
-"""Who is lost and has not come back, and what that makes of a job whose time is up (pure).
+"""The lost nodes that have not come back, and their consequence for a job whose time is up (pure).
 
 A job that makes no progress for want of a worker or server until its time is up has not ended well: its result is
 that of an earlier moment. How long it may pause so is ``stuck_after_s``, or half of its time if that is less; a

@@ -26,7 +26,7 @@ CarryOut = Callable[[AnyCommand], None]
 
 
 class Preemption:
-    """Of one job. ``leave()`` stores a checkpoint and voids all other work, ``dialogue`` passes commands on.
+    """The preemption of one job. ``leave()`` stores a checkpoint and voids other work, ``dialogue`` passes commands on.
 
     ``asked``: it is to leave. ``due``: an update is ordered, so it leaves as soon as its strategy has answered.
     """

@@ -80,7 +80,7 @@ class Replication:
             self.port.release(worker, tuple(grads))
 
     def lost_worker(self, worker: int) -> None:
-        """What it kept is gone."""
+        """Forget what the lost worker kept."""
         self._kept = {grad_id: kept for grad_id, kept in self._kept.items() if kept.worker != worker}
         self.asked = {key: sender for key, sender in self.asked.items() if sender != worker}
 
@@ -114,7 +114,7 @@ class Replication:
         return True
 
     def _prune(self) -> None:
-        """What all replicas that are present have followed is not kept any more."""
+        """Forget the versions that all present replicas have followed."""
         least = min(self.followed.values(), default=math.inf)
         self._release([one for one, kept in self._kept.items() if kept.version is not None and kept.version <= least])
 

@@ -1,4 +1,4 @@
-"""What a job reserves of its hosts: who answers, and what may be asked for (pure)."""
+"""The reservations of a job on its hosts: how they are answered, and what may be asked for (pure)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MAX_PENDING_S = 7 * 24 * 3600.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for a node; ``in_use_cores``: by the other nodes of the job for which cores were asked.
+    """A request for a node; ``in_use_cores``: of the other nodes of the job for which cores were asked.
 
     ``in_use_low_cores``: those among them of nodes of low priority.
     """

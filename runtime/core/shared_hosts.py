@@ -98,17 +98,17 @@ class SharedHosts:
         return next((held[task].host for held in self._reservations.values() if task in held), None)
 
     def limit_of(self, task: Task) -> Share:
-        """What a task is left with for others' sake; None of a resource: no limit."""
+        """Return a task's limit for others' sake; None for a resource without a limit."""
         found = [held[task].share for held in self._reservations.values() if task in held and not held[task].own]
         return Share(node=task[1], **{resource: _least(found, resource) for resource in RESOURCES})
 
     def share_of(self, task: Task) -> Share:
-        """What a task holds: what it was granted, or less if others were granted some of that."""
+        """Return a task's share: its grant, or less if others were granted some of that."""
         found = [held[task].share for held in self._reservations.values() if task in held]
         return Share(node=task[1], **{resource: _least(found, resource) for resource in RESOURCES})
 
     def granted_to(self, job: str) -> tuple[Share, ...]:
-        """What a job's own tasks hold."""
+        """Return the grants of a job's own tasks."""
         return tuple(self.share_of(task) for task, held in self._reservations.get(job, {}).items() if held.own)
 
     def holds(self, job: str) -> bool:

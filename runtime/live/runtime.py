@@ -260,7 +260,7 @@ class LiveRuntime:
 
     @contextmanager
     def _sharing(self, device: str) -> Iterator[None]:
-        """What tasks need to share GPUs, while they run."""
+        """Provide what tasks need to share GPUs, while they run."""
         if self._gpus.share == "time" or device != CUDA:
             yield
             return

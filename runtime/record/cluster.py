@@ -21,7 +21,7 @@ GROUP_ROWS = 1 << 13
 
 
 class HostRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one host was used for during a period that ended at ``t_s``."""
+    """The use of one host during a period that ended at ``t_s``."""
 
     t_s: float
     host: int
@@ -32,7 +32,7 @@ class HostRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class JobRow(msgspec.Struct, kw_only=True):
-    """What became of one job of the source."""
+    """The end of one job of the source."""
 
     job: str
     submit_s: float

@@ -82,7 +82,7 @@ def _code() -> str:
 
 @functools.cache
 def _commit() -> str:
-    """Of the working tree when the first of this process's records began; installed, of the one that was packed."""
+    """Return the commit of the working tree when this process's first record began; installed, of the packed one."""
     if INSTALLED:  # whatever repository the environment is in, it is not ours
         return (ROOT / "COMMIT").read_text(encoding="utf-8").strip() or "unknown"
     try:

@@ -1,4 +1,4 @@
-"""What a view of a job shows: its state, gathered from the recorded events and notes (pure)."""
+"""The state of a job for a view, gathered from the recorded events and notes (pure)."""
 
 from __future__ import annotations
 
@@ -146,5 +146,5 @@ class Picture:
 
 
 def effect(item: Disturbance) -> str:
-    """What a disturbance does to its target, with the unit of its size: ``+0.1 s per iteration``."""
+    """Describe a disturbance's effect on its target, with the unit of its size: ``+0.1 s per iteration``."""
     return effects.effect(item.kind, item.magnitude, on_server=target_of(item.target).form == "server")

@@ -37,7 +37,7 @@ class Redrawn(ABC):
 
     @abstractmethod
     def _draw(self, t: float) -> RenderableType:
-        """What is shown at that time."""
+        """Draw the view at that time."""
 
     def tick(self, t: float) -> None:
         self._live.update(self._draw(t), refresh=True)

@@ -41,7 +41,7 @@ def _names(run_dir: Path) -> Iterator[str]:
 
 
 def _of_jobs(run_dir: Path) -> Iterator[bytes]:
-    """What the jobs have just written, from their directories."""
+    """Return the sums that the jobs have just written, from their directories."""
     for path in sorted((run_dir / JOBS).glob(f"*/{SUMS}")):
         for line in path.read_bytes().splitlines():
             found, _, name = line.partition(b"  ")

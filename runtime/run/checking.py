@@ -1,4 +1,4 @@
-"""What a configuration describes, one job or a set of jobs: checked, and run."""
+"""Check and run the job, or the set of jobs, that a configuration describes."""
 
 from __future__ import annotations
 

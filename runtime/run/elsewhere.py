@@ -53,7 +53,7 @@ def note(exit_code: int, run_dir: Path, sweep_dir: Path) -> None:
 
 
 def noted(directory: Path) -> list[Failure]:
-    """What the jobs of a sweep have noted."""
+    """Return the notes of a sweep's jobs."""
     path = directory / FILE
     if not path.exists():
         return []

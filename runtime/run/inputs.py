@@ -1,4 +1,4 @@
-"""What a job reads besides its settings: files whose change makes it another job, though its settings stay."""
+"""The inputs of a job besides its settings: files whose change makes it another job, though its settings stay."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _costs_sha256(name: str) -> str:
 
 
 def _once(what: str, file: Path, read: Callable[[], str]) -> str:
-    """What ``read`` says of a file, which is read once while its size and time stay; raises ``OSError``."""
+    """Return ``read`` of a file, called once while its size and time stay; raises ``OSError``."""
     about = file.stat()
     key = (what, file.absolute(), about.st_size, about.st_mtime_ns)
     if key not in _known:

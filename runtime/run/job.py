@@ -178,7 +178,7 @@ def open_record(config: Config, run_dir: Path) -> Recorder | ColumnRecorder:
 
 
 def described(config: Config) -> dict[str, Any]:
-    """What ``meta.json`` says of a job that follows from its configuration alone."""
+    """Return the part of ``meta.json`` that follows from a job's configuration alone."""
     workload, topology = config.workload, config.topology
     return {
         "strategy": config.names.strategy,

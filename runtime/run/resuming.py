@@ -139,7 +139,7 @@ def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
 
 
 def _continued(directory: Path, parts: list[Part], note: Note, head: Head) -> Claimed | None:
-    """What is left of the sweep that the note is of; None: it is another's.
+    """Return the jobs that remain of the sweep in the note; None if the note is another sweep's.
 
     Without a readable head nothing is kept, and the directories must be those of jobs that the note still knows.
     """

@@ -40,7 +40,7 @@ class _Harmless(io.TextIOWrapper):
 
     @cached_property
     def rich_proxied_file(self) -> _ForRich:
-        """What rich writes to instead of this stream."""
+        """Return the file that rich writes to instead of this stream."""
         _make_rich_harmless()
         return _ForRich(self)
 

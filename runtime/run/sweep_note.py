@@ -55,7 +55,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What the file says. A job that ran twice is there as it ended last."""
+    """The content of the note. A job that ran twice is there as it ended last."""
 
     head: Head | None
     """None: it cannot be read, so nobody knows of which code the records are."""
@@ -108,7 +108,7 @@ def add(directory: Path, ended: Ended) -> None:
 
 
 def read(directory: Path) -> Note | None:
-    """What the directory's file says; None without one of this schema."""
+    """Return the content of the directory's file; None without one of this schema."""
     try:
         *lines, rest = read_bytes(directory / FILE, MAX_BYTES).split(b"\n")
     except Unreadable:

@@ -83,7 +83,7 @@ class ProgressModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @final
 class Progress:
-    """What the updates of one job achieve in sum, and the metric that follows from it (equations: see the module)."""
+    """The sum of one job's updates, and the metric that follows from it (equations: see the module)."""
 
     def __init__(self, model: ProgressModel) -> None:
         self.model = model

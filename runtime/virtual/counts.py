@@ -22,7 +22,7 @@ START, END = range(2)
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay has come to."""
+    """The totals of a replay."""
 
     ended: int
     """Number of jobs that have ended."""

@@ -36,7 +36,7 @@ Ended = Callable[[Outcome], None]
 
 
 class Submitter(Protocol):
-    """Who adds jobs while the lab runs."""
+    """The source of jobs while the lab runs."""
 
     @property
     def to_come(self) -> bool:

@@ -44,7 +44,7 @@ DEFAULT = "default"
 
 
 class Case(NamedTuple):
-    """What one fit is about."""
+    """The inputs of one fit."""
 
     workload: str
     lr: str
@@ -106,7 +106,7 @@ def _jobs(case: Case, arguments: argparse.Namespace) -> Iterator[tuple[str, list
 
 
 def row(run: Run, mode_cost: str) -> Mapping[str, float]:
-    """What one job says: ``x``, ``seed``, ``reached``, ``tta_s``, ``updates``, ``sqr_staleness``, ``batch_samples``."""
+    """Return one job's ``x``, ``seed``, ``reached``, ``tta_s``, ``updates``, ``sqr_staleness``, ``batch_samples``."""
     target = run.job.get("target")
     if target is None:
         raise RecordError(f"{run.path}: the workload has no target; give workload.target=...")

@@ -1,4 +1,4 @@
-r"""What finished jobs needed, so that the next one of their kind begins with that (``strategy=dlrover``, hot start).
+r"""The needs of finished jobs, so that the next one of their kind begins with them (``strategy=dlrover``, hot start).
 
 python -m scripts.fitting.job_history runs -o my_conf
 python run.py --config-dir my_conf strategy=dlrover_hot workload=...
@@ -34,7 +34,7 @@ HEAD = "# The settings of dlrover, begun from finished jobs. Written by scripts/
 
 
 def finished_job(run: Run) -> FinishedJob | None:
-    """What a job needed; None: it did not end by itself, or nothing was sampled."""
+    """Return a job's needs; None if it did not end by itself, or nothing was sampled."""
     samples = [line.event for line in run.notable_lines if isinstance(line.event, Observed)]
     rows = [{use.node: use for use in sample.nodes if use.cpu_cores is not None} for sample in samples]
     rows = [row for row in rows if any(name.startswith("worker:") for name in row)]

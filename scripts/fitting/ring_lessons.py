@@ -1,4 +1,4 @@
-"""What a model for rings is fitted to: drawn decisions by equation 3, and what modes took in recorded runs."""
+"""The data of a fitted model for rings: drawn decisions by equation 3, and times of modes in recorded runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PHI, BATCH = (30.0, 10_000.0), (8.0, 256.0)
 
 
 class Lesson(NamedTuple):
-    """What a mode took, with the batch of every worker in samples."""
+    """The time of a mode, with the batch of every worker in samples."""
 
     took: RingTook
     batch_samples: float
@@ -56,7 +56,7 @@ def drawn_rings(seed: int, count: int, costs: ModeTimes, max_workers: int) -> It
 
 
 def recorded_rings(run: Run) -> Iterator[Lesson]:
-    """What modes took in a run."""
+    """Return the times of modes in a run."""
     batch = int(run.job["global_batch_samples"]) / int(run.job["num_workers"])
     said = ""
     for line in run.notable_lines:
@@ -86,7 +86,7 @@ def asked_at(lesson: Lesson, phi_samples: float, batch_samples: float, costs: Mo
 
 
 def measured_rows(lesson: Lesson, asked: RingQuestion, max_workers: int) -> Costed:
-    """What a mode took, as a row: the same updates, of batches and with prices of the decision's."""
+    """Return a mode's times as rows: the same updates, of batches and with prices of the decision's."""
     pace = lesson.took.pace
     pace = pace._replace(samples=pace.samples * asked.batch_samples / lesson.batch_samples)
     unit_s = pace.unit_s(asked.phi_samples, asked.costs)
@@ -94,7 +94,7 @@ def measured_rows(lesson: Lesson, asked: RingQuestion, max_workers: int) -> Cost
 
 
 def errors_of(measured: Sequence[Costed], corrections: Sequence[np.ndarray]) -> list[float]:
-    """By how much each corrected estimate is off what was measured, as a fraction."""
+    """Return the relative error of each corrected estimate against the measured time."""
     pairs = zip(measured, corrections, strict=True)
     return [float(np.expm1(np.abs(one.targets - correction)).item()) for one, correction in pairs]
 

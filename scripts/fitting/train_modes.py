@@ -128,7 +128,7 @@ def varied(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator
 
 
 def by_heuristic(one: Question, costs: ModeTimes) -> Costed:
-    """What STAR-H says of a decision, as rows."""
+    """Return STAR-H's rows for a decision."""
     asked = ServerQuestion(Choice(costs=costs), one)
     return asked.costed(asked.by_rule(), MAX_WORKERS, measured=False)
 
@@ -163,7 +163,7 @@ def agreement(model: Model | None, decisions: Sequence[Costed]) -> Agreement:
 
 
 class Taught(NamedTuple):
-    """What a model is fitted to, and what it is tested with: decisions by what they are, and measured modes."""
+    """The data to which a model is fitted, and for its test: decisions by their features, and measured modes."""
 
     learnt: list[Costed]
     tested: dict[str, list[Costed]]

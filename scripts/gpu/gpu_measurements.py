@@ -1,4 +1,4 @@
-"""What is measured on a GPU that several workers share (pure): the jobs, and what papers and goals say of them.
+"""The measurements of a GPU that several workers share (pure): the jobs, and the figures of papers and goals.
 
 All jobs train ResNet-20 on random images in the form of CIFAR-10, since a machine with a GPU may have no data. On a GPU
 it is four times as wide, so that kernels use the whole device.
@@ -158,7 +158,7 @@ def spent(run: Run) -> Row:
 
 
 def launches(alone: Run, at_once: Run) -> Row:
-    """What it costs to launch the kernels of the smallest batch one by one."""
+    """Return the cost of launching the kernels of the smallest batch one by one."""
     times = [1e3 * float(computed(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
     found = "one by one {:.2f} ms, at once {:.2f} ms".format(*times)
     return Row("kernels of the smallest batch, one worker", "", found, None)
@@ -206,7 +206,7 @@ def fidelity(pairs: Mapping[str, tuple[Run, Run]]) -> Iterator[Row]:
 
 
 def verdict(row: Row) -> str:
-    """What the report says of a row."""
+    """Return the report's verdict on a row."""
     return "" if row.holds is None else "yes" if row.holds else "NO"
 
 

@@ -120,7 +120,7 @@ def run_step(step: Step, device: str, most_s: float, output: Path) -> int:
 
 
 def start_watched(parent: int, begin: Callable[[], None]) -> None:
-    """What a step's process does first: it dies with its parent, and is watched."""
+    """Prepare a step's process: it dies with its parent, and is watched."""
     die_with(parent)
     begin()
 

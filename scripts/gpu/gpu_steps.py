@@ -1,4 +1,4 @@
-"""What is measured and tested on a GPU, most wanted first (pure): steps of a few minutes, and which comes next.
+"""The measurements and tests on a GPU, most wanted first (pure): steps of a few minutes, and which comes next.
 
 A machine with a GPU is there for a short time, and once: what was never seen on hardware stands before what was.
 """

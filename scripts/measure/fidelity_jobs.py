@@ -104,7 +104,7 @@ def make(
 
 
 def cores_of(overrides: Sequence[str]) -> float:
-    """Of this machine for each emulated core: what the last of the settings says, else :data:`QUARTER_CORE`."""
+    """Return this machine's cores for each emulated core: the last setting's, else :data:`QUARTER_CORE`."""
     said = [word.partition("=")[2] for word in overrides if word.startswith(f"{REAL_CORES}=")]
     try:
         return float(said[-1]) if said else QUARTER_CORE
@@ -122,7 +122,7 @@ def entries(iterations: Mapping[str, int]) -> str:
 
 
 def iterations_of(cluster: Cluster) -> dict[str, int]:
-    """What each job did: whole epochs, of which the list only said about how many."""
+    """Return each job's iterations: whole epochs, which the list states only roughly."""
     times = job_times(cluster).set_index("job")
     if not times["completed"].all():
         raise RecordError(f"{cluster.path}: not all jobs are done; remove it, and run the same command again")

@@ -189,7 +189,7 @@ def parquet_sha256(path: Path) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the last bits of a matrix product may depend on."""
+    """Return the properties of the machine on which the last bits of a matrix product may depend."""
     import numpy as np
     import torch
 

@@ -29,7 +29,7 @@ COUNTING = ("--coverage", "-O0")
 
 
 class Recorded(NamedTuple):
-    """What a test file executes, by file, and how long it takes; ``key`` is of all these files as they were then."""
+    """The lines that a test file executes, by file, and its time; ``key`` is of all these files as they were then."""
 
     test: str
     seconds: float
@@ -134,7 +134,7 @@ class _Traced:
 
 
 def _lines_of(into: Path) -> dict[str, list[int]]:
-    """Of Python as it was traced, of C as it was counted."""
+    """Return the executed lines: Python's as traced, C's as counted."""
     traced = json.loads((into / "lines.json").read_text())
     lines: dict[str, set[int]] = {name: set(found) for name, found in traced["lines"].items()}
     copy = Path(traced["copy"])
@@ -178,7 +178,7 @@ def _spans(path: Path) -> list[tuple[int, int]]:
 
 
 def declared(path: Path, line: int) -> frozenset[str]:
-    """What a line outside of functions declares: the name that it gives a value, or that of its class; else nothing."""
+    """Return the name that a line outside of functions declares: of a value or its class; else nothing."""
     names: set[str] = set()
     nodes: list[ast.stmt] = list(ast.parse(path.read_text()).body)
     for node in nodes:

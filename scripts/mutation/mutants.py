@@ -74,7 +74,7 @@ def known(path: Path) -> dict[str, Verdict]:
 
 
 def verdict_of(code: int) -> str:
-    """Of a fork that ended so; an interrupt of the tests themselves counts, as a signal does."""
+    """Return the verdict of a fork that ended so; an interrupt of the tests themselves counts, as a signal does."""
     if code == SAME_CODE:
         return SAME
     return KILLED if code in FAILING or code < 0 else SURVIVED if code == GOOD else UNTESTED
@@ -114,7 +114,7 @@ class Hunt:
         self.known = known(path)
 
     def key(self, mutant: Mutant, tests: Sequence[str]) -> str:
-        """Of what a verdict depends on: the file, the bug, and the tests that are to find it."""
+        """Return the key of a verdict: the file, the bug, and the tests that are to find it."""
         digest = hashlib.sha256(f"{mutant.line}\0{mutant.new}".encode())
         for name in (mutant.file, *tests):
             digest.update(name.encode() + (self.root / name).read_bytes())
@@ -159,7 +159,7 @@ def _tested(tests: Sequence[str], copy: Path) -> int:
 
 
 def _by(code: int, printed: str) -> str:
-    """What noticed: the test that failed first, or what ended the fork."""
+    """Say what noticed the bug: the test that failed first, or what ended the fork."""
     if code in (GOOD, NOT_COMPILED):
         return "it does not compile" if code else ""
     if code == SAME_CODE:

@@ -151,7 +151,7 @@ def names_of(text: str) -> set[str]:
 
 
 class Operators:
-    """What the operators make of a file, by line."""
+    """The operators' bugs for a file, by line."""
 
     def __init__(self, root: Path, file: str) -> None:
         from universalmutator.mutator import mutants_regexp

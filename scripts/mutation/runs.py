@@ -71,7 +71,7 @@ class Slot:
                 shutil.copy2(built, built_of(module))
 
     def _original(self, module: Path) -> bytes:
-        """What this module in C is compiled to as it is."""
+        """Return what this module in C is compiled to without a bug."""
         if module not in self._originals:
             if said := compile_module(module, *self._flags):
                 raise RuntimeError(f"{module} does not compile: {said}")

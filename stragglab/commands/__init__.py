@@ -1,4 +1,4 @@
-"""What users type: ``python run.py WORD``. A word is a file: its arguments and a call. ``run`` needs no word."""
+"""The words of ``python run.py WORD``. A word is a file: its arguments and a call. ``run`` needs no word."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MEASURED_ON = 2
 
 
 def announcement(word: str) -> str:
-    """What a command prints first on a terminal."""
+    """Return a command's first line on a terminal."""
     from stragglab.grids.forks import processors
 
     does, takes, into = COMMANDS[word]

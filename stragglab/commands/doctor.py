@@ -1,3 +1,3 @@
-"""What this machine can do for live runs; with ``--cluster SETTINGS``: what the machines of a launcher can."""
+"""Check what this machine, or with ``--cluster SETTINGS`` the machines of a launcher, can do for live runs."""
 
 from runtime.run.doctor import main as main

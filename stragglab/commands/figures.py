@@ -115,7 +115,7 @@ def _for_paper(runs: list[Path], arguments: argparse.Namespace) -> int:
 
 
 def too_high(figure: Path) -> str:
-    """What to do about a picture that fits on no page; empty if it does."""
+    """Return the cure for a picture that fits on no page; empty if it fits."""
     from PIL import Image
 
     with Image.open(figure) as picture:

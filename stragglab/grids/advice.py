@@ -213,7 +213,7 @@ def _disturbances(replay: Replay, windows: pd.DataFrame) -> Iterator[Disturbance
 
 
 def _disturbance(replay: Replay, window: Any, start_s: float, end_s: float) -> Disturbance:
-    """What is sent slowly takes longer by as many seconds, whatever the batch."""
+    """Return a disturbance whose slow sending takes longer by as many seconds, whatever the batch."""
     grows = replay.kind == "slowdown" and not window.sent
     return Disturbance(
         start_s=start_s * replay.scale,
@@ -242,7 +242,7 @@ def lasting(replay: Replay) -> Replay:
 def repeat(
     replay: Replay, config: Mapping[str, Any], seed: int, reached: Callable[[float], None] = lambda _: None
 ) -> Repeated:
-    """What a strategy does in a job that is :func:`lasting`; ``reached`` gets the fraction that is over."""
+    """Repeat one strategy in a job that is :func:`lasting`; ``reached`` gets the fraction that is over."""
     end_s = replay.horizon_s * replay.scale
     outcome, counts = _run(replay, config, seed, lambda now_s: reached(min(1.0, now_s / end_s)))
     times, grads, samples = counts.times_s, np.array(counts.grads, "float64"), float(outcome.samples_applied)
@@ -274,7 +274,7 @@ def _run(
 def repeat_all(
     replay: Replay, configs: Mapping[str, Any], seed: int, jobs: int, doing: str = DOING
 ) -> dict[str, Repeated]:
-    """What every strategy does, in forks if ``jobs`` is more than one; says on standard error how far it is."""
+    """Repeat every strategy, in forks if ``jobs`` is more than one; progress goes to standard error."""
     if not configs:
         return {}
     names = sorted(configs, key=_longest_first)

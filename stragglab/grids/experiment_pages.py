@@ -106,7 +106,7 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
 
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:
-    """What ``compare`` says of the records: the table here and as files, figures, and a page."""
+    """Compare the records: print the table and write it with figures and a page."""
     paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
     gathered, names = gather_runs(paths), names_in_records(spec)
     write_compared(out, paths, names)

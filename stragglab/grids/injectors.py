@@ -71,7 +71,7 @@ class Cell(NamedTuple):
 
     @property
     def measures(self) -> str:
-        """What is left out if something that it ``needs`` is missing."""
+        """Return the measures that are left out if something that they need is missing."""
         return self.name.partition("_")[0]
 
 

@@ -1,4 +1,4 @@
-"""What an experiment leaves for ``compare``: its records in the order of its levels, and what people call them."""
+"""The result of an experiment for ``compare``: its records in the order of its levels, and their names for people."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_compared(folder: Path, runs: Sequence[Path], names: Mapping[str, str])
 
 
 def read_compared(folder: Path) -> Compared | None:
-    """What an experiment has left; None if there is nothing. Raises :class:`ConfigError` for another file."""
+    """Return an experiment's result; None if there is nothing. Raises :class:`ConfigError` for another file."""
     path = folder / FILE
     if not path.is_file():
         return None

@@ -45,7 +45,7 @@ def fitted_of(spec: Spec) -> list[str]:
 
 
 def scored(run: Run, asked: dict[str, Prediction]) -> dict[str, dict[str, float]]:
-    """By level, the rates over all iterations of all workers; NaN where nothing straggled, or nothing was tagged."""
+    """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged."""
     rows, lost = timed(run), losses(run)
     truth = realised(rows, lost)
     known = truth.notna().to_numpy()

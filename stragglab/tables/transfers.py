@@ -1,4 +1,4 @@
-"""What MLfabric's plans imply, by arithmetic and by simulating one server: no job is run, on no clock and no machines.
+"""The consequences of MLfabric's plans, by arithmetic and by simulating one server: no job runs.
 
 ``python run.py experiment`` takes the rows of an experiment with ``table: transfers`` (orders of pending updates),
 ``delays`` (three ways to treat a late update), ``groups`` (aggregation) and ``replicas`` (replication) from here; those

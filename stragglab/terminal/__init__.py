@@ -1,1 +1,1 @@
-"""What commands share: options, lists of words, tables on the terminal, how they end."""
+"""The parts that commands share: options, lists of words, tables on the terminal, how they end."""

@@ -32,7 +32,7 @@ def readable(paths: Iterable[Path]) -> list[Run]:
 
 
 def records_below(folders: Sequence[Path], find: Find) -> list[Path]:
-    """What ``find`` finds in each directory, once, in order; raises :class:`ConfigError` where that is nothing."""
+    """Find records in each directory, once, in order; raises :class:`ConfigError` where there is none."""
     found: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():

@@ -1,1 +1,1 @@
-"""What ``verify`` and ``replay`` ask of a record."""
+"""The questions of ``verify`` and ``replay`` to a record."""

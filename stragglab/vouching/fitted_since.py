@@ -24,7 +24,7 @@ def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
 
 
 def _assigned(value: Any, key: str = "") -> Iterator[str]:
-    """What ``setting=value`` texts in lists of ``settings``, as entries of sets have, give their settings."""
+    """Return the settings assigned by ``setting=value`` texts in lists of ``settings``, as in entries of sets."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             yield from _assigned(one, str(name))

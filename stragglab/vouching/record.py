@@ -125,7 +125,7 @@ def _settings(path: Path, meta: dict[str, Any], same_code: bool) -> Check:
 
 
 def _unnamed_project(meta: dict[str, Any]) -> str:
-    """What is missing here of a run with code of its user's own; empty: nothing."""
+    """Say what is missing here of a run with code of its user's own; empty if nothing is."""
     named = str((meta.get("versions") or {}).get("project") or "")
     if not named or project.folder() is not None:
         return ""

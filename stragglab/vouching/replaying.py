@@ -1,4 +1,4 @@
-"""What a record says that its strategy was asked and answered, and a fresh strategy for the same questions."""
+"""A strategy's recorded questions and answers, and a fresh strategy for the same questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader can check of a sweep's own note: that the jobs it names are there, and ended as it says."""
+"""The checks of a sweep's own note: that the jobs it names are there, and ended as it says."""
 
 from __future__ import annotations
 

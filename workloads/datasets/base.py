@@ -29,7 +29,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model must know; determining it does not require the data.
+    """The facts that a model must know; determining them does not require the data.
 
     A sample with ``cardinalities`` is float32 [num_dense + len(cardinalities)]: numbers, followed by one id per
     categorical field; ids of field k range from 0 to ``cardinalities[k]`` - 1 (exact in float32 below 2**24).
@@ -158,7 +158,7 @@ class Dataset(ABC):
 
     @property
     def cure(self) -> str:
-        """What to do about missing data, with the command to type."""
+        """Return the cure for missing data, with the command to type."""
         return cure_of(self.name, self.about)
 
 

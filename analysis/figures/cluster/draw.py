@@ -28,7 +28,7 @@ EPISODES = (
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What is drawn of one cluster run: its tables, without the record itself."""
+    """The tables of one cluster run that are drawn, without the record itself."""
 
     meta: dict[str, Any]
     gpus: int

@@ -49,7 +49,7 @@ def draw(path: Path, results: Results) -> Path:
 
 
 def missing_word(measure: str) -> str:
-    """What is said of a run without this measure: a job that did not end was cut off, a target is never reached."""
+    """Say why a run lacks this measure: the job was cut off, or it never reached the target."""
     return "cut off" if measure == "jct_s" else "never"
 
 

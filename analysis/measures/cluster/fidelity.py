@@ -32,7 +32,7 @@ class ClusterFidelity:
 
 
 def fidelity_of(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOLERANCE_FRAC) -> ClusterFidelity:
-    """Of two frames of :func:`analysis.measures.cluster.jobs.job_times` with the same jobs."""
+    """Compare two frames of :func:`analysis.measures.cluster.jobs.job_times` with the same jobs."""
     sides = {}
     for name, times in (("live", live), ("virtual", virtual)):
         by_job = times.set_index("job")

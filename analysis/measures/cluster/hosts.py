@@ -68,7 +68,7 @@ def busy_shares(cluster: Cluster, resource: str, limit_frac: float, servers: tup
 
 
 def busier_frac(cluster: Cluster, samples: pd.DataFrame, resource: str) -> np.ndarray:
-    """What share of its host's processor (``cpu``) or link (``link``, the busier direction) each sample has in use."""
+    """Return the fraction of its host's processor (``cpu``) or link (``link``, the busier direction) in use."""
     if resource == "cpu":
         cores = cluster.machines["cores"].reindex(samples["host"])
         return np.asarray(samples["cpu_cores"].to_numpy() / cores.to_numpy())

@@ -1,4 +1,4 @@
-"""What users of a cluster see: how long each job took, how long it waited, and how much it was slowed down. Pure.
+"""The times that users of a cluster see: how long each job took, waited, and was slowed down (pure).
 
 A job that did not end with ``done``, or was cut off because its time was up, has an infinite completion time, as
 everywhere in this project: it is never left out.

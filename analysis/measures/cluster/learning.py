@@ -1,4 +1,4 @@
-"""What the jobs of a cluster have learnt, and when: over jobs, from the evaluations of each on its own clock."""
+"""The learning of a cluster's jobs, and its times: over jobs, from the evaluations of each on its own clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Learning:
         self.metric, self.higher_is_better = metrics.pop() if len(metrics) == 1 else ("", True)
 
     def settled(self, metric: str | None = None) -> dict[str, float]:
-        """By job, the value that it converged to; NaN where it was never evaluated. ``metric`` None: the jobs' own."""
+        """Return the value that each job converged to; NaN if never evaluated. ``metric`` None: the jobs' own."""
         return {job: targets.settled(self._scores(job, metric or self.metric)) for job in self.jobs}
 
     def converged(self) -> float:
@@ -46,7 +46,7 @@ class Learning:
         return float(np.mean(np.exp(list(self.settled(LOSS).values())))) if self.jobs else nan
 
     def reached_s(self, goals: Mapping[str, float]) -> dict[str, float]:
-        """By job, seconds from when it begins to compute until it is at its goal: infinite if never, NaN without."""
+        """Return each job's seconds from its first computation to its goal: infinite if never, NaN without a goal."""
         return {
             job: nan
             if np.isnan(goals.get(job, nan))

@@ -1,4 +1,4 @@
-"""What a task uses on average, from hosts that hold nothing but workers, or nothing but servers. Pure."""
+"""The average use of a task, from hosts that hold nothing but workers, or nothing but servers (pure)."""
 
 from __future__ import annotations
 

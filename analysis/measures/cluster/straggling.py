@@ -32,7 +32,7 @@ EPISODE_COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Straggling:
-    """What is known of the stragglers of a run.
+    """The known stragglers of a run.
 
     ``jobs``: a row per job with comparable iterations, ``job`` and what
     :func:`analysis.measures.cluster.deviations.job_stragglers` returns. ``episodes``: of all jobs, as

@@ -1,1 +1,1 @@
-"""What happened to a task, an update, a gradient or a job, and why, from the record alone."""
+"""The story of a task, an update, a gradient or a job, with causes, from the record alone."""

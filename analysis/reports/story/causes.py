@@ -15,7 +15,7 @@ TO_NODES = ("Restart", "Launch", "Retire")
 
 @dataclass
 class Causes:
-    """What earlier lines have ordered or set."""
+    """The orders and settings of earlier lines."""
 
     timers: dict[str, list[tuple[float, float, str]]] = field(default_factory=dict)
     """By tag a heap of (when it is due, when it was set, the event at which), in seconds of the job."""

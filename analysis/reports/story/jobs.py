@@ -76,7 +76,7 @@ def _entries(  # noqa: C901 (a case for each note)
 
 
 def _holds_back(held: dict[str, int], enough: bool, policy: str) -> str:
-    """What keeps a job waiting: the jobs that hold GPUs, the largest first, or a rule."""
+    """Say what keeps a job waiting: the jobs that hold GPUs, the largest first, or a rule."""
     if enough or not held:
         return f"policy {policy} or the placement holds it back"
     order = sorted(held.items(), key=lambda item: (-item[1], item[0]))

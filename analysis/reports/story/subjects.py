@@ -1,4 +1,4 @@
-"""What a story can be about, as it is written on the command line, and what in a log is about it."""
+"""The subjects of a story, as the command line writes them, and the lines of a log about each."""
 
 from __future__ import annotations
 

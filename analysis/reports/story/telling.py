@@ -203,7 +203,7 @@ class _Teller:
             yield Entry(line.t, line.t, line.seq, f"{what}, computed on version {grad['version']}")
 
     def _rolled_back(self, line: RawLine, event: Fields) -> Iterator[Entry]:
-        """What all tasks have lost by their return to one version."""
+        """Say what all tasks have lost by their return to one version."""
         version, why = int(event.get("version", 0)), self.reason_back
         for made in sorted(one for one in self.applied if one > version):
             for iterations in self.applied.pop(made):

@@ -1,4 +1,4 @@
-"""What a fake device records instead of a CUDA graph: operations with the memory that they read and write.
+"""A fake device's substitute for a CUDA graph: operations with the memory that they read and write.
 
 A replay runs the same operations on that memory, whatever the program that launched them would do by then. As on a
 GPU, nothing has run when the recording ends: what operations have made meanwhile is NaN until the first replay.

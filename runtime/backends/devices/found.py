@@ -1,4 +1,4 @@
-"""What this machine has for ``backend.device=cuda``, found without torch and without the driver.
+"""The devices of this machine for ``backend.device=cuda``, found without torch and without the driver.
 
 Whoever asks torch may initialise the driver, and the processes that are forked afterwards could not use it.
 """

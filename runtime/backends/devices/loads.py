@@ -1,4 +1,4 @@
-"""What a hog runs on a device: kernels of a bounded size, and how long each has the device to itself."""
+"""The work of a hog on a device: kernels of a bounded size, and how long each has the device to itself."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class CudaLoad:
 
 @final
 class FakeLoad:
-    """Of a fake device, which is taken from whoever computes there by saying so."""
+    """A load on a fake device, which announces itself to whoever computes there."""
 
     def __init__(self, time_slice: TimeSlice) -> None:
         self.time_slice = time_slice

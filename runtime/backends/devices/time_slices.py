@@ -33,17 +33,17 @@ class TimeSlices:
         return seconds
 
     def taken_s(self, device: int) -> float:
-        """What hogs have used of a device so far."""
+        """Return the time of a device that hogs have used so far."""
         past_s, since_s = self._past_s[device], self._since_s[device]  # in the other order, a turn could count twice
         return past_s + (self.clock() - since_s if since_s else 0.0)
 
 
 class TimeSlice(NamedTuple):
-    """What hogs take of one device."""
+    """The share of one device that hogs take."""
 
     time_slices: TimeSlices
     device: int
 
     def taken_s(self) -> float:
-        """What hogs have used of it so far, seconds."""
+        """Return the seconds of it that hogs have used so far."""
         return self.time_slices.taken_s(self.device)

@@ -1,4 +1,4 @@
-"""What a runtime reports about the jobs of a cluster."""
+"""The reports of a runtime about the jobs of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the automaton of a cluster needs of a runtime."""
+"""The interface that the automaton of a cluster needs of a runtime."""
 
 from __future__ import annotations
 

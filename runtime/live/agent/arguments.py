@@ -18,7 +18,7 @@ DESCRIPTION = "Joins a run of `python run.py launcher=join` on another machine, 
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """The command line's request."""
 
     host: str = ""
     port: int = 0

@@ -50,7 +50,7 @@ def dial(host: str, port: int, token: bytes, wait_s: float, *, tls: bool = False
 
 
 def _refusal(error: OSError, tls: bool) -> str:
-    """What is wrong, and the cure."""
+    """Say what is wrong, and the cure."""
     if tls and not isinstance(error, AuthError) and str(error).startswith("TLS"):
         return "does not speak TLS; leave --tls out, or start the run with launcher.tls=true"
     if isinstance(error, BlockingIOError | SilenceError):

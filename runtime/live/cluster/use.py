@@ -1,4 +1,4 @@
-"""What every emulated host is used for, period by period, as the kernel counts it."""
+"""The use of every emulated host, period by period, as the kernel counts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the nodes of a live job may use: cores, memory, and the rate at which they send.
+"""The allotments of a live job's nodes: cores, memory, and the rate at which they send.
 
 Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit); where they are requested
 (``strategy.cores_as``), they are a share of the host, by control groups only. Memory is limited by these, too, the rate

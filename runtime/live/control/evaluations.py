@@ -37,7 +37,7 @@ class LiveEvaluations:
             self._final.ordered(ticket, asked.at_s)
 
     def answered(self, ticket: int) -> Asked | None:
-        """What a result answers; None: nobody waits for it any more."""
+        """Return the request that a result answers; None if nobody waits for it any more."""
         asked = self._asked.pop(ticket, None)
         return asked if asked is None else asked._replace(final=self._final.answered(ticket))
 
@@ -65,5 +65,5 @@ class LiveEvaluations:
         self._final.void()
 
     def look(self, now: float, *, connected: bool, may_come: bool) -> Literal["wait", "order", "done"]:
-        """What the end of the job does at this time, see :meth:`FinalEvaluation.look`."""
+        """Return the next action of the job's end at this time, see :meth:`FinalEvaluation.look`."""
         return self._final.look(now, connected=connected, may_come=may_come)

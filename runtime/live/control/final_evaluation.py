@@ -31,7 +31,7 @@ class FinalEvaluation:
         """Whether it was not over in time."""
 
     def look(self, now: float, *, connected: bool, may_come: bool) -> Literal["wait", "order", "done"]:
-        """What the end does at this time; ``order``: have it evaluated, then call :meth:`ordered`.
+        """Return the next action of the end; ``order``: have it evaluated, then call :meth:`ordered`.
 
         ``connected``: there is an evaluator. ``may_come``: if there is none, one may still come.
         """
@@ -80,6 +80,6 @@ class FinalEvaluation:
         return True
 
     def void(self) -> None:
-        """What was ordered will not arrive any more."""
+        """Forget the order, since its result will not arrive any more."""
         if self._phase == "scoring":
             self._phase = "done"

@@ -15,7 +15,7 @@ LIBRARY = "pynvml"
 
 
 class GpuUse(NamedTuple):
-    """Of a whole device, whoever uses it; None: not known."""
+    """The use of a whole device, by anybody; None if not known."""
 
     busy_frac: float | None = None
     memory_bytes: int | None = None

@@ -247,7 +247,7 @@ class LiveJob:
         self.loop.after(every_s, lambda: self._observe(every_s))
 
     def _sampled_pids(self) -> list[tuple[str, int]]:
-        """Of workers, servers and aggregators: what only looks at the job is not of it."""
+        """Return the processes of workers, servers and aggregators; observers are not part of the job."""
         pids = self.session.supervisor.roster.pids
         return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
 

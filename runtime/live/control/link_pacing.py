@@ -17,7 +17,7 @@ from strategies.protocol import NodeId
 
 
 class LinkRate(NamedTuple):
-    """Of a link or route, in bytes per second on the wire; None: no limit."""
+    """The rate of a link or route, in bytes per second on the wire; None for no limit."""
 
     asked: float | None
     achieved: float | None
@@ -127,7 +127,7 @@ class LinkPacing:
 
 
 def _achieved(change: _Change) -> float | None:
-    """Of the asked rate, the part that the kernels hold of what they were asked, over the connections that exist."""
+    """Return the fraction of the asked rate that the kernels hold, over the connections that exist."""
     achieved = {flow: rate for flow, rate in change.achieved.items() if flow in change.rates}
     if change.asked is None or not achieved or None in achieved.values():
         return None

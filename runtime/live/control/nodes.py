@@ -94,7 +94,7 @@ class LiveNodes:
     # ---- places ------------------------------------------------------------------------------------------------------
 
     def free_places(self) -> None:
-        """Who is no member any more has no place either, however it left."""
+        """Free the places of nodes that are no longer members, however they left."""
         layout = self.supervisor.members.layout
         if layout.version != self._layout_version:
             self._layout_version = layout.version

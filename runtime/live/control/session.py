@@ -157,7 +157,7 @@ class LiveSession:
             self.receive(given)
 
     def _heard(self, identity: Identity, message: Message) -> None:
-        """What is no input of the coordinator as it stands."""
+        """Receive messages that are no input of the coordinator as they stand."""
         match message:
             case Pushed() | Summed():
                 self._on_the_way(identity.id, message)
@@ -248,7 +248,7 @@ class LiveSession:
     # ---- from the supervisor -----------------------------------------------------------------------------------------
 
     def note(self, kind: str, /, **fields: object) -> None:
-        """What an event causes has the time of that event, whose line comes after it."""
+        """Note a consequence at the time of its event, whose line comes after it."""
         if not self.recorded:  # an agent may still answer, or report an end
             self.record.note(self.t if self._driven_s is None else self._driven_s, kind, **fields)
 

@@ -17,7 +17,7 @@ from strategies.protocol import NodeId, NodeUse
 
 
 class Reading(NamedTuple):
-    """What a process had used when its machine's clock showed ``at_s``; None: it is gone, or nothing was read yet."""
+    """A process's use when its machine's clock showed ``at_s``; None if it is gone, or nothing was read yet."""
 
     at_s: float
     cpu_s: float | None
@@ -46,7 +46,7 @@ class Elsewhere:
 
 
 def read_here(name: str, pid: int, now: float) -> Reading:
-    """Of a process of this machine."""
+    """Read a process of this machine."""
     return Reading(now, cpu_s(pid), resident_bytes(pid))
 
 

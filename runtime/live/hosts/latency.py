@@ -76,7 +76,7 @@ def stop_relay(relay: subprocess.Popen[bytes]) -> None:
 
 
 def _ask(relay: subprocess.Popen[bytes], host: str, routes: list[Route], within_s: float) -> bytes:
-    """What a relay answers, in one line; nothing when it has ended. One that is stopped, or hangs, is killed."""
+    """Return a relay's one-line answer; nothing when it has ended. One that is stopped, or hangs, is killed."""
     assert relay.stdin is not None
     assert relay.stdout is not None
     relay.stdin.write(msgspec.json.encode(RelayMap(host=host, routes=routes)) + b"\n")

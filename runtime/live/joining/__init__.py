@@ -1,1 +1,1 @@
-"""What agents that join by address and their driver tell each other, and when they fit together."""
+"""The dialogue between a driver and agents that join by address, and when they fit together."""

@@ -14,7 +14,7 @@ ALWAYS = ("stragglab", "python", "msgspec", "numpy")
 
 
 def difference(theirs: Facts, ours: Facts, framework: str) -> str:
-    """Of code and versions; ``framework``: the library that computes gradients."""
+    """Return the difference of code and versions; ``framework``: the library that computes gradients."""
     if theirs.code.sha256 != ours.code.sha256:
         there, here = theirs.code.words, ours.code.words
         if there == here:  # of the same commit, one or both with other changes or new files
@@ -28,7 +28,7 @@ def difference(theirs: Facts, ours: Facts, framework: str) -> str:
 
 
 def of_gpus(theirs: Facts, wanted: int, *, fake: bool) -> str:
-    """Of the GPUs that an agent has for its workers. A ``fake`` device needs no hardware, but its name."""
+    """Return the difference of the GPUs that an agent has for its workers; a ``fake`` device needs its name alone."""
     there = len(theirs.gpus)
     if theirs.shown_gpus is not None:
         there = theirs.shown_gpus if fake else min(there, theirs.shown_gpus)
@@ -51,7 +51,7 @@ def of_data(theirs: Prepared, ours: Prepared) -> str:
 
 
 def of_stranger(error: OSError) -> str:
-    """Of who connected and could not prove the token."""
+    """Refuse a caller that could not prove the token."""
     if isinstance(error, SpeaksTlsError):
         return "it speaks TLS; leave --tls out there, or set launcher.tls=true here"
     return "its token is another one" if isinstance(error, AuthError) else "it does not speak TLS; give it --tls"

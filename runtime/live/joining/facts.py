@@ -1,4 +1,4 @@
-"""What an agent says of its machine when it joins: its size, its versions, its code, what its doctor finds."""
+"""An agent's facts about its machine when it joins: its size, its versions, its code, its doctor's findings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What messages call it: its commit, or the start of its fingerprint."""
+        """Return its name in messages: its commit, or the start of its fingerprint."""
         known = f"commit {self.commit[:12]}" if self.commit else f"files {self.sha256[:12]}"
         return f"{known} with changes" if self.dirty else known
 
@@ -109,7 +109,7 @@ def code_below(root: Path) -> Code:
 
 
 def _git(root: Path, *words: str) -> str:
-    """What git answers; empty where there is no working tree or no git."""
+    """Return git's answer; empty where there is no working tree or no git."""
     if not (root / ".git").exists():
         return ""
     try:

@@ -45,7 +45,7 @@ def roomiest(left: Mapping[str, float], alike: Collection[str], number: int) -> 
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """By default: only this machine."""
+    """The place of a run; by default only this machine."""
 
     nodes: tuple[str, ...] = (LOCAL,)
     lease_s: float = 0.0

@@ -1,1 +1,1 @@
-"""Who starts the agents of a job on its nodes."""
+"""The launchers, which start the agents of a job on its nodes."""

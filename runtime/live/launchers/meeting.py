@@ -166,7 +166,7 @@ class Meeting(ABC):
             )
 
     def _check_links(self, around: RunContext) -> None:
-        """What is sent between workers and servers can be paced, and nothing else."""
+        """Check that only links between workers and servers are to be paced."""
         if cut := around.targets_of("cut"):
             raise ConfigError(
                 f"launcher={self.name}: connections can be paced, and nothing cuts {cut[0]}; choose kind bandwidth, or "

@@ -38,7 +38,7 @@ NAMED = 3
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver waits for."""
+    """The agents that the driver waits for."""
 
     nodes: int
     listen: str

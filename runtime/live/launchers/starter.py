@@ -1,4 +1,4 @@
-"""What ``launcher=NAME`` chooses: who starts the agents of a run, and where they are."""
+"""The choice ``launcher=NAME``: the starter of a run's agents, and their places."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Starter(Protocol):
         """The machines, for one job."""
 
     def make(self) -> Launcher:
-        """What starts the agents of one job."""
+        """Make the starter of one job's agents."""
 
     def release(self) -> None:
         """The lab is over."""

@@ -81,7 +81,7 @@ def _pid_namespace() -> int:
 
 
 def boot_id() -> str:
-    """Of this machine since it was started: equal for all of its containers, and for no other machine."""
+    """Return this machine's boot: equal for all of its containers, and for no other machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

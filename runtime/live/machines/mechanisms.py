@@ -1,4 +1,4 @@
-"""By which mechanisms a live run builds its hosts and carries out its plan here, or why it cannot (pure).
+"""The mechanisms by which a live run builds its hosts and carries out its plan here, or why it cannot (pure).
 
 Nothing is skipped silently: what a configuration requests is done by one of its mechanisms, or refused before the job
 with one line that names the missing capability and the cure.

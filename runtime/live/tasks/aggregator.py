@@ -97,7 +97,7 @@ class Outbound:
         self._orders.put(order)
 
     def take(self) -> list[Message | Sum]:
-        """What was done since the last call: messages for the coordinator, and sums whose parts are free again."""
+        """Return the work since the last call: messages for the coordinator, and sums whose parts are free again."""
         os.read(self.wakes, 1 << 12)
         return [self._done.get() for _ in range(self._done.qsize())]
 

@@ -20,7 +20,7 @@ from runtime.live.transport.task_spec import TaskSpec
 
 
 class AuxiliaryWork(Protocol):
-    """What the tasks of one auxiliary role do."""
+    """The work of one auxiliary role's tasks."""
 
     obeys: type[AuxiliaryOrder]
     """The message that orders it."""

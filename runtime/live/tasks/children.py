@@ -1,4 +1,4 @@
-"""What a replica outside of the ring exchanges with its parent: parameters one way, gradients the other.
+"""The exchange of a replica outside of the ring with its parent: parameters one way, gradients the other.
 
 The two ends take turns on one connection, which the child opens: the parent sends the parameters under a gradient's
 ticket, the child pushes that gradient, the parent acknowledges it. A parent that computes does not read its sockets, so

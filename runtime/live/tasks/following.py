@@ -33,7 +33,7 @@ class Copy(NamedTuple):
 
 @final
 class Following:
-    """What a replica knows besides its parameters."""
+    """A replica's knowledge besides its parameters."""
 
     def __init__(self, secret: bytes, identity: Identity) -> None:
         self.secret, self.identity = secret, identity
@@ -102,7 +102,7 @@ class Following:
         os.write(self._wake, b"\0")
 
     def copied(self) -> list[Copy | LinkLost]:
-        """What has come since the last call and is still wanted: copies, or a lost connection."""
+        """Return what has come since the last call and is still wanted: copies, or a lost connection."""
         os.read(self.wakes, 1 << 12)
         done = [self._done.get() for _ in range(self._done.qsize())]
         return [one for one in done if isinstance(one, LinkLost) or self._is_wanted(one)]
@@ -122,7 +122,7 @@ class Following:
 
 
 def _version(update: Update) -> int:
-    """Of what an update makes; one that makes none is never contained in a copy."""
+    """Return the version that an update makes; one that makes none is never contained in a copy."""
     return update.apply.version if update.apply is not None else 1 << 62
 
 

@@ -1,4 +1,4 @@
-"""What a worker keeps for replicas of the server, and gives them when that is ordered, also while it computes.
+"""The gradients that a worker keeps for replicas of the server and gives them on order, also while it computes.
 
 A thread reads the control channel and another one sends, so neither waits for a gradient that is being computed.
 """

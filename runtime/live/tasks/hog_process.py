@@ -1,4 +1,4 @@
-"""What is done in a process that is a hog, and in those that compute on a fake device next to one."""
+"""The code that runs in a hog's process, and in those that compute on a fake device next to one."""
 
 from __future__ import annotations
 

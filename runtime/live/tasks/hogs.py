@@ -77,7 +77,7 @@ class Hogs:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """What to wait for, and to call :meth:`read` for."""
+        """Return the sockets to wait for, and to call :meth:`read` for."""
         return [hog.sock for hog in self._hogs]
 
     def time_slice(self, device: int) -> TimeSlice | None:

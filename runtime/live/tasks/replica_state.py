@@ -87,7 +87,7 @@ class ReplicaState(ParameterStore):
         return sum_sqr_norm([total], [self._weight(order)])
 
     def _weight(self, order: ApplyOrder) -> float:
-        """What the sum over all replicas lacks: the weight, or the inverse of the step scale that it has already."""
+        """Return the factor that the sum over all replicas lacks: the weight, or the inverse of its step scale."""
         if is_uniform(order):
             return order.weights[0]
         step_scale = self.optimizer.rule.step_scale(order.lr, order.samples)

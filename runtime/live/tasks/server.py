@@ -267,7 +267,7 @@ class Server(Receiver):
         self.send(Loaded(id=message.id, generation=message.generation, version=version, state=state))
 
     def _part(self, message: LoadCheckpoint) -> tuple[int, bytes, dict[str, Any]]:
-        """What has been stored of the range that is ours from now on, by whoever held it then."""
+        """Return what earlier holders have stored of the range that is ours from now on."""
         version, state, values = read_slice(parts_of(self.directory, message.id), message.lo, message.hi)
         if (message.lo, message.hi) != (self.store.lo, self.store.hi):
             threads = update_threads(self.spec, self.identity)

@@ -203,7 +203,7 @@ def save_part(directory: Path, order: SaveCheckpoint, store: ParameterStore, num
 
 
 class Store(ParameterStore):
-    """Of a server, which updates its range by gradients that it has."""
+    """The store of a server, which updates its range by gradients that it has."""
 
     def apply(self, order: ApplyOrder) -> float:
         """Apply one update; returns the squared norm of the weighted sum if it is to be measured, otherwise 0.

@@ -1,4 +1,4 @@
-"""What a process uses, read from the kernel in a few microseconds."""
+"""The use of a process, read from the kernel in a few microseconds."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Worker:
         return Pushed(grad_id=push.grad_id)
 
     def _let_go(self, grad_id: int) -> Report:
-        """What it holds, which must be this gradient, and not any more from now on."""
+        """Release the held gradient, which must be this one."""
         report, self.held = self.held, None
         if report is None or report.grad_id != grad_id:
             raise RuntimeError(f"gradient {grad_id} is not held, but {report}")

@@ -16,7 +16,7 @@ TICKETS_EACH = 1 << 48
 
 
 class Auxiliary(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the tasks of one role from those of another."""
+    """The traits that tell the tasks of one role from those of another."""
 
     name: str
     work: str

@@ -86,7 +86,7 @@ class Actuated(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Sampled(Message, frozen=True, kw_only=True, tag=True):
-    """What the tasks of an agent elsewhere have used until its clock shows ``at_s``.
+    """The use of an agent's tasks elsewhere until its clock shows ``at_s``.
 
     ``tasks``: name, process, processor seconds, memory in bytes; None: it is just ending.
     """
@@ -515,7 +515,7 @@ class Paced(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LinksPaced(Message, frozen=True, kw_only=True, tag=True):
-    """What the kernel limits the connections to that a ``PaceLinks`` has changed."""
+    """The kernel's limits on the connections that a ``PaceLinks`` has changed."""
 
     order: int
     achieved: dict[str, int | None]

@@ -18,7 +18,7 @@ def is_written_in(task: object, backend: Any) -> bool:
 
 
 def _untrainable(job: Facts) -> dict[str, object]:
-    """What can train the workload, if the backend cannot."""
+    """Say which backends can train the workload, if this one cannot."""
     name, able = job.names.backend, job.workload.backends
     if not job.backend.computes or (name in able and is_written_in(job.task, job.backend)):
         return {}

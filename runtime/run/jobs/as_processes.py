@@ -25,7 +25,7 @@ from strategies.protocol import Places
 
 
 def shared_mechanisms(jobs: Sequence[CheckedJob]) -> Mechanisms:
-    """By which mechanisms this machine emulates the hosts and carries out the plans of all jobs together.
+    """Choose the mechanisms by which this machine emulates the hosts and carries out the plans of all jobs together.
 
     Raises :class:`ConfigError` for what is impossible here.
     """
@@ -74,7 +74,7 @@ class _AsProcesses:
 def as_processes(
     checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
 ) -> LiveCluster:
-    """What runs it; ``jobs`` by name."""
+    """Make the runner of jobs as processes; ``jobs`` by name."""
     mechanisms = shared_mechanisms([job.checked for job in checked.jobs])
     return LiveCluster(
         LiveLab(checked.hosts, mechanisms, LocalLauncher),

@@ -132,7 +132,7 @@ Kind = tuple[tuple[str, ...], int, int | None, str]
 
 
 class _Alike(msgspec.Struct, frozen=True):
-    """What jobs of one kind have in common."""
+    """The common properties of jobs of one kind."""
 
     raw: Raw
     """Their configuration, without seed and length."""
@@ -197,7 +197,7 @@ class _Shaper:
         return SetJob(submission=submission, request=request, iterations=iterations, checked=checked)
 
     def _look_at(self, submission: Submission) -> _Alike:
-        """What jobs like this one have in common; raises :class:`ConfigError`."""
+        """Check the common properties of jobs like this one; raises :class:`ConfigError`."""
         stand_in, model = self._config.replay.stand_in, self._models.find(submission.model)
         composed = self._compose(submission)
         raw = sized(composed, submission, model, stand_in=stand_in)
@@ -270,7 +270,7 @@ def _kind_of(submission: Submission) -> Kind:
 
 
 def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:
-    """What the source says of a task's use is what placements hear."""
+    """Give placements the use of a task that the source states."""
     return msgspec.structs.replace(
         demand,
         cpu_cores=demand.cpu_cores if cpu_cores is None else cpu_cores,

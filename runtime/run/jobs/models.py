@@ -18,7 +18,7 @@ KIND = Kind("table of models", "replay.models", "an editor", "models", ROOT / "m
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a job has that names this model."""
+    """The settings of jobs that name this model."""
 
     costs: str
     """A cost model, as in ``cluster.costs``."""

@@ -44,7 +44,7 @@ class _OnClock:
 def on_clock(
     checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
 ) -> VirtualCluster | CountedCluster:
-    """What runs it; ``jobs`` by name."""
+    """Make the runner of jobs on the clock; ``jobs`` by name."""
     replay, requests = checked.config.replay, [job.request for job in checked.jobs]
     if replay.detail == "gpus_only":
         return CountedCluster(

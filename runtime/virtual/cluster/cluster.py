@@ -161,5 +161,5 @@ class VirtualCluster:
         return math.nextafter(lab_s, math.inf) if rest_s > 0 else lab_s
 
     def _note(self, t: float, kind: str, /, **fields: object) -> None:
-        """What jobs have reserved, at the cluster's time."""
+        """Note the jobs' reservations, at the cluster's time."""
         self.record.note(self.now, kind, **fields)

@@ -70,7 +70,7 @@ class InDetail:
         self._begun: set[str] = set()
 
     def start(self, job: JobState, places: Places) -> None:
-        """What was begun before is resumed; a job that was preempted before it began has nothing to restart."""
+        """Resume a job that has begun before; one that was preempted before it began has nothing to restart."""
         name = job.request.job
         self._places[name] = places
         delay_s = self._restart_s if name in self._begun else 0.0

@@ -1,4 +1,4 @@
-"""What a sum around a ring of workers takes on machines that nobody else uses (pure).
+"""The time of a sum around a ring of workers on machines that nobody else uses (pure).
 
 Everybody sends 2 (n - 1) messages of an nth of the vector to the next worker. Message m of a worker leaves when its own
 message before has left and when it has added m messages; so the time of each event is the later of two others, plus

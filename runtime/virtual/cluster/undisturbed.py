@@ -1,4 +1,4 @@
-"""What an iteration takes, and uses, while nobody disturbs the job: a closed form (pure)."""
+"""The time and use of an iteration while nobody disturbs the job: a closed form (pure)."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _transfer_s(costs: Costs, host: Host, gang: Gang, part_bytes: float) -> floa
 
 
 def _link_bytes_per_s(costs: Costs, host: Host) -> float:
-    """What a link carries of payload: the host's own rate, or the cost model's."""
+    """Return a link's rate of payload: the host's own, or the cost model's."""
     return costs.link_bytes_per_s or inf if host.link_bytes_per_s is None else host.link_bytes_per_s * PAYLOAD_FRAC
 
 

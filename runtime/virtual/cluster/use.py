@@ -1,4 +1,4 @@
-"""What every host of a cluster is used for, period by period."""
+"""The use of every host of a cluster, period by period."""
 
 from __future__ import annotations
 

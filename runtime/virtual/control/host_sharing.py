@@ -169,7 +169,7 @@ class HostSharing:
         self._unlimited = {task: load for task, load in self._unlimited.items() if task in self.books.tasks()}
 
     def _limit(self, task: Task, share: Share) -> Share | None:
-        """What a task may use while it works to have no more than a share; None: it has no limit."""
+        """Return the limit while a task works that keeps its use within a share; None for no limit."""
         if share.cpu_cores is None and share.link_bytes_per_s is None:
             return None
         load = self._unlimited[task]
@@ -206,13 +206,13 @@ class ReservationClient:
 
 
 def room_of(site: Site) -> HostRoom:
-    """What a machine has for its tasks together."""
+    """Return the room of a machine for its tasks together."""
     cores, rate = (None if amount == float("inf") else amount for amount in (site.cores, site.link_bytes_per_s))
     return HostRoom(host=site.name, cpu_cores=cores, link_bytes_per_s=rate)
 
 
 def _limit_of(share: float | None, before: float, peak: float) -> float | None:
-    """What a task may use while it works; None: no limit."""
+    """Return the limit of a task's use while it works; None for no limit."""
     limit = math.inf if share is None or not before else limit_of(share, before, peak)
     return limit if limit < math.inf else None
 

@@ -1,4 +1,4 @@
-"""What the tasks of one job on shared hosts have needed lately, as a policy of prevention is given it."""
+"""The recent needs of one job's tasks on shared hosts, as a policy of prevention is given them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Loads:
         return all(worker in self._iterations for worker in self.coordinator.members.here())
 
     def measured(self, job: str, t: float, model: str, *, asks: bool, held: Mapping[str, Share]) -> JobLoad:
-        """What the job needs; of one that ``asks``, its workers' waiting counts.
+        """Return the job's needs; for a job that ``asks``, its workers' waiting counts.
 
         ``held``: the shares of tasks that were granted or left some, which these hold.
         """

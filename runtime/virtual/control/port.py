@@ -55,7 +55,7 @@ class VirtualPort:
         self._orders.append((partial(self._replicate, self._followers, order), ()))
 
     def release(self, worker: int, grads: tuple[int, ...]) -> None:
-        """What workers keep takes no room here: updates bring their gradients to replicas."""
+        """Do nothing: kept gradients take no room here, since updates bring them to replicas."""
 
     def forget(self, worker: int, grad_id: int) -> None:
         self._orders.append((self._forget, (worker, grad_id)))

@@ -14,7 +14,7 @@ Call = Callable[[float], None]
 
 
 class PricedRecovery(NamedTuple):
-    """What all that carries effects out has in common."""
+    """The common part of the classes that carry effects out."""
 
     automaton: Recovery
     clock: Clock

@@ -36,7 +36,7 @@ def refuse_without_kernel(hosts: Hosts | None, costs: Costs, around: RunContext)
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What a virtual cluster can show of disturbances."""
+    """The disturbances that a virtual cluster can show."""
 
     hosts: Hosts | None
     costs: Costs

@@ -1,4 +1,4 @@
-"""What a virtual job reports at its own times, whatever happens: disturbances, what servers do, what everybody uses."""
+"""A virtual job's reports at its own times: disturbances, the work of servers, the use of all tasks."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ class Reports:
 
 
 def busy_of(about: BusyServer, version: int) -> inputs.ServerBusy:
-    """What a server has done, as an input of the coordinator."""
+    """Return a server's work, as an input of the coordinator."""
     return inputs.ServerBusy(about.server, version, about.updates, about.busy_s, about.injected_s)

@@ -1,4 +1,4 @@
-"""What tasks and hosts use on the virtual clock, as the live runtime samples it: events ``Observed``.
+"""The use of tasks and hosts on the virtual clock, as the live runtime samples it: events ``Observed``.
 
 The machine model integrates: finished work and messages, and those in progress up to now. Without machines a worker's
 processor time counts when its gradient is there, so a period should be longer than an iteration, and a server's when it
@@ -18,7 +18,7 @@ from strategies.protocol import NodeId, NodeUse
 
 @final
 class Usage:
-    """Of the ``tasks`` of one job now, and of the hosts of its ``placement``.
+    """The present use of one job's ``tasks``, and of the hosts of its ``placement``.
 
     ``machines`` None: times without machines; ``cores`` says how many cores a task uses while it works, and may use.
     """

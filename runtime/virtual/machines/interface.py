@@ -1,4 +1,4 @@
-"""What is said about machines, of a job's own and of shared ones."""
+"""The interface of machines, of a job's own and of shared ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Way(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """What lies between the machines of two tasks: nothing if these are one."""
+    """The way between the machines of two tasks: nothing if they are one."""
 
     latency_s: float
     bytes_per_s: float

@@ -112,7 +112,7 @@ class ModelledMachines:
         self.task_work.weigh(task, self._weight(task))
 
     def _weight(self, task: str) -> float:
-        """Of a task that requests a part of its site, in hundredths of that; others have 1."""
+        """Return the weight of a task that requests a part of its site, in hundredths of that; others have 1."""
         cores = self._requested.get(task)
         return 1.0 if cores is None else cores / self.sites[task].cores / UNREQUESTED_FRAC
 
@@ -174,7 +174,7 @@ class ModelledMachines:
         return self.sites[path[0]].name != self.sites[path[1]].name
 
     def passage(self, path: Path) -> Passage:
-        """What a message along ``path`` (from, to) has to pass."""
+        """Return the passage of a message along ``path`` (from, to)."""
         source, target = self.sites[path[0]], self.sites[path[1]]
         apart, rate = source.name != target.name, min(source.link_bytes_per_s, target.link_bytes_per_s)
         return Passage(source.latency_s + target.latency_s if apart else 0.0, rate if apart else inf)
@@ -189,7 +189,7 @@ class ModelledMachines:
         return f"cores of {self.sites[task].name}", f"quota of {task}", f"gate of {task}"
 
     def _way_of(self, path: Path) -> Way:
-        """What a message uses: link resources, the accounts that it is booked on, and the latency of its hosts."""
+        """Return a message's way: link resources, the accounts that it is booked on, and the latency of its hosts."""
         source, target = self.sites[path[0]], self.sites[path[1]]
         apart = source.name != target.name
         ends = (f"out {source.name}", f"in {target.name}") if apart else ()

@@ -61,7 +61,7 @@ class Network:
         then()
 
     def forget(self, sender: str) -> None:
-        """What a task was sending to replicas does not arrive."""
+        """Drop the messages that a task was sending to replicas."""
         for key in self._senders.pop(sender, []):
             self._links.stop(key)
 

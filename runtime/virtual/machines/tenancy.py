@@ -23,7 +23,7 @@ Limits = tuple[float | None, float | None]
 
 @final
 class Tenancy:
-    """What one job may do on shared machines; see :class:`runtime.virtual.machines.machines.ModelledMachines`.
+    """The rights of one job on shared machines; see :class:`runtime.virtual.machines.machines.ModelledMachines`.
 
     Tasks are called ``worker:1`` here and ``NAME/worker:1`` there. Either side has a clock of its own: before it is
     called, the clock of that side catches up. ``reservations`` answers what the job reserves; None: the job itself.

@@ -202,7 +202,7 @@ class Followers:
             self._coming.pop(node.number, None)
 
     def take_over(self, server: int) -> tuple[int, bytes, Any]:
-        """What a replica holds, which continues as the server: version, the data's state, and a ``dump``."""
+        """Return a replica's version, the data's state and a ``dump``, with which it continues as the server."""
         replica = self.replicas[server]
         return replica.version, self._states[replica.version], (replica.params, replica.optimizer.state())
 

@@ -107,7 +107,7 @@ class HostWorkers(WorkerModel):
             self.chain.tell = tell
 
     def _detours(self, *, on_devices: bool) -> dict[str, Detour]:
-        """What carries out stages that are not the kernel's, in jobs of this kind."""
+        """Return the handlers of stages that the kernel does not carry out, in jobs of this kind."""
         found: dict[str, Detour] = {}
         if isinstance(self.servers, ReplicaGroup):
             found["ordered"] = self._order_replicas

@@ -89,7 +89,7 @@ class WorkerModel(ABC):
         self.idle_since_s[worker] = at_s
 
     def stretch(self, worker: int) -> float:
-        """By how much its work takes longer since it has too few cores."""
+        """Return the factor by which its work takes longer since it has too few cores."""
         return self.costs.stretch(self.costs.worker_cores, self.cores.get(worker))
 
     @abstractmethod

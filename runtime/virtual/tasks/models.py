@@ -11,7 +11,7 @@ from runtime.virtual.tasks.servers import ServerGroup
 
 
 class TaskModels(NamedTuple):
-    """Who holds the parameters, who computes on them, what the parameters are, and who follows them."""
+    """The models of tasks: the holders of parameters, the computing ones, the parameters, and the followers."""
 
     servers: ServerGroup
     workers: WorkerModel

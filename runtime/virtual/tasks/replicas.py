@@ -42,7 +42,7 @@ class ReplicaGroup(ServerGroup):
 
     @abstractmethod
     def message(self, num_bytes: int) -> tuple[float, Carry]:
-        """Of a message between a child and its parent: its own seconds, and the work that it is while it travels."""
+        """Return a message between a child and its parent: its own seconds, and its work while it travels."""
 
     @abstractmethod
     def lacks(self, t: float) -> bool:
@@ -66,7 +66,7 @@ class ReplicaGroup(ServerGroup):
 
     @property
     def sizes(self) -> list[int]:
-        """Of all replicas as one: the whole vector."""
+        """Return the sizes of all replicas as one: the whole vector."""
         return [self.num_parameters]
 
     def restore_s(self) -> float:

@@ -54,7 +54,7 @@ class ServerGroup(ABC):
             self.halt()
 
     def allocate(self, server: str, cores: float | None) -> None:
-        """What a server may use from its next order on; None: as much as it can."""
+        """Set the cores that a server may use from its next order on; None for as many as it can use."""
         self.cores.pop(server, None)
         if cores is not None:
             self.cores[server] = cores
@@ -65,7 +65,7 @@ class ServerGroup(ABC):
         return self.costs.update_s(self.num_bytes[place], num_grads) * self._stretch(place)
 
     def _stretch(self, place: int) -> float:
-        """By how much its work takes longer since it has too few cores."""
+        """Return the factor by which its work takes longer since it has too few cores."""
         return self.costs.stretch(self.costs.server_cores, self.cores.get(self.names[place]))
 
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
@@ -90,7 +90,7 @@ class ServerGroup(ABC):
         return self.names
 
     def traffic(self) -> tuple[float, float]:
-        """What a worker does for an iteration besides its own: bytes that it sends, core-seconds of an update."""
+        """Return a worker's work for an iteration besides its own: bytes that it sends, core-seconds of an update."""
         return float(sum(self.num_bytes)), 0.0
 
     @property

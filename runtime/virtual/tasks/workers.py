@@ -26,7 +26,7 @@ from runtime.virtual.tasks.servers import Servers
 
 
 class Paces(msgspec.Struct, frozen=True, gc=False):
-    """What a worker needs for a batch of ``samples`` in ``accum`` micro-batches, by the models; without jitter."""
+    """A worker's times for a batch of ``samples`` in ``accum`` micro-batches, by the models; without jitter."""
 
     samples: int
     accum: int

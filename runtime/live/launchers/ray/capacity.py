@@ -17,7 +17,7 @@ GRAINS = 10_000
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node of the cluster has, in use or not."""
+    """The capacity of a node of the cluster, in use or not."""
 
     address: str
     cpus: float = 0.0
@@ -26,7 +26,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What messages call it: ``10.0.0.1 (2 CPUs, 1 GPUs)``."""
+        """Return its name in messages: ``10.0.0.1 (2 CPUs, 1 GPUs)``."""
         return f"{self.address} ({self.cpus:g} CPUs, {self.gpus:g} GPUs)"
 
 

@@ -1,4 +1,4 @@
-"""What a run asks of Ray and what it is answered: lines of JSON on pipes between its own processes."""
+"""A run's requests to Ray and the answers: lines of JSON on pipes between its own processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What is reserved on every node."""
+        """Return the resources that are reserved on every node."""
         wanted = {"CPU": self.cpus_per_node, "GPU": self.gpus_per_node}
         return {name: amount for name, amount in wanted.items() if amount}
 

@@ -109,7 +109,7 @@ class Orders:
         return line
 
     def wait(self, wait_s: float) -> list[Again]:
-        """What has come, after so many seconds at most; raises :class:`Over` when our input ends."""
+        """Return what has come, after so many seconds at most; raises :class:`Over` when our input ends."""
         if select.select([self._source], [], [], wait_s)[0]:
             self._read()
         *lines, self._waiting = self._waiting.split(b"\n")
