@@ -59,9 +59,9 @@ class Oracle:
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers that the plan disturbs now, observed or not."""
-        return frozenset(worker for worker in self._windows if self._disturbed(worker, t))
+        return frozenset(worker for worker in self._windows if self._is_disturbed(worker, t))
 
-    def _disturbed(self, worker: int, t: float) -> bool:
+    def _is_disturbed(self, worker: int, t: float) -> bool:
         windows, until_s = self._windows[worker], t + self._shortest_s.get(worker, 0.0)
         while windows and windows[0].end_s <= t:
             windows.popleft()  # t never decreases

@@ -92,12 +92,12 @@ def check_settings(settings: object) -> None:
     Annotations that exist for the type checker only have none.
     """
     kind: Any = type(settings)
-    for name, hint in _ranged(kind):
+    for name, hint in _find_ranged(kind):
         _check(hint, name, getattr(settings, name))
 
 
 @cache
-def _ranged(kind: Any) -> list[tuple[str, Any]]:
+def _find_ranged(kind: Any) -> list[tuple[str, Any]]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError:

@@ -52,7 +52,7 @@ class _Bounded(io.RawIOBase):
         try:
             data = self._inner.read(min(len(buffer), MIB))
         except BROKEN as error:
-            raise _damaged(error) from None
+            raise _report_damage(error) from None
         self._left -= len(data)
         if self._left < 0:
             raise Unreadable(
@@ -81,7 +81,7 @@ def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
         try:
             inner = file if unpack is None else unpack(file)
         except BROKEN as error:
-            raise _damaged(error) from None
+            raise _report_damage(error) from None
         yield io.BufferedReader(_Bounded(inner, most), MIB)
 
 
@@ -103,6 +103,6 @@ def encoding_of(start: bytes) -> str:
     return "utf-8"
 
 
-def _damaged(error: Exception) -> Unreadable:
+def _report_damage(error: Exception) -> Unreadable:
     why = (error.strerror if isinstance(error, OSError) else "") or str(error) or "damaged"
     return Unreadable(f"cannot be read ({' '.join(why.split()).lower()})")

@@ -52,8 +52,8 @@ def judge(claim: Claim, answer: Answer | None) -> Verdict:
     if unexercised(claim, answer):
         return Verdict("" if claim.check == "number" else UNEXERCISED, UNEXERCISED if asks_size else "")
     return Verdict(
-        "" if claim.check == "number" else _capped(claim, side(claim, answer)),
-        _capped(claim, size(claim, answer)) if asks_size else "",
+        "" if claim.check == "number" else _cap(claim, side(claim, answer)),
+        _cap(claim, size(claim, answer)) if asks_size else "",
     )
 
 
@@ -110,7 +110,7 @@ def size(claim: Claim, answer: Answer) -> str:
         _part_of_effect(claim, least, 1 - TOLERANCE_OF_EFFECT),
         _part_of_effect(claim, most, 1 + TOLERANCE_OF_EFFECT),
     )
-    return decided(claim, answer, lambda case: _sized(claim, case, *ends))
+    return decided(claim, answer, lambda case: _judge_size(claim, case, *ends))
 
 
 def _is_stated(claim: Claim) -> bool:
@@ -125,7 +125,7 @@ def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | Non
     return None if end is None else base + part * (end - base)
 
 
-def _capped(claim: Claim, verdict: str) -> str:
+def _cap(claim: Claim, verdict: str) -> str:
     """The verdict of a fitted quantity, or of a claim that nobody can miss: it can miss, but confirms nothing."""
     if verdict == MISSED:
         return verdict
@@ -149,7 +149,7 @@ def _interval(claim: Claim, ours: Answer) -> tuple[float, float]:
     return (ours.value, ours.value) if given else (ours.low, ours.high)
 
 
-def _sized(claim: Claim, ours: Answer, least: float | None, most: float | None) -> str:
+def _judge_size(claim: Claim, ours: Answer, least: float | None, most: float | None) -> str:
     low, high = _interval(claim, ours)
     if verdict := _unusable(ours.value, low, high):
         return verdict

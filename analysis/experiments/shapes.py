@@ -8,10 +8,10 @@ from typing import Any
 
 def misshapen(fields: Mapping[str, Any]) -> str:
     """The first part of that kind, with the cure; empty if there is none."""
-    return next(_found(fields), "")
+    return next(_find(fields), "")
 
 
-def _found(fields: Mapping[str, Any]) -> Iterator[str]:
+def _find(fields: Mapping[str, Any]) -> Iterator[str]:
     axes, figure = fields.get("axes"), fields.get("figure")
     for axis, levels in axes.items() if isinstance(axes, Mapping) else ():
         if not isinstance(levels, Mapping):

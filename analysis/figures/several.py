@@ -44,7 +44,7 @@ def draw_comparison(
         figures = [
             _convergence(folder, about, runs, table, scored),
             _times(folder, about, runs, table),
-            _spent(folder, about, runs),
+            _plot_spent(folder, about, runs),
         ]
     return [figure for figure in figures if figure is not None]
 
@@ -92,7 +92,7 @@ def _times(folder: Path, about: str, runs: pd.DataFrame, table: pd.DataFrame) ->
     return save(page, folder / "times.png", table)
 
 
-def _spent(folder: Path, about: str, runs: pd.DataFrame) -> Path | None:
+def _plot_spent(folder: Path, about: str, runs: pd.DataFrame) -> Path | None:
     shares = time_shares(runs)
     cases = list(dict.fromkeys(shares["case"]))
     rows = max(int((shares["case"] == case).sum()) for case in cases)

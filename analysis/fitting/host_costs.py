@@ -102,13 +102,13 @@ def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
     """Fit messages that stay on their host, from servers with no others; then those that leave it, from all."""
     lack = "no run whose tasks are all on one host (cluster.hosts.count=1); at carry_per_byte_s"
     put_median(
-        fitted, "carry_within_per_byte_s", _served(servers[servers["crossing_frac"] == 0], fitted), "carry", lack
+        fitted, "carry_within_per_byte_s", _fit_serving(servers[servers["crossing_frac"] == 0], fitted), "carry", lack
     )
-    rows = _leaving(_served(servers[servers["crossing_frac"] > 0], fitted), fitted)
+    rows = _leaving(_fit_serving(servers[servers["crossing_frac"] > 0], fitted), fitted)
     put_median(fitted, "carry_per_byte_s", rows, "carry", "no server was observed that has messages of other hosts")
 
 
-def _served(servers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
+def _fit_serving(servers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
     """Return what a byte costs a server (``carry``): the part that updates leave."""
     part_bytes = servers["bytes"] / servers["num_servers"]
     updates_s = servers["updates"] * value_of(fitted, "update_base_s")
@@ -147,7 +147,7 @@ def _fit_contention(alone: pd.DataFrame, crowded: pd.DataFrame, fitted: Calibrat
     leave = workers[workers["crossing_frac"] > 0]
     received = _longer(_computing(leave, Calibration(fitted.estimates | {"carry_per_byte_s": NOTHING})), fitted)
     received["carry"] = received["longer_s"] / (2 * received["bytes"] * received["crossing_frac"])
-    served = _leaving(_served(servers[servers["crossing_frac"] > 0], fitted), fitted)
+    served = _leaving(_fit_serving(servers[servers["crossing_frac"] > 0], fitted), fitted)
     if min(len(received), len(served)) >= FEWEST:
         ends = median(received, "carry"), median(served, "carry")
         value, error = sum(end.value for end in ends) / 2, hypot(*(end.error for end in ends)) / 2

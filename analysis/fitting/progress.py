@@ -96,7 +96,7 @@ def read_trace(run: Run) -> TrainingTrace:
     if refusal := next(_refusals(run), None):
         raise RecordError(f"{run.path}: {refusal}")
     job, updates = run.job, run.tables.updates
-    rows = _evaluated(run)
+    rows = _read_evaluated(run)
     task = {key: value for key, value in job.get("task_fields", {}).items() if key != "data_dir"}
     optimizer = {key: value for key, value in job.get("optimizer", {}).items() if key != "lr"}
     return TrainingTrace(
@@ -124,11 +124,11 @@ def _refusals(run: Run) -> Iterator[str]:
         yield "was rolled back to a checkpoint. Leave it out"
     if (tables.iterations["staleness"].dropna() > 0).any():
         yield "applied stale gradients, whose effect is not in the model. Use runs of strategy=bsp"
-    if (count := _evaluated(run)["version"].nunique()) < MIN_EVALUATIONS:
+    if (count := _read_evaluated(run)["version"].nunique()) < MIN_EVALUATIONS:
         yield f"scored {job['metric']} {count} times, below {MIN_EVALUATIONS}. Repeat it with a smaller eval_every_s"
 
 
-def _evaluated(run: Run) -> pd.DataFrame:
+def _read_evaluated(run: Run) -> pd.DataFrame:
     """``version`` and ``value`` of the job's metric where it is finite."""
     rows = run.tables.evaluations
     return rows[["version"]].assign(value=rows.get(run.job["metric"], np.nan)).dropna()
@@ -145,7 +145,7 @@ def fit(traces: Sequence[TrainingTrace], phi_samples: float | None = None) -> Fi
     if phi_samples is None:
         _check_identifiable(traces)
         phi_samples = _best_phi(traces, levels, largest)
-    points = _thinned(_pooled(traces, phi_samples, largest.lr))
+    points = _thin(_pool(traces, phi_samples, largest.lr))
     return Fit(largest.lr, phi_samples, points, _spread(traces, levels, phi_samples, largest.lr))
 
 
@@ -247,7 +247,7 @@ def _best_phi(traces: Sequence[TrainingTrace], levels: Floats, largest: Training
 
 
 def _levels(traces: Sequence[TrainingTrace], lr: float) -> Floats:
-    curve = _thinned(_pooled(traces, 0.0, lr), LEVELS + 1)
+    curve = _thin(_pool(traces, 0.0, lr), LEVELS + 1)
     return np.unique(curve[1:, 1])
 
 
@@ -262,7 +262,7 @@ def _spread(traces: Sequence[TrainingTrace], levels: Floats, phi_samples: float,
     return float(np.nanmean(np.abs(shared - np.nanmedian(shared, axis=0)))) if shared.size else float("nan")
 
 
-def _pooled(traces: Sequence[TrainingTrace], phi_samples: float, lr: float) -> Floats:
+def _pool(traces: Sequence[TrainingTrace], phi_samples: float, lr: float) -> Floats:
     """The monotone curve through the evaluations of all runs, with equal weight for each run."""
     progress = np.concatenate([trace.progress(phi_samples, lr)[trace.versions] for trace in traces])
     values = np.concatenate([trace.values for trace in traces])
@@ -278,7 +278,7 @@ def _monotone(where: Floats, values: Floats, weights: Floats, rising: bool) -> F
     return np.column_stack([found.X_thresholds_, found.y_thresholds_])
 
 
-def _thinned(curve: Floats, num_points: int = POINTS) -> Floats:
+def _thin(curve: Floats, num_points: int = POINTS) -> Floats:
     """A subset of a curve's points: its start, then equal steps of the logarithm from its first positive position."""
     where = curve[:, 0]
     places = np.unique([where[0], *np.geomspace(where[where > 0][0], where[-1], num_points - 1)])

@@ -31,7 +31,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     Raises:
         LogError: it cannot be read, is damaged, or is longer than ``MOST_BYTES``.
     """
-    with _named(path), unpacked(path, MOST_BYTES) as file:
+    with _name(path), unpacked(path, MOST_BYTES) as file:
         yield file
 
 
@@ -41,7 +41,7 @@ def opened_text(path: Path, errors: str = "replace", most: int | None = None) ->
 
     ``errors``: what bytes that are no text become; ``most``: bytes, instead of ``MOST_BYTES``.
     """
-    with _named(path), unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
+    with _name(path), unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
         yield file
 
 
@@ -54,7 +54,7 @@ def content(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _name(path: Path) -> Iterator[None]:
     try:
         yield
     except Unreadable as error:

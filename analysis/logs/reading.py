@@ -97,10 +97,10 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_traces([path])
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
-    return _printed(path, reading)
+    return _read_printed(path, reading)
 
 
-def _printed(path: Path, reading: Reading) -> StepLog:
+def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:

@@ -52,7 +52,7 @@ def read_resiliency(source: str, lines: Iterable[Line]) -> Rows:
     if not any(report.scores for report in reports):
         raise LogError(f"{source}: has no scores relative to other ranks (calc_relative_gpu_perf)")
     unknown = Counter(rank for report in reports for rank, score in report.scores.items() if isnan(score))
-    rows = Rows(source, remarks=[RELATIVE, *_unmeasured(unknown, nodes, len(reports))])
+    rows = Rows(source, remarks=[RELATIVE, *_find_unmeasured(unknown, nodes, len(reports))])
     rows.hosts = {str(rank): node for rank, node in nodes.items()}
     ranks = sorted({*range(total), *nodes})
     for step, report in enumerate(reports):
@@ -89,7 +89,7 @@ def _score(found: str, where: str) -> float:
     return nan if found.lower() == "nan" else positive(found, "score", where, MOST_SECONDS)
 
 
-def _unmeasured(unknown: Counter[int], nodes: dict[int, str], reports: int) -> list[str]:
+def _find_unmeasured(unknown: Counter[int], nodes: dict[int, str], reports: int) -> list[str]:
     if not unknown:
         return []
     worst = unknown.most_common(MOST_NAMED)

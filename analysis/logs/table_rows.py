@@ -42,7 +42,7 @@ def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> p
         rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
         frames.append(rows)
     _refuse_no_rows(table, frames)
-    remarks += _said_of_commas(commas)
+    remarks += _say_of_commas(commas)
     for field in ("rank", "host"):
         if field in wanted:
             names = pd.api.types.union_categoricals([frame[field] for frame in frames])
@@ -68,7 +68,7 @@ def wide_rows(table: TableFile, step: str, by_rank: Sequence[str], remarks: list
         frames.append(pd.DataFrame({"rank": ranks, "step": numbered, "seconds": seconds.T[known.T]}))
     _refuse_no_rows(table, frames)
     remarks.append(f"{len(by_rank)} columns such as {shown(by_rank[0])} count as the times of a rank each")
-    remarks += _said_of_commas(commas)
+    remarks += _say_of_commas(commas)
     return pd.concat(frames, ignore_index=True)
 
 
@@ -117,7 +117,7 @@ def _numbers(table: TableFile, name: str, cells: pd.Series, first: int, commas: 
     return numbers(table.path, name, cells, first, decimal_comma=decimal_comma)
 
 
-def _said_of_commas(names: set[str]) -> list[str]:
+def _say_of_commas(names: set[str]) -> list[str]:
     return [f"{', '.join(map(shown, sorted(names)))}: a comma counts as the decimal point"] if names else []
 
 

@@ -68,7 +68,7 @@ def read_trace(path: Path) -> Trace:
         LogError: it cannot be read, is damaged, or is too large.
     """
     try:
-        file = _decoded(path)
+        file = _decode(path)
         about = _INFO.decode(file.about) if isinstance(file, File) else None
     except msgspec.ValidationError as error:
         wrong = LogError if "`$." in str(error) or "]." in str(error) else NotATrace  # the place of a field
@@ -83,7 +83,7 @@ def read_trace(path: Path) -> Trace:
     return Trace(events, about.rank if about else None)
 
 
-def _decoded(path: Path) -> File | list[Event]:
+def _decode(path: Path) -> File | list[Event]:
     """Names may have control characters. Of an array the last bracket may be missing, as the format allows."""
     data = content(path)
     if data.count(b"{") > MOST_OBJECTS:
@@ -97,10 +97,10 @@ def _decoded(path: Path) -> File | list[Event]:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
-            data = _mended(data, error)  # the text before is released: one of them takes up to half a gigabyte
+            data = _mend(data, error)  # the text before is released: one of them takes up to half a gigabyte
 
 
-def _mended(data: bytes, error: msgspec.DecodeError) -> bytes:
+def _mend(data: bytes, error: msgspec.DecodeError) -> bytes:
     """Return what the text may have meant; raise the error where nothing is known."""
     if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
         return plain

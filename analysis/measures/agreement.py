@@ -104,9 +104,7 @@ def order(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOL
         virtual: the same, with the same rows and columns.
         tolerance_frac: relative difference that counts as equally fast.
     """
-    distinguished = [
-        pair for one in combinations(live.columns, 2) if (pair := _distinguished(live, one, tolerance_frac))
-    ]
+    distinguished = [pair for one in combinations(live.columns, 2) if (pair := _distinguish(live, one, tolerance_frac))]
     found: dict[str, list[str]] = {WITHIN: [], OFF: [], UNCLEAR: []}
     for fast, slow in distinguished:
         low, high = _ratio(virtual, fast, slow)
@@ -118,7 +116,7 @@ def order(live: pd.DataFrame, virtual: pd.DataFrame, tolerance_frac: float = TOL
     return Order(texts[0], texts[1], len(distinguished), len(found[WITHIN]), swapped, undecided, verdict)
 
 
-def _distinguished(times: pd.DataFrame, pair: tuple[Any, Any], tolerance_frac: float) -> tuple[Any, Any] | None:
+def _distinguish(times: pd.DataFrame, pair: tuple[Any, Any], tolerance_frac: float) -> tuple[Any, Any] | None:
     """The pair, the faster one first, if the interval of their ratio says so."""
     for fast, slow in (pair, pair[::-1]):
         low, _ = _ratio(times, fast, slow)

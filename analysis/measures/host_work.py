@@ -133,10 +133,10 @@ def _by(workers: NDArray[np.int64], sizes: Mapping[int, float]) -> NDArray[np.fl
 def _rate(begins_s: NDArray[np.float64], ends_s: NDArray[np.float64], *sent: NDArray[np.float64]) -> float:
     """Bytes per second of the messages ``sent`` (since, until, bytes) on average over these times."""
     spent_s = float((ends_s - begins_s).sum())
-    return float((_sent_by(ends_s, *sent) - _sent_by(begins_s, *sent)).sum()) / spent_s if spent_s else 0.0
+    return float((_sum_sent(ends_s, *sent) - _sum_sent(begins_s, *sent)).sum()) / spent_s if spent_s else 0.0
 
 
-def _sent_by(
+def _sum_sent(
     at_s: NDArray[np.float64],
     since_s: NDArray[np.float64],
     until_s: NDArray[np.float64],

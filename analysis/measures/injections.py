@@ -90,7 +90,7 @@ def injections(run: Run) -> pd.DataFrame:
     }
     rows = []
     for window in plan.itertuples():
-        head = _slept(window) if window.kind in SLEPT else _noted(window, tables.injections)
+        head = _slept(window) if window.kind in SLEPT else _read_note(window, tables.injections)
         if head is not None:
             subject = subjects[window.kind, window.target]
             row = {"window": window.Index, **{name: getattr(window, name) for name in PLANNED}, **head}
@@ -200,7 +200,7 @@ def _own(target: str, context: _Context) -> frozenset[int]:
     return frozenset().union(*(context.on_host.get(host, ()) for host in node.numbers))
 
 
-def _shown_by(kind: str, target: str, context: _Context) -> tuple[frozenset[int], tuple[str, ...]]:
+def _find_showing(kind: str, target: str, context: _Context) -> tuple[frozenset[int], tuple[str, ...]]:
     """(workers whose iterations show a disturbance, the parts that show it); no part if none alone shows it."""
     own = _own(target, context)
     if kind in STOPS:
@@ -258,7 +258,7 @@ class _Subject(NamedTuple):
 
 
 def _subject(kind: str, target: str, work: pd.DataFrame, plan: pd.DataFrame, context: _Context) -> _Subject:
-    workers, parts = _shown_by(kind, target, context)
+    workers, parts = _find_showing(kind, target, context)
     rows = work[work["worker"].isin(workers)].sort_values("t", kind="stable")
     begun, t, touching = (rows[name].to_numpy() for name in ("begun_s", "t", "touching"))
     felt = rows[list(parts)].sum(axis="columns").to_numpy()
@@ -280,7 +280,7 @@ def _slept(window: Any) -> Row | None:
     }
 
 
-def _noted(window: Any, notes: pd.DataFrame) -> Row | None:
+def _read_note(window: Any, notes: pd.DataFrame) -> Row | None:
     """From the note of its start; None if a stronger window was already in force, or the run was over."""
     due = notes["t"] - notes["took_s"] - notes["late_s"]
     same = (notes["target"] == window.target) & (notes["kind"] == window.kind)
@@ -308,7 +308,7 @@ def _effect(window: Any, subject: _Subject) -> Row:
     felt_s = _median(felt)
     low, high = np.quantile(felt, [0.1, 0.9]) / base_s if len(felt) else (nan, nan)
     effect: Row = {"iterations": len(felt), "base_s": base_s, "felt_s": felt_s, "slowdown": felt_s / base_s}
-    effect |= {"slowdown_p10": low, "slowdown_p90": high, "slowdown_asked": _slowdown_asked(window, base_s)}
+    effect |= {"slowdown_p10": low, "slowdown_p90": high, "slowdown_asked": _ask_slowdown(window, base_s)}
     return effect if window.kind in SLEPT else effect | {"onset_s": _onset_s(window, subject, (base_s * felt_s) ** 0.5)}
 
 
@@ -319,7 +319,7 @@ def _base_s(window: Any, subject: _Subject) -> float:
     return _median(subject.felt_s[clear[np.argsort(away_s, kind="stable")[:NEAREST]]]) or nan
 
 
-def _slowdown_asked(window: Any, base_s: float) -> float:
+def _ask_slowdown(window: Any, base_s: float) -> float:
     match window.kind:
         case "delay":
             return 1.0 + float(window.magnitude) / base_s
@@ -341,7 +341,7 @@ def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, context: 
     if window.kind == "cpu":
         return _processor(row, window, subject, tables)
     if window.kind == "gpu":
-        return {"gpu_share": _left_of_gpu(window, tables.injections)}
+        return {"gpu_share": _read_left(window, tables.injections)}
     if window.kind == "bandwidth":
         whole = subject.rows[_within(window, subject)]
         rates = {"push_bytes_per_s": "send_s", "pull_bytes_per_s": "pull_s"}
@@ -354,7 +354,7 @@ def _by_kind(row: Row, window: Any, subject: _Subject, tables: Tables, context: 
     return {"outage_s": _outage_s(window, subject.rows)} if window.kind in STOPS else {}
 
 
-def _left_of_gpu(window: Any, notes: pd.DataFrame) -> float:
+def _read_left(window: Any, notes: pd.DataFrame) -> float:
     """From the note of its end, or of the next change; NaN if the run was over before."""
     due = notes["t"] - notes["took_s"] - notes["late_s"]
     later = notes[

@@ -44,7 +44,7 @@ def errors(windows: pd.DataFrame) -> pd.DataFrame:
     shown = shown.assign(length_ms=_lengths_ms(shown))
     groups = shown.groupby(list(KEYS), dropna=False)
     table = groups[list(MEDIANS)].median().assign(windows=groups.size(), iterations=groups["iterations"].sum())
-    return _judged(_sorted(table.reset_index()))
+    return _judge(_sort(table.reset_index()))
 
 
 def _lengths_ms(windows: pd.DataFrame) -> pd.Series:
@@ -58,14 +58,14 @@ def _octave(base_s: float) -> float:
     return nan if isnan(base_s) else round(log2(1e3 * base_s / UNIT_MS))
 
 
-def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+def _sort(table: pd.DataFrame) -> pd.DataFrame:
     known = list(PROMISED_MS)
     rank = [known.index(by) if by in known else len(known) for by in table["by"]]
     order = table.assign(rank=rank).sort_values(["rank", "by", "kind", "length_ms", "full", "slowdown_asked"])
     return order.drop(columns="rank").reset_index(drop=True)
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
+def _judge(table: pd.DataFrame) -> pd.DataFrame:
     payload = table["payload_asked_bytes_per_s"]
     table = table.assign(
         error=table["slowdown"] / table["slowdown_asked"] - 1.0,

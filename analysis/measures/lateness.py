@@ -69,7 +69,7 @@ def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
             loading_s = none if log.data_s is None else _late(log, log.data_s, length_s, slow_frac)
             own_s = _without_waiting(own_s, comm_s + loading_s)
     own_s = own_s + comm_s
-    paused = _paused(own_s, length_s)
+    paused = _find_pauses(own_s, length_s)
     if paused.all() or not paused.any():
         return Lateness(own_s, comm_s, length_s, none[:, 0])
     like = _steps_like(paused, length_s)
@@ -118,7 +118,7 @@ def _without_waiting(own_s: Floats, late_s: Floats) -> Floats:
     return np.where((waited > 0) & (late_s == 0), rest, own_s)
 
 
-def _paused(own_s: Floats, length_s: Floats) -> Bools:
+def _find_pauses(own_s: Floats, length_s: Floats) -> Bools:
     """[steps] whether all ranks were long together, or the step although no rank was."""
     usual = float(np.median(length_s))
     rest = length_s - np.nanmax(own_s, axis=1)

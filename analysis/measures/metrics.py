@@ -45,8 +45,8 @@ def summarise(run: Run) -> dict[str, Any]:
     measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
     injected = disturbances_of(run)
-    ends = (_overhead(run), _events(run), _skipped(run))
-    work_done = (_gradients(run), _workers(run), _injected(run, injected))
+    ends = (_overhead(run), _events(run), _count_skipped(run))
+    work_done = (_gradients(run), _workers(run), _count_injected(run, injected))
     parts = (_identity(run), _end(run), in_summary(warnings_of_run(run, injected)), _times(run), *work_done, *ends)
     summary = {key: value for part in parts for key, value in part.items()}
     return dict(_safe(summary))
@@ -126,7 +126,7 @@ def _workers(run: Run) -> dict[str, Any]:
     }
 
 
-def _injected(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
+def _count_injected(run: Run, rows: pd.DataFrame) -> dict[str, Any]:
     tables = run.tables
     overrun = tables.iterations["overrun_s"]
     return {
@@ -160,7 +160,7 @@ def _events(run: Run) -> dict[str, Any]:
     }
 
 
-def _skipped(run: Run) -> dict[str, Any]:
+def _count_skipped(run: Run) -> dict[str, Any]:
     """How much of a job was not carried out in detail; nothing of one that was."""
     jumps = jumps_of(run.notable_lines)
     if not jumps:

@@ -38,7 +38,7 @@ def phases(over: Floats, sigma: float, rho: float, least: float, usual_frac: flo
     shift = max(least, spread)
     evidence = np.clip((over - shift / 2) * shift / spread**2, -MOST_EVIDENCE, most)
     evidence = np.nan_to_num(evidence) * (1.0 - rho) / (1.0 + rho)
-    slow = _decoded(evidence, (log(over.size) + CHANCE) / 2)
+    slow = _decode(evidence, (log(over.size) + CHANCE) / 2)
     for rank in np.flatnonzero(slow.any(axis=0)):
         for start, end in runs(slow[:, rank]):
             if not float(np.nanmedian(over[start:end, rank])) > 0.8 * least:
@@ -71,7 +71,7 @@ def period_of(starts: list[int]) -> int | None:
     return round(float(np.median(apart[regular] / times[regular])))
 
 
-def _decoded(evidence: Floats, penalty: float) -> Bools:
+def _decode(evidence: Floats, penalty: float) -> Bools:
     """The likeliest states, given the evidence for being slow and the price of a change."""
     steps, ranks = evidence.shape
     usual, slow = np.zeros(ranks), np.full(ranks, -penalty)

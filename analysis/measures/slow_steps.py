@@ -77,7 +77,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     logs = np.log(own_s)
     least = log(1.0 + slow_frac)
     shared = quick(logs)
-    offset = _centred(np.nanmedian(logs - shared[:, None], axis=0), least)
+    offset = _centre(np.nanmedian(logs - shared[:, None], axis=0), least)
     slow = np.zeros(own_s.shape, bool)
     for turn in range(ROUNDS):
         shared = quick(logs - offset)
@@ -89,8 +89,8 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
             sigma = max(sigma, _sigma(_residuals(np.where(slow, np.nan, logs))))
         slow = np.nan_to_num(over, nan=0.0) > max(least, SIGMAS * sigma)
         rows = np.where(slow, np.nan, logs - shared[:, None])
-        offset = _centred(_medians(rows, logs - shared[:, None]), least)
-    return _described(own_s, slow, offset)
+        offset = _centre(_medians(rows, logs - shared[:, None]), least)
+    return _describe(own_s, slow, offset)
 
 
 def _level(usual: Floats) -> float:
@@ -125,13 +125,13 @@ def _medians(rows: Floats, instead: Floats) -> Floats:
     return np.asarray(np.nanmedian(np.where(none, instead, rows), axis=0))
 
 
-def _centred(offset: Floats, least: float) -> Floats:
+def _centre(offset: Floats, least: float) -> Floats:
     """Offsets of ranks from the quicker ones; 0 for ranks that are as slow as a slow step: those are stragglers."""
     offset = offset - float(np.quantile(offset, QUICK, method="lower"))
     return np.where(offset > least, 0.0, offset)
 
 
-def _described(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
+def _describe(own_s: Floats, slow: Bools, offset: Floats) -> SlowSteps:
     usual = np.where(slow, np.nan, own_s)
     level = np.nanmedian(np.where(slow, np.nan, np.log(own_s) - offset), axis=1)
     level = np.where(np.isnan(level), np.nanmedian(level), level)

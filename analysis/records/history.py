@@ -70,7 +70,7 @@ class History:
     def take(self, line: Line) -> None:
         """Process one line of the record."""
         if isinstance(line.event, Arrived):  # nearly all
-            self._arrived(line.t, line.event)
+            self._on_arrived(line.t, line.event)
         else:
             self._other(line)
         if not self._halted:
@@ -89,11 +89,11 @@ class History:
             case ServerLost(holding=True):
                 self._halt()
             case Restored(version=version):
-                self._restored(version)
+                self._on_restored(version)
             case None:
-                self._noted(line.t, line.note)
+                self._on_noted(line.t, line.note)
 
-    def _noted(self, t: float, note: object) -> None:
+    def _on_noted(self, t: float, note: object) -> None:
         match note:
             case Starved(worker=worker):
                 self._held.add((worker, t))
@@ -102,9 +102,9 @@ class History:
             case Preempted():
                 self._halt()
             case Jumped():
-                self._jumped(note)
+                self._on_jumped(note)
 
-    def _arrived(self, t: float, event: Arrived) -> None:
+    def _on_arrived(self, t: float, event: Arrived) -> None:
         """Add an arrived gradient; an empty one has nothing to apply."""
         grad, timings, rows = event.grad, event.timings, self.arrivals
         # a Compute that waited for data began when data came, which only the worker's durations show
@@ -130,7 +130,7 @@ class History:
             self.arrivals.fate[row] = VOID
         self._open.clear()
 
-    def _restored(self, version: int) -> None:
+    def _on_restored(self, version: int) -> None:
         """Undo the updates after ``version``."""
         self._halt()
         self._halted, self._going_back, self.version = False, False, version
@@ -141,7 +141,7 @@ class History:
         fate = np.frombuffer(self.arrivals.fate, np.uint8)  # the same memory, so it may not outlive this method
         fate[(fate == APPLIED) & (np.frombuffer(self.arrivals.applied_version, np.int64) > version)] = VOID
 
-    def _jumped(self, note: Jumped) -> None:
+    def _on_jumped(self, note: Jumped) -> None:
         """Count the skipped updates; gradients that wait are so many iterations and updates later."""
         self.version += note.updates
         for row, event in self._open.values():
@@ -154,14 +154,14 @@ class History:
             elif isinstance(command, Apply):
                 if self.version >= line.version:
                     return  # the job had ended
-                self._applied(line.t, command)
+                self._on_applied(line.t, command)
             elif isinstance(command, Drop):
-                self._dropped(line.t, command)
+                self._on_dropped(line.t, command)
             elif halts(command, going_back=self._going_back):
                 self._halt()
                 return
 
-    def _applied(self, t: float, command: Apply) -> None:
+    def _on_applied(self, t: float, command: Apply) -> None:
         """Add one update and mark its gradients as applied."""
         self.version += 1
         rows, samples = self.arrivals, 0
@@ -176,7 +176,7 @@ class History:
         updates.lr_scale.append(command.lr_scale)
         updates.void.append(False)
 
-    def _dropped(self, t: float, command: Drop) -> None:
+    def _on_dropped(self, t: float, command: Drop) -> None:
         """Mark gradients as not used."""
         for row, event in self._take(command.grads):
             self.arrivals.fate[row] = DROPPED

@@ -122,7 +122,7 @@ class _Members:
             self.version, self.now = line.note.version, {parse_node(name) for name in line.note.nodes}
             self.ever |= self.now
         elif line.event is not None and self.version >= 0:
-            for node in sorted(_acting(line) - self.now | _named(line.event) - self.ever):
+            for node in sorted(_acting(line) - self.now | _name(line.event) - self.ever):
                 yield f"seq {line.seq}: {node} is not in layout {self.version}"
 
 
@@ -134,7 +134,7 @@ def _acting(line: Line) -> set[Node]:
     return {Node("worker", (worker,)) for worker in found}
 
 
-def _named(event: object) -> set[Node]:
+def _name(event: object) -> set[Node]:
     grad = getattr(event, "grad", None)
     worker = grad.worker if isinstance(grad, Grad) else getattr(event, "worker", None)
     server = getattr(event, "server", None)
@@ -176,7 +176,7 @@ class _Lives:
         """Process one event and the commands that it caused."""
         match line.event:
             case Scored():
-                yield from self._scored(line.event)
+                yield from self._on_scored(line.event)
             case Measured(version=version):
                 yield from self._was_measured(version)
             case Ready(grad=grad):
@@ -200,9 +200,9 @@ class _Lives:
             case Started(workers=workers):
                 self.here = dict.fromkeys(workers)  # first incarnations may have died during start-up
             case Arrived(grad=grad):
-                yield from self._arrived(grad)
+                yield from self._on_arrived(grad)
             case Failed(worker=worker):
-                yield from self._ended(worker, "Failed")
+                yield from self._on_ended(worker, "Failed")
             case Lost(worker=worker):
                 self.busy.discard(worker)
                 self.ready = {grad: holder for grad, holder in self.ready.items() if holder != worker}
@@ -216,16 +216,16 @@ class _Lives:
                 self.here = dict.fromkeys(workers)
                 self._void()
 
-    def _arrived(self, grad: Grad) -> Iterator[str]:
+    def _on_arrived(self, grad: Grad) -> Iterator[str]:
         if grad.id in self.ready:
             yield f"gradient {grad.id} arrived, but was not sent"
-        yield from self._ended(grad.worker, "Arrived")
+        yield from self._on_ended(grad.worker, "Arrived")
         self.sent.pop(grad.id, None)
         for member in grad.members:
             if (worker := self.sent.pop(member, None)) is None:
                 yield f"gradient {grad.id} has gradient {member} in it, which was not sent"
             elif worker != grad.worker:
-                yield from self._ended(worker, "Arrived")
+                yield from self._on_ended(worker, "Arrived")
         if grad.id in self.seen:
             yield f"gradient {grad.id} arrived twice"
         if self.here.get(grad.worker, -1) not in (None, grad.incarnation):
@@ -239,7 +239,7 @@ class _Lives:
             yield f"Ready of worker {grad.worker}, which was not computing"
         self.ready[grad.id] = grad.worker
 
-    def _sent(self, grads: Sequence[int]) -> Iterator[str]:
+    def _on_sent(self, grads: Sequence[int]) -> Iterator[str]:
         for grad in grads:
             holder = self.ready.pop(grad, None)
             if holder is None:
@@ -247,7 +247,7 @@ class _Lives:
             else:
                 self.sent[grad] = holder
 
-    def _scored(self, scored: Scored) -> Iterator[str]:
+    def _on_scored(self, scored: Scored) -> Iterator[str]:
         if scored.grad.id not in self.asked:
             yield f"Scored of gradient {scored.grad.id}, which was not asked for"
         if scored.ref_version > self.version:
@@ -259,7 +259,7 @@ class _Lives:
             yield f"Measured of version {version}, which was not asked for"
         self.measured.discard(version)
 
-    def _ended(self, worker: int, how: str) -> Iterator[str]:
+    def _on_ended(self, worker: int, how: str) -> Iterator[str]:
         if worker not in self.busy:
             yield f"{how} of worker {worker}, which was not computing"
         self.busy.discard(worker)
@@ -292,13 +292,13 @@ class _Lives:
                     yield f"Score of gradient {grad}, which was not available or is being scored"
                 self.asked.add(grad)
             case Send(grads=grads):
-                yield from self._sent(grads)
+                yield from self._on_sent(grads)
             case Apply(grads=grads) | Drop(grads=grads):
                 if isinstance(command, Drop):
                     self._forget(grads)
                 self.version += isinstance(command, Apply)
                 self.measured |= {self.version} if isinstance(command, Apply) and command.measure else set()
-                yield from self._used(type(command).__name__, grads)
+                yield from self._on_used(type(command).__name__, grads)
 
     def _forget(self, grads: Sequence[int]) -> None:
         """Workers that hold some of these are idle."""
@@ -306,7 +306,7 @@ class _Lives:
         self.busy -= {self.ready.pop(grad) for grad in held}
         self.unused |= set(held)
 
-    def _used(self, what: str, grads: Sequence[int]) -> Iterator[str]:
+    def _on_used(self, what: str, grads: Sequence[int]) -> Iterator[str]:
         for grad in grads:
             if grad not in self.unused:
                 yield f"{what} of gradient {grad}, which was not available (used, void, or never arrived)"

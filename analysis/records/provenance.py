@@ -21,7 +21,7 @@ def caption(metas: Sequence[dict[str, Any]]) -> str:
     parts = (
         _runtime(metas),
         _job(metas),
-        _fitted(metas),
+        _list_fitted(metas),
         _size(metas),
         _seeds(metas),
         _machine(metas),
@@ -51,7 +51,7 @@ def cluster_caption(metas: Sequence[dict[str, Any]]) -> str:
     parts = (
         _runtime(metas),
         ", ".join(said),
-        _fitted(metas),
+        _list_fitted(metas),
         _hosts(metas),
         _seeds(metas),
         _machine(metas),
@@ -81,7 +81,7 @@ def _runtime(metas: Sequence[dict[str, Any]]) -> str:
     return ", ".join(found)
 
 
-def _fitted(metas: Sequence[dict[str, Any]]) -> str:
+def _list_fitted(metas: Sequence[dict[str, Any]]) -> str:
     """All fitted files: two of one name are different files."""
     found = dict.fromkeys(name for meta in metas for name in meta.get("fitted") or ())
     return f"fitted: {', '.join(found)}" if found else ""

@@ -33,7 +33,7 @@ def read_rows(path: Path, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
     durations tell. A file without its footer (the run was killed) cannot be read and counts as empty. Rows say what was
     applied, not that it was undone: ``rollbacks`` of the log do.
     """
-    rows = _stored(path)
+    rows = _read_stored(path)
     applied = rows["applied_version"] > 0
     begun = rows["t"] - sum(rows[name] for name in DURATIONS)
     version = rows["applied_version"].where(applied).astype("Int64")
@@ -50,7 +50,7 @@ def read_rows(path: Path, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
             "start_s": begun,
             "issued_s": begun + rows["wait_s"],
             "loss": np.nan,
-            "fate": np.select([_voided(rows, rollbacks), applied], ["void", "applied"], "dropped"),
+            "fate": np.select([_find_voided(rows, rollbacks), applied], ["void", "applied"], "dropped"),
             "applied_version": version,
             "applied_t": rows["applied_t"],
             "staleness": version - 1 - rows["version_read"],
@@ -58,7 +58,7 @@ def read_rows(path: Path, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
     )
 
 
-def _voided(rows: pd.DataFrame, rollbacks: Sequence[Undone]) -> NDArray[np.bool_]:
+def _find_voided(rows: pd.DataFrame, rollbacks: Sequence[Undone]) -> NDArray[np.bool_]:
     """Whether each row's update was undone."""
     times, versions = rows["applied_t"].to_numpy(), rows["applied_version"].to_numpy()
     found = np.zeros(len(rows), np.bool_)
@@ -96,7 +96,7 @@ def has_end(path: Path) -> bool:
         return size > len(MAGIC) and file.read() == MAGIC
 
 
-def _stored(path: Path) -> pd.DataFrame:
+def _read_stored(path: Path) -> pd.DataFrame:
     if has_end(path):
         rows = pd.read_parquet(path)
         missing = [name for name in PARTS if name not in rows]  # of an older record

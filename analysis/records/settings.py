@@ -27,7 +27,7 @@ def settings_text(run: Path) -> str:
 
 def command_of(run: Path) -> str:
     """The command line that repeats a run; empty if it was not started by one."""
-    words = _parsed(_text(run / OVERRIDES))
+    words = _parse(_text(run / OVERRIDES))
     return _command(_project(run), words) if isinstance(words, list) else ""
 
 
@@ -50,7 +50,7 @@ def sweep_command(sweep: Path) -> str:
 
 def wants_caption(run: Path) -> bool:
     """Whether the run's settings ask for captions on its pictures (``caption=true``)."""
-    settings = _parsed(settings_text(run))
+    settings = _parse(settings_text(run))
     return isinstance(settings, dict) and settings.get("caption") is True
 
 
@@ -75,7 +75,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return parse_yaml(text.encode())
     except Unreadable:

@@ -78,7 +78,7 @@ def contents_files(run: Run) -> dict[str, bytes]:
     frames = {name: _of_frame(frame) for name, frame in run.tables.items()}
     frames[HELD] = _of_array(np.array(contents.held, np.int8))
     frames[PLACES] = _of_array(np.array(contents.places, np.int64))
-    files = {name: _encoded(table) for name, table in frames.items()}
+    files = {name: _encode(table) for name, table in frames.items()}
     log = run.path / LOG
     source = Source(log.stat().st_size, contents.modified_ns, _hash(log), _hash(run.path / "meta.json"), _code())
     index = Index(
@@ -166,7 +166,7 @@ def _of_array(values: np.ndarray) -> Any:
     return pa.table({"value": values})
 
 
-def _encoded(table: Any) -> bytes:
+def _encode(table: Any) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()

@@ -244,7 +244,7 @@ def check_sentence(advice: Advice, limit: float) -> str:
 
 def page(advice: Advice, limit: float, figure: Path | None = None, version: str = "") -> str:
     """The page with everything, as HTML; ``version``: of Stragglab."""
-    items = "".join(f"<li>{escape(_said(line))}.</li>" for line in _lines(advice, limit))
+    items = "".join(f"<li>{escape(_say(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if advice.ranking:
         body += f'<h2>Strategies and cures, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
@@ -256,7 +256,7 @@ def page(advice: Advice, limit: float, figure: Path | None = None, version: str 
     return document(f"Advice on {name}", f"{READS} {version}".strip(), body, lead=numbers_html(_numbers(advice)))
 
 
-def _said(line: str) -> str:
+def _say(line: str) -> str:
     """A line as a sentence of the page: strategies have the names that figures give them."""
     name, colon, rest = line.partition(": ")
     return f"{shown_name(name)}{colon}{rest}" if name in REMEDIES else line[:1].upper() + line[1:]

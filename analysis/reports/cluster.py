@@ -179,11 +179,11 @@ def cluster_results(path: str | os.PathLike[str], found: Straggling | None = Non
 
 def _digest(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], Drawn, Path]:
     """Keep a run's part of a comparison and release its record. A finished run has its stragglers in tables."""
-    done = cluster_results(path, _stored(Path(path)))
+    done = cluster_results(path, _read_stored(Path(path)))
     return done.cluster.meta, done.summary, done.drawn, done.cluster.path
 
 
-def _stored(root: Path) -> Straggling | None:
+def _read_stored(root: Path) -> Straggling | None:
     """The stragglers as :func:`finish_cluster` wrote them; None if it did not, or the record is newer."""
     paths = [root / "tables" / f"{name}.parquet" for name in STRAGGLER_TABLES]
     log = root / CLUSTER_EVENTS

@@ -256,7 +256,7 @@ def _measures(runs: pd.DataFrame, straggler: str, strategy: str, tolerance_frac:
             row |= _paced_columns(live[measure], sides["paced"][measure], tolerance_frac)
         yield row
     each = [total_variation(*pair) for pair in zip(live["staleness"], virtual["staleness"], strict=True)]
-    distance = total_variation(_pooled(live["staleness"]), _pooled(virtual["staleness"]))
+    distance = total_variation(_pool(live["staleness"]), _pool(virtual["staleness"]))
     yield head | {"measure": "staleness", "error": distance, "error_kind": "distance", "worst_seed": _worst(each)}
 
 
@@ -310,7 +310,7 @@ def total_variation(live: dict[str, int], virtual: dict[str, int]) -> float:
     return sum(abs(live.get(key, 0) / ours - virtual.get(key, 0) / theirs) for key in live | virtual) / 2
 
 
-def _pooled(histograms: Iterable[dict[str, int]]) -> dict[str, int]:
+def _pool(histograms: Iterable[dict[str, int]]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for histogram in histograms:
         for value, count in histogram.items():

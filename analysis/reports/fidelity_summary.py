@@ -28,7 +28,7 @@ def verdict(found: Fidelity) -> list[str]:
         rows = found.rankings[(found.rankings["measure"] == measure) & found.rankings["verdict"].notna()]
         verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in _rows(rows)]
         lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
-        lines.append(f"pairs of strategies that {name} distinguishes live: {_kept(rows)}") if len(rows) else None
+        lines.append(f"pairs of strategies that {name} distinguishes live: {_say_kept(rows)}") if len(rows) else None
     verdicts = [
         (WITHIN if row["equal"] else OFF, f"seed {row['seed']}", row["straggler"]) for row in _rows(found.losses)
     ]
@@ -54,7 +54,7 @@ def _case(row: dict[Any, Any]) -> str:
     return f"{row['strategy']} under {row['straggler']}"
 
 
-def _kept(rows: pd.DataFrame) -> str:
+def _say_kept(rows: pd.DataFrame) -> str:
     swapped, undecided = (
         sum(len(text.split(", ")) for text in rows[name] if text) for name in ("swapped", "undecided")
     )

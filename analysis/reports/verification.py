@@ -42,7 +42,7 @@ def verify_record(run: Run, *, same_code: bool = True) -> Iterator[Check]:
     yield _complete(run)
     yield from check_sums(run.path)
     yield _lawful(run)
-    yield from _unchecked_laws(run)
+    yield from _list_unchecked_laws(run)
     derived = dict(of_runs.derived_files(run, summarise(run)))
     yield _summary(run.path, derived, same_code)
     yield _tables(run.path, derived)
@@ -89,7 +89,7 @@ def _lawful(run: Run) -> Check:
     return Check("lawful", "failed", "; ".join(run.integrity.problems))
 
 
-def _unchecked_laws(run: Run) -> Iterator[Check]:
+def _list_unchecked_laws(run: Run) -> Iterator[Check]:
     for reason in run.integrity.unchecked:
         yield Check("lawful", "unchecked", reason)
 
@@ -104,9 +104,9 @@ def _summary(folder: Path, derived: Mapping[str, bytes], same_code: bool) -> Che
     same, other, missing = compared(folder, {name: derived[name]})
     if missing:
         return Check("summary", "unchecked", "no summary.json (draw=false, or the run was killed)")
-    computed = _decoded(derived[name])
+    computed = _decode(derived[name])
     if other:
-        stored = _decoded((folder / name).read_bytes())
+        stored = _decode((folder / name).read_bytes())
         if not isinstance(stored, dict):
             return Check("summary", "failed", "summary.json is not a JSON object")
         tolerance = 0.0 if same_code else ORDER_OF_SUMS
@@ -216,7 +216,7 @@ def _same_frame(path: Path, content: bytes) -> bool:
         return False
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, *UNREADABLE):

@@ -44,11 +44,11 @@ class Listed(Arrivals):
         """Raises ``ValueError`` naming the entry, from 0, and the field of what makes no sense."""
         where, entries = ("", self.entries) if self.path is None else (f"path={self.path}: ", _read(self.path))
         try:
-            return in_order((f"entries[{n}]", self._scaled(one)) for n, one in enumerate(entries))
+            return in_order((f"entries[{n}]", self._scale(one)) for n, one in enumerate(entries))
         except ValueError as error:
             raise ValueError(f"{where}{error}") from None
 
-    def _scaled(self, one: Submission) -> Submission:
+    def _scale(self, one: Submission) -> Submission:
         lasts_s = None if one.duration_s is None else one.duration_s * self.time_scale
         return msgspec.structs.replace(one, submit_s=one.submit_s * self.time_scale, duration_s=lasts_s)
 

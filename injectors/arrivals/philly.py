@@ -66,7 +66,7 @@ class Philly(Arrivals):
 
     def submissions(self, seed: int) -> list[Submission]:
         """Raises ``ValueError`` naming the row and column, or the setting that leaves no jobs."""
-        jobs, draws = self._chosen(read_trace(self.path)), Draws(seed, "philly")
+        jobs, draws = self._choose(read_trace(self.path)), Draws(seed, "philly")
         if self.num_jobs is not None:
             if self.num_jobs > len(jobs):
                 raise ValueError(
@@ -80,7 +80,7 @@ class Philly(Arrivals):
         except ValueError as error:
             raise ValueError(f"path={self.path}: {error}") from None
 
-    def _chosen(self, jobs: Sequence[TracedJob]) -> list[TracedJob]:
+    def _choose(self, jobs: Sequence[TracedJob]) -> list[TracedJob]:
         """Those in the window and of the right size, by time of submission."""
         if not jobs:
             raise ValueError(f"path={self.path}: has no usable job")

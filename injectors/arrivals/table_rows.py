@@ -160,7 +160,7 @@ class _Rows:
         if submit_s < 0:
             raise bad_cell(place, asked.submit_column, self.cell(row, asked.submit_column), "must be 0 or more")
         iterations = None if asked.iterations_column is None else self._iterations(row)
-        length_s, iterations = _scaled(asked, self.length_s(row), iterations)
+        length_s, iterations = _scale(asked, self.length_s(row), iterations)
         given = self.cell(row, asked.servers_column)
         servers = (
             draws.servers(asked.servers, gpus)
@@ -189,7 +189,7 @@ class _Rows:
         return whole(self._table.places[row], name, self.cell(row, name), least=1)
 
 
-def _scaled(asked: JobTable, given_s: float | None, iterations: int | None) -> tuple[float | None, int | None]:
+def _scale(asked: JobTable, given_s: float | None, iterations: int | None) -> tuple[float | None, int | None]:
     """Duration and iterations, scaled and cut alike; iterations of unknown seconds stay as they are."""
     if given_s is None:
         return None, iterations

@@ -60,7 +60,7 @@ def seconds_of(place: str, column: str, cell: object, zone: ZoneInfo | None) -> 
         for suffix, offset in OFFSETS.items():
             if text.endswith(suffix):
                 text = text.removesuffix(suffix) + offset
-        found = _parsed(text)
+        found = _parse(text)
     if not isinstance(found, datetime):
         is_number = str(cell).strip().replace(".", "", 1).isdecimal()
         cure = "; submit_as=epoch reads numbers since 1970" if is_number else ""
@@ -74,7 +74,7 @@ def seconds_of(place: str, column: str, cell: object, zone: ZoneInfo | None) -> 
     return found.timestamp()
 
 
-def _parsed(text: str) -> datetime | None:
+def _parse(text: str) -> datetime | None:
     with suppress(ValueError):
         return datetime.fromisoformat(text)
     for form in FORMS:

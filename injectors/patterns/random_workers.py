@@ -52,11 +52,11 @@ class RandomWorkers(Pattern):
         delay = ENDLESS_S if self.fault else delay_s(self.sleep_s, self.sleep_iters, 1.0, cluster)
         windows = (
             Disturbance(start_s=0.0, end_s=horizon_s, target=target, kind="delay", magnitude=delay)
-            for target in self._drawn(cluster.targets("worker"), seed)
+            for target in self._draw(cluster.targets("worker"), seed)
         )
         return build_plan(self.name, seed, horizon_s, windows)
 
-    def _drawn(self, workers: list[str], seed: int) -> list[str]:
+    def _draw(self, workers: list[str], seed: int) -> list[str]:
         """The workers with the smallest draws, each from its own stream, so that larger numbers extend smaller ones."""
         if self.num_workers > len(workers):
             raise ValueError(f"num_workers={self.num_workers}: there are only {len(workers)} workers to draw from")

@@ -63,11 +63,11 @@ class Throttle(Pattern):
                 magnitude=self.left_frac,
                 of_machine=self.of_machine and target_of(target).form in ("worker", "server"),
             )
-            for target in self._picked(expand_targets(self.targets, cluster), seed)
+            for target in self._pick(expand_targets(self.targets, cluster), seed)
         )
         return build_plan(self.name, seed, horizon_s, windows)
 
-    def _picked(self, targets: list[str], seed: int) -> list[str]:
+    def _pick(self, targets: list[str], seed: int) -> list[str]:
         """The targets with the smallest draws, each from its own stream: one more target replaces at most one."""
         if self.pick is None:
             return targets

@@ -154,7 +154,7 @@ class TensorflowModel:
                     loss, flat = self._weighted(self.params, part, targets[rows], one.weights)
                 else:
                     loss, flat = self._step(self.params, part, targets[rows], self.masks.key(part))
-            own = self._fetched(flat)
+            own = self._fetch(flat)
             if index:
                 self.grad += own if coefficient == 1.0 else np.float32(coefficient) * own
             else:
@@ -162,7 +162,7 @@ class TensorflowModel:
             total += float(loss)
         return total
 
-    def _fetched(self, flat: Any) -> FloatVector:
+    def _fetch(self, flat: Any) -> FloatVector:
         """The gradient on the host; copies from a device are measured apart from what they wait for."""
         import tensorflow as tf
 

@@ -27,7 +27,7 @@ def import_tensorflow(device: str = CPU) -> None:
     if "tensorflow" in sys.modules:
         return
     os.environ.update(ENVIRONMENT | (NO_DEVICE if device == CPU else {}))
-    with _quiet(), _hidden(UNNEEDED):
+    with _quiet(), _hide(UNNEEDED):
         import keras
         import tensorflow  # noqa: F401
 
@@ -53,7 +53,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _hidden(names: Sequence[str]) -> Iterator[None]:
+def _hide(names: Sequence[str]) -> Iterator[None]:
     """Make these packages look uninstalled within the block, unless they have been imported before."""
     hidden = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # Python treats None as "not installed"

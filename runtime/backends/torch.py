@@ -173,7 +173,7 @@ class TorchModel:
             part = inputs[rows]
             self.masks.draw(part)
             if pieces:
-                loss, weighted = self._weighted(part, targets[rows], one)
+                loss, weighted = self._weigh(part, targets[rows], one)
             else:
                 loss = weighted = self.task.torch_loss(self.module, part, targets[rows])
             if overlaps and index == len(micro) - 1:
@@ -199,7 +199,7 @@ class TorchModel:
     def expect_weights(self) -> None:
         """Do nothing: eager PyTorch needs no preparation for weights."""
 
-    def _weighted(self, inputs: Tensor, targets: Tensor, micro: MicroBatch) -> tuple[Tensor, Tensor]:
+    def _weigh(self, inputs: Tensor, targets: Tensor, micro: MicroBatch) -> tuple[Tensor, Tensor]:
         """(sum of the losses, sum of the weighted losses); the gradient is that of the second."""
         import torch
 

@@ -87,10 +87,10 @@ def refuse_resolvers(text: str, label: str) -> None:
     """Raise :class:`ConfigError` for an interpolation that is no plain reference to another setting."""
     rest = NODE.sub(lambda found: "${" if found[2].partition(".")[0] == HYDRA else "", text)
     if "${" in rest:
-        raise _unresolved(label)
+        raise _report_unresolved(label)
 
 
-def _unresolved(label: str) -> ConfigError:
+def _report_unresolved(label: str) -> ConfigError:
     return ConfigError(f"{label}: resolves something else than a setting, which is not taken from others")
 
 
@@ -129,21 +129,21 @@ def plain_section(tree: Any, name: str, start: Path) -> dict[str, Any]:
             return {str(key): plain(one, (*path, str(key))) for key, one in value.items()}
         if isinstance(value, list):
             return [plain(one, (*path, str(n))) for n, one in enumerate(value)]
-        found = _resolved(tree, value, path)
+        found = _resolve(tree, value, path)
         refuse_elsewhere(found, start, f"{join(*path)}={shown(found)}")
         return found
 
     return {str(key): plain(value, (name, str(key))) for key, value in section.items()}
 
 
-def _resolved(tree: Mapping[str, Any], value: Any, path: Sequence[str]) -> Any:
+def _resolve(tree: Mapping[str, Any], value: Any, path: Sequence[str]) -> Any:
     label = f"{join(*path)}={shown(value)}"
     for _ in range(MAX_HOPS):
         if not isinstance(value, str) or "${" not in value:
             return value
         found = NODE.fullmatch(value) or SELECTED.fullmatch(value)
         if found is None or found[2].partition(".")[0] == HYDRA:
-            raise _unresolved(label)
+            raise _report_unresolved(label)
         dots, names = len(found[1]), found[2].split(".")
         path = [*path[: max(len(path) - dots, 0)], *names] if dots else names
         value = _at(tree, path)

@@ -41,10 +41,10 @@ def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     allowed, does not exist or is something else, for unknown, missing and mistyped fields, and for what the constructor
     refuses.
     """
-    return _made(spec, path, None, Any, built)
+    return _make(spec, path, None, Any, built)
 
 
-def _made(spec: Mapping[str, Any], path: str, owner: type | None, kind: Any, built: Mapping[str, Any]) -> Any:
+def _make(spec: Mapping[str, Any], path: str, owner: type | None, kind: Any, built: Mapping[str, Any]) -> Any:
     if not isinstance(spec.get(TARGET), str):
         group = f"; choose one with {path.partition('.')[0]}=NAME" if path else ""
         raise ConfigError(f"{path or 'spec'}: has no {TARGET}, so it names nothing to build{group}")
@@ -55,7 +55,7 @@ def _made(spec: Mapping[str, Any], path: str, owner: type | None, kind: Any, bui
     _check_names(cls, {**fields, **built}, path)
     kinds = _kinds(cls)
     fields = {name: _build(value, join(path, name), cls, kinds.get(name, Any)) for name, value in fields.items()}
-    fields = {name: _typed(value, kinds.get(name, Any), join(path, name)) for name, value in fields.items()}
+    fields = {name: _check_type(value, kinds.get(name, Any), join(path, name)) for name, value in fields.items()}
     try:
         return cls(**fields, **built)
     except ConfigError:
@@ -131,7 +131,7 @@ def _origin(cls: type) -> str:
 def _build(value: Any, path: str, owner: type, kind: Any) -> Any:
     if isinstance(value, Mapping):
         if TARGET in value:
-            return _made(value, path, owner, kind, {})
+            return _make(value, path, owner, kind, {})
         return {key: _build(inner, join(path, str(key)), owner, kind) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_build(inner, f"{path}[{i}]", owner, kind) for i, inner in enumerate(value)]
@@ -160,7 +160,7 @@ def _kinds(cls: type) -> dict[str, Any]:
         return {}
 
 
-def _typed(value: Any, kind: Any, path: str) -> Any:
+def _check_type(value: Any, kind: Any, path: str) -> Any:
     """Check plain data against the argument's type; the constructor checks objects built from nested specs."""
     if not all(isinstance(leaf, str | int | float | None) for _, leaf in leaves(value)):
         return value

@@ -35,7 +35,7 @@ def adopt(words: Sequence[str]) -> list[str]:
     text = named[0].partition("=")[2] if named else os.environ.get(VARIABLE, "")
     if named or text:
         label = named[0] if named else f"{VARIABLE}={text}"
-        os.environ[VARIABLE] = str(_checked(text, label))
+        os.environ[VARIABLE] = str(_check(text, label))
         reach()
     return [word for word in words if word not in named]
 
@@ -94,7 +94,7 @@ def _packages(own: Path) -> tuple[str, ...]:
     return tuple(name for name in found if name not in FOLDERS and name.isidentifier())
 
 
-def _checked(text: str, label: str) -> Path:
+def _check(text: str, label: str) -> Path:
     own = Path(text).expanduser().absolute() if text else None
     if own is None or not own.is_dir():
         raise ConfigError(f"{label}: no such directory; python run.py new DIR makes a project")

@@ -58,12 +58,12 @@ def drop_privileges() -> None:
         if not kept >> capability & 1:
             _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # a capability unknown to this kernel needs no dropping
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    held = _held_capabilities() & kept
+    held = _read_capabilities() & kept
     data = struct.pack("=6I", held & 0xFFFFFFFF, held & 0xFFFFFFFF, 0, held >> 32, held >> 32, 0)
     _check(_libc.capset(header, data), "capset")
 
 
-def _held_capabilities() -> int:
+def _read_capabilities() -> int:
     header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(24)
     _check(_libc.capget(header, data), "capget")
     _, low, _, _, high, _ = struct.unpack("=6I", data.raw)

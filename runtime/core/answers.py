@@ -23,14 +23,14 @@ def checked(strategy: Strategy, event: AnyEvent, answer: object) -> Sequence[Any
                 break
         else:
             return answer
-    what = "None" if wrong is None else f"{_shown(wrong)} (a {type(wrong).__name__})"
+    what = "None" if wrong is None else f"{_show(wrong)} (a {type(wrong).__name__})"
     among = "" if wrong is answer else " among its commands"
     raise ProtocolError(
-        f"{type(strategy).__name__}.handle answered {_shown(event)} with {what}{among}; it must return a list of "
+        f"{type(strategy).__name__}.handle answered {_show(event)} with {what}{among}; it must return a list of "
         "commands, [] for none"
     )
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 3]}..."

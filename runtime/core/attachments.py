@@ -69,7 +69,7 @@ class Attachments:
             return WHOLE_RING
         if not self.replicas:
             raise ProtocolError(f"{command}: servers hold the parameters, so no worker can be the child of another")
-        before, after = self.members.parents, self._checked(command)
+        before, after = self.members.parents, self._check(command)
         for grad in used:
             if (holder := self.holder(grad.id, grad.worker)) in before:
                 raise ProtocolError(f"{command}: worker {holder} keeps gradient {grad.id}, and is not in the ring")
@@ -81,7 +81,7 @@ class Attachments:
         back = sorted(before.keys() - after.keys())
         return Reformed(tuple(sorted(before)), tuple((one, _donor(before[one], stays)) for one in back))
 
-    def _checked(self, command: Apply) -> dict[int, int]:
+    def _check(self, command: Apply) -> dict[int, int]:
         """The children with their parents: each worker is here and has one role, and a parent has the parameters."""
         after = dict(command.children)
         if len(after) != len(command.children):

@@ -148,7 +148,7 @@ class Coordinator:
     def receive(self, t: float, given: inputs.AnyInput) -> None:  # noqa: C901  (a table)
         """Process an input at time ``t``. Inputs after the end of the job have no effect."""
         if self.course.status:
-            self._ended(t, given)
+            self._on_ended(t, given)
             return
         match given:
             case inputs.GradientArrived():
@@ -156,7 +156,7 @@ class Coordinator:
             case inputs.GradientReady():
                 self._gradient_ready(t, given)
             case inputs.Replicated():
-                self._replicated(t, given)
+                self._on_replicated(t, given)
             case inputs.TimerFired():
                 self._timer_fired(t, given.tag)
             case inputs.ScorePart():
@@ -166,11 +166,11 @@ class Coordinator:
             case inputs.ReferenceReady():
                 self.executor.scoring.reference_ready(given.number)
             case inputs.Observed():
-                self._observed(t, given)
+                self._on_observed(t, given)
             case inputs.ServerBusy():
                 self._server_busy(t, given)
             case inputs.Evaluated():
-                self._evaluated(t, given)
+                self._on_evaluated(t, given)
             case inputs.WorkerFailed():
                 self._worker_failed(t, given)
             case inputs.WorkerLost():
@@ -186,7 +186,7 @@ class Coordinator:
             case inputs.RolledBack():
                 self.commands.halt(t, ROLLED_BACK)
             case inputs.Restored():
-                self._restored(t, given)
+                self._on_restored(t, given)
             case inputs.AuxiliaryLost():
                 self._auxiliary_lost(t, given)
             case inputs.AuxiliaryJoined():
@@ -202,7 +202,7 @@ class Coordinator:
         if self.preemption.due:
             self.preemption.settle(self.course.advance(t), self.version)
 
-    def _ended(self, t: float, given: inputs.AnyInput) -> None:
+    def _on_ended(self, t: float, given: inputs.AnyInput) -> None:
         """Process an input after the end of the job: it only ends pending work of its kind."""
         if isinstance(given, inputs.Evaluated):
             self.evaluations.under_way = False
@@ -367,14 +367,14 @@ class Coordinator:
             place = self.place_of(str(NodeId.server(server)))
             self._tell(ServerJoined(t=t, server=server, incarnation=incarnation, place=place))
 
-    def _replicated(self, t: float, given: inputs.Replicated) -> None:
+    def _on_replicated(self, t: float, given: inputs.Replicated) -> None:
         if not self.course.halted and self._has_followed(given):
             self._tell(Replicated(t=t, server=given.server, version=given.version, grad=given.grad_id))
 
     def _has_followed(self, given: inputs.Replicated) -> bool:
         return self.executor.replication.replicated(given.server, given.version, given.grad_id)
 
-    def _restored(self, t: float, given: inputs.Restored) -> None:
+    def _on_restored(self, t: float, given: inputs.Restored) -> None:
         """All servers hold the checkpoint that was taken with this state, and all workers are idle."""
         assert given.state is not None, "the runtime adds the state of the data to a version that replicas held"
         self.course.halted = False
@@ -404,7 +404,7 @@ class Coordinator:
 
     # ---- measurements ------------------------------------------------------------------------------------------------
 
-    def _evaluated(self, t: float, given: inputs.Evaluated) -> None:
+    def _on_evaluated(self, t: float, given: inputs.Evaluated) -> None:
         self.evaluations.under_way = False
         if given.metrics:
             self.promised.scored = given.version
@@ -420,7 +420,7 @@ class Coordinator:
         if (measured := self.executor.measuring.part(given.server, given.ticket, given.sqr_norm)) is not None:
             self._tell(Measured(t=t, version=measured[0], sqr_norm=measured[1]))
 
-    def _observed(self, t: float, given: inputs.Observed) -> None:
+    def _on_observed(self, t: float, given: inputs.Observed) -> None:
         if not self.course.halted:
             self._tell(Observed(t=t, period_s=given.period_s, nodes=given.nodes))
 

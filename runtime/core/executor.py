@@ -172,7 +172,7 @@ class Executor:
             for grad_id in ids:
                 completed += shards.applied(grad_id)
         else:
-            completed = self._round_applied(number, command)
+            completed = self._count_round(number, command)
         if completed:
             self._epochs_moved(t, newest)
             if not shards.finished:
@@ -188,7 +188,7 @@ class Executor:
             gone += self.ledger.use(arrived, "Drop")
             self.attachments.forget(arrived)
             self.scoring.forget(arrived)
-            self.port.drop(_known_as(gone[len(held) :]))
+            self.port.drop(_find_names(gone[len(held) :]))
         self.replication.dropped(members_of(gone))
         newest = self.shards.epochs_opened
         for grad in gone:
@@ -202,7 +202,7 @@ class Executor:
         self._epochs_moved(t, newest)
         self.feed_held(t)
 
-    def _round_applied(self, number: int, command: Apply) -> int:
+    def _count_round(self, number: int, command: Apply) -> int:
         try:
             return self.parts.applied(number, command.grads, command.weights)
         except ValueError as error:
@@ -432,7 +432,7 @@ def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
     return tuple([member for grad in grads for member in (grad.members or (grad.id,))])
 
 
-def _known_as(grads: Sequence[Grad]) -> tuple[int, ...]:
+def _find_names(grads: Sequence[Grad]) -> tuple[int, ...]:
     """The same, and the sums themselves: what holds either discards it."""
     return members_of(grads) + tuple([grad.id for grad in grads if grad.members])
 

@@ -71,24 +71,24 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def with_worker(self, node: NodeId) -> Layout:
         """The layout with another worker."""
         self._check_new(node, "worker")
-        return self._changed(workers=(*self.workers, node), next_worker=node.number + 1)
+        return self._change(workers=(*self.workers, node), next_worker=node.number + 1)
 
     def without_worker(self, node: NodeId) -> Layout:
         """A worker has left for good."""
         _check_member(node, self.workers)
-        return self._changed(workers=tuple(other for other in self.workers if other != node))
+        return self._change(workers=tuple(other for other in self.workers if other != node))
 
     def with_server(self, node: NodeId) -> Layout:
         """A server more, which holds nothing."""
         self._check_new(node, "server")
-        return self._changed(servers=(*self.servers, node), next_server=node.number + 1)
+        return self._change(servers=(*self.servers, node), next_server=node.number + 1)
 
     def without_server(self, node: NodeId) -> Layout:
         """A server has left for good; it must not hold anything."""
         _check_member(node, self.servers)
         if node in self.holders:
             raise ValueError(f"{node}: holds parameters; repartition the vector among the others first")
-        return self._changed(servers=tuple(other for other in self.servers if other != node))
+        return self._change(servers=tuple(other for other in self.servers if other != node))
 
     def repartitioned(self, servers: Sequence[NodeId], shares: Sequence[float]) -> Layout:
         """The vector is cut again: these servers hold it, in this order and in proportion to their shares."""
@@ -98,14 +98,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             _check_member(server, self.servers)
         if wrong := [share for share in shares if not 0 < share < inf]:
             raise ValueError(f"share {wrong[0]}: must be positive and finite")
-        return self._changed(shares=tuple(zip(servers, map(float, shares), strict=True)))
+        return self._change(shares=tuple(zip(servers, map(float, shares), strict=True)))
 
     def _check_new(self, node: NodeId, role: str) -> None:
         if node.role != role or node.number < self.next_number(role):
             following = NodeId(role, self.next_number(role))
             raise ValueError(f"{node}: numbers are never reused; the next {role} is {following}")
 
-    def _changed(self, **fields: object) -> Layout:
+    def _change(self, **fields: object) -> Layout:
         return msgspec.structs.replace(self, version=self.version + 1, **fields)
 
     def describe(self) -> dict[str, object]:

@@ -37,7 +37,7 @@ class Transfers:
         if not ids or len(set(ids)) != len(ids):
             raise ProtocolError(f"{command}: needs at least one gradient, and none twice")
         if unknown := [grad_id for grad_id in ids if grad_id not in ready]:
-            raise self._refused(command, unknown[0])
+            raise self._refuse(command, unknown[0])
         if command.via is not None:
             self._check_sum(command)
         orders = tuple(
@@ -84,7 +84,7 @@ class Transfers:
             self.port.forget(grad.worker, grad.id)
         return held, others
 
-    def _refused(self, command: Send, grad_id: int) -> ProtocolError:
+    def _refuse(self, command: Send, grad_id: int) -> ProtocolError:
         worker = next((order.worker for order in self.ledger.busy.values() if order.grad_id == grad_id), None)
         held = f"held are {sorted(self.ledger.ready)}"
         if worker is None:

@@ -83,12 +83,12 @@ class JobTable:
                 row.preemptions += 1
             case "Queued":
                 row.status = "waiting"
-                self._released(row, t)
+                self._on_released(row, t)
             case "Ended":
                 row.status, row.end_s = fields["status"], t
-                self._released(row, t)
+                self._on_released(row, t)
 
-    def _released(self, row: JobRow, t: float) -> None:
+    def _on_released(self, row: JobRow, t: float) -> None:
         self.held_s += row.gpus * (t - self._since_s.pop(row.job, t))
 
     def counts(self) -> dict[str, int]:

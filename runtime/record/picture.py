@@ -70,7 +70,7 @@ class Picture:
             case ServerLost():
                 self.server_restarts += 1
             case Evaluated():
-                self._evaluated(event)
+                self._on_evaluated(event)
         self.dropped += sum(len(command.grads) for command in commands if isinstance(command, Drop))
 
     def _lane(self, worker: int) -> Lane:
@@ -100,7 +100,7 @@ class Picture:
         elif kind == "Moved" and "node" in fields:
             self.last_note = f"{t:.1f} s: {fields['task']} starts again on {fields['node']}"
 
-    def _evaluated(self, event: Evaluated) -> None:
+    def _on_evaluated(self, event: Evaluated) -> None:
         value = event.metrics.get(self.job.metric)
         if value is None:
             return

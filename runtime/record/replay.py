@@ -87,7 +87,7 @@ def decode(lines: Iterable[object]) -> Iterator[RecordedEvent]:
             line = msgspec.convert(plain, _EventLine | _NoteLine)
             _check(line, seq, t)
             if isinstance(line, _EventLine):
-                found = _recorded_event(line)
+                found = _read_event(line)
                 if last is not None:
                     yield last
                 last = found
@@ -124,7 +124,7 @@ def _check(line: _EventLine | _NoteLine, seq: int, before_s: float) -> None:
         raise ValueError(f"the event says t={line.event.get('t')}, its line t={line.t}")
 
 
-def _recorded_event(line: _EventLine) -> RecordedEvent:
+def _read_event(line: _EventLine) -> RecordedEvent:
     event = line.event
     if "metrics" in event:
         event = {**event, "metrics": _numbers(event["metrics"])}

@@ -46,10 +46,10 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
     checked.runtime.await_nodes(config.workload.task, checked.backend.framework, device_of(checked.backend))
     run_dir.mkdir(parents=True, exist_ok=True)
     with standing(run_dir) as watching:
-        return _recorded(checked, job, run_dir, watching)
+        return _run_recorded(checked, job, run_dir, watching)
 
 
-def _recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+def _run_recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
     """Run the job, with its record; ``watching`` is for what is called a few times per second."""
     config = checked.config
     recorder = open_record(config, run_dir)
@@ -148,19 +148,19 @@ def make_job(checked: CheckedJob, num_samples: int) -> Job:
 
 def title(config: Config, job: Job) -> str:
     """The name of the job in the view."""
-    others = _counted(job.num_servers, "server") if job.num_servers else f"all-reduce by {config.topology.collective}"
+    others = _count(job.num_servers, "server") if job.num_servers else f"all-reduce by {config.topology.collective}"
     where = [config.names.runtime, config.names.cluster]
     if config.launcher != ON_THIS_MACHINE:
         where.append(f"machines by {config.names.launcher}")
     if config.names.runtime != "virtual":  # a virtual job has the costs of a transport, and no connections
         where.append(config.topology.transport)
     return (
-        f"{config.names.strategy} on {config.workload.name}, {_counted(job.num_workers, 'worker')}, {others} "
+        f"{config.names.strategy} on {config.workload.name}, {_count(job.num_workers, 'worker')}, {others} "
         f"({', '.join(where)}), stragglers {config.names.straggler}, seed {config.seed}"
     )
 
 
-def _counted(number: int, thing: str) -> str:
+def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 

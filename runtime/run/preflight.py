@@ -97,7 +97,7 @@ def preflight(argv: Sequence[str]) -> Ready:
         needs: list[Needs] = []
         pending: deque[tuple[ComposedJob, Checked]] = deque()
         for composed in counted(composer.jobs(master), composer.num_jobs(master), "checking jobs"):
-            with _labelled(composed.label):
+            with _label(composed.label):
                 refuse_without_jobs(composer, composed)
                 job = check(composed.raw, start, functools.partial(recomposed, composer, composed))
                 check_launcher(composer, master, job)
@@ -113,7 +113,7 @@ def preflight(argv: Sequence[str]) -> Ready:
 
 
 @contextmanager
-def _labelled(label: str) -> Iterator[None]:
+def _label(label: str) -> Iterator[None]:
     """Name the job of a sweep in an error."""
     try:
         yield

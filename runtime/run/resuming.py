@@ -62,7 +62,7 @@ def claim_sweep(jobs: Jobs) -> Claimed:
         except ConfigError:  # another process writes there
             continue
         note = read(directory)  # again: only now nobody else writes it
-        claimed = _continued(directory, parts, note, head) if note is not None else None
+        claimed = _continue(directory, parts, note, head) if note is not None else None
         if claimed is not None and (claimed.pending or _is_named(jobs)):
             _refuse_foreign((part for part in claimed.pending if not is_of_a_job(directory / part.job)), directory)
             _begin(jobs.setting, directory, head, claimed.kept)
@@ -138,7 +138,7 @@ def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
     yield jobs.directory
 
 
-def _continued(directory: Path, parts: list[Part], note: Note, head: Head) -> Claimed | None:
+def _continue(directory: Path, parts: list[Part], note: Note, head: Head) -> Claimed | None:
     """Return the jobs that remain of the sweep in the note; None if the note is another sweep's.
 
     Without a readable head nothing is kept, and the directories must be those of jobs that the note still knows.

@@ -113,7 +113,7 @@ def read(directory: Path) -> Note | None:
         *lines, rest = read_bytes(directory / FILE, MAX_BYTES).split(b"\n")
     except Unreadable:
         return None
-    found = [_decoded(line, Ended if number else Head) for number, line in enumerate([*lines, rest] if rest else lines)]
+    found = [_decode(line, Ended if number else Head) for number, line in enumerate([*lines, rest] if rest else lines)]
     ended = {one.job: one for one in found if isinstance(one, Ended)}
     head = found[0] if found and isinstance(found[0], Head) else None
     if (head is None and not ended) or (head is not None and head.schema != SCHEMA):
@@ -122,7 +122,7 @@ def read(directory: Path) -> Note | None:
     return Note(head, ended, damaged)
 
 
-def _decoded(line: bytes, kind: type[Head | Ended]) -> Head | Ended | None:
+def _decode(line: bytes, kind: type[Head | Ended]) -> Head | Ended | None:
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -268,9 +268,9 @@ class Optimizer:
         self._compiled = native.native(native.UPDATES) if rule.adds else None
         self._helpers = threads - 1 if num_elements >= SHARED_FLOATS else 0
         self._pool: ThreadPoolExecutor | None = None
-        self._state = [_aligned(num_elements) for _ in rule.slots]
+        self._state = [_align(num_elements) for _ in rule.slots]
         size = min(BLOCK, num_elements)
-        self._grad, self._spare = _aligned(size), _aligned(size)
+        self._grad, self._spare = _align(size), _align(size)
 
     def step(
         self,
@@ -311,9 +311,9 @@ class Optimizer:
             block = Block(target[lo:hi], self._grad[: hi - lo], state, self._spare[: hi - lo])
             parts = [grad[lo:hi] for grad in grads]
             if uniform:
-                _scaled_sum(parts, factors[0], block.grad)
+                _sum_scaled(parts, factors[0], block.grad)
             else:
-                _weighted_sum(parts, factors, block.grad, block.spare)
+                _sum_weighted(parts, factors, block.grad, block.spare)
             if target is not params:
                 np.copyto(block.params, params[lo:hi])  # loads the block into the cache
             self.rule.update(block, lr, self.steps)
@@ -390,7 +390,7 @@ def make_optimizer(name: str, num_elements: int, threads: int = 1, **fields_of_r
     return Optimizer(rule, num_elements, threads)
 
 
-def _scaled_sum(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:
+def _sum_scaled(grads: list[FloatVector], factor: np.float32, out: FloatVector) -> None:
     """``out`` = factor * sum of ``grads``, in their order."""
     if len(grads) == 1:
         np.multiply(grads[0], factor, out=out)
@@ -401,7 +401,7 @@ def _scaled_sum(grads: list[FloatVector], factor: np.float32, out: FloatVector) 
     np.multiply(out, factor, out=out)
 
 
-def _weighted_sum(grads: list[FloatVector], factors: list[np.float32], out: FloatVector, spare: FloatVector) -> None:
+def _sum_weighted(grads: list[FloatVector], factors: list[np.float32], out: FloatVector, spare: FloatVector) -> None:
     """``out`` = sum of factors[k] * grads[k], in their order."""
     np.multiply(grads[0], factors[0], out=out)
     for grad, factor in zip(grads[1:], factors[1:], strict=True):
@@ -424,7 +424,7 @@ def _step(params: FloatVector, direction: FloatVector, scale: FloatVector, lr: f
     np.subtract(params, scale, out=params)
 
 
-def _aligned(num_elements: int) -> FloatVector:
+def _align(num_elements: int) -> FloatVector:
     """Zeros, aligned to a cache line."""
     size = num_elements * 4
     raw = np.zeros(size + ALIGN_BYTES, dtype=np.uint8)

@@ -127,9 +127,9 @@ class VirtualLab:
         if tenant is None or tenant.session is None or tenant.session.over:
             return
         tenant.clock.catch_up()
-        tenant.session.preempt(grace_s, partial(self._left, tenant, left))
+        tenant.session.preempt(grace_s, partial(self._on_left, tenant, left))
 
-    def _left(self, tenant: _Tenant, left: Callable[[], None]) -> None:
+    def _on_left(self, tenant: _Tenant, left: Callable[[], None]) -> None:
         assert tenant.session is not None
         if self.sharing is not None:
             self.sharing.leave(tenant.name, returns=True)

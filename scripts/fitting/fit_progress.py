@@ -66,10 +66,10 @@ def file_text(traces: list[TrainingTrace], model: Fit, tested: pd.DataFrame) -> 
         "workload": kind["workload"],
         "metric": kind["metric"],
         "lr": model.lr,
-        "phi_samples": _rounded(model.phi_samples),
-        "errors": {name: _rounded(value) for name, value in errors(tested).items()},
+        "phi_samples": _round(model.phi_samples),
+        "errors": {name: _round(value) for name, value in errors(tested).items()},
         "covered": {"batch_samples": [min(batches), max(batches)], "lr": [min(lrs), max(lrs)]},
-        "points": [[_rounded(progress), _rounded(value)] for progress, value in model.points.tolist()],
+        "points": [[_round(progress), _round(value)] for progress, value in model.points.tolist()],
         "runs": [trace.name for trace in traces],
     }
     head = (
@@ -137,7 +137,7 @@ def _text(value: float, spec: str) -> str:
     return "\N{EN DASH}" if math.isnan(value) else format(value, spec)
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 

@@ -91,13 +91,13 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
             preflight([*settings, f"hydra.run.dir={quoted(asked.out / 'unfinished' / 'try')}"])
         found = {name: stored(name, settings, asked.out) for name, settings in wanted.items()}
         runs: dict[str, Run] = fill(wanted, found, asked.out, console, runner, live=True)
-        compared = [one for cell in cells if cell.strategy == PRESENT for one in _predicted(cell, cells, runs, asked)]
+        compared = [one for cell in cells if cell.strategy == PRESENT for one in _predict(cell, cells, runs, asked)]
         _report(compared, [run.meta for run in runs.values()], shlex.join(words), asked, console)
 
     return answer("validate_advice.py", lambda: _parse(words), work, LogError)
 
 
-def _predicted(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked: argparse.Namespace) -> list[Compared]:
+def _predict(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked: argparse.Namespace) -> list[Compared]:
     """The present strategy repeated, and all others predicted, from its record alone."""
     path, same = runs[log_of.name].path, [cell for cell in cells if cell[:2] == log_of[:2]]
     options = advise.parse([str(path), "--kind", "delay", "-o", str(asked.out / "advice" / log_of.name)])

@@ -98,7 +98,7 @@ class Coverage:
     def _mentions(self, test: str, names: frozenset[str]) -> int:
         """How many lines it executes that mention one of these names."""
         return sum(
-            len(_mentioned(self.root / file, names).intersection(lines))
+            len(_find_mentions(self.root / file, names).intersection(lines))
             for file, lines in self.rows[test].lines.items()
             if file.endswith(".py")
         )
@@ -197,7 +197,7 @@ def declared(path: Path, line: int) -> frozenset[str]:
 
 
 @cache
-def _mentioned(path: Path, names: frozenset[str]) -> frozenset[int]:
+def _find_mentions(path: Path, names: frozenset[str]) -> frozenset[int]:
     """The lines of a file, inside functions, that mention one of these names."""
     word = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     inside = {

@@ -134,7 +134,7 @@ class Hunt:
             else:
                 limit_s = SLACK_S + SLACK * self.coverage.seconds(tests)
                 missing[number] = mutant, key
-                tasks.append((number, Task(mutant, partial(_tested, tests), limit_s)))
+                tasks.append((number, Task(mutant, partial(_test, tests), limit_s)))
         fresh = not self.path.exists()
         with self.path.open("a", newline="") as file:
             writer = csv.writer(file)
@@ -153,7 +153,7 @@ class Hunt:
         )
 
 
-def _tested(tests: Sequence[str], copy: Path) -> int:
+def _test(tests: Sequence[str], copy: Path) -> int:
     del copy  # where the fork is already
     return run_tests(tests)
 

@@ -120,7 +120,7 @@ class Slot:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             for stream in (1, 2):
                 os.dup2(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), stream)
-            if (code := self._compiled()) == GOOD:
+            if (code := self._compile()) == GOOD:
                 limit_s = int(time.process_time() + task.limit_s) + 1
                 resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
                 _import_from(self.copy)
@@ -132,7 +132,7 @@ class Slot:
             sys.stderr.flush()
             os._exit(code)
 
-    def _compiled(self) -> int:
+    def _compile(self) -> int:
         """``GOOD`` if what was changed compiles, and to other code than before; so is Python."""
         modules = [] if self._changed is None else modules_of(self._changed[0])
         other = not modules

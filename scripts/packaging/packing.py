@@ -117,13 +117,13 @@ def for_package(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module):
             line = lines[node.lineno - 1]
-            lines[node.lineno - 1] = _inserted(line, node.module, node.col_offset + len("from "))
+            lines[node.lineno - 1] = _insert(line, node.module, node.col_offset + len("from "))
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if _is_ours(alias.name):
                     if alias.asname is None and alias.name.partition(".")[0] in used:
                         raise ValueError(f"line {node.lineno}: import {alias.name}: write from ... import ... instead")
-                    lines[alias.lineno - 1] = _inserted(lines[alias.lineno - 1], alias.name, alias.col_offset)
+                    lines[alias.lineno - 1] = _insert(lines[alias.lineno - 1], alias.name, alias.col_offset)
     return named("".join(lines))
 
 
@@ -145,7 +145,7 @@ def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in ROOTS
 
 
-def _inserted(line: str, module: str, column: int) -> str:
+def _insert(line: str, module: str, column: int) -> str:
     """``column``: in bytes of UTF-8, as the syntax tree counts."""
     data = line.encode()
     if not data[column:].startswith(module.encode()):

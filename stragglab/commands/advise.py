@@ -68,9 +68,9 @@ def answer(asked: argparse.Namespace) -> int:
         log, *others = [read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
         if not log.per_rank:
-            return not_ranked(console, [*log.remarks, *_left_out(log, asked), *whole_steps(log), NO_RANKS])
+            return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
         if len(log.steps) < FEWEST_STEPS:
-            return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _needed(asked))])
+            return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
         advice = advise(understood(log, others, asked), asked, console)
         _write(advice, asked.out, asked.limit)
     except (ConfigError, LogError) as error:
@@ -102,15 +102,15 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
     if left < 1 or (left < FEWEST_STEPS and not few):
         cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
-        raise LogError(f"{path}: has {len(log.steps)} steps; {_needed(asked)}{cure}")
+        raise LogError(f"{path}: has {len(log.steps)} steps; {_say_needs(asked)}{cure}")
     return without_first(log, asked.skip)
 
 
-def _needed(asked: argparse.Namespace) -> str:
+def _say_needs(asked: argparse.Namespace) -> str:
     return f"{FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
 
 
-def _left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
+def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return [f"{len(log.steps) + asked.skip} steps without the first {asked.skip} (--skip):"] if asked.skip else []
 
 

@@ -115,8 +115,8 @@ def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
 
     content: dict[str, Any] = {
         "schema": SCHEMA,
-        "values": {name: _round(each.value, 4) for name, each in _ordered(fitted)},
-        "errors": {name: _round(each.error, 2) for name, each in _ordered(fitted) if math.isfinite(each.error)},
+        "values": {name: _round(each.value, 4) for name, each in _order(fitted)},
+        "errors": {name: _round(each.error, 2) for name, each in _order(fitted) if math.isfinite(each.error)},
         "runs": [str(run.meta.get("run_id", run.path.name)) for run in runs],
         "machine": dict(runs[0].meta.get("machine", {})),
         "covered": {name: list(least_most) for name, least_most in fitted.covered.items()},
@@ -142,8 +142,8 @@ def show(fitted: Calibration, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("cost", "value", "± std. error", "of", ""):
         table.add_column(head, justify="left" if head in ("cost", "") else "right", no_wrap=bool(head))
-    for name, each in _ordered(fitted):
-        table.add_row(name, *_shown(name, each), f"{each.observations:,}", each.note)
+    for name, each in _order(fitted):
+        table.add_row(name, *_show(name, each), f"{each.observations:,}", each.note)
     console.print(table)
     console.print("Not determined by these runs, so at its default:")
     for reason, names in _missing(fitted).items():
@@ -158,13 +158,13 @@ def _missing(fitted: Calibration) -> dict[str, list[str]]:
     return found
 
 
-def _ordered(fitted: Calibration) -> list[tuple[str, Estimate]]:
+def _order(fitted: Calibration) -> list[tuple[str, Estimate]]:
     """The estimates in the order of the cost model's fields."""
     names = [each.name for each in msgspec.structs.fields(Costs)]
     return sorted(fitted.estimates.items(), key=lambda item: names.index(item[0]))
 
 
-def _shown(name: str, each: Estimate) -> tuple[str, str]:
+def _show(name: str, each: Estimate) -> tuple[str, str]:
     """Value and error in the unit that suits the larger of them."""
     unit, factor = "", 1.0
     if name.endswith("_s"):

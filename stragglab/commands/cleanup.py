@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         registry = CrashRegistry()
     except ConfigError as error:
         return print_error("cleanup", error)
-    lines = [*_runs(registry, arguments.reap), *_torn(registry, arguments.reap)]
+    lines = [*_runs(registry, arguments.reap), *_clean_torn(registry, arguments.reap)]
     for line, _ in lines:
         print(line)
     if not lines:
@@ -48,10 +48,10 @@ def _runs(registry: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
             where = f"{entry.owner.machine}, which is another machine or container"
             yield f"{_name(entry)} was started on {where}: left alone; clean up there", True
         else:
-            yield _crashed(registry, entry, reap, rebooted=what == "rebooted")
+            yield _clean_crashed(registry, entry, reap, rebooted=what == "rebooted")
 
 
-def _crashed(registry: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted: bool) -> tuple[str, bool]:
+def _clean_crashed(registry: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted: bool) -> tuple[str, bool]:
     paths = ", ".join(path for path, _, _ in entry.directories) or "nothing"
     about = f"{_name(entry)} ended before a reboot" if rebooted else f"{_name(entry)} crashed; it made {paths}"
     if not reap:
@@ -61,7 +61,7 @@ def _crashed(registry: CrashRegistry, entry: RegisteredRun, reap: bool, rebooted
     return f"{about}: {'removed from the registry' if rebooted else 'removed'}", True
 
 
-def _torn(registry: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
+def _clean_torn(registry: CrashRegistry, reap: bool) -> Iterator[tuple[str, bool]]:
     for name in registry.torn():
         if reap:
             registry.discard(name)

@@ -121,7 +121,7 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
     Composed once per strategy; raises :class:`ConfigError` for a name that is not a strategy.
     """
     possible, refused = dict[str, Any](), dict[str, str]()
-    for name, raw in _composed(replay.topology, tuple(names)).items():
+    for name, raw in _compose(replay.topology, tuple(names)).items():
         config = configured(replay, name, raw, costs)
         try:
             check_job(
@@ -136,7 +136,7 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
 
 
 @cache
-def _composed(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _compose(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
     """The composed configuration of every strategy; not to be changed."""
     with composing(parse_arguments([])) as composer:
         return {name: composer.raw([*FIXED, f"topology={topology}", f"strategy={name}"]) for name in names}

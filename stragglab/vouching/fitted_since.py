@@ -14,7 +14,7 @@ def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
 
     It is one that the settings name, or one that comes along. Of a file that is gone nothing is known: False.
     """
-    own = [*files_in(settings), *files_in(list(_assigned(settings)))]
+    own = [*files_in(settings), *files_in(list(_find_assigned(settings)))]
     for name in names:
         stem = name.rpartition(" ")[0]
         there = [file for file in (*own, FITTED / f"{stem}.npz") if file.stem == stem and file.is_file()]
@@ -23,13 +23,13 @@ def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
     return False
 
 
-def _assigned(value: Any, key: str = "") -> Iterator[str]:
+def _find_assigned(value: Any, key: str = "") -> Iterator[str]:
     """Return the settings assigned by ``setting=value`` texts in lists of ``settings``, as in entries of sets."""
     if isinstance(value, Mapping):
         for name, one in value.items():
-            yield from _assigned(one, str(name))
+            yield from _find_assigned(one, str(name))
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _assigned(one, key)
+            yield from _find_assigned(one, key)
     elif isinstance(value, str) and key == "settings":
         yield value.partition("=")[2]

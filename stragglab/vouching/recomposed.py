@@ -35,7 +35,7 @@ def check_settings(run_dir: Path, meta: dict[str, Any], *, same_code: bool) -> C
     except (OSError, ValueError) as error:
         return Check("settings", "failed", f".hydra/: {' '.join(str(error).split())}")
     try:
-        text, said = _composed(lines)
+        text, said = _compose(lines)
     except (ConfigError, ValueError) as error:
         return Check("settings", "unchecked", f"{OVERRIDES} cannot be composed here: {error}")
     wrong = [] if text == stored else [f"{CONFIG} is not what {OVERRIDES} gives"]
@@ -56,7 +56,7 @@ def _lines(path: Path) -> list[str]:
     return taken.kept
 
 
-def _composed(lines: list[str]) -> tuple[str, dict[str, Any]]:
+def _compose(lines: list[str]) -> tuple[str, dict[str, Any]]:
     """The configuration as Hydra stores it, and what of ``meta.json`` follows from it; raises :class:`ConfigError`."""
     words = argparse.Namespace(config_dir=None, config_path=None, config_name=None, multirun=False, overrides=lines)
     announced = HydraConfig.instance().cfg

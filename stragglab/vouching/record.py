@@ -75,7 +75,7 @@ def _verify_run(path: Path, again: bool) -> Iterator[Check]:
     yield _plan(run)
     yield _settings(path, run.meta, same_code)
     yield _decisions(run)
-    yield _code(run.meta, _imported(run))
+    yield _code(run.meta, _list_imported(run))
     if again:
         yield _again(run)
 
@@ -105,7 +105,7 @@ def _decisions(run: Run) -> Check:
     try:
         record, strategy = read_record(run.path), build_strategy(run.path)
     except ConfigError as error:
-        if needs := _unnamed_project(run.meta):
+        if needs := _find_unnamed_project(run.meta):
             return Check("decisions", "unchecked", needs)
         return Check("decisions", "failed", str(error))
     events = counted(record, record.count, "asking the strategy again")
@@ -117,14 +117,14 @@ def _decisions(run: Run) -> Check:
 
 
 def _settings(path: Path, meta: dict[str, Any], same_code: bool) -> Check:
-    if needs := _unnamed_project(meta):
+    if needs := _find_unnamed_project(meta):
         return Check("settings", "unchecked", needs)
     from stragglab.vouching.recomposed import check_settings
 
     return check_settings(path, meta, same_code=same_code)
 
 
-def _unnamed_project(meta: dict[str, Any]) -> str:
+def _find_unnamed_project(meta: dict[str, Any]) -> str:
     """Say what is missing here of a run with code of its user's own; empty if nothing is."""
     named = str((meta.get("versions") or {}).get("project") or "")
     if not named or project.folder() is not None:
@@ -162,7 +162,7 @@ def _code(meta: dict[str, Any], imported: Mapping[str, str] = MappingProxyType({
     return Check("code", "ok", f"{commit}, files {here['code'][:12]}")
 
 
-def _imported(run: Run) -> dict[str, str]:
+def _list_imported(run: Run) -> dict[str, str]:
     notes = [line.note for line in run.notable_lines if isinstance(line.note, Other)]
     return next((dict(note.fields["versions"]) for note in notes if note.type == "Imported"), {})
 
@@ -176,7 +176,7 @@ def _again(run: Run) -> Check:
     stored = run.path / ".hydra" / "overrides.yaml"
     if not stored.exists():
         return Check("again", "unchecked", "no .hydra/overrides.yaml, so the command is not known")
-    if needs := _unnamed_project(run.meta):
+    if needs := _find_unnamed_project(run.meta):
         return Check("again", "unchecked", needs)
     try:
         taken = taken_from_record(load_yaml(stored), Path.cwd())
@@ -193,11 +193,11 @@ def _again(run: Run) -> Check:
         if done.returncode == REFUSED:
             why = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
             return Check("again", "unchecked", f"cannot be run in this directory ({why}){left_out}")
-        check = _compared(run, out, done)
+        check = _compare(run, out, done)
         return Check(check.question, check.verdict, f"{check.found}{left_out}")
 
 
-def _compared(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Check:
+def _compare(run: Run, out: Path, done: subprocess.CompletedProcess[str]) -> Check:
     if not (out / LOG).exists():
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         return Check("again", "failed", f"the same command leaves no record: {last}")

@@ -37,7 +37,7 @@ class RecordedEvents:
     torn: bool
 
     def __iter__(self) -> Iterator[RecordedEvent]:
-        return takewhile(lambda event: event.seq <= self.last_seq, _decoded(self.path, Lines(self.path)))
+        return takewhile(lambda event: event.seq <= self.last_seq, _decode(self.path, Lines(self.path)))
 
 
 class Lines:
@@ -47,7 +47,7 @@ class Lines:
         self.path, self.count, self.torn = path, 0, False
 
     def __iter__(self) -> Iterator[object]:
-        with _opened(self.path) as file:
+        with _open_file(self.path) as file:
             for text in chain.from_iterable(line_blocks(file)):
                 try:
                     line = msgspec.json.decode(text)
@@ -69,7 +69,7 @@ def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
         raise ConfigError(f"{run_dir / ROWS}: was recorded by rows, without decisions; repeat it with record=events")
     path = run_dir / "events.jsonl"
     lines, first, count = Lines(path), -1, 0
-    for event in _decoded(path, lines):  # nothing is asked before the whole record is known to be sound
+    for event in _decode(path, lines):  # nothing is asked before the whole record is known to be sound
         first = event.seq if first < 0 else first
         count += until is None or event.seq <= until
     if first < 0:
@@ -91,7 +91,7 @@ def check_schema(path: Path) -> None:
         raise ConfigError(f"{path}: not of schema {SCHEMA}; use the version of Stragglab that wrote it")
 
 
-def _decoded(path: Path, lines: Iterable[object]) -> Iterator[RecordedEvent]:
+def _decode(path: Path, lines: Iterable[object]) -> Iterator[RecordedEvent]:
     try:
         yield from decode(lines)
     except Malformed as error:
@@ -99,7 +99,7 @@ def _decoded(path: Path, lines: Iterable[object]) -> Iterator[RecordedEvent]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """A record's file; raises :class:`ConfigError` if it cannot be read, then or later."""
     if not path.exists():
         raise ConfigError(f"{path}: missing; name the directory of a run")

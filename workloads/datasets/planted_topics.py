@@ -87,11 +87,11 @@ class PlantedTopics(Dataset):
     def _text(self, topics: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.int64]:
         """Words [N, length + 1]: first each word's topic, then the word, by inverting cumulative distributions."""
         rng, size = self._stream("words"), (len(shares), self.length + 1)
-        of_topics = _inverted(np.cumsum(shares, axis=1), rng.random(size))
+        of_topics = _invert(np.cumsum(shares, axis=1), rng.random(size))
         words, chance = np.empty(size, dtype=np.int64), rng.random(size)
         for number, topic in enumerate(np.cumsum(topics, axis=1)):
             own = of_topics == number
-            words[own] = _inverted(topic[None, :], chance[own][None, :])[0]
+            words[own] = _invert(topic[None, :], chance[own][None, :])[0]
         return words
 
     def _stream(self, purpose: str) -> Any:
@@ -99,7 +99,7 @@ class PlantedTopics(Dataset):
         return np.random.default_rng([self.data_seed, *purpose.encode()])
 
 
-def _inverted(cumulative: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.int64]:
+def _invert(cumulative: NDArray[np.float64], chance: NDArray[np.float64]) -> NDArray[np.int64]:
     """For each row the first index whose cumulative probability [N, n] is above each of ``chance`` [N, m]."""
     rows = zip(cumulative, chance, strict=True)
     found = np.array([np.searchsorted(row, values, side="right") for row, values in rows])

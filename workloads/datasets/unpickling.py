@@ -57,7 +57,7 @@ def read_pickle(content: bytes) -> Any:
     try:
         for opcode, argument, _ in pickletools.genops(content):
             machine.step(opcode.name, argument)
-        return _finished(machine.stack.pop())
+        return _finish(machine.stack.pop())
     except (IndexError, KeyError, TypeError) as error:
         raise ValueError(f"is a broken pickle ({error})") from error
 
@@ -71,20 +71,20 @@ class _Machine:
             "EMPTY_DICT": lambda _: self.stack.append({}),
             "EMPTY_LIST": lambda _: self.stack.append([]),
             "EMPTY_TUPLE": lambda _: self.stack.append(()),
-            "DICT": lambda _: self.stack.append(_pairs(self._marked())),
-            "LIST": lambda _: self.stack.append(self._marked()),
-            "TUPLE": lambda _: self.stack.append(tuple(self._marked())),
+            "DICT": lambda _: self.stack.append(_pairs(self._mark())),
+            "LIST": lambda _: self.stack.append(self._mark()),
+            "TUPLE": lambda _: self.stack.append(tuple(self._mark())),
             "TUPLE1": lambda _: self._tuple(1),
             "TUPLE2": lambda _: self._tuple(2),
             "TUPLE3": lambda _: self._tuple(3),
             "SETITEM": lambda _: self._set(self._last(2)),
-            "SETITEMS": lambda _: self._set(self._marked()),
+            "SETITEMS": lambda _: self._set(self._mark()),
             "APPEND": lambda _: self._extend(self._last(1)),
-            "APPENDS": lambda _: self._extend(self._marked()),
+            "APPENDS": lambda _: self._extend(self._mark()),
             "MEMOIZE": lambda _: self._remember(len(self.memo)),
             "GLOBAL": self._name,
             "STACK_GLOBAL": lambda _: self._name(" ".join(self._last(2))),
-            "REDUCE": lambda _: self.stack.append(_made(*self._last(2))),
+            "REDUCE": lambda _: self.stack.append(_make(*self._last(2))),
             "BUILD": lambda _: self._fill(*self._last(1)),
             "STOP": lambda _: None,
         }
@@ -115,7 +115,7 @@ class _Machine:
         del self.stack[-count:]
         return taken
 
-    def _marked(self) -> list[Any]:
+    def _mark(self) -> list[Any]:
         taken: list[Any] = []
         while (item := self.stack.pop()) is not MARK:
             taken.append(item)
@@ -157,10 +157,10 @@ class _Machine:
 
 
 def _pairs(flat: list[Any]) -> dict[Any, Any]:
-    return {key: _finished(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
+    return {key: _finish(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def _made(kind: Any, arguments: tuple[Any, ...]) -> Any:
+def _make(kind: Any, arguments: tuple[Any, ...]) -> Any:
     if kind is NEW_ARRAY and arguments[0] is ARRAY:
         return Pending(ARRAY)
     if kind is DTYPE:
@@ -171,7 +171,7 @@ def _made(kind: Any, arguments: tuple[Any, ...]) -> Any:
     raise ValueError("is a pickle that calls something, which plain data does not need: refused")
 
 
-def _finished(item: Any) -> Any:
+def _finish(item: Any) -> Any:
     if not isinstance(item, Pending):
         return item
     if item.array is None:

@@ -50,8 +50,8 @@ def draw_cluster(folder: Path, cluster: Cluster, drawn: Drawn, hosts: pd.DataFra
             draw_use(folder / "gpu_use.png", {"": drawn.use}, drawn.gpus, about),
             draw_gantt(folder / "hosts.png", cluster, about),
             draw_host_use(folder / "host_use.png", hosts, about),
-            draw_stragglers(folder / "stragglers.png", found, _said(EPISODES, about)),
-            draw_causes(folder / "straggler_causes.png", found, _said(EPISODES, about)),
+            draw_stragglers(folder / "stragglers.png", found, _say(EPISODES, about)),
+            draw_causes(folder / "straggler_causes.png", found, _say(EPISODES, about)),
         ]
     return [figure for figure in figures if figure is not None]
 
@@ -87,8 +87,8 @@ def _draw_case(
 ) -> list[Path | None]:
     lot = [each for group in mine.values() for each in group]
     seeds = len({each.meta["seed"] for each in lot})
-    about = _said(case, cluster_caption([each.meta for each in lot]))
-    pooled = _said("jobs of all seeds together" if seeds > 1 else "", about)
+    about = _say(case, cluster_caption([each.meta for each in lot]))
+    pooled = _say("jobs of all seeds together" if seeds > 1 else "", about)
     times = {label: pd.concat([each.times for each in group], ignore_index=True) for label, group in mine.items()}
     use = {label: group[0].use for label, group in mine.items()}
     first = f"seed {next(iter(mine.values()))[0].meta['seed']} of {seeds}" if seeds > 1 else ""
@@ -96,9 +96,9 @@ def _draw_case(
     return [
         draw_times(folder / "job_times.png", times, _unfinished(times.values(), pooled)),
         draw_ratios(folder / "job_ratios.png", pairs, table, baseline, about),
-        draw_use(folder / "gpu_use.png", use, max(each.gpus for each in lot), _said(first, about)),
-        draw_stragglers(folder / "stragglers.png", found, _said(EPISODES, pooled)),
-        draw_causes(folder / "straggler_causes.png", found, _said(EPISODES, pooled)),
+        draw_use(folder / "gpu_use.png", use, max(each.gpus for each in lot), _say(first, about)),
+        draw_stragglers(folder / "stragglers.png", found, _say(EPISODES, pooled)),
+        draw_causes(folder / "straggler_causes.png", found, _say(EPISODES, pooled)),
     ]
 
 
@@ -117,10 +117,10 @@ def _unfinished(times: Any, about: str) -> str:
     frames = list(times)
     jobs, done = sum(map(len, frames)), sum(int(frame["completed"].sum()) for frame in frames)
     more = f"{jobs - done} of {jobs} jobs did not complete: their times are infinite, and the curves end below 100 %"
-    return _said(more, about) if done < jobs else about
+    return _say(more, about) if done < jobs else about
 
 
-def _said(*parts: str) -> str:
+def _say(*parts: str) -> str:
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 
 

@@ -25,7 +25,7 @@ SAME = 1e-6
 
 def check_cluster(cluster: Cluster, times: pd.DataFrame) -> Integrity:
     """Problems of a record, and what could not be checked."""
-    problems = [*_places(cluster), *_crowded(cluster)]
+    problems = [*_places(cluster), *_check_crowding(cluster)]
     unchecked = []
     if cluster.stored is None:
         unchecked.append("Little's law: jobs.parquet is missing, the run did not come to its end")
@@ -92,7 +92,7 @@ def _places(cluster: Cluster) -> Iterator[str]:
             yield f"job {row.job}: placed on unknown hosts {sorted(unknown)}"
 
 
-def _crowded(cluster: Cluster) -> Iterator[str]:
+def _check_crowding(cluster: Cluster) -> Iterator[str]:
     """No host ever holds more workers than it has GPUs."""
     for host, rows in held(cluster, "workers").groupby("host"):
         used = counted(rows["start_s"], rows["end_s"], rows["tasks"])

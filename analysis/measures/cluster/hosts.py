@@ -47,7 +47,7 @@ def host_use(cluster: Cluster, start_s: float, end_s: float) -> pd.DataFrame:
         used, servers = (_mean(tasks[role].get(host), start_s, end_s) for role in ("workers", "servers"))
         share = used / machine["gpus"] if machine["gpus"] else np.nan
         row = {"host": host, "gpus": int(machine["gpus"]), "gpus_used": used, "gpu_use_frac": share, "servers": servers}
-        rows.append(row | _sampled(inside[inside["host"] == host], machine))
+        rows.append(row | _sample(inside[inside["host"] == host], machine))
     return pd.DataFrame(rows)
 
 
@@ -88,7 +88,7 @@ def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:
     return counted(tasks["start_s"], tasks["end_s"], tasks["tasks"]).mean(start_s, end_s)
 
 
-def _sampled(rows: pd.DataFrame, machine: pd.Series) -> dict[str, float]:
+def _sample(rows: pd.DataFrame, machine: pd.Series) -> dict[str, float]:
     cpu = rows["cpu_cores"] / machine["cores"]
     link = rows[["in_bytes_per_s", "out_bytes_per_s"]].max(axis="columns") / machine["link_bytes_per_s"]
     found = {name: float(rows[name].mean()) for name in ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")}

@@ -79,13 +79,13 @@ def in_system(times: pd.DataFrame) -> Steps:
 
 def running(cluster: Cluster) -> Steps:
     """Number of jobs that hold GPUs."""
-    return counted(cluster.spans["start_s"], _left(cluster.spans))
+    return counted(cluster.spans["start_s"], _find_left(cluster.spans))
 
 
 def gpus_used(cluster: Cluster) -> Steps:
     """Number of GPUs that jobs hold: one for each worker that is placed."""
     spans = cluster.spans
-    return counted(spans["start_s"], _left(spans), spans["workers"].map(len))
+    return counted(spans["start_s"], _find_left(spans), spans["workers"].map(len))
 
 
 def use_over_time(cluster: Cluster, times: pd.DataFrame) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def use_over_time(cluster: Cluster, times: pd.DataFrame) -> pd.DataFrame:
     jobs, used, busy = in_system(times), gpus_used(cluster), running(cluster)
     asked = counted(times["submit_s"], times["end_s"], times["gpus"])
     gpus = dict(zip(times["job"], times["gpus"], strict=True))
-    granted = counted(cluster.spans["start_s"], _left(cluster.spans), cluster.spans["job"].map(gpus))
+    granted = counted(cluster.spans["start_s"], _find_left(cluster.spans), cluster.spans["job"].map(gpus))
     t = np.unique(np.concatenate([jobs.t, used.t, [cluster.end_s]]))
     return pd.DataFrame(
         {
@@ -106,6 +106,6 @@ def use_over_time(cluster: Cluster, times: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _left(spans: pd.DataFrame) -> pd.Series:
+def _find_left(spans: pd.DataFrame) -> pd.Series:
     """When GPUs were given back; NaN where the job still holds them at the end of the record."""
     return spans["end_s"].where(spans["ended"] != "open")

@@ -60,7 +60,7 @@ def straggling(cluster: Cluster) -> Straggling | None:
         if job not in folders or job not in spans or np.isnan(zero_s):
             continue
         try:
-            rows = _compared(folders[job])
+            rows = _compare(folders[job])
         except RecordError as error:
             unread.append(str(error))
             continue
@@ -74,17 +74,17 @@ def straggling(cluster: Cluster) -> Straggling | None:
             totals[kind] = totals[kind] + number
     return Straggling(
         jobs=pd.DataFrame(jobs, columns=list(jobs[0]) if jobs else ["job", "straggler_frac"]),
-        episodes=_joined(found),
+        episodes=_join_runs(found),
         deviations=tabulate(dict(sorted(totals.items()))),
         unread=tuple(unread),
     )
 
 
-def _compared(folder: Path) -> pd.DataFrame:
+def _compare(folder: Path) -> pd.DataFrame:
     return compared(read_job_rows(folder))
 
 
-def _joined(found: list[pd.DataFrame]) -> pd.DataFrame:
+def _join_runs(found: list[pd.DataFrame]) -> pd.DataFrame:
     some = [frame for frame in found if len(frame)]
     return (
         pd.concat(some, ignore_index=True)[list(EPISODE_COLUMNS)]

@@ -128,7 +128,7 @@ def _runs(runs: pd.DataFrame, out: Path) -> str:
 
 def _run(row: Any, out: Path, cases: bool) -> list[Cell | str]:
     tta = "\N{EM DASH}" if row.tta_s == float("inf") else number_text(row.tta_s, 1)
-    texts = [f"{row.seed}", _ended(row), f"{row.lasted_s:.1f}", tta, number_text(row.final_metric, 4)]
+    texts = [f"{row.seed}", _say_end(row), f"{row.lasted_s:.1f}", tta, number_text(row.final_metric, 4)]
     return [
         run_cell(Path(row.path), out),
         *([str(row.case)] if cases else []),
@@ -137,5 +137,5 @@ def _run(row: Any, out: Path, cases: bool) -> list[Cell | str]:
     ]
 
 
-def _ended(row: Any) -> str:
+def _say_end(row: Any) -> str:
     return str(row.status) if row.completed or row.status != "done" else "time was up"

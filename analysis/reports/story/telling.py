@@ -154,7 +154,7 @@ class _Teller:
         event = line.event or {}
         kind = event.get("type")
         if kind == "Arrived":
-            yield from self._arrived(line, event)
+            yield from self._on_arrived(line, event)
         elif self.subject and self.subject.role == "gradient":
             if (event.get("grad") or {}).get("id") == self.subject.number:
                 yield Entry(line.t, line.t, line.seq, event_in_words(event))
@@ -163,7 +163,7 @@ class _Teller:
         if kind == "ServerLost" and event.get("holding", True):
             self.reason_back = event_in_words(event)
         if kind == "Restored":
-            yield from self._rolled_back(line, event)
+            yield from self._on_rolled_back(line, event)
             self.idle_since = line.t
         yield from self._of_commands(line)
 
@@ -188,7 +188,7 @@ class _Teller:
 
     # ---- gradients -----------------------------------------------------------------------------------------------
 
-    def _arrived(self, line: RawLine, event: Fields) -> Iterator[Entry]:
+    def _on_arrived(self, line: RawLine, event: Fields) -> Iterator[Entry]:
         grad: Fields = event["grad"]
         self.gradients[grad["id"]] = _Given(grad["worker"], line.t, line.seq, grad["version"], grad.get("samples", 0))
         if grad["worker"] == self.worker:
@@ -202,7 +202,7 @@ class _Teller:
             )
             yield Entry(line.t, line.t, line.seq, f"{what}, computed on version {grad['version']}")
 
-    def _rolled_back(self, line: RawLine, event: Fields) -> Iterator[Entry]:
+    def _on_rolled_back(self, line: RawLine, event: Fields) -> Iterator[Entry]:
         """Say what all tasks have lost by their return to one version."""
         version, why = int(event.get("version", 0)), self.reason_back
         for made in sorted(one for one in self.applied if one > version):
@@ -231,12 +231,12 @@ class _Teller:
             kind = command.get("type")
             if kind == "Apply":
                 version += 1
-                yield from self._applied(line, command, version, why)
+                yield from self._on_applied(line, command, version, why)
             elif kind == "Drop":
-                yield from self._dropped(line, command, why)
+                yield from self._on_dropped(line, command, why)
             elif kind == "Compute":
                 if command.get("worker") == self.worker:
-                    yield from self._ordered(line, command, why)
+                    yield from self._on_ordered(line, command, why)
             elif kind not in ("Wake", "Evaluate", "Checkpoint") and self._is_shown(command):
                 orders.setdefault(command_in_words(command), []).append(str(command.get("node", "")))
         for order, nodes in orders.items():
@@ -246,7 +246,7 @@ class _Teller:
         if self.subject is None and news and not orders and self.state is not None:
             yield Entry(line.t, line.t, line.seq, f"the strategy decides: {news}", event_in_words(line.event or {}))
 
-    def _applied(self, line: RawLine, command: Fields, version: int, why: str) -> Iterator[Entry]:
+    def _on_applied(self, line: RawLine, command: Fields, version: int, why: str) -> Iterator[Entry]:
         ids: list[int] = [number for number in command.get("grads", ()) if number in self.gradients]
         used = {number: self.gradients.pop(number) for number in ids}
         for number, one in used.items():
@@ -270,7 +270,7 @@ class _Teller:
             waiting = f"; worker:{last.worker} came last" if len(used) > 1 else ""
             yield Entry(line.t, line.t, line.seq, f"the update made version {version}{waiting}", why)
 
-    def _dropped(self, line: RawLine, command: Fields, why: str) -> Iterator[Entry]:
+    def _on_dropped(self, line: RawLine, command: Fields, why: str) -> Iterator[Entry]:
         fate = "dropped, samples requeued" if command.get("requeue", True) else "dropped for good"
         for number in command.get("grads", ()):
             one = self.gradients.pop(number, None)
@@ -280,7 +280,7 @@ class _Teller:
                 old = "" if one is None else f"; it was {max(line.version - one.version, 0)} updates old"
                 yield Entry(line.t, line.t, line.seq, fate + old, why)
 
-    def _ordered(self, line: RawLine, command: Fields, why: str) -> Iterator[Entry]:
+    def _on_ordered(self, line: RawLine, command: Fields, why: str) -> Iterator[Entry]:
         if self.idle_since is not None:
             self.iterations.waited(line.t - self.idle_since, _whom(line.event or {}))
             self.idle_since = None

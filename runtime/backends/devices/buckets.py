@@ -59,7 +59,7 @@ class Buckets:
         if self.several:
             each: Any  # its hooks have no types
             for number, each in enumerate(parameters):
-                each.register_hook(partial(self._computed, number))
+                each.register_hook(partial(self._on_computed, number))
 
     @contextmanager
     def overlapping(self, write: Write) -> Iterator[None]:
@@ -70,7 +70,7 @@ class Buckets:
         finally:
             self._write = None
 
-    def _computed(self, number: int, gradient: Tensor) -> None:
+    def _on_computed(self, number: int, gradient: Tensor) -> None:
         if self._write is None:
             return
         self._write(self.grads[number], gradient)

@@ -145,14 +145,14 @@ class FakeDevice:
             return
         begun_s, taken_s = self.begun
         own_s = (time.perf_counter() - begun_s) / self.share_frac
-        while time.perf_counter() - begun_s - (self._taken_s() - taken_s) < own_s:
+        while time.perf_counter() - begun_s - (self._measure_taken_s() - taken_s) < own_s:
             time.sleep(LOOK_S)
         self._begin()
 
     def _begin(self) -> None:
-        self.begun = time.perf_counter(), self._taken_s()
+        self.begun = time.perf_counter(), self._measure_taken_s()
 
-    def _taken_s(self) -> float:
+    def _measure_taken_s(self) -> float:
         return 0.0 if self.time_slice is None else self.time_slice.taken_s()
 
     def run_until(self, transfer: FakeTransfer) -> None:

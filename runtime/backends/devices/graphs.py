@@ -56,7 +56,7 @@ class Graphs:
             return None  # a graph would have this batch's weights forever
         form = form_of(batch, micro)
         if form not in self.recorded:
-            if not self._wanted(form):
+            if not self._is_wanted(form):
                 return None
             self.recorded[form] = self._record(batch, micro)
         graph = self.recorded[form]
@@ -65,7 +65,7 @@ class Graphs:
         graph.replay()
         return graph.losses
 
-    def _wanted(self, form: Form) -> bool:
+    def _is_wanted(self, form: Form) -> bool:
         self._seen[form] += 1
         return len(self.recorded) < FORMS and self._seen[form] >= (OFTEN if self.recorded else 1)
 

@@ -19,7 +19,7 @@ def draw_on_host(module: nn.Module, place: Place) -> None:
     """
     for name, one in module.named_modules():
         if isinstance(one, nn.Dropout):
-            one.forward = partial(_dropped, one, place)  # type: ignore[method-assign]
+            one.forward = partial(_drop_out, one, place)  # type: ignore[method-assign]
         elif _draws_inside(one):
             raise ValueError(
                 f"backend.device: {name or 'the model'} ({type(one).__name__}) draws dropout masks on the device "
@@ -27,7 +27,7 @@ def draw_on_host(module: nn.Module, place: Place) -> None:
             )
 
 
-def _dropped(layer: nn.Dropout, place: Place, inputs: Tensor) -> Tensor:
+def _drop_out(layer: nn.Dropout, place: Place, inputs: Tensor) -> Tensor:
     """As torch's own dropout on the CPU, to the bit."""
     if not layer.training or not layer.p:
         return inputs

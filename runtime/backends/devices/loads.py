@@ -45,14 +45,14 @@ class CudaLoad:
         self._product = torch.empty_like(self._one)
         self._times, self.alone_s = 1, 0.0
         self._ahead: Launched | None = None
-        self._timed(self._launch())  # libraries are loaded with the first
-        self._times = max(1, round(KERNEL_S / min(self._timed(self._launch()) for _ in range(TRIALS))))
-        self.alone_s = min(self._timed(self._launch()) for _ in range(TRIALS))
+        self._time(self._launch())  # libraries are loaded with the first
+        self._times = max(1, round(KERNEL_S / min(self._time(self._launch()) for _ in range(TRIALS))))
+        self.alone_s = min(self._time(self._launch()) for _ in range(TRIALS))
 
     def run(self) -> float:
         this = self._ahead or self._launch()
         self._ahead = self._launch()
-        self.alone_s = min(self.alone_s, self._timed(this))
+        self.alone_s = min(self.alone_s, self._time(this))
         return self.alone_s
 
     def _launch(self) -> Launched:
@@ -64,7 +64,7 @@ class CudaLoad:
         return begun, ended
 
     @staticmethod
-    def _timed(launched: Launched) -> float:
+    def _time(launched: Launched) -> float:
         """Seconds by the device's clock, when it has ended; the host sleeps meanwhile."""
         begun, ended = launched
         ended.synchronize()

@@ -142,7 +142,7 @@ class ClusterCoordinator:
         """Book a report; returns whether there may be something to decide."""
         match given:
             case JobSubmitted():
-                self._submitted(given.request)
+                self._on_submitted(given.request)
             case JobStarted():
                 state = self._expect(given.job, given, "starting", "leaving")
                 if state.phase == "starting":  # else the order to leave was on its way
@@ -150,7 +150,7 @@ class ClusterCoordinator:
                     self.note(self.t, "Started", job=given.job)
                 return False
             case JobEnded():
-                self._ended(given)
+                self._on_ended(given)
             case JobGone():
                 self._gone(self._expect(given.job, given, "leaving"), given.attained_s)
             case TaskMoved():
@@ -163,7 +163,7 @@ class ClusterCoordinator:
                 assert_never(given)
         return True
 
-    def _submitted(self, request: JobRequest) -> None:
+    def _on_submitted(self, request: JobRequest) -> None:
         if problem := self.problem_of(request):
             raise ValueError(problem)
         state = JobState(request=request, number=self.num_submitted, since_s=self.t)
@@ -173,7 +173,7 @@ class ClusterCoordinator:
         self.note(self.t, "Submitted", **asdict(request))
         self._become(None, state)
 
-    def _ended(self, given: JobEnded) -> None:
+    def _on_ended(self, given: JobEnded) -> None:
         """A preempted job may end while it waits: by the last evaluation of what it has stored."""
         began = given.job in self._jobs and self._jobs[given.job].starts > 0
         phases = ("starting", "running", "leaving", *(["waiting"] if began else []))
@@ -207,7 +207,7 @@ class ClusterCoordinator:
         if state is None:
             raise ProtocolError(f"{type(given).__name__} of job {job}, which is not in the cluster")
         if state.phase not in phases:
-            raise ProtocolError(f"{type(given).__name__} of job {job}, which is {_described(state)}")
+            raise ProtocolError(f"{type(given).__name__} of job {job}, which is {_describe(state)}")
         return state
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class ClusterCoordinator:
         match command:
             case StartJob(places=places):
                 if state.phase != "waiting":
-                    raise self._unlawful(command, f"which is {_described(state)}: only a waiting job can start")
+                    raise self._unlawful(command, f"which is {_describe(state)}: only a waiting job can start")
                 self.room.take(state.request, places)
                 self.num_waiting -= 1
                 fields = {"workers": places.workers, "servers": places.servers, "starts": state.starts}
@@ -241,9 +241,7 @@ class ClusterCoordinator:
                 if not self.policy.preempts:
                     raise self._unlawful(command, "and the policy has not declared that it preempts")
                 if state.phase not in ("starting", "running"):
-                    raise self._unlawful(
-                        command, f"which is {_described(state)}: only a job with GPUs can be preempted"
-                    )
+                    raise self._unlawful(command, f"which is {_describe(state)}: only a job with GPUs can be preempted")
                 self.note(self.t, "Preempted", job=command.job)
                 now = {"phase": "leaving", "attained_s": state.attained_at(self.t), "since_s": self.t}
                 self._become(state, replace(state, **now))
@@ -276,5 +274,5 @@ class ClusterCoordinator:
             self.port.wake(next_s)
 
 
-def _described(state: JobState) -> str:
+def _describe(state: JobState) -> str:
     return f"{state.phase} since {state.since_s:g} s (start {state.starts})"

@@ -237,7 +237,7 @@ class Shards:
         Fresh shards come first, then returned samples; but those of an older epoch precede the newer one, or they would
         hold their epoch open. Samples that this very worker returned come last, for the same reason.
         """
-        if (found := self._queued(worker)) is not None:
+        if (found := self._take_queued(worker)) is not None:
             self._donors = None
             local.append(found)
         elif self.policy == "shared" and (half := self._share(worker)) is not None:
@@ -252,7 +252,7 @@ class Shards:
             return False
         return True
 
-    def _queued(self, worker: int) -> Range | None:
+    def _take_queued(self, worker: int) -> Range | None:
         """The next range of the queue, except those that this worker has returned."""
         if not self.requeued:
             return self._fresh()

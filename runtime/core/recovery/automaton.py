@@ -131,7 +131,7 @@ class Recovery:
                 if self.state.is_replica(task):
                     self._check()
             case Attached():
-                self._attached(task, given)
+                self._on_attached(task, given)
             case Worked():
                 task.useful = True
             case Gone():
@@ -144,7 +144,7 @@ class Recovery:
             case _:
                 assert_never(given)
 
-    def _attached(self, task: TaskLife, given: Attached) -> None:
+    def _on_attached(self, task: TaskLife, given: Attached) -> None:
         current = given.generation == self.state.generation and self.state.phase in (Phase.RUNNING, Phase.ATTACHING)
         if not current or not self.policy.takes_part(task):
             return
@@ -416,7 +416,7 @@ class Recovery:
             case Save():
                 self._save(given)
             case Saved():
-                self._saved(given)
+                self._on_saved(given)
             case Loaded():
                 self.policy.loaded(self.tasks[given.key], given)
             case Follows():
@@ -435,7 +435,7 @@ class Recovery:
         number = checkpoints.begin(given.version, given.state, savers)
         self.state.emit(Store(number, given.version, given.state, max(checkpoints.complete, 0), savers))
 
-    def _saved(self, given: Saved) -> None:
+    def _on_saved(self, given: Saved) -> None:
         if self.state.phase != Phase.RUNNING:
             return
         if (done := self.state.checkpoints.stored(given.number, given.key)) is not None:

@@ -49,7 +49,7 @@ class Servers(Policy):
                 else:
                     self._following.add(task.key)
             elif state.phase == Phase.RENDEZVOUS and self._all_servers_ready():
-                self._gathered()
+                self._on_gathered()
         elif state.phase in (Phase.RUNNING, Phase.ATTACHING):
             state.attach(task, self.savers)
         elif self._reads_on_return and task.role == "worker" and self._all_servers_ready() and not self._reading:
@@ -58,7 +58,7 @@ class Servers(Policy):
     def _all_servers_ready(self) -> bool:
         return all(server.state == TaskState.READY for server in self.state.holders())
 
-    def _gathered(self) -> None:
+    def _on_gathered(self) -> None:
         """All servers are ready: read a checkpoint, except at the start."""
         if self.state.generation:
             self._read()
@@ -108,7 +108,7 @@ class Servers(Policy):
         if self._heir is not None:
             self.state.members.divide(((self._heir, 1.0),))
         if self._all_servers_ready() and not (self._reads_on_return and self._anyone_away()):
-            self._gathered()
+            self._on_gathered()
 
     def _find_heir(self) -> Key | None:
         """The first replica that follows, in place of the one server that there is with replicas.

@@ -120,7 +120,7 @@ class LiveCluster:
         if (begun := self.lab.job(_in_lab(job))) is not None:
             begun.resume(hosts_of(places))
         else:
-            begin, ended = partial(self._begin, name, places), partial(self._ended, name)
+            begin, ended = partial(self._begin, name, places), partial(self._on_ended, name)
             self.lab.add(_in_lab(job), begin, ended=ended, crashed=self._jobs[name].crashed)
 
     def preempt(self, job: JobState) -> None:
@@ -129,7 +129,7 @@ class LiveCluster:
         if begun is None:
             self._early[job.request.job] = job
         elif not begun.over:
-            begun.preempt(self._grace_s, partial(self._left, job))
+            begun.preempt(self._grace_s, partial(self._on_left, job))
 
     def wake(self, at_s: float) -> None:
         self._wake += 1
@@ -157,7 +157,7 @@ class LiveCluster:
         job.begun = partial(self._report, JobStarted(name))
         job.nodes.elsewhere = partial(self._next_host, name, job)
         if (early := self._early.pop(name, None)) is not None:
-            job.preempt(self._grace_s, partial(self._left, early))
+            job.preempt(self._grace_s, partial(self._on_left, early))
         return job
 
     def _next_host(self, name: str, job: LiveJob, task: str) -> int | None:
@@ -168,11 +168,11 @@ class LiveCluster:
             job.once_ended(node, partial(self._report, TaskMoved(name, node)))
         return host
 
-    def _left(self, job: JobState) -> None:
+    def _on_left(self, job: JobState) -> None:
         """The time until its last process has ended counts as well; ``job``: as it was ordered to leave."""
         self._report(JobGone(job.request.job, job.attained_at(self.now)))
 
-    def _ended(self, name: str, outcome: Outcome) -> None:
+    def _on_ended(self, name: str, outcome: Outcome) -> None:
         self._jobs[name].end(outcome)
         self._statuses[name] = outcome.status
         self._report(JobEnded(name, outcome.status))

@@ -132,11 +132,11 @@ class Allotter:
         if by in ("duty", "cpulimit"):
             if asked is not None:
                 check_cores(node, asked)
-            self.throttle(node, asked, by, lambda message: self._throttled(node, message))
+            self.throttle(node, asked, by, lambda message: self._on_throttled(node, message))
         else:
             self.note("Enforced", node=node, cpu_cores=self.machines.groups[node].set_cores(asked), by="cgroup")
 
-    def _throttled(self, node: str, message: Actuated) -> None:
+    def _on_throttled(self, node: str, message: Actuated) -> None:
         """The agent says what a node is limited to."""
         if message.problem:
             self.failed(f"{node}: its cores could not be allocated: {message.problem}")

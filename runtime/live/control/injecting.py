@@ -116,7 +116,7 @@ class Injector:
             case Share(device, left_frac):
                 name = target_name("device", device)
                 self.tell(name, Occupy(target=name, taken_frac=1.0 - left_frac))
-                self._await(name, partial(self._done, change, begun_s, left_frac))
+                self._await(name, partial(self._on_done, change, begun_s, left_frac))
             case Change(_, _, "cpu"):
                 self._throttle(change, begun_s)
             case Change(_, _, "bandwidth"):
@@ -183,10 +183,10 @@ class Injector:
     def _ask(self, change: Change, by: str, begun_s: float) -> None:
         if change.kind == "pause":
             self.tell(change.target, Freeze(target=change.target, on=change.level > 0))
-            self._await(change.target, lambda message: self._done(change, begun_s, change.level, message))
+            self._await(change.target, lambda message: self._on_done(change, begun_s, change.level, message))
         else:
             cores = self.machines.quota(change.target, change.level)
-            self.throttle(change.target, cores, by, lambda message: self._done(change, begun_s, cores, message))
+            self.throttle(change.target, cores, by, lambda message: self._on_done(change, begun_s, cores, message))
 
     def answered(self, message: Actuated) -> None:
         """Process an agent's answer to the oldest request for this target."""
@@ -197,7 +197,7 @@ class Injector:
             raise MalformedMessage(f"Actuated, of {message.target}, for which nothing was asked")
         waiting.popleft()(message)
 
-    def _done(self, change: Change, begun_s: float, asked: float | None, message: Actuated) -> None:
+    def _on_done(self, change: Change, begun_s: float, asked: float | None, message: Actuated) -> None:
         """Record what the agent has done about a change."""
         if message.problem:
             self.session.failed(f"{change.kind} of {change.target} could not be injected: {message.problem}")

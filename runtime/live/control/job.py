@@ -241,12 +241,12 @@ class LiveJob:
         """Sample the use of all tasks and hosts, now and periodically."""
         if self.session.over:
             return
-        period_s, nodes = self.session.sampler.sample(self.loop.now, self._sampled_pids())
+        period_s, nodes = self.session.sampler.sample(self.loop.now, self._list_sampled_pids())
         if nodes:
             self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
 
-    def _sampled_pids(self) -> list[tuple[str, int]]:
+    def _list_sampled_pids(self) -> list[tuple[str, int]]:
         """Return the processes of workers, servers and aggregators; observers are not part of the job."""
         pids = self.session.supervisor.roster.pids
         return [(name, pid) for name, pid in pids if NodeId.parse(name).role not in OUTSIDE_NETWORK]
@@ -260,7 +260,7 @@ class LiveJob:
         if math.isfinite(following := self.schedule.next_change(t)):
             self.loop.at(following, self._announce)
 
-    def _unsaved(self) -> bool:
+    def _is_unsaved(self) -> bool:
         """Whether the final parameters are wanted, and the evaluator has not stored them; elsewhere only it knows."""
         wanted = self.spec.save_parameters_to
         return wanted is not None and not self.session.sha256 and (self.site.elsewhere or not wanted.exists())
@@ -280,7 +280,7 @@ class LiveJob:
             memory=memory,
             failed=session.failed_as,
             unscored=session.unscored,
-            unsaved=self._unsaved(),
+            unsaved=self._is_unsaved(),
         )
         record_outcome(self.spec.record, outcome)
         session.recorded = True

@@ -123,10 +123,10 @@ class LinkPacing:
         if change is None or change.awaited:
             return
         del self._changes[order]
-        change.then(LinkRate(change.asked, _achieved(change), change.problem))
+        change.then(LinkRate(change.asked, _measure_achieved(change), change.problem))
 
 
-def _achieved(change: _Change) -> float | None:
+def _measure_achieved(change: _Change) -> float | None:
     """Return the fraction of the asked rate that the kernels hold, over the connections that exist."""
     achieved = {flow: rate for flow, rate in change.achieved.items() if flow in change.rates}
     if change.asked is None or not achieved or None in achieved.values():

@@ -219,15 +219,15 @@ class LivePort:
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
         for key in self.roster.holders:
-            slowed = self._slowed(update, key)
+            slowed = self._slow(update, key)
             if slowed is not update:
                 self.hub.send(key, slowed)
             else:
                 self.hub.send_encoded(key, data)
         if self.followers is not None:
-            self.followers.update(update, self._slowed)
+            self.followers.update(update, self._slow)
 
-    def _slowed(self, update: Update, server: NodeId) -> Update:
+    def _slow(self, update: Update, server: NodeId) -> Update:
         """As the plan disturbs this server."""
         delay_s, slowdown_frac = self.disturb(str(server), self.loop.now) if update.apply else (0.0, 0.0)
         if not (delay_s or slowdown_frac):

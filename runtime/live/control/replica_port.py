@@ -83,9 +83,9 @@ class ReplicaPort(LivePort):
             self._tell(source, Deliver(role="reader", id=worker, incarnation=incarnation))
             self._tell(worker, ReceiveState(source=source))
         if order.children:
-            self._left_ring(frozenset(child for child, _ in order.children))
+            self._on_left_ring(frozenset(child for child, _ in order.children))
 
-    def _left_ring(self, children: frozenset[int]) -> None:
+    def _on_left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""
         if self.roster.primary in children:
             stays = min(worker for worker in self.roster.members.here() if worker not in children)

@@ -162,12 +162,12 @@ class LiveSupervisor:
             case Saved():
                 return inputs.Saved(task.key, message.id)
             case Loaded():
-                return self._loaded(task.key, message)
+                return self._load_state(task.key, message)
             case Halted():
                 return inputs.Halted(task.key, incarnation, message.generation, message.version)
         return None
 
-    def _loaded(self, key: Key, message: Loaded) -> inputs.AnyInput | None:
+    def _load_state(self, key: Key, message: Loaded) -> inputs.AnyInput | None:
         """A replica that takes over knows nothing of the data, and reads the last checkpoint if that is newer."""
         if message.id != effects.FOLLOWED:
             return inputs.Loaded(key, message.generation, message.version, message.state)
@@ -208,7 +208,7 @@ class LiveSupervisor:
                     self.session.agents_ready()
                     self.tell(inputs.Begin())
             case Forked():
-                task, about = self._named(message)
+                task, about = self._name(message)
                 if task.life.expects(message.incarnation):
                     task.pid = message.pid
                 if self.agents.elsewhere:
@@ -216,7 +216,7 @@ class LiveSupervisor:
                 pid = message.pid if self.agents.elsewhere else outer_pid(message.pid)
                 self.session.note("Launched", **about, pid=pid)
             case Exited():
-                task, about = self._named(message)
+                task, about = self._name(message)
                 how = death(message.exit_code, message.signal, message.last_line)
                 if self.machines.killed_for_memory(str(task.key)) and message.signal:
                     how = OUT_OF_MEMORY
@@ -231,7 +231,7 @@ class LiveSupervisor:
                 return False
         return True
 
-    def _named(self, message: Forked | Exited) -> tuple[Task, dict[str, object]]:
+    def _name(self, message: Forked | Exited) -> tuple[Task, dict[str, object]]:
         """The task of an agent's message, and its name in notes."""
         if (task := self.tasks.get(NodeId(message.role, message.id))) is None:
             raise MalformedMessage(f"{message}, of a task that there is not")

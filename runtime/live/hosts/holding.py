@@ -160,7 +160,7 @@ class Connection:
         else:
             self._try_again(code)
 
-    def _connected(self) -> None:
+    def _on_connected(self) -> None:
         """The attempt to connect has succeeded or failed."""
         if code := self._target.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._try_again(code)
@@ -184,7 +184,7 @@ class Connection:
         if self._there.open:
             self._guarded(partial(self._move, events, self._back, self._there))
         else:
-            self._guarded(self._connected)
+            self._guarded(self._on_connected)
 
     def _move(self, events: int, reads: Way, writes: Way) -> None:
         if events & EVENT_WRITE:

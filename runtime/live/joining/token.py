@@ -33,7 +33,7 @@ def new_token(path: Path) -> None:
 def read_token(name: str, setting: str) -> bytes:
     """The token in a file, or on standard input (``-``); ``setting`` names it in the :class:`ConfigError`."""
     if name == STDIN:
-        return _parsed(sys.stdin.readline(), setting, "standard input")
+        return _parse(sys.stdin.readline(), setting, "standard input")
     try:
         with open_file(Path(name)) as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -42,10 +42,10 @@ def read_token(name: str, setting: str) -> bytes:
         raise ConfigError(f"{setting}={name}: {error}; {NEW}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{setting}={name}: others can read it (mode {stat.S_IMODE(mode):04o}); chmod 600 {name}")
-    return _parsed(text, setting, name)
+    return _parse(text, setting, name)
 
 
-def _parsed(text: str, setting: str, where: str) -> bytes:
+def _parse(text: str, setting: str, where: str) -> bytes:
     try:
         token = bytes.fromhex(text.strip())
     except ValueError:

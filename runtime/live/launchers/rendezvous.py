@@ -84,7 +84,7 @@ class Rendezvous:
             decode=wire.decode,
             certificate=wanted.certificate,
         )
-        self.hub.on_stranger = lambda address, error: self._turned_away(address, of_stranger(error))
+        self.hub.on_stranger = lambda address, error: self._turn_away(address, of_stranger(error))
         self.members: dict[Key, Facts] = {}
         """Agents that take part, in the order in which they have joined."""
         self.keys: dict[str, Key] = {}
@@ -213,7 +213,7 @@ class Rendezvous:
         self.hub.send(key, wire.Refused(reason=reason, later=later))
         self._candidates = {one: facts for one, facts in self._candidates.items() if one != key}
 
-    def _turned_away(self, name: str, reason: str) -> None:
+    def _turn_away(self, name: str, reason: str) -> None:
         if self._gathering or self._vacant:
             self._refusals.append(f"{name}: {reason}")
             self._say(f"launcher={self.wanted.launcher}: refused {name}: {reason}")
@@ -255,7 +255,7 @@ class Rendezvous:
                 facts, wanted.gpus, fake=wanted.fake_gpus
             )
         if reason:
-            self._turned_away(facts.name, reason)
+            self._turn_away(facts.name, reason)
             self._refuse(key, reason)
             return
         self._candidates[key] = facts
@@ -267,7 +267,7 @@ class Rendezvous:
         if self._ending:
             self._refuse(key, OVER, later=True)
         elif reason := of_data(theirs, wanted.prepared):
-            self._turned_away(facts.name, reason)
+            self._turn_away(facts.name, reason)
             self._refuse(key, reason)
         elif len(self.members) >= wanted.nodes:
             self._refuse(key, f"launcher.nodes={wanted.nodes}: all have joined already", later=True)

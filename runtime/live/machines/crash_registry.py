@@ -117,12 +117,12 @@ class CrashRegistry:
                 f"{self.path}: the crash registry cannot be kept there ({error.strerror}); set XDG_STATE_HOME to a "
                 "directory that you can write"
             ) from None
-        with self._opened():
+        with self._open_directory():
             pass
 
     def claim(self, owner: OwningProcess, run_id: str) -> RegisteredRun:
         """The entry of ``owner``'s run; raises ``ValueError`` if the run belongs to another process."""
-        with self._opened() as folder:
+        with self._open_directory() as folder:
             entry = self._read(folder, run_id) or RegisteredRun(run_id=run_id, owner=owner, directories=[])
         if entry.owner != owner:
             raise ValueError(f"run {run_id} is process {entry.owner.pid}'s; every run has a random run_id of its own")
@@ -134,18 +134,18 @@ class CrashRegistry:
         if run_id_of(directory[0]) != run_id:
             raise ValueError(f"{directory[0]}: is another run's; every run has a directory named after its run_id")
         others = [known for known in entry.directories if known[0] != directory[0]]
-        with self._opened() as folder:
+        with self._open_directory() as folder:
             self._write(folder, RegisteredRun(run_id=run_id, owner=owner, directories=[*others, directory]))
 
     def entries(self) -> list[RegisteredRun]:
         """All registered runs, living and crashed; torn files are omitted."""
-        with self._opened() as folder:
+        with self._open_directory() as folder:
             found = [self._read(folder, name.removesuffix(".json")) for name in _run_files(folder)]
         return [entry for entry in found if entry is not None]
 
     def torn(self) -> list[str]:
         """Names of invalid files: only a power cut leaves these, and no control group survives that."""
-        with self._opened() as folder:
+        with self._open_directory() as folder:
             found = [name for name in _run_files(folder) if self._read(folder, name.removesuffix(".json")) is None]
             return found + _stale_halves(folder)
 
@@ -168,11 +168,11 @@ class CrashRegistry:
 
     def discard(self, name: str) -> None:
         """Remove a torn file."""
-        with self._opened() as folder:
+        with self._open_directory() as folder:
             os.unlink(name, dir_fd=folder)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open_directory(self) -> Iterator[int]:
         """The directory, which only we may write: its files determine what is killed."""
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -60,15 +60,15 @@ def _network_report() -> dict[str, list[str] | None]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _unlinked(f"it took more than {PROBE_DEADLINE_S:g} s", "try again when the machine is less busy")
+        return _find_unlinked(f"it took more than {PROBE_DEADLINE_S:g} s", "try again when the machine is less busy")
     if done.returncode:
         words = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return _unlinked(words, "see python run.py doctor")
+        return _find_unlinked(words, "see python run.py doctor")
     report: dict[str, list[str] | None] = json.loads(done.stdout)
     return report
 
 
-def _unlinked(words: str, cure: str) -> dict[str, list[str] | None]:
+def _find_unlinked(words: str, cure: str) -> dict[str, list[str] | None]:
     return {key: [f"the probe of links failed ({words})", cure] for key in ("links", "peers", "netem")}
 
 

@@ -88,10 +88,10 @@ def _is_gone_after_try(directory: Directory) -> bool:
             _empty(descriptor)
     finally:
         os.close(descriptor)
-    return _removed(path)
+    return _remove(path)
 
 
-def _removed(name: str, dir_fd: int | None = None) -> bool:
+def _remove(name: str, dir_fd: int | None = None) -> bool:
     try:
         os.rmdir(name, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def _empty(group: int) -> None:
             _empty(below)
         finally:
             os.close(below)
-        _removed(name, group)
+        _remove(name, group)
 
 
 def _kill(group: int) -> None:

@@ -112,7 +112,7 @@ class Hogs:
         """Read from a hog that has written or ended; the result when all of its device have answered an order."""
         hog = next(hog for hog in self._hogs if hog.sock is sock)
         target = target_name("device", hog.device)
-        if not (data := _received(sock)):
+        if not (data := _receive(sock)):
             self._hogs.remove(hog)
             sock.close()
             words = f"a hog has ended: see logs/{log_name(hog.device, 0)}"
@@ -135,7 +135,7 @@ class Hogs:
         return [hog for hog in self._hogs if hog.device == device]
 
 
-def _received(sock: socket.socket) -> bytes:
+def _receive(sock: socket.socket) -> bytes:
     try:
         return sock.recv(ANSWER.size)
     except OSError:

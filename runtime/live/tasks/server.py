@@ -294,7 +294,7 @@ class Server(Receiver):
         """Whoever does not hold the parameters at the start is a replica, or will be when it has a copy."""
         if self.identity.incarnation or self.identity.key not in self.spec.layout.holders:
             self.following = Following(self.spec.secret, self.identity)
-            self.selector.register(self.following.wakes, selectors.EVENT_READ, self._copied)
+            self.selector.register(self.following.wakes, selectors.EVENT_READ, self._on_copied)
         self._show()
 
     @contextmanager
@@ -330,7 +330,7 @@ class Server(Receiver):
             self.following.fetch(sum(len(vector) for vector in self.store.vectors()))
         self._show()
 
-    def _copied(self) -> None:
+    def _on_copied(self) -> None:
         """A copy is there, or the connection over which it was to come is lost."""
         if self.following is None:  # it takes over: both were there, and that order was read first
             return

@@ -103,7 +103,7 @@ class Worker:
     def _push_held(self, grad_id: int) -> Report:
         report = self._let_go(grad_id)
         try:
-            return self._pushed(report, time.perf_counter())
+            return self._push(report, time.perf_counter())
         finally:
             self.idle_since = time.perf_counter()
 
@@ -129,7 +129,7 @@ class Worker:
             raise RuntimeError(f"gradient {grad_id} is not held, but {report}")
         return report
 
-    def _pushed(self, report: Report, since_s: float) -> Report:
+    def _push(self, report: Report, since_s: float) -> Report:
         """Push the gradient, which takes from ``since_s`` on."""
         cpu_s, before = time.process_time(), report.timings.cpu_s or 0.0
         self.links.push(report.grad_id)
@@ -171,7 +171,7 @@ class Worker:
             finite=finite,
         )
         if not order.holds:
-            return self._pushed(report, computed)
+            return self._push(report, computed)
         self.held = report if finite else None  # nobody has a use for one that is not finite
         if finite and self.cache is not None:
             self.cache.keep(order.grad_id, self.links.grad)

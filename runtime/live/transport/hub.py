@@ -79,7 +79,7 @@ class Hub:
             if peer[1].send(data):
                 self._watch(*peer)
         except OSError as error:
-            self._closed(*peer, error)
+            self._on_closed(*peer, error)
 
     def hang_up(self, key: Key) -> None:
         """Close the connection of a peer."""
@@ -171,9 +171,9 @@ class Hub:
         except OSError as error:
             if is_full(error):  # an error of the record while the message was handled: not the peer's fault
                 raise
-            self._closed(identity, channel, error)
+            self._on_closed(identity, channel, error)
 
-    def _closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:
+    def _on_closed(self, identity: Identity, channel: LoopChannel, error: OSError) -> None:
         key = identity.key
         if self.peers.get(key, (None, None))[1] is channel:
             self.hang_up(key)

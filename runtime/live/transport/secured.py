@@ -144,7 +144,7 @@ class Secured(socket.socket):
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError as error:
-                raise _broken(error) from None
+                raise _report_broken(error) from None
             self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
             self._flush(flags)
             if not self._greeted and not self._fill(flags):
@@ -206,7 +206,7 @@ class Secured(socket.socket):
                 except ssl.SSLEOFError:  # the connection was closed, and nobody said so before
                     got = 0
                 except ssl.SSLError as error:
-                    raise _broken(error) from None
+                    raise _report_broken(error) from None
                 if not got:
                     self._ended = True
                     break
@@ -261,7 +261,7 @@ class Secured(socket.socket):
                 try:
                     self._tls.write(piece)
                 except ssl.SSLError as error:
-                    raise _broken(error) from None
+                    raise _report_broken(error) from None
                 self._unsent = memoryview(self._outgoing.read())
             try:
                 self._flush(flags)
@@ -278,5 +278,5 @@ class Secured(socket.socket):
             self._unsent = self._unsent[super().send(self._unsent, flags) :]
 
 
-def _broken(error: ssl.SSLError) -> ConnectionResetError:
+def _report_broken(error: ssl.SSLError) -> ConnectionResetError:
     return ConnectionResetError(f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}")

@@ -72,7 +72,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     jobs, names = [], set[str]()
     empty = Room(machines)
     for number, submission in enumerate(submissions):
-        with _named(f"jobs={source}: job {submission.job}"):
+        with _name(f"jobs={source}: job {submission.job}"):
             if submission.job in names:
                 raise ConfigError("there is another one of this name")
             names.add(submission.job)
@@ -106,7 +106,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
 
 
 @contextmanager
-def _named(job: str) -> Iterator[None]:
+def _name(job: str) -> Iterator[None]:
     """Name the job in an error."""
     try:
         yield
@@ -191,8 +191,8 @@ class _Shaper:
             duration_s=duration_s_of(submission, iterations, alone, replay),
             user=submission.user,
             model=submission.model,
-            worker=_estimated(alone.worker, submission.worker_cpu_cores, submission.worker_bytes_per_s),
-            server=_estimated(alone.server, submission.server_cpu_cores, submission.server_bytes_per_s),
+            worker=_estimate(alone.worker, submission.worker_cpu_cores, submission.worker_bytes_per_s),
+            server=_estimate(alone.server, submission.server_cpu_cores, submission.server_bytes_per_s),
         )
         return SetJob(submission=submission, request=request, iterations=iterations, checked=checked)
 
@@ -234,7 +234,7 @@ class _Shaper:
         if submission.settings not in self._raws:
             refuse_shared(submission)
             for line in submission.settings if self._foreign else ():
-                with _named("settings"):
+                with _name("settings"):
                     refuse_foreign(line, self._start)
             self._raws[submission.settings] = self._again(submission.settings)
         return self._raws[submission.settings]
@@ -269,7 +269,7 @@ def _kind_of(submission: Submission) -> Kind:
     return submission.settings, submission.gpus, submission.servers, submission.model
 
 
-def _estimated(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:
+def _estimate(demand: TaskDemand, cpu_cores: float | None, link_bytes_per_s: float | None) -> TaskDemand:
     """Give placements the use of a task that the source states."""
     return msgspec.structs.replace(
         demand,

@@ -49,10 +49,10 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
             prepare_data(one.checked.task, one.checked.config)
     run_dir.mkdir(parents=True, exist_ok=True)
     with standing(run_dir) as watching:
-        return _recorded(checked, run_dir, watching)
+        return _run_recorded(checked, run_dir, watching)
 
 
-def _recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
+def _run_recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
     """Run all jobs, with their records; ``watching`` is for what is called a few times per second."""
     try:
         record = ClusterRecorder(run_dir, [_row(checked, number) for number in range(len(checked.jobs))])
@@ -144,7 +144,7 @@ def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
         "kind": "cluster",
         "run_id": run_dir.name,
         "runtime": names.runtime,
-        "fitted": _fitted(checked),
+        "fitted": _list_fitted(checked),
         "started_at": started_at(),
         "seed": written.seed,
         "versions": describe_versions(),
@@ -168,7 +168,7 @@ def _meta(checked: CheckedSet, run_dir: Path) -> dict[str, Any]:
     }
 
 
-def _fitted(checked: CheckedSet) -> list[str]:
+def _list_fitted(checked: CheckedSet) -> list[str]:
     """The fitted files of all strategies; none where these decide nothing."""
     if checked.written.replay.detail == "gpus_only":
         return []

@@ -45,7 +45,7 @@ def _without_gpus(jobs: SetFacts) -> bool:
     return not any(host.gpus for host in parse_machines(jobs.config.cluster.hosts).hosts)
 
 
-def _placed(jobs: SetFacts) -> dict[str, object]:
+def _describe_placing(jobs: SetFacts) -> dict[str, object]:
     """How hosts place the tasks of one job, if a user says it."""
     where = (jobs.config.cluster.hosts or {}).get("placement", SPREAD)
     return {} if where == SPREAD else {"where": show(where)}
@@ -90,7 +90,7 @@ SETS: tuple[Rule[SetFacts], ...] = (
     ),
     Rule(
         "a set of jobs and the placement of one",
-        _placed,
+        _describe_placing,
         "cluster.hosts.placement={where}: places the tasks of one job; those of jobs={config.names.jobs} go where "
         "placement={config.names.placement} says",
         "leave it out",

@@ -88,12 +88,12 @@ class InDetail:
                 return  # it has ended while it was away, which is about to be reported
         else:
             self._begun.add(name)
-            one, ended = self._jobs[name], partial(self._ended, name)
-            begin = partial(self._made, name, places)
+            one, ended = self._jobs[name], partial(self._on_ended, name)
+            begin = partial(self._make, name, places)
             self._lab.add(name, begin, self._now(), ended, crashed=one.crashed, model=self._models[name])
         self._report(JobStarted(name))
 
-    def _made(self, name: str, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
+    def _make(self, name: str, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
         session = self._jobs[name].begin(places, clock, tenancy)
         session.elsewhere = partial(self._next_host, name)
         return session
@@ -111,14 +111,14 @@ class InDetail:
         if self._places.pop(name, None) is not None:
             self._report(JobGone(name))
         else:
-            self._lab.preempt(name, self._grace_s, partial(self._left, job))
+            self._lab.preempt(name, self._grace_s, partial(self._on_left, job))
 
-    def _left(self, job: JobState) -> None:
+    def _on_left(self, job: JobState) -> None:
         """The time until its last update counts as well; ``job``: as it was ordered to leave."""
         self._leaving(job.request.job)
         self._report(JobGone(job.request.job, job.attained_at(self._now())))
 
-    def _ended(self, name: str, outcome: Outcome) -> None:
+    def _on_ended(self, name: str, outcome: Outcome) -> None:
         self._places.pop(name, None)
         self._leaving(name)
         self._jobs[name].end(outcome)

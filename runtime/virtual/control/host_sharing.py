@@ -103,7 +103,7 @@ class HostSharing:
                 self.note(self._now, "Released", job=job)
             return Reserved(t=t, ok=True)
         if self.policy.takes and (unknown := self._unknown()):
-            return self._refused(job, t, f"it is not known yet what {', '.join(unknown)} need")
+            return self._refuse(job, t, f"it is not known yet what {', '.join(unknown)} need")
         without = copy.deepcopy(self.books)
         without.release(job)
         loads = {name: self._load(name, without, asks=name == job) for name in self._jobs}
@@ -118,7 +118,7 @@ class HostSharing:
             )
         )
         if not grant.ok:
-            return self._refused(job, t, grant.reason)
+            return self._refuse(job, t, grant.reason)
         hosts = {(load.job, task.node): task.host for load in loads.values() for task in load.tasks}
         self.books.grant(job, grant, hosts)
         self._before[job] = before
@@ -130,7 +130,7 @@ class HostSharing:
         self.note(self._now, "Reserved", job=job, shares=shares, added_s=grant.added_s)
         return Reserved(t=t, ok=True, shares=self.books.granted_to(job))
 
-    def _refused(self, job: str, t: float, reason: str) -> Reserved:
+    def _refuse(self, job: str, t: float, reason: str) -> Reserved:
         self.note(self._now, "Refused", job=job, reason=reason)
         return Reserved(t=t, ok=False, reason=reason)
 

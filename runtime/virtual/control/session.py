@@ -152,9 +152,9 @@ class VirtualSession:
             self._arrived,
             tenancy,
             self._aggregators,
-            self._summed,
+            self._on_summed,
             self._tell_arrived,
-            held=self._held if Send in spec.strategy.needs else None,
+            held=self._on_held if Send in spec.strategy.needs else None,
         )
         self.followers = self._make_followers() if job.num_replicas else None
         self._models = TaskModels(self.servers, self.workers, self.model_state, self.followers)
@@ -357,13 +357,13 @@ class VirtualSession:
         arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
-    def _held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
+    def _on_held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:
         order, (loss, sqr_norm, _) = iteration.order, iteration.result
         num_bytes = self.workers.model_bytes
         ready = inputs.GradientReady(order.grad_id, order.worker, timings, num_bytes, loss, sqr_norm)
         self.clock.at(held_s + self.costs.control_s, MESSAGE, self.tell, ready)
 
-    def _summed(self, made: Sum) -> None:
+    def _on_summed(self, made: Sum) -> None:
         assert isinstance(self.workers, HostWorkers)
         timings, parts = self.workers.summed(made)
         members = tuple(part.order.grad_id for part in made.parts)

@@ -42,7 +42,7 @@ class Starts:
             case "start":
                 self.tell(t, inputs.Ready(key, incarnation))
             case "place" | "resumed":
-                self._built(key, incarnation)
+                self._on_built(key, incarnation)
             case "crash":
                 self._build(key, incarnation, t + self.costs.restart_s)
             case "released" | "new":
@@ -52,16 +52,16 @@ class Starts:
 
     def _build(self, key: Key, incarnation: int, ready_s: float) -> None:
         heard_s = ready_s if key.role == "server" else ready_s + self.costs.control_s
-        self.clock.at(heard_s, MESSAGE, self._built, key, incarnation)
+        self.clock.at(heard_s, MESSAGE, self._on_built, key, incarnation)
 
-    def _built(self, key: Key, incarnation: int) -> None:
+    def _on_built(self, key: Key, incarnation: int) -> None:
         """The late start of a lost server shows when the checkpoint has been read, see ``VirtualSupervisor``."""
         role, number = key
         if not self.recovery.tasks[key].expects(incarnation):
             return
         if role == "server":
             self.tell(self.clock.now, inputs.Ready(key, incarnation))
-        elif not self.pauses.starts_late(str(key), 0.0, partial(self._built, key, incarnation)):
+        elif not self.pauses.starts_late(str(key), 0.0, partial(self._on_built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))
 

@@ -179,7 +179,7 @@ class VirtualSupervisor:
             case effects.Restored():
                 self._restore(t, news)
             case effects.Suspended():
-                self._suspended()
+                self._on_suspended()
             case effects.Failed():
                 self.owner.fail(news.reason)
             case effects.Started():
@@ -187,7 +187,7 @@ class VirtualSupervisor:
             case _:
                 assert_never(news)
 
-    def _suspended(self) -> None:
+    def _on_suspended(self) -> None:
         self.versions.resuming = False
         self._void()
         self.owner.left()

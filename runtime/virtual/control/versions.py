@@ -107,14 +107,14 @@ class Versions:
                 assert_never(effect)
 
     def _store(self, t: float, effect: effects.Store) -> None:
-        stored = partial(self._stored, effect.number, effect.savers)
+        stored = partial(self._on_stored, effect.number, effect.savers)
 
         def written(done_s: float) -> None:
             self.clock.at(done_s + self.costs.control_s, MESSAGE, stored)
 
         self.servers.store(t, written)
 
-    def _stored(self, number: int, savers: tuple[Key, ...]) -> None:
+    def _on_stored(self, number: int, savers: tuple[Key, ...]) -> None:
         if self.coordinator.status is None:
             for saver in savers:
                 self.tell(self.clock.now, inputs.Saved(saver, number))
@@ -143,9 +143,9 @@ class Versions:
         if not any(
             self.pauses.starts_late(str(NodeId.server(server)), restore_s, again) for server in sorted(self.pauses.away)
         ):
-            self.drive(lambda t: self._loaded(t, number, generation))
+            self.drive(lambda t: self._on_loaded(t, number, generation))
 
-    def _loaded(self, t: float, number: int, generation: int) -> None:
+    def _on_loaded(self, t: float, number: int, generation: int) -> None:
         """All servers have read the checkpoint, possibly for the second of two workers that returned."""
         state = self.recovery.state
         if generation != state.generation or state.phase != Phase.LOADING:
@@ -195,9 +195,9 @@ class Versions:
         forming = (self.recovery.state.generation, t)
         if self._forming != forming:
             self._forming = forming
-            self.clock.at(formed_s, MESSAGE, self.drive, partial(self._formed, forming=forming))
+            self.clock.at(formed_s, MESSAGE, self.drive, partial(self._on_formed, forming=forming))
 
-    def _formed(self, t: float, forming: tuple[int, float]) -> None:
+    def _on_formed(self, t: float, forming: tuple[int, float]) -> None:
         if forming == self._forming:
             for key in self.coordinator.members.ring:
                 self.tell(t, inputs.Attached(key, self.recovery.tasks[key].incarnation, forming[0]))

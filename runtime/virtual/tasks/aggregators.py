@@ -108,11 +108,11 @@ class Aggregators:
         for place, server in enumerate(self.servers.names):
             num_bytes = self.servers.num_bytes[place]
             carry = self.costs.carry_s(num_bytes)
-            handed_over = partial(self.servers.take, place, partial(self._taken, made))
+            handed_over = partial(self.servers.take, place, partial(self._on_taken, made))
             path = (made.order.via, server)
             self.machines.send(made.order.via, path, num_bytes, self.costs.latency_s, handed_over, carry)
 
-    def _taken(self, made: Sum) -> None:
+    def _on_taken(self, made: Sum) -> None:
         made.missing -= 1
         if not made.missing and not made.void:
             self._sums.remove(made)

@@ -75,7 +75,7 @@ class Followers:
     ) -> None:
         self.clock, self.costs, self.model_state, self.ways = clock, costs, model_state, ways
         self.servers, self.tell, self.note, self.follows = servers, tell, note, follows
-        self.replicas = {server: self._made(0, model_state.dump()) for server in numbers}
+        self.replicas = {server: self._make(0, model_state.dump()) for server in numbers}
         self._coming: dict[int, Replica] = {}
         """What replicas will be when the copy that is on its way is there."""
         self._states: dict[int, bytes] = {}
@@ -84,9 +84,9 @@ class Followers:
         """Of tasks, by name; transfers of former lives end nowhere."""
         self._epoch = 0
         self._senders: set[str] = set()
-        model_state.used = self._used
+        model_state.used = self._on_used
 
-    def _made(self, version: int, dumped: Any) -> Replica:
+    def _make(self, version: int, dumped: Any) -> Replica:
         optimizer = self.model_state.fresh_optimizer()
         optimizer.load_state(dict(dumped[1]))
         return Replica(version, dumped[0], optimizer)
@@ -100,7 +100,7 @@ class Followers:
         for old in [one for one in self._states if one < least]:
             del self._states[old]
 
-    def _used(self, order: ApplyOrder, grads: list[FloatVector]) -> None:
+    def _on_used(self, order: ApplyOrder, grads: list[FloatVector]) -> None:
         """The servers have made an update."""
         update = Update(order, grads)
         for coming in self._coming.values():
@@ -124,13 +124,13 @@ class Followers:
         if order.grad_id is None:
             dumped = self.model_state.dump()
             vectors = 1 + sum(isinstance(value, np.ndarray) for value in dumped[1].values())
-            coming = self._coming[order.server] = self._made(order.version, dumped)
+            coming = self._coming[order.server] = self._make(order.version, dumped)
             self._send(
                 sent_s,
                 self.servers.names[0],
                 replica,
                 vectors * model_bytes,
-                partial(self._copied, order.server, coming),
+                partial(self._on_copied, order.server, coming),
             )
         else:
             worker = str(NodeId("worker", order.worker or 0))
@@ -165,7 +165,7 @@ class Followers:
                 self._compare(server, version)
             self._report(inputs.Replicated(server, replica.version, grad_id))
 
-    def _copied(self, server: int, replica: Replica) -> None:
+    def _on_copied(self, server: int, replica: Replica) -> None:
         if self._coming.get(server) is not replica:  # another was ordered since
             return
         self.replicas[server] = self._coming.pop(server)

@@ -32,9 +32,9 @@ class StateTransfer:
         """One of the two is there; ``done()`` is called when the state is copied."""
         self._there.append(done)
         if len(self._there) == 2:
-            self._begin(self._copied)
+            self._begin(self._on_copied)
 
-    def _copied(self) -> None:
+    def _on_copied(self) -> None:
         for done in self._there:
             done()
 
@@ -94,13 +94,13 @@ class HostReplicas(ReplicaGroup):
             self.order(worker, sent_s, partial(self._update, ring, rank))
 
     def _update(self, ring: RingSum, rank: int, done: Then) -> None:
-        ring.join(rank, partial(self._summed, ring, rank, done))
+        ring.join(rank, partial(self._on_summed, ring, rank, done))
 
-    def _summed(self, ring: RingSum, rank: int, done: Then) -> None:
-        name, end = ring.members[rank].name, partial(self._stepped, ring, done)
+    def _on_summed(self, ring: RingSum, rank: int, done: Then) -> None:
+        name, end = ring.members[rank].name, partial(self._on_stepped, ring, done)
         self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), end)
 
-    def _stepped(self, ring: RingSum, done: Then) -> None:
+    def _on_stepped(self, ring: RingSum, done: Then) -> None:
         if self._last is ring:
             self._last = None
         done()

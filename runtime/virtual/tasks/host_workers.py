@@ -229,7 +229,7 @@ class HostWorkers(WorkerModel):
         name, parent, made = self._name(iteration), iteration.order.parent, self._sums.pop(iteration, None)
         if made is not None:
             iteration.missing = 1
-            carry, then = self.costs.carry_s(self.model_bytes), partial(self._gathered, made, iteration)
+            carry, then = self.costs.carry_s(self.model_bytes), partial(self._on_gathered, made, iteration)
             path = (name, made.order.via)
             self.machines.send(name, path, self.model_bytes, self.costs.latency_s, then, carry)
         elif parent is not None:
@@ -254,7 +254,7 @@ class HostWorkers(WorkerModel):
             self._sums[iteration] = made
             self._begin_push(iteration)
 
-    def _gathered(self, made: Sum, iteration: Iteration) -> None:
+    def _on_gathered(self, made: Sum, iteration: Iteration) -> None:
         assert self.aggregators is not None
         iteration.missing = 0
         self.aggregators.came(made)

@@ -125,7 +125,7 @@ class WorkerModel(ABC):
         """The worker may push the gradient that it holds; that order leaves the coordinator at ``sent_s``."""
         iteration = self.under_way.get(worker)
         if iteration is not None and iteration.order.grad_id == grad_id:
-            self.clock.at(sent_s + self.costs.control_s, MACHINE, self._released, iteration)
+            self.clock.at(sent_s + self.costs.control_s, MACHINE, self._on_released, iteration)
 
     def send_sum(self, order: SumOrder, sent_s: float) -> None:
         """Workers may push what they hold to an aggregator, which pushes the sum."""
@@ -150,7 +150,7 @@ class WorkerModel(ABC):
         else:
             self.held(iteration, self._timings(iteration, 0.0), self.clock.now)
 
-    def _released(self, iteration: Iteration) -> None:
+    def _on_released(self, iteration: Iteration) -> None:
         if not iteration.void:
             iteration.since_s = self.clock.now
             self._begin_push(iteration)

@@ -77,19 +77,19 @@ class RingSum:
         member.sending = True
         num_bytes = self._part_bytes[(rank - turn) % len(self.members)]
         # the latency is counted afterwards: the next message does not wait for it
-        carry, left = self.costs.carry_s(num_bytes), partial(self._sent, rank)
+        carry, left = self.costs.carry_s(num_bytes), partial(self._on_sent, rank)
         self.machines.send(member.name, member.path, num_bytes, -member.latency_s, left, carry)
 
-    def _sent(self, rank: int) -> None:
+    def _on_sent(self, rank: int) -> None:
         member, following = self.members[rank], (rank + 1) % len(self.members)
         member.sending = False
         member.sent += 1
         latency_s = member.latency_s + self.costs.latency_s + self.costs.ring_step_s
-        self.machines.sleep(self.members[following].name, latency_s, partial(self._arrived, following))
+        self.machines.sleep(self.members[following].name, latency_s, partial(self._on_arrived, following))
         self._send(rank)
         self._end(member)
 
-    def _arrived(self, rank: int) -> None:
+    def _on_arrived(self, rank: int) -> None:
         self.members[rank].arrived += 1
         self._add(rank)
 
@@ -100,9 +100,9 @@ class RingSum:
             return
         member.adding = True
         num_bytes = self._part_bytes[(rank - 1 - member.added) % len(self.members)]
-        self.machines.work(member.name, self.costs.ring_per_byte_s * num_bytes, partial(self._added, rank))
+        self.machines.work(member.name, self.costs.ring_per_byte_s * num_bytes, partial(self._on_added, rank))
 
-    def _added(self, rank: int) -> None:
+    def _on_added(self, rank: int) -> None:
         member = self.members[rank]
         member.adding = False
         member.added += 1

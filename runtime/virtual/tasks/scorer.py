@@ -46,9 +46,11 @@ class Scorer:
     def compute_reference(self, number: int, sent_s: float) -> None:
         """Compute the reference on the current parameters."""
         self.model_state.compute_reference()
-        self.servers.free(sent_s, lambda at_s: self.clock.at(at_s + self._reference_s, MACHINE, self._pushed, number))
+        self.servers.free(
+            sent_s, lambda at_s: self.clock.at(at_s + self._reference_s, MACHINE, self._on_pushed, number)
+        )
 
-    def _pushed(self, number: int) -> None:
+    def _on_pushed(self, number: int) -> None:
         """The servers take the reference after their earlier orders."""
         now, control_s = self.clock.now, self.costs.control_s
         ready = inputs.ReferenceReady(number)

@@ -98,7 +98,7 @@ class Workers(WorkerModel):
             else:
                 self.clock.at(delivered_s, MACHINE, self._pull, iteration)
         elif order.parent is None:  # a worker makes the update itself before it loads its batch
-            self._pulled(iteration, max(reached_s, self._replicas.idle_of(worker)) + data_s)
+            self._on_pulled(iteration, max(reached_s, self._replicas.idle_of(worker)) + data_s)
         else:  # its parent does, and sends the parameters meanwhile
             self._arrive(iteration, delivered_s, delivered_s + self._to_parent_s)
 
@@ -106,9 +106,9 @@ class Workers(WorkerModel):
         assert self.network is not None
         if not iteration.void:
             worker, sent_s = iteration.order.worker, self.clock.now
-            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._received(iteration, sent_s))
+            self.network.transfer(("pull", worker), self.model_bytes, lambda: self._on_received(iteration, sent_s))
 
-    def _received(self, iteration: Iteration, sent_s: float) -> None:
+    def _on_received(self, iteration: Iteration, sent_s: float) -> None:
         if not iteration.void:
             self._arrive(iteration, sent_s, self.clock.now + self._transfer_s)
 
@@ -117,9 +117,9 @@ class Workers(WorkerModel):
         loaded_s = iteration.loaded_s
         recv_s = at_s - (loaded_s if loaded_s > sent_s else sent_s)
         iteration.recv_s = recv_s if recv_s > 0.0 else 0.0
-        self._pulled(iteration, at_s if at_s > loaded_s else loaded_s)
+        self._on_pulled(iteration, at_s if at_s > loaded_s else loaded_s)
 
-    def _pulled(self, iteration: Iteration, at_s: float) -> None:
+    def _on_pulled(self, iteration: Iteration, at_s: float) -> None:
         """The parameters have arrived: determine how long the device computes."""
         order = iteration.order
         iteration.pull_s = at_s - iteration.loaded_s

@@ -117,7 +117,7 @@ def margins(width: int) -> list[list[int]]:
     return [[0, 0], [width, width], [width, width], [0, 0]]
 
 
-def _pooled(pool: Callable[..., Any], kernel: int, stride: int, margin: Any = "VALID") -> Callable[[Any], Any]:
+def _pool(pool: Callable[..., Any], kernel: int, stride: int, margin: Any = "VALID") -> Callable[[Any], Any]:
     return lambda x: pool(x, kernel, stride, margin)
 
 
@@ -127,7 +127,7 @@ def _skip(layer: plain.Skip, channels: int) -> Callable[[Any], Any]:
     return lambda x: tf.pad(x[:, :: layer.stride, :: layer.stride], zeros)
 
 
-def _flattened(x: Any) -> Any:
+def _to_channels_first(x: Any) -> Any:
     """To channels first, like the columns of the next kernel."""
     return tf.reshape(tf.transpose(x, (0, 3, 1, 2)), (-1, x.shape[1] * x.shape[2] * x.shape[3]))
 
@@ -142,12 +142,12 @@ MAKERS: dict[type[Layer], Callable[[Any, Shape], Callable[..., Any]]] = {
     plain.Conv: lambda layer, shape: Conv(layer, shape[0]),
     plain.Norm: lambda layer, shape: Norm(shape[0]),
     plain.Relu: lambda layer, shape: tf.nn.relu,
-    plain.MaxPool: lambda layer, shape: _pooled(
+    plain.MaxPool: lambda layer, shape: _pool(
         tf.nn.max_pool2d, layer.kernel, layer.stride, margins(layer.padding) if layer.padding else "VALID"
     ),
-    plain.AvgPool: lambda layer, shape: _pooled(tf.nn.avg_pool2d, layer.kernel, layer.stride),
+    plain.AvgPool: lambda layer, shape: _pool(tf.nn.avg_pool2d, layer.kernel, layer.stride),
     plain.GlobalPool: lambda layer, shape: lambda x: tf.reduce_mean(x, axis=(1, 2)),
-    plain.Flatten: lambda layer, shape: _flattened,
+    plain.Flatten: lambda layer, shape: _to_channels_first,
     plain.Linear: lambda layer, shape: _dense(shape[0], layer.units),
     plain.Dropout: lambda layer, shape: keras.layers.Dropout(layer.frac),
     plain.Skip: lambda layer, shape: _skip(layer, shape[0]),

@@ -30,12 +30,12 @@ class WideDeep(nn.Module):
         ids, values = split(rows, self.fields)
         dense = values[:, : self.fields.num_dense]
         places = ids[:, self.fields.num_dense :] - self.fields.num_dense
-        wide = weighted(self.wide, ids, values) + self._crossed(rows)
+        wide = weighted(self.wide, ids, values) + self._cross(rows)
         deep = self.deep(torch.cat([dense, self.table(places).flatten(1)], dim=1)).squeeze(1)
         total: Tensor = wide + deep + self.bias
         return total
 
-    def _crossed(self, rows: Tensor) -> Tensor | float:
+    def _cross(self, rows: Tensor) -> Tensor | float:
         if not self.first:
             return 0.0
         plain = rows[:, self.fields.num_dense :].long()
