@@ -55,7 +55,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- a job by itself ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
     [*(("strategy=star_h", "straggler=transient", f"record={record}") for record in ("events", "iterations")), TREE],
