@@ -1,20 +1,24 @@
 """AntDT-DD: batch sizes and gradient accumulation for a dedicated cluster of unequal devices (section VI-B).
 
-Symbols: of type k there are n_k workers; F_k(b) is the time of a micro-batch of b samples, v_k the speed; B_k its
+Symbols: there are n_k workers of type k; F_k(b) is the time of a micro-batch of b samples, v_k the speed; B_k its
 micro-batch with B_k^min (saturation) <= B_k <= B_k^max (memory); C_k its number of micro-batches, from C^min
-``accum_min`` to C^max ``accum_max``; B the global batch.
+``accum_min`` to C^max ``accum_max``; X_i the samples of worker i in a round; B the global batch.
 
 1. Profile (``profiling``): rounds that sum to B, in which every worker computes ``profile_iters`` batches of each of
-   ``profile_sizes``. No profile if ``devices`` has all speeds.
-2. Types (``profiling``): given, or workers whose speeds differ by a factor of at most ``type_ratio``. F_k is the
-   curve through the medians (``curve: linear``: b / v_k); B_k^min the largest size that takes at most 10 % longer than
-   the smallest; B_k^max is given.
+   ``profile_sizes``. There is no profile if ``devices`` has all speeds.
+2. Types (``profiling``): given, or workers whose speeds differ by a factor of at most ``type_ratio``. F_k is a straight
+   line between the medians of the sizes, constant below the smallest and in proportion to b above the largest
+   (``curve=linear``: b / v_k). B_k^min is the largest size that takes at most 10 % longer than the smallest size;
+   B_k^max is given.
 3. Eq. 4, once (``micro_batches``): min max_k C_k F_k(B_k) with sum_k n_k C_k B_k = B and the bounds. For every
-   combination of C_k the exact split of B among the workers; least time, then fewest micro-batches.
-4. From the next round on worker i of type k computes its X_i samples in C_k micro-batches of near-equal size; a
-   round of all workers is one update.
-5. Members change: step 3 again. A worker's median time over ``check_iters`` differs from its profile by a factor of
-   ``type_ratio``: step 1 again, twice as long; at most three profiles.
+   combination of C_k: samples X_i in whole numbers with C_k B_k^min <= X_i <= C_k B_k^max and sum_i X_i = B that
+   minimise the time of the slowest worker: above the lower bounds each sample goes to the worker that would end first
+   with it. The combination with the least time is taken; ties: fewest micro-batches.
+4. From the next round on worker i of type k computes its X_i samples in C_k micro-batches of near-equal size and sends
+   the sum of their gradients once. A round of all workers is one update, the mean over B samples.
+5. When workers leave or join: step 3 again. When the median time of a worker over ``check_iters`` iterations differs
+   from its profile by more than the factor ``type_ratio``: steps 1 to 3 again, with a profile twice as long; a job has
+   three profiles at most.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Compute, Started
 
 MOST_PROFILES = 3
-"""Profiles after which none follows: where speeds change all the time, each costs a third of its iterations."""
+"""Most profiles of a job: where speeds change all the time, more would take a large part of its iterations."""
 
 
 @final

@@ -1,23 +1,26 @@
 """AntDT-ND: AntDT's solution for non-dedicated (shared) clusters (section VI-A).
 
-Symbols: T_i is the mean batch processing time of worker i, B_i its batch, v_i its samples per second; B the global
-batch; lambda ``slowness_ratio``; L_trans and L_per ``short_window_s`` and ``long_window_s``.
+Symbols: T_i is the mean time of an iteration of worker i, B_i its batch, v_i its samples per second; B is the global
+batch, N the number of workers, lambda ``slowness_ratio``; L_trans and L_per are ``short_window_s`` and
+``long_window_s``.
 
-1. Monitor (``monitor``): each worker reports the mean time and batch of every ``report_iters`` iterations. A node has a
-   window of L_trans and one of L_per; one counts when the node has been there for 0.8 of it and it has ``min_records``.
+1. Monitor (``monitor``): every ``report_iters`` iterations a worker reports the mean of their times and batches; this
+   is a record. Every node has a window of L_trans and a window of L_per. A decision uses a window once the node has
+   been there for 0.8 of its length and the window has ``min_records`` records.
 2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j over
-   L_trans, a *persistent* one if that holds over L_per. Server j is persistent if its time per update over L_per is >=
-   lambda times the mean of all servers.
-3. KILL_RESTART (``kill_restart``) of one node at most, the slowest that may: a persistent server; if none, a persistent
-   worker, unless a new one would be pending for more than ``max_pending_s``. A node may be restarted ``max_restarts``
-   times, ``cooldown_s`` apart.
-4. ADJUST_BS (``adjust_bs``; BSP only) if a worker was killed or another is a transient straggler: Eq. 3, min max_i B_i
-   / v_i with sum_i B_i = B in whole samples, over all but the killed worker, v_i = mean of B_i / T_i over L_trans. The
-   batches hold from the next round on.
-5. Otherwise NONE; but batches that were adjusted are solved again, which makes them even when all are equally fast.
+   L_trans, and a *persistent* one if this holds over L_per; the mean includes worker i. A server is persistent by the
+   same rule over L_per, with its time per update and the mean of all servers.
+3. KILL_RESTART (``kill_restart``) of at most one node, on another machine: the slowest persistent server that may be
+   restarted; if there is none, the slowest such worker, unless a new worker would wait longer than ``max_pending_s``
+   for a machine. A node is restarted at most ``max_restarts`` times, ``cooldown_s`` apart.
+4. ADJUST_BS (``adjust_bs``; only BSP), if step 3 killed a worker or a worker that was not killed is transient: Eq. 3,
+   min max_i B_i / v_i with sum_i B_i = B in whole samples, over all workers but the killed one; v_i is the mean of
+   B_i / T_i over L_trans. The batches hold from the next round on. A worker that joins begins with B / N.
+5. Otherwise NONE. If batches were adjusted before, Eq. 3 is solved again, so that they become even again once all
+   workers are equally fast.
 
-In BSP an update is one round of all workers, in ASP one gradient; in ASP steps 1 to 3 remain, because the data service
-balances the load.
+In BSP an update is one round of all workers; in ASP an update is one gradient. In ASP only steps 1 to 3 remain, because
+fast workers take more samples from the data service by themselves.
 """
 
 from __future__ import annotations
@@ -43,17 +46,18 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
 
     Source: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes", ICDE 2024, section
     VI-A; the algorithm is above. In every round the assigned sizes sum to the global batch, whichever workers leave or
-    join; a newcomer begins with B / N.
+    join.
 
-    Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch;
-    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever; a
-    decision without a transient straggler solves the sizes again from the present paces, which makes them even when no
-    pace differs by more than noise (``judge: published``: even after two such decisions, if all workers are about
-    equally fast by then).
+    Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch.
+    ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever.
+    In step 5 all workers count as equally fast if their paces differ only by noise. With ``judge=published`` the
+    batches become even after two decisions without a transient straggler, if the fastest worker is less than 1.1 times
+    as fast as the slowest.
 
-    Departures: by default T_i contains sending (``times``), so that a slow link is detected, and workers are compared
-    at equal work (``judge``: seconds over samples and the fixed cost as samples, v_i its inverse), so that a
-    straggler with a small batch is still one. It must then be slow in most records and in the newest, too.
+    Departures: by default T_i contains sending (``times``), so that a slow link is detected; the paper's T_i does not.
+    By default (``judge``) workers are compared at equal work. Step 2 then compares the paces T_i / (B_i + c), c being
+    the fixed cost of an iteration as a number of samples, and in step 4 v_i is the inverse of the pace. So a straggler
+    with a small batch remains a straggler. It must also be slow in most records and in the newest ones.
 
     Attributes:
         mode: ``bsp`` or ``asp``.

@@ -1,26 +1,38 @@
 """DLRover: asynchronous training whose workers and servers grow while it runs, by a plan from what they use.
 
-Symbols: N_w workers of w cores, servers of s cores each (``server_cores``), s_total of all; w_hat and s_hat the cores
-that a worker, and all servers for one worker, really use; C_total ``cores_total``, C_max ``cores_max``; K the job's
-steps.
+Symbols: N_w workers of w cores, servers of s cores each (``server_cores``), s_total of all servers; w_hat the cores
+that a worker really uses, s_hat the cores that all servers together use for one worker; C_total ``cores_total``, C_max
+``cores_max`` of a node; K the job's steps. In Eq. 1: B_w a worker's batch, t_io the time to read data and to transfer,
+W_c and W_u the work of computing and of updating, r the work that a core does per second.
 
-1. Model (Eq. 1): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))). So more than
-   w_hat cores per worker, or more workers than the servers have s_hat for, are wasted.
-2. Create (``history``): the first nodes, of the job or as earlier jobs have ended (hot start).
-3. Sample (``brain``): for ``sample_s`` or ``sample_steps``, one worker (after a hot start: those there are) shows w_hat
-   and s_hat; a server at ``hot_util`` of its cores is enlarged, and the sample repeated.
+1. Model (Eq. 1): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))), s_avail being
+   s_total, or s_total / N_w if N_w s_hat > s_total. So cores above w_hat per worker are wasted, and so are workers
+   above s_total / s_hat. Steps 4 to 6 stay below both limits; no step solves Eq. 1.
+2. Create (``history``): the first nodes are the job's, or follow from the last five jobs of the same workload (hot
+   start): servers for 1.5 times the most cores that servers used, the mean w_hat rounded up, the median number of
+   workers.
+3. Sample (``brain``): for ``sample_s`` or ``sample_steps``, one worker (after a hot start: the workers of step 2) is
+   observed: w_hat is the mean of used cores per worker, s_hat the used cores of all servers over N_w. If a server uses
+   ``hot_util`` of its cores, it gets twice as many, and the sample is repeated.
 4. Optimise servers (Eq. 7 to 11; ``plan``): w = ceil(w_hat), N_w = floor(C_total / (w_hat + s_hat)), s_total = C_total
-   - N_w w, in whole servers of s.
+   - N_w w, in whole servers of s; N_w is lowered until servers lack at most ``max_shortfall_frac`` of N_w s_hat.
 5. Optimise workers: w_hat is measured again with these servers, and workers are added up to floor((C_total - N_w w_hat)
    / s_hat), as far as cores are left.
-6. Adjust, every ``adjust_every_s``, the first rule that matches (5.4; ``adjust``): servers at ``hot_util`` of their
-   cores get min(used / used_total s_hat N_w, C_max); servers below ``idle_util`` of theirs correct s_hat and get
-   min(s_total / s_hat, sqrt(K)) - N_w more workers, of low priority beyond C_total; a worker without progress for
-   ``hang_s`` is restarted (one that is slow only draws fewer shards); a straggling server with more load than others
-   gets more cores; one without moves. A node that ran out of memory gets twice as much, or there are twice as many
-   servers.
+6. Adjust, every ``adjust_every_s``, the first rule that matches (5.4; ``adjust``):
+
+   - hot server, its use u_j >= ``hot_util`` of its cores: it gets min(s_hat N_w u_j / sum_j u_j, C_max) cores;
+   - idle servers, sum_j u_j < ``idle_util`` s_total: s_hat = sum_j u_j / N_w, and workers are added until there are
+     min(ceil(s_total / s_hat), floor(sqrt(K))); those beyond C_total have low priority;
+   - a worker without progress for ``hang_s`` is restarted (one that is slow only draws fewer shards);
+   - a server that uses more than ``load_ratio`` times the mean: it gets more cores, as a hot server does;
+   - a server that uses no more than that, and is busy for ``busy_ratio`` times the mean time: it moves to another
+     machine.
+
+   At any time: a worker that ran out of memory gets twice as much; for a server that did, its memory or the number of
+   servers doubles.
 7. A change (5.3; ``strategies.parts.scaling``): training continues until new nodes are there; then gradients drain, a
-   checkpoint, the parameters are divided again. ``brain`` makes one at a time, ``min_interval_s`` apart.
+   checkpoint is stored, and the parameters are divided again. ``brain`` makes one change at a time, ``min_interval_s``
+   apart.
 """
 
 from __future__ import annotations

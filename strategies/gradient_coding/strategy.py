@@ -3,17 +3,29 @@
 Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) says who computes what, a decodes; g_j is the
 gradient sum of part j.
 
-1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), at consecutive
-   places, so that every part is at s + 1 workers; without throughputs s + 1 for each.
-2. B (``matrices``, ``schemes``): ``naive`` the identity; ``fractional_repetition`` blocks of ones; ``cyclic`` (Tandon
-   et al., Algorithm 2) from a random H; ``heter_aware`` (Wang et al., Algorithm 1) from a random C, so that C B = 1;
-   ``group_based`` (Algorithms 2 and 3) ones for groups whose supports are disjoint and cover all parts, the others by
-   Algorithm 1 for the stragglers that are left.
+1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), in whole parts and
+   at most k; worker i gets the n_i parts after those of worker i - 1, in a circle, so that every part is at s + 1
+   workers. The first three schemes below ignore throughputs: k = m, n_i = s + 1 (``naive``: 1). W_j are the holders of
+   part j.
+2. B (``matrices``), zero outside of W_j in column j; ``schemes`` takes the best of several random draws:
+
+   - ``naive``: B = I; s = 0.
+   - ``fractional_repetition``: m / (s + 1) blocks of s + 1 parts, each at s + 1 workers; B[i, j] = 1 on the parts of
+     worker i's block.
+   - ``cyclic`` (Tandon et al., Algorithm 2): a random H (s x m) with H 1 = 0; B[i, i] = 1, and on the next s parts R:
+     B[i, R] = -H[:, R]^-1 H[:, i].
+   - ``heter_aware`` (Wang et al., Algorithm 1): a random C (s + 1 x m); for every part C[:, W_j] B[W_j, j] = 1, so that
+     C B = 1.
+   - ``group_based`` (Algorithms 2 and 3): a group is a set of workers whose parts are disjoint and cover all k. P
+     disjoint groups are kept (``prune``). B is 1 on the parts of their workers; the other workers are coded by
+     Algorithm 1 for s - P stragglers.
+
 3. A round (``rounds``): worker i sends sum_j B[i, j] g_j in one gradient.
-4. As soon as a group is complete, or all but s workers have sent: a with a B = 1, zero for those that are missing
-   (``decoding``), and the update is sum_i a_i (row i) = sum_j g_j.
-5. The next round begins for those that are idle. Rows of the last one that come later are dropped, and their workers
-   continue with the present round.
+4. As soon as a group is complete, or all but s workers have sent (``decoding``): a is a row vector with a B = 1 that is
+   zero at the missing workers; for a complete group a is 1 at its workers, otherwise a is the shortest such vector. The
+   update is sum_i a_i (row i) = sum_j g_j.
+5. The next round begins for the workers whose row has arrived. Rows of the last round that come later are dropped, and
+   their workers then compute the row of the present round.
 """
 
 from __future__ import annotations

@@ -1,24 +1,30 @@
 """LB-BSP: BSP in which the batch sizes follow the workers' speeds.
 
-Symbols: x_i is the batch of worker i, v_i its samples per second, X (here B) the global batch, Delta ``delta_samples``.
-A round of all workers is one update, the mean over its samples, whatever the x_i are.
+Symbols: x_i is the batch of worker i of N, v_i its samples per second, X (here B) the global batch, Delta
+``delta_samples``. A round of all workers is one update, the mean over its samples, whatever the x_i are.
 
 Processors (``kind: cpu``), before every round:
 
 1. v_i of the last round: samples over loading and computing time (``forecast``).
-2. The next v_i is predicted by NARX, from the last ones and from what the worker has of processor and memory
-   (``forecast``, ``predictors``); ``predictor`` has simpler ones.
-3. x_i in proportion to v_i, in whole samples: min max_i x_i / v_i with sum_i x_i = B (``by_speed``), and one more for a
-   worker that rounding would keep early.
+2. The next v_i is predicted (``forecast``, ``predictors``) by NARX, v(t+1) = f(v(t), v(t-1); c(t+1), c(t); m(t+1),
+   m(t)): c and m are the worker's processor and memory, f is a small network that is trained online. ``predictor`` has
+   simpler rules. A worker with fewer than ``min_records`` iterations gets the median v of the other workers.
+3. x_i in proportion to v_i, in whole samples and between the bounds: min max_i x_i / v_i with sum_i x_i = B
+   (``by_speed``). If this gives worker i no more than its last batch x_i', although x_i' < B / N and
+   x_i' / v_i < 0.95 B / sum_j v_j, it gets x_i' + 1: the fixed cost of an iteration makes a small batch look
+   slow.
 
-Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong:
+Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong; after every
+window of ``window_iters`` rounds (``by_steps``):
 
-1. The median time T_i of every worker over ``window_iters`` rounds (``by_steps``).
-2. Leader l: the fastest below ``max_batch_samples``; straggler s: the slowest above ``min_batch_samples``.
-3. If T_s - T_l > ``dead_band_frac`` T_l: Delta samples move from s to l.
-4. If they are the last pair with swapped roles: Delta is halved and the window doubled before.
-5. If a time changes by over 20 % more than moves explain, Delta and window return to their first values; a worker that
-   has recovered gets its former batch back, one step per round.
+1. T_i is the median time of worker i over the window.
+2. Leader l: the fastest worker below ``max_batch_samples``; straggler s: the slowest above ``min_batch_samples``.
+3. If T_s - T_l > ``dead_band_frac`` T_l: Delta samples move from s to l, or fewer at a bound.
+4. If s was the leader and l the straggler at the last move, Delta is halved and the window doubled before the move,
+   while Delta is above 1.
+5. Let x_i' and T_i' be the batch and the time of worker i in the last window. If T_i > 1.2 max(1, x_i / x_i') T_i' or
+   T_i < 0.8 min(1, x_i / x_i') T_i', its speed has changed: Delta and window return to their first values. A worker
+   that became slow and is fast again gets its former batch back, at most Delta samples per round.
 """
 
 from __future__ import annotations

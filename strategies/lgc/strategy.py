@@ -3,16 +3,18 @@
 Symbols: N workers, w_t the parameters after t updates, G_i(w) the gradient sum of worker i, B the global batch, K
 ``k_fastest``.
 
-1. Worker i computes G_i on w_t; all begin together at first.
-2. The server waits for the K fastest gradients on w_t (``delayed``).
-3. It adds those of slower workers that are one update late, j with G_j on w_{t-1}, and divides by all of the batch:
+1. All workers begin together: worker i computes G_i on w_0, later on the newest w_t.
+2. Update t waits for the K fastest gradients on w_t (``delayed``).
+3. It adds the gradients of slower workers that have arrived since the last update and are one update late, j with G_j
+   on w_{t-1}, and divides by the global batch, however many there are:
    w_{t+1} = w_t - lr / B (sum of the K G_i(w_t) + sum of the late G_j(w_{t-1})).
-4. Workers whose gradients are in the update compute on w_{t+1}; the others continue with what they compute.
-5. A gradient that is later than ``max_delay_versions`` is dropped.
+4. Workers whose gradients are in the update compute on w_{t+1}; the others continue on what they have begun.
+5. A gradient that is more than ``max_delay_versions`` (the paper: 1) updates late is dropped.
 
-Partial gradients (``delayed``): a batch comes in ``blocks`` parts, each of which is added as in 3; only workers with
-all parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K fastest are a ring, the
-others children that leave their gradients at a member.
+Partial gradients (``delayed``): a batch comes in ``blocks`` parts. Each part counts as a gradient in step 3, fresh or
+late; only workers with all parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K
+fastest workers sum their gradients in a ring; every other worker, a child, sends its gradient to a ring worker, which
+adds it to its own in the next sum.
 """
 
 from __future__ import annotations

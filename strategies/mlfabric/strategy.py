@@ -1,21 +1,28 @@
 """MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early.
 
-Symbols: g an update, v(g) the version that it was computed on, tau_max the bound on delays, v the version when a plan
-is made; slot i = 0, 1, ... is applied at version v + i. Numbers are those of slides.
+Symbols: g an update, v(g) the version that it was computed on, tau its delay, tau_max the bound on delays, v the
+version when a plan is made; slot i = 0, 1, ... is applied at version v + i. Numbers in brackets are slides.
 
 1. A worker that has computed says so (``Ready``) and holds g. A plan is made for all that wait, unless an earlier one
    is still in progress (``ordered``, ``window_s``).
-2. When a transfer ends follows from what links carry and what is reserved (``fluid``, ``bandwidths``).
-3. Slot i goes to the transfer that ends first (11); but to one whose deadline v(g) + tau_max - v is i, if there is one
-   (12, 13; ``order``).
-4. If that one would end ``idle_tolerance_s`` later than the shortest, it is dropped (14), and the slot goes to the
-   next; one that no slot can hold any more is dropped, too.
-5. Neighbours in the order are summed at an aggregator if all are there before all earlier ones are at the server (15;
-   ``order``); a sum is one update.
-6. A replica gets the same updates in the same order, early enough that the bound on its distance from the server stays
-   below Div_max ``divergence_max`` (16, 17; ``replicas``).
-7. The next is sent when the one before it has arrived; updates are applied in slot order (``ordered``), at a rate that
-   falls with the delay (``lr_rule``). The worker continues with the newest parameters.
+2. finish(g) (11; ``fluid``, ``bandwidths``): from when g is ready its rate is at each instant the least that a link
+   of its path has left after the reservations of earlier slots. A slot reserves exactly this rate for its transfer.
+3. Slot i (``order``): the candidate is the g with the least finish(g) among the updates with the deadline
+   v(g) + tau_max - v = i (12, 13); if there are none, the g with the least finish(g) of all. c(g), the time at which g
+   would be applied, is the later of finish(g) and the c of the slot before.
+4. If c(candidate) is more than ``idle_tolerance_s`` later than the least c of all, the candidate is dropped (14) and
+   slot i is filled again; else it has slot i. A g whose deadline is below i is dropped, too. If ``idle_tolerance_s`` is
+   None, it is the median time that one of these transfers takes alone.
+5. Neighbours in the order are summed at an aggregator (15; ``order``): a group begins with the next update and takes
+   further ones as long as each is at the aggregator no later than all earlier groups are at the server. With fewer than
+   two members the update goes directly to the server. A sum is one update.
+6. A replica gets the same updates in the same order (16, 17; ``replicas``). If it lacks the updates 1 .. L of changes
+   u_k, h is its momentum at its last update and mu the momentum factor, its distance from the server is at most
+   sum_k (1 + mu + ... + mu^(L-k)) |u_k| + (mu + ... + mu^L) |h|. Before an update is applied, the replica receives the
+   oldest updates that it lacks until this bound, with the new update included, is at most Div_max ``divergence_max``.
+7. The next transfer is sent when the one before it has arrived; updates are applied in slot order (``ordered``), with
+   the learning rate of update t times sqrt(t / (t + tau)) (``lr_rule=adadelay``). The worker continues with the newest
+   parameters.
 """
 
 from __future__ import annotations
@@ -40,8 +47,8 @@ class MLfabric(TransferSettings, Composition):
     Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
     settings", SoCC 2020, from slides of a talk about it (no code is public).
 
-    The algorithm is above. A transfer that takes ``late_factor`` times as long as planned leaves the order: later ones
-    are sent and applied, and it is applied when it arrives, unless that is too late for ``tau_max``.
+    The algorithm is above. A transfer that takes ``late_factor`` times as long as planned leaves the order: later slots
+    are sent and applied. When the late transfer arrives it is applied, too, unless its delay would exceed ``tau_max``.
 
     Departures: the planner's rates are measured by the transfers themselves; a transfer begins when the one before it
     has arrived, a control message each way later; dropped samples are computed again (``requeue``), the slides lose

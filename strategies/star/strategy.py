@@ -1,35 +1,53 @@
 """STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again.
 
 Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, b = B / N a
-batch, phi the gradient noise scale in samples, x (or y) the gradients of an update, t_x the mean seconds from one
+worker's batch, phi the gradient noise scale in samples, x the gradients of an update, t_x the mean seconds from one
 update of x gradients to the next.
 
 1. Predict (IV-A; ``predicted``): after every ``predict_every_iters`` iterations of all workers on average, the T_i over
-   the next ``horizon_iters``. Worker i is tagged if d_i > ``straggler_frac``.
-2. Nobody is tagged: SSGD (``when_calm: cheaper``: the present mode, if SSGD would cost more).
-3. Somebody is (``chooser``): workers are clustered, agglomeratively, with T_i within 1 + ``cluster_frac`` of each
-   other. It is decided when tags, clusters or times have changed, else after ``redecide_iters`` iterations.
-4. phi (``noise``; or a number, or a table): from norms of single gradients and of their mean.
+   the next ``horizon_iters``. STAR's LSTM predicts the processor and the bandwidth that a worker receives, and a
+   regression turns them into times; here ``predictor`` says how. Worker i is tagged if d_i > ``straggler_frac``.
+2. If nobody is tagged: SSGD (``when_calm=cheaper``: the present mode, if SSGD would cost more).
+3. If somebody is tagged (``chooser``): workers are clustered. In the order of T_i the two neighbouring clusters whose
+   union has the least max T / min T are merged, while this ratio is at most 1 + ``cluster_frac``. A decision (steps 4
+   to 8) follows when the tags or the clusters have changed, or a T_i by more than ``cluster_frac``; else after
+   ``redecide_iters`` iterations.
+4. phi (``noise``): a number, a table by step, or measured. An update has n gradients of the same version and M samples;
+   g_i is the mean over the m_i samples of gradient i, L = sum_i (m_i / M) |g_i|^2, S = |sum_i (m_i / M) g_i|^2::
+
+       phi = M ((L - S) / (n - 1)) / ((n S - L) / (n - 1))      moving averages of numerator and denominator
+
 5. A unit of progress takes 1 + phi / M updates of M samples; so the modes cost (``times``)::
 
        static x-order, x = 1 (ASGD) .. N (SSGD):  T_x = (1 + phi / (x b)) p t_x                        (Eq. 1)
-       dynamic x-order, groups c of n_c workers:  T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)      (Eq. 2)
+       dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)       (Eq. 2)
 
-   t_x by simulating workers of these T_i (``orders``), t_c the largest T_i of group c. p is the price of staleness: 1
-   in the paper, here 1 + kappa lag^2 (``mode_cost: pooled``).
-6. The least is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays unless another is
-   better by more than ``min_gain_frac`` (the paper: 0).
-7. Prevention (IV-D1; ``demands``): a mode whose servers need more of their hosts is asked for; if the other jobs there
-   would lose more than this one wins, the next best is.
-8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``); workers do not begin to compute
-   before (``pause``). What waits is kept, and the rate becomes (x / N) r_SSGD (``lr_rule``). STAR- does not pause: it
-   decides by predictions that much further ahead.
-9. STAR-ML (IV-C2; ``learned``): a model learns from these decisions what modes cost, and takes step 5 over.
-10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, they are summed
-    on their way.
+   In dynamic x-order every cluster makes updates of its own; t_c is the largest T_i of cluster c. t_x comes from a
+   simulation (``orders``): workers take T_i, the x that have finished first make an update and begin again, the others
+   keep what they have. p is the price of staleness: 1 in the paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where
+   lag is the mean of s / (1 + s) over gradients that are stale by s global batches.
+6. The mode with the least cost is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays
+   unless another is better by more than ``min_gain_frac`` (the paper: 0).
+7. Prevention (IV-D1; ``demands``): in a mode with y gradients per update a server needs g (1 - (y - 1) / (N - 1)) more
+   than in SSGD, g being its growth in ASGD (``cpu_growth_frac``, ``link_growth_frac``). The cluster is asked for it. If
+   the other jobs on those hosts would lose no less than this job wins, (T_present - T) / (1 + phi / B) seconds per
+   global batch, it refuses, and the next best mode is asked for. SSGD needs nothing more.
+8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``). Until then no worker begins to
+   compute (``pause``). Gradients that wait are kept; the rate of an update of x gradients is (x / N) r_SSGD
+   (``lr_rule``). STAR- does not pause: it decides for ``decision_s`` later, by predictions that much further ahead.
+9. Steps 1 to 8 are STAR-H. STAR-ML (IV-C2; ``learned``): a model learns from the decisions of STAR-H, and from the
+   measured cost of modes that were kept for some updates, how far the estimates of step 5 are off. Once its choices are
+   nearly as good, it takes step 5 over; now and then step 5 checks it.
+10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, workers with a
+    low latency are inner nodes. The gradients of their children, workers with a higher latency, are added to theirs on
+    the way.
 
-Without servers (``ring``): x tagged workers, the slowest, leave the ring and become children, whose parents wait t_w of
-``waits_s``; Eq. 3: T_a = (1 + phi / ((N - x + q) b)) (t_ring + t_w), q children delivering by t_ring + t_w.
+Without servers (``ring``; IV-B): X workers are tagged. Candidates are x = 0 .. X, and for each t_w in ``waits_s``: the
+x slowest leave the ring and become children of ring workers, which wait t_w for their gradients::
+
+       T_a = (1 + phi / ((N - x + q) b)) (t_ring + t_w)                                                (Eq. 3)
+
+t_ring is the largest T_i in the ring; q children deliver within t_ring + t_w.
 """
 
 from __future__ import annotations
@@ -61,12 +79,14 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
     """SSGD without stragglers; with some, the best of SSGD, ASGD, static and dynamic x-order.
 
     Source: STAR, sections IV-A to IV-D (STAR-H, STAR-ML and STAR-), for one job; the algorithm is above. Decided at
-    ``Arrived``. Batches stay B / N. Trees (``tree_fanout``) are there in SSGD and in every group of dynamic x-order,
-    decided at ``Ready``; what other jobs would lose (``prevent``) the cluster's policy decides.
+    ``Arrived``. Batches stay B / N. There are trees (``tree_fanout``) in SSGD and in every cluster of dynamic x-order,
+    decided at ``Ready``. The cluster's policy decides about step 7 (``prevent``): it takes from tasks of other jobs
+    what delays nobody, then shares in proportion to 1 / (sensitivity x gain).
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
-    past times, not from resources, and give the noise scale as a number. Placement is the cluster's. Trees have two
-    levels and carry gradients only; with one an iteration's time is that until its gradient is ready.
+    past times, not from resources, and give the noise scale as a number. The cluster places nodes (IV-D2). Trees have
+    two levels and carry gradients only; with a tree T_i is the time until the gradient is ready, without sending. All
+    links of a ring count as equally fast: a child's parent is the ring worker with the fewest children.
 
     Attributes:
         predictor_settings: settings of the predictor that differ from its defaults.

@@ -1,16 +1,20 @@
 """Sync-Switch: BSP at first and while all workers are equally fast, ASP for the rest.
 
-Symbols: n workers, B the global batch, eta the learning rate of one worker's batch.
+Symbols: n workers, B the global batch, T_i the last time of worker i, eta the learning rate for a batch of B / n.
 
-1. Configuration: BSP has batch B and rate n eta, ASP B / n and eta (``lr_rule``); momentum is kept.
-2. Timing (``sync_then_async``): BSP for the first ``bsp_frac`` of the job's samples, ASP for all others.
-3. Detection (``flagged``): a worker is flagged when its time has exceeded the fastest one's by ``tolerance_frac``
-   throughout ``duration_s``, and no longer after one time that does not (``judge: median`` compares medians).
-4. Stragglers, as long as 2 says BSP (``sync_then_async``): ``greedy``: ASP while anybody is flagged, then BSP again;
-   ``elastic``: BSP without those that are, each of whom computes a probe every ``probe_s`` whose gradient is dropped;
-   ``none``: nothing.
-5. A switch follows the next update (``switching``): ``hot``, the new mode takes over what has arrived; or by
-   ``restart`` of all nodes from a checkpoint, as in the published code.
+1. Configuration: every worker has a batch of B / n. BSP applies the mean of n gradients at rate n eta, ASP each
+   gradient at rate eta (``lr_rule``). A switch leaves the momentum as it is.
+2. Timing (``sync_then_async``): BSP until updates have used ``bsp_frac`` of the job's samples (samples that step 4
+   trains by ASP count, too), then ASP until the end.
+3. Detection (``flagged``): worker i is slow while (T_i - min_j T_j) / min_j T_j > ``tolerance_frac``; it is flagged
+   when it has been slow in all iterations of ``duration_s``. The first iteration that is not slow clears the flag
+   (``judge=median`` compares medians).
+4. Stragglers, as long as step 2 says BSP (``sync_then_async``). ``greedy``: ASP while a worker is flagged, then BSP
+   again. ``elastic``: BSP of the workers that are not flagged; a flagged one leaves after its next gradient, computes a
+   probe every ``probe_s`` whose gradient is dropped, and returns when a probe clears its flag. ``none``: nothing.
+5. A switch follows the next update (``switching``). ``hot``: BSP takes over the gradients that ASP has under way, and
+   ASP applies the gradients that BSP has collected. ``restart``: all nodes restart from a checkpoint, as in the
+   published code.
 """
 
 from __future__ import annotations
@@ -48,8 +52,8 @@ class SyncSwitch(SwitchSettings, FlagSettings, Composition):
     link both ways.
 
     Attributes:
-        data: allocation policy, ``dynamic``, ``shared`` or ``even``. A left-out worker must finally compute the samples
-            of the epoch that it holds; with ``shared`` that is next to none.
+        data: allocation policy, ``dynamic``, ``shared`` or ``even``. With ``dynamic`` and ``even`` a left-out worker
+            holds samples that it must still compute before the epoch ends; with ``shared`` it holds nearly none.
         lr_rule: see :mod:`strategies.parts.weights`.
     """
 

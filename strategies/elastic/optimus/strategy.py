@@ -1,13 +1,17 @@
 """Optimus: asynchronous training that grows by the increment that saves most time per core, from a fitted speed.
 
-Symbols: p servers, w workers, f(p, w) updates per second, Q the steps that are left.
+Symbols: p servers, w workers, f(p, w) updates per second, Q the updates that are left, dp ``add_servers``, dw
+``add_workers``.
 
-1. f is measured for ``sample_s`` at a few sizes, or given (``profile``).
-2. Speed (3.2; ``speed``): f = w / (a_0 + a_1 w / p + a_2 w + a_3 p), by non-negative least squares.
-3. Progress (3.1; ``remaining``): Q from the job's epochs, or from the loss fitted by 1 / (b_0 k + b_1) + b_2.
-4. Marginal gain (4.1; ``planner``): (Q / f(p, w) - Q / f(p', w')) / cores for ``add_servers`` more and for
-   ``add_workers`` more; the larger is added while it is above zero and fits ``cores_total``. One every
-   ``adjust_every_s``.
+1. f is measured for ``sample_s`` at a few sizes, or given (``profile``): first the job's own (p, w), then (p, w + dw),
+   (p + dp, w), (p + dp, w + dw), (p + dp, w + 2 dw), (p + 2 dp, w + dw), until all coefficients of step 2 are known.
+2. Speed (3.2; ``speed``): f = w / (a_0 + a_1 w / p + a_2 w + a_3 p), by non-negative least squares of w / f against the
+   four terms. Each equation is divided by its measured w / f, so that relative errors count.
+3. Progress (3.1; ``remaining``): Q from the job's samples; without their number from the loss after k updates, fitted
+   by 1 / (b_0 k + b_1) + b_2, until ``flat_steps`` updates lower it by less than ``flat_loss``.
+4. Marginal gain (4.1; ``planner``): (Q / f(p, w) - Q / f(p', w')) / cores, for (p', w') = (p + dp, w) and (p, w + dw),
+   over the cores of the addition. The larger (ties: servers) is added while it is above zero and fits ``cores_total``,
+   one addition every ``adjust_every_s``.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class Optimus(ScalerSettings, Composition):
 
     Departures: a job is alone, so cores are the dominant resource and nothing is taken from it for others. Sizes are
     tried in the job itself unless a ``profile`` tells their speed (Optimus runs each for some steps before the job),
-    and growth starts where trying ends. A size that was denied is not asked for again, nor one that has it in it.
+    and growth starts where trying ends. A size that the cluster denied, or a larger one, is not asked for again.
 
     Attributes:
         server_cores: of every server.
