@@ -184,7 +184,7 @@ def test_the_fastest_are_chosen_again() -> None:
     strategy = LGC(k_fastest=3, topology="allreduce", reselect_iters=10)
     run = HeapRun(strategy, replicas(60.0), lambda worker, order: 1.8 if order.version in slow.get(worker, ()) else 1.0)
     run.run()
-    assert list(dict.fromkeys(order.apart for _, order, _ in run.applied)) == [(), (3,), (2,)]
+    assert list(dict.fromkeys(order.excluded for _, order, _ in run.applied)) == [(), (3,), (2,)]
     assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
 
 

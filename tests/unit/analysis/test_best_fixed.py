@@ -72,8 +72,7 @@ def test_cells_are_counted() -> None:
 
 
 @pytest.mark.painted
-def test_the_figure_draws_what_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.figures.experiment.against.caption", lambda metas: "toy")
+def test_the_figure_draws_what_is_compared(tmp_path: Path) -> None:
     path = draw(tmp_path / "toy.png", results())
     assert path.stat().st_size > 5_000
     assert len(pd.read_csv(path.with_suffix(".csv"))) == 6

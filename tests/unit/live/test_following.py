@@ -56,7 +56,7 @@ class Replica:
         copy = Copy(version, steps, generation, np.concatenate([vector(value) for value in values]))
         self.server.following._done.put(copy)
         os.write(self.server.following._wake, b"\0")
-        self.server._copied()
+        self.server._on_copied()
 
     def wants_copy(self, version: int, generation: int = GENERATION, overtaken: tuple[int, ...] = ()) -> None:
         server = Address(transport="tcp", host="127.0.0.1", port=1)
@@ -167,7 +167,7 @@ def test_a_copy_that_is_there_with_the_order_to_take_over_is_nothing(replica: Re
     replica.wants_copy(1)
     replica.comes(11)
     replica.server.take(LoadCheckpoint(id=-2, generation=GENERATION + 1, lo=0, hi=len(vector(0.0))))
-    replica.server._copied()
+    replica.server._on_copied()
     assert replica.said[-1] == Loaded(id=-2, generation=GENERATION + 1, version=1, state=b"")
 
 

@@ -114,7 +114,7 @@ MESSAGES: list[Message] = [
     VersionEvaluated(ticket=1 << 48, metrics={"accuracy": 0.5}),
     ComputeReference(ticket=1 << 49),
     PaceLinks(order=1, towards={"server:0": 1 << 40}),
-    LinksPaced(order=1, held={"server:0": 1 << 40, "server:1": None}),
+    LinksPaced(order=1, achieved={"server:0": 1 << 40, "server:1": None}),
     ReferenceReady(ticket=1 << 49),
     Update(inner_products=((7, 1 << 49),)),
     NormPart(ticket=3, sqr_norm=1e76),

@@ -207,7 +207,7 @@ def test_harmed_cells_are_counted_among_all_that_were_tried() -> None:
 
 
 def test_a_page_shows_the_table_of_one_number_of_workers_and_counts_all() -> None:
-    few, many = harm.cells_of(jobs_of([("asp", 0, "done", 11.0)]))[0], 16
+    few, many = cells_of(jobs_of([("asp", 0, "done", 11.0)]))[0], 16
     cells = [few, few._replace(workers=many)]
     line = "1 of 1 cells are more than 3% slower than BSP; the best is `asp` under `none`, 1.10."
     shown = list(tables(cells, {}, many))
@@ -351,19 +351,3 @@ def test_a_card_that_quotes_the_page_has_its_numbers(
     for workers in WORKERS:
         words = words.replace(f"{{{workers}}}", f"{ratios[strategy, straggler, workers]:.2f}")
     assert words in (CARDS / f"{card}.md").read_text()
-
-
-def test_the_table_of_the_codes_is_that_of_the_page(ratios: dict[tuple[str, str, int], float]) -> None:
-    """An empty cell is the same as with the heterogeneity-aware code; what is above 1.03 is bold."""
-    text = (CARDS / "gradient_coding.md").read_text()
-    head = next(line for line in text.splitlines() if line.startswith("| workers | scheme |"))
-    patterns = [cell.strip() for cell in head.strip("|").split("|")][2:]
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|(.*)\|$", text, re.MULTILINE)
-    assert {(int(workers), scheme) for workers, scheme, _ in rows} >= set(product(WORKERS, ["heter_aware", "cyclic"]))
-    for workers, scheme, cells in rows:
-        for pattern, cell in zip(patterns, cells.split("|"), strict=True):
-            name = f"coding_{scheme if cell.strip() else 'heter_aware'}"
-            quoted, ratio = cell.strip(), ratios[name, pattern, int(workers)]
-            wanted = f"{ratios[f'coding_{scheme}', pattern, int(workers)]:.2f}"
-            assert (quoted.strip("*") or f"{ratio:.2f}") == wanted, f"{workers} workers, {scheme}, {pattern}"
-            assert not quoted or quoted.startswith("**") == (float(wanted) > 1.03)
