@@ -91,7 +91,8 @@ def _lacking(problem: object) -> str:
 
 def refuse(message: str) -> NoReturn:
     """Refuse bad arguments in one line; replaces ``ArgumentParser.error``, which would print the whole usage."""
-    raise ConfigError(message)
+    unknown = message.startswith("unrecognized arguments")
+    raise ConfigError(f"{message}; --help lists what there is" if unknown else message)
 
 
 def print_error(program: str, problem: object, exit_code: int = REFUSED, *, where: object = "") -> int:

@@ -66,7 +66,10 @@ def whole_numbers(path: Path, name: str, cells: pd.Series, first: int) -> pd.Ser
 
 def _why(cell: Any) -> str:
     if cell is None or cell is pd.NA or cell != cell:
-        return "nan: must be a finite number; leave out the row if it is not known (a rank may miss steps)"
+        return (
+            "nan: must be a finite number (an empty cell counts as nan); leave out the row if it is not known (a rank "
+            "may miss steps)"
+        )
     said = repr(shown(cell)) if isinstance(cell, str) else shown(cell)
     return (
         f"{said}: must be a finite number, such as 1234.5 (a decimal comma is read if columns are apart by ; or tabs)"

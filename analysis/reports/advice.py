@@ -167,9 +167,18 @@ def best_lines(advice: Advice) -> list[str]:
     """Say what the fastest strategies and cures change and need."""
     best = _faster(advice)
     if not best:
-        return ["nothing that was tried is faster than what the job does now"]
+        return ["nothing that was tried is faster than what the job does now", *_too_short(advice)]
     remedies = [(one.strategy, advice.remedy(one.strategy)) for one in best[:MOST_BEST]]
-    return [f"{name}: {remedy.changes}; needs {remedy.needs}" for name, remedy in remedies]
+    return [*(f"{name}: {remedy.changes}; needs {remedy.needs}" for name, remedy in remedies), *_too_short(advice)]
+
+
+def _too_short(advice: Advice) -> list[str]:
+    """A line for every cure whose restart takes longer than the cure saves in the log."""
+    slower = [one.row.strategy for one in advice.cures if one.row.verdict == "slower"]
+    end = f"in the {seconds_text(advice.found.actual_s)} s of this log; in a longer job it may pay off"
+    return [
+        f"{name}: slower, since a restart of {advice.restart_s:g} s costs more than it saves {end}" for name in slower
+    ]
 
 
 def _faster(advice: Advice) -> list[Ranked]:

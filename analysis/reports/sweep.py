@@ -28,6 +28,7 @@ def report_sweep(folder: Path, console: Console) -> None:
     Runs of clusters are compared with each other, in ``folder/comparison_clusters`` if there are others, too.
     """
     from analysis.records.load import find_clusters, find_runs
+    from analysis.records.settings import PROGRAM
     from analysis.reports.report import compare, print_summary
 
     found, clusters = find_runs(folder, of_clusters=False), find_clusters(folder)
@@ -37,7 +38,11 @@ def report_sweep(folder: Path, console: Console) -> None:
     if not found and not clusters:
         console.print(f"{folder}: no run to compare", markup=False, soft_wrap=True)
     if found:
-        _print(compare(found, folder / "comparison"), print_summary, console)
+        table = compare(found, folder / "comparison")
+        _print(table, print_summary, console)
+        if table["strategy"].nunique() > 1 and table["seeds"].max() > 1:
+            verdicts = f"which is faster, with intervals: {PROGRAM} compare {folder}"
+            console.print(verdicts, markup=False, soft_wrap=True)
     if clusters:
         from analysis.reports.cluster import compare_clusters
         from analysis.reports.cluster_console import print_clusters

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hydra import __version__ as hydra_version
 
@@ -15,7 +17,7 @@ from runtime.version import own_version
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Hydra's arguments; an error raises :class:`ConfigError` instead of printing a usage page."""
     parser = get_args_parser()
-    parser.error = refuse  # type: ignore[method-assign]
+    parser.error = _refuse  # type: ignore[method-assign]
     for action in parser._actions:
         if action.dest == "version":
             action.version = f"Stragglab {own_version()} (Hydra {hydra_version})"  # type: ignore[attr-defined]
@@ -35,6 +37,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     if args.experimental_rerun is not None:
         raise ConfigError("--experimental-rerun: not supported, it would execute what a pickle file says")
     return args
+
+
+def _refuse(message: str) -> NoReturn:
+    if re.match(r"unrecognized arguments: (-o|--out)\b", message):
+        raise ConfigError(f"{message}; hydra.run.dir=DIR is where a run's record goes, hydra.sweep.dir=DIR a sweep's")
+    refuse(message)
 
 
 def only_shows(args: argparse.Namespace) -> bool:

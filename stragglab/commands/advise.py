@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,11 +107,15 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
 
 
 def _say_needs(asked: argparse.Namespace) -> str:
-    return f"{FEWEST_STEPS} and the first {asked.skip} (--skip) are needed"
+    return f"{FEWEST_STEPS} steps are needed after the first {asked.skip}, which --skip leaves out"
 
 
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
-    return [f"{len(log.steps) + asked.skip} steps without the first {asked.skip} (--skip):"] if asked.skip else []
+    return (
+        [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
+        if asked.skip
+        else []
+    )
 
 
 def _write(advice: Advice, out: Path, limit: float) -> None:
@@ -149,7 +153,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     }
     for name, (value, above, below) in bounds.items():
         if value is not None and not above < value < below:
-            limit = f"more than {ceil(above):g}" if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
+            least = f"more than {above:g}" if above >= 0 else "0 or more"
+            limit = least if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
     for name in asked.strategies.split(",") if asked.strategies else []:
         refuse_unknown("strategies", name)

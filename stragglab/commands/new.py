@@ -50,7 +50,7 @@ def refuse_name(folder: Path) -> None:
     """Raise :class:`ConfigError` unless the last part of the path can be the name of a new package."""
     name = folder.name
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ConfigError(f"{folder}: cannot be the name of a package; use letters, digits and _")
+        raise ConfigError(f"{folder}: cannot be the name of a package; use letters, digits and _, not a digit first")
     if name in (*FOLDERS, "stragglab", "hydra_plugins"):
         raise ConfigError(f"{folder}: {name} is the name of a part of Stragglab; choose another")
     if folder.exists():

@@ -37,6 +37,7 @@ GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
 CHECKING = "repeating the job as it was"
 NO_RANKS = "without times of single ranks nothing can be ranked"
+PS = "--topology ps, if the job has parameter servers, tries them"
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
@@ -146,7 +147,8 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
     for name, why in refused.items():
         by_reason.setdefault(why.replace(f"strategy={name}", "strategy=..."), []).append(name)
     said = {refused[names[0]] if len(names) == 1 else why: names for why, names in by_reason.items()}
-    return [f"not possible: {', '.join(names)}: {why}" for why, names in said.items()]
+    lines = (f"not possible: {', '.join(names)}: {why}" for why, names in said.items())
+    return [line.replace("choose topology=ps, or another strategy", PS) for line in lines]
 
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:

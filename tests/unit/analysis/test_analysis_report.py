@@ -284,6 +284,7 @@ def test_the_sweep_report_compares_and_says_what_it_left_out(sweep: Path, capsys
     finally:
         os.removedirs(failed)
     shown = capsys.readouterr().out
+    assert f"which is faster, with intervals: python run.py compare {sweep}\n" in shown
     assert "9_failed: no record" in shown
     assert str(sweep / "comparison" / "report.html") in shown
     assert (sweep / "comparison" / "figures" / "times.png").is_file()

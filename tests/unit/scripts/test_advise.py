@@ -86,7 +86,7 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert advise.main(words(table(tmp_path / "log.csv"))) == 1
     shown = capsys.readouterr().out
     assert "all 4 ranks logged the same times" in shown
-    assert "40 steps without the first 1 (--skip):" in shown
+    assert "40 steps, the first 1 of them left out (--skip):" in shown
     assert "39 steps, " in shown
     assert "nothing can be ranked" in shown
     assert advise.main(words(tmp_path / "log.csv", "--skip", "0")) == 1
@@ -105,7 +105,7 @@ def test_a_few_steps_compare_ranks(
     shown = capsys.readouterr().out
     assert f"4 ranks, {left} steps: enough to compare ranks" in shown
     assert re.search(r"slow: rank 2 (2\.9|3\.0|3\.1)\d times\n", shown)
-    assert f"nothing is ranked: 20 and the first {skip} (--skip) are needed" in shown
+    assert f"nothing is ranked: 20 steps are needed after the first {skip}, which --skip leaves out" in shown
 
 
 def test_equal_ranks_of_a_few_steps_are_said_to_be() -> None:
@@ -123,7 +123,10 @@ REFUSED = {
     "--unit 0": "--unit 0: must be more than 0",
     "--base-frac 1": "--base-frac 1: must be from 0 to less than 1",
     "--ranks-per-host 0": "--ranks-per-host 0: must be more than 0",
-    "--skip 30": "has 40 steps; 20 and the first 30 (--skip) are needed; --skip 20 leaves enough",
+    "--skip -4": "--skip -4: must be 0 or more",
+    "--restart-s -5": "--restart-s -5: must be 0 or more",
+    "--secnds x": "unrecognized arguments: --secnds x; --help lists what there is",
+    "--skip 30": "20 steps are needed after the first 30, which --skip leaves out; --skip 20 leaves enough",
     "--topology ring": "argument --topology: invalid choice",
     "-o /dev/null/x": "-o /dev/null/x: cannot be written",
     "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",
@@ -152,9 +155,10 @@ def test_every_strategy_is_tried_or_left_out_for_a_reason() -> None:
 def test_a_reason_that_several_strategies_share_is_one_line() -> None:
     why = "topology=allreduce: strategy={} does not work on it; choose topology=ps, or another strategy"
     refused = {"asp": why.format("asp"), "lgc": "k_fastest=9: too many", "ssp": why.format("ssp")}
-    together = f"not possible: asp, ssp: {why.format('...')}"
+    reason = f"topology=allreduce: strategy={{}} does not work on it; {advising.PS}"
+    together = f"not possible: asp, ssp: {reason.format('...')}"
     assert advising.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
-    assert advising.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {refused['asp']}"]
+    assert advising.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {reason.format('asp')}"]
 
 
 def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from analysis.logs.step_log import StepLog
-from analysis.reports.advice import Advice
+from analysis.reports.advice import Advice, best_lines
 from stragglab.commands import advise
 from stragglab.grids import advising
 from tests.support.planted_logs import calm_log, planted_log
@@ -70,6 +70,11 @@ def test_points_lie_in_their_intervals_and_rows_are_sorted_by_them(tmp_path: Pat
         assert row.jct_s == pytest.approx(row.ratio * advice.found.actual_s)
     (cure,) = [row for row in advice.ranking if row.strategy.startswith("repair the network of host")]
     assert cure.ratio == pytest.approx(1 - one.saving_frac + 1 / advice.found.actual_s, abs=0.005)
+
+
+def test_a_restart_that_is_longer_than_its_saving_is_named(tmp_path: Path) -> None:
+    advice = advised(planted_log(3, "card", 32, 120).log("work", "comm"), tmp_path, "--restart-s", "1000")
+    assert "slower, since a restart of 1000 s costs more than it saves in the " in best_lines(advice)[-1]
 
 
 def test_on_all_reduce_cures_are_ranked_with_what_works_there(tmp_path: Path) -> None:
