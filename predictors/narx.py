@@ -71,6 +71,9 @@ class Narx:
         from sklearn.neural_network import MLPRegressor  # takes a second to import, and most jobs fit nothing
 
         rows, speeds = self._history.table()
+        known = np.isfinite(rows).all(axis=1) & np.isfinite(speeds)
+        if known.any():
+            rows, speeds = rows[known], speeds[known]
         inputs, self._mean, self._scale = standardised(rows)
         targets, mean, scale = standardised(speeds[:, None])
         self._speed_mean, self._speed_scale = float(mean[0]), float(scale[0])

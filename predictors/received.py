@@ -1,4 +1,4 @@
-"""The messages that every worker has received lately, and those that it will receive next (pure)."""
+"""The processor share and bandwidth that every worker has received lately, and will receive next (pure)."""
 
 from __future__ import annotations
 

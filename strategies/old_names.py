@@ -40,7 +40,7 @@ MOVED: dict[str, str] = {
     ),
     "gradient_coding": (
         "coding.decoding coding.draws coding.group coding.groups=matrices coding.matrices coding.partitions "
-        "coding.rounds coding.schemes coding.speeds coding.stragglers=schemes coding.terms=decoding"
+        "coding.rounds coding.schemes coding.speeds coding.stragglers=schemes"
     ),
     "lb_bsp": (
         "load.by_speed load.by_steps load.leader_straggler=by_steps load.regaining=by_speed monitoring.forecast"
@@ -93,6 +93,7 @@ SCATTERED: dict[str, tuple[str, ...]] = {
     "sending": ("mlfabric.ordered", "parts.sending.tree"),
     "transfers": ("mlfabric.order", "mlfabric.fluid"),
     "coding": ("gradient_coding",),
+    "coding.terms": ("gradient_coding.decoding", "gradient_coding.draws"),
     "checks": ("reading.ranges",),
     "parts.checks": ("reading.ranges",),
 }

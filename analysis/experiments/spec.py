@@ -221,6 +221,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def timed(self) -> bool:
         """Whether anything is timed on this machine, including decisions only: such runs are made one after another."""
         lines = [*self.settings, *(line for levels in self.axes.values() for each in levels.values() for line in each)]
+        lines += [line for also in self.also for line in also.settings]
         return self.live or "runtime.decisions=measured" in lines
 
 
@@ -296,10 +297,11 @@ def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequenc
 def _problem(spec: Spec) -> str | None:
     return (
         _axes_problem(spec)
+        or _cells_problem(spec)
+        or _times_problem(spec)
         or _figure_problem(spec)
         or _more_problem(spec)
         or _measures_problem(spec)
-        or _cells_problem(spec)
         or _settings_problem(spec)
         or _clusters_problem(spec)
     )
@@ -395,6 +397,21 @@ def _cells_problem(spec: Spec) -> str | None:
         return f"seeds={list(spec.seeds)}: each once, and at least one"
     names = [cell.name for cell in cells(spec)]
     return "axes: two cells have the same name; rename a level" if len(set(names)) < len(names) else None
+
+
+def _times_problem(spec: Spec) -> str | None:
+    """Problems of runs of which only the time is kept."""
+    if not spec.times_only:
+        return None
+    if spec.table is not None or spec.failing:
+        return (
+            f"times_only: has no effect with {'table' if spec.table is not None else 'failing'}; leave one of them out"
+        )
+    if spec.clusters:
+        return "times_only: is of single jobs; leave out jobs=NAME"
+    if any("runtime=virtual" not in settings_of(spec, cell) for cell in cells(spec)):
+        return "times_only: is of the virtual clock; give every run runtime=virtual"
+    return None
 
 
 def _has_jobs(spec: Spec, cell: Cell) -> bool:

@@ -17,7 +17,7 @@ HEAD = """\
 How much longer or shorter does a job take with each strategy than with BSP, under the same stragglers? A cell is the
 job completion time (JCT) divided by BSP's, on the virtual clock, with the shipped settings; a cell above {tolerated} is
 **bold** and has its reason below. Made by `make harm` ({seeds}). [Ratios](images/{stem}.csv) with any number of workers
-and [times](harm.csv) are files.
+and [times]({stem}.csv) are files.
 
 ![JCT of all strategies relative to BSP](images/{picture})"""
 

@@ -114,7 +114,7 @@ def show(value: Any) -> str:
 def _free_entries(value: Any, kind: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Entries of mappings whose keys are free (msgspec does not say which of them is wrong), each with its type."""
     for option in (kind, *typing.get_args(kind)) if isinstance(value, Mapping) else ():
-        if typing.get_origin(option) is dict:
+        if typing.get_origin(option) in (dict, Mapping):
             inner_kind = typing.get_args(option)[1]
             yield from ((join(path, str(key)), inner, inner_kind) for key, inner in value.items())
         elif isinstance(option, type) and issubclass(option, msgspec.Struct):

@@ -15,7 +15,7 @@ from strategies.protocol import Apply, Grad, ProtocolError
 
 
 class Reformed(NamedTuple):
-    """The workers that do not sum an update, and (worker, source) pairs that end with it.
+    """The workers that do not sum an update, and (worker, source) of those that are no longer children after it.
 
     A source is in the ring before and after; all its state is taken over.
     """

@@ -32,7 +32,7 @@ class HostRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class JobRow(msgspec.Struct, kw_only=True):
-    """The end of one job of the source."""
+    """The times and the state of one job of the source."""
 
     job: str
     submit_s: float

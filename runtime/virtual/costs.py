@@ -100,7 +100,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @staticmethod
     def stretch(uses_cores: float, has_cores: float | None) -> float:
-        """Return the factor by which work on so many cores takes longer; None if there are enough."""
+        """Return the factor by which work on so many cores takes longer; None for as many as it can use."""
         return 1.0 if has_cores is None else max(1.0, uses_cores / has_cores)
 
     def slept_s(self, asked_s: float) -> float:

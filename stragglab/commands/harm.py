@@ -22,14 +22,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.measures.harm import ReasonsError, read_reasons
+from analysis.measures.harm import REFERENCE, ReasonsError, read_reasons
 from runtime.errors import refuse
 from runtime.house import NAME, ROOT
 from runtime.run.preflight import refuse_targets
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
-from stragglab.grids.harm import jobs_of, report, whole
+from stragglab.grids.harm import jobs_of, levels_of, report
 from stragglab.grids.times import TIMES
 from stragglab.terminal.lists import names_of, number_of, numbers_of
 
@@ -57,9 +57,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
     for flag, axis in AXES.items():
-        parser.add_argument(
-            f"--{flag}", metavar="LIST", default=",".join(whole().axes[axis]), help="default: %(default)s"
-        )
+        parser.add_argument(f"--{flag}", metavar="LIST", default=",".join(levels_of(axis)), help="default: %(default)s")
     parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")
     parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
     parser.add_argument("--again", action="store_true", help="run every job again")
@@ -81,6 +79,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     asked.whole = all(getattr(asked, flag) == parser.get_default(flag) for flag in AXES)
     asked.strategies = names_of("strategies", asked.strategies, choices("strategy"))
     asked.stragglers = names_of("stragglers", asked.stragglers, choices("straggler"))
+    if set(asked.strategies) <= {REFERENCE}:
+        refuse(f"--strategies {REFERENCE}: is what the others are compared with; name another one")
     asked.workers = numbers_of("workers", asked.workers, least=1)
     asked.seeds = numbers_of("seeds", asked.seeds)
     asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None

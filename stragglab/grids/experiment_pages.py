@@ -6,6 +6,7 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 
 from analysis.experiments.numbers import numbers
@@ -43,28 +44,34 @@ ENDINGS = {"latex": "tex", "markdown": "md"}
 def run_all(
     specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
 ) -> dict[str, JobFailed]:
-    """Make all records, then all pages; experiments that failed get no page."""
+    """Make all records and times, then all pages; experiments of which a run was killed get no page."""
     failed: dict[str, JobFailed] = {}
+    times: dict[str, pd.DataFrame] = {}
     for name, spec in specs.items():
-        if not asked.redraw and spec.recorded:
-            try:
+        try:
+            if spec.times_only:
+                times[name] = time_cells(spec, folder_of(spec, asked), asked, console)
+            elif not asked.redraw and spec.recorded:
                 make_records(spec, asked, console, runner)
-            except JobFailed as error:
-                failed[name] = error
+        except JobFailed as error:
+            failed[name] = error
     for name, spec in specs.items():
         if name not in failed:
-            report_one(spec, asked, console)
+            report_one(spec, asked, console, times.get(name))
+    for name, frame in times.items():
+        if count := int((frame["outcome"] == "failed").sum()):
+            failed[name] = JobFailed(f"{count} of {len(frame)} runs failed")
     return failed
 
 
-def report_one(spec: Spec, asked: argparse.Namespace, console: Console) -> None:
-    """Process the records of one experiment: figure, verdicts, page."""
+def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: pd.DataFrame | None) -> None:
+    """Process the records, or the times, of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
         results = tabulated(spec)
-    elif spec.times_only:
-        results = Results(spec=spec, runs=time_cells(spec, out, asked, console), metas=[])
+    elif times is not None:
+        results = Results(spec=spec, runs=times, metas=[])
     else:
         runs, due = read_records(spec, out), len(list(cells(spec)))
         if len(runs) < due:  # with --redraw alone: else they have been made, or the experiment has failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from analysis.files import write_file
 from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, compared, idle_reasons, unexplained
 from analysis.reports.harm import page, tables
 from runtime.errors import FAILED
+from stragglab.grids.choices import choices
 from stragglab.grids.experiments import SPECS
 from stragglab.grids.times import time_cells
 
@@ -42,14 +44,37 @@ def chosen(asked: argparse.Namespace) -> Spec:
     spec, settings = whole(), {"workers": "cluster.num_workers", "straggler": "straggler", "strategy": "strategy"}
     others = tuple(name for name in asked.strategies if name != REFERENCE)
     levels = dict(zip(CELL, [map(str, asked.workers), asked.stragglers, [REFERENCE, *others]], strict=True))
+    sizes = {str(number): size_of(number) for number in asked.workers}
     axes = {
-        axis: {level: spec.axes[axis].get(level, (f"{settings[axis]}={level}",)) for level in there}
+        axis: {
+            level: (*spec.axes[axis].get(sizes.get(level, level), ()), f"{settings[axis]}={level}") for level in there
+        }
         for axis, there in levels.items()
     }
     theirs = tuple(word for word in asked.overrides if word.startswith("strategy."))
     of_all = tuple(word for word in asked.overrides if word not in theirs)
-    also = (*spec.also, Also({}, of_all), Also({"strategy": others}, theirs))
+    also = (
+        *(Also({axis: _with_sizes(there, sizes) for axis, there in one.at.items()}, one.settings) for one in spec.also),
+        Also({}, of_all),
+        Also({"strategy": others}, theirs),
+    )
     return msgspec.structs.replace(spec, axes=axes, also=also, seeds=tuple(asked.seeds))
+
+
+def levels_of(axis: str) -> list[str]:
+    """The levels of an axis that are Stragglab's own, without those of the user's project."""
+    return [level for level in whole().axes[axis] if axis == "workers" or level in choices(axis)]
+
+
+def size_of(workers: int) -> str:
+    """The listed number of workers whose epochs count for this one: the largest up to it, or else the smallest."""
+    known = sorted(map(int, whole().axes["workers"]))
+    return str(max((number for number in known if number <= workers), default=known[0]))
+
+
+def _with_sizes(levels: Sequence[str], sizes: Mapping[str, str]) -> tuple[str, ...]:
+    """These levels, and the numbers of workers whose size is among them."""
+    return tuple(dict.fromkeys([*levels, *(number for number, size in sizes.items() if size in levels)]))
 
 
 def jobs_of(asked: argparse.Namespace, console: Console) -> pd.DataFrame:

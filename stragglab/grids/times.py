@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,7 +124,18 @@ def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:
         return 0
 
     with composing(parse_arguments([])) as composer:
+        for name in one_of_each(by_name.values()):  # a mistake in a setting is found before the first run
+            composer.raw(by_name[name].words)
         yield from in_forks(prepared(), work, jobs)
+
+
+def one_of_each(tasks: Iterable[Task]) -> Iterator[str]:
+    """Name as many tasks as it takes to have each of their settings once."""
+    seen: set[str] = set()
+    for task in tasks:
+        if not seen.issuperset(task.words):
+            seen.update(task.words)
+            yield task.name
 
 
 def _size(task: Task) -> int:

@@ -14,7 +14,7 @@ from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Peers
-from strategies.parts.monitoring.base import Warmup, cluster_by_ratio
+from strategies.parts.monitoring.base import ExpectsTimes, Warmup, cluster_by_ratio
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 
 
@@ -73,14 +73,14 @@ class Regroup:
         regroup_iters: iterations of every worker on average from one clustering to the next.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, OwnTimes)
+    looks_at: ClassVar[tuple[type, ...]] = (GroupsGate, ExpectsTimes)
 
     tolerance_frac: NonNegativeFloat = 0.2
     regroup_iters: PositiveInt = 5
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(GroupsGate)
-        self._expected = peers.one(OwnTimes)
+        self._expected: ExpectsTimes = peers.one(ExpectsTimes)  # type: ignore[type-abstract]
 
     def start(self, started: Started) -> None:
         self._times_s: dict[int, float] = {}

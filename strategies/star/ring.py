@@ -27,7 +27,7 @@ from strategies.protocol import (
 from strategies.star.choice import check_gain
 from strategies.star.deciding import Deciding
 from strategies.star.measuring import RingTook
-from strategies.star.predicted import PredictedTimes
+from strategies.star.predicted import PredictsStragglers
 from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.times import ModeTimes
@@ -56,7 +56,7 @@ class RingChooser(Deciding):
         costs: the price of staleness in what modes took, for ``learning``.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictedTimes, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
 
     waits_s: Sequence[NonNegativeFloat] = WAITS_S
     min_gain_frac: float = 0.0
@@ -64,9 +64,9 @@ class RingChooser(Deciding):
     costs: ModeTimes = field(default_factory=ModeTimes)
 
     def __post_init__(self) -> None:
-        check_waits(self.waits_s)
         check_gain(self.min_gain_frac)
         self._check("allreduce", self.costs)
+        check_waits(self.waits_s)
 
     @property
     def needs(self) -> frozenset[type[Command]]:

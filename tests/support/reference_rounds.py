@@ -1,4 +1,4 @@
-"""What gates answer while workers come and go, by their sentences alone; see ``unit/strategies/test_gates.py``.
+"""What gates answer while workers come and go, by their sentences alone; see ``tests/unit/strategies/test_gates.py``.
 
 Workers have an order or wait with a gradient. Who restarts keeps its place; if its order died with its process, it gets
 another when it is back. Who leaves is not waited for, and what it has delivered remains.

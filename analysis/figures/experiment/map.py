@@ -38,7 +38,7 @@ def draw(path: Path, results: Results) -> Path:
     spec, drawn, cells = results.spec, results.spec.figure, cells_shown(results)
     counts, alone = list(dict.fromkeys(cell.workers for cell in cells)), len({cell.workers for cell in cells}) == 1
     titles = ["" if drawn.panels is None else shown_title(drawn.panels, str(count), drawn.names) for count in counts]
-    rows = [level for level in spec.axes[drawn.by] if any(cell.strategy == level for cell in cells)]
+    rows = [level for level in spec.levels[drawn.by] if any(cell.strategy == level for cell in cells)]
     columns = list(dict.fromkeys(cell.straggler for cell in cells))
     height_in = ALONE_IN * len(rows) + ALONE_MARGIN_IN if alone else CELL_IN * len(rows) + MARGIN_IN
     with styled():

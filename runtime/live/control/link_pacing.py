@@ -127,7 +127,7 @@ class LinkPacing:
 
 
 def _measure_achieved(change: _Change) -> float | None:
-    """Return the fraction of the asked rate that the kernels hold, over the connections that exist."""
+    """Return the asked rate times the part of it that the kernels hold, over the connections that exist; or None."""
     achieved = {flow: rate for flow, rate in change.achieved.items() if flow in change.rates}
     if change.asked is None or not achieved or None in achieved.values():
         return None

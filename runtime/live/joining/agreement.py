@@ -51,7 +51,7 @@ def of_data(theirs: Prepared, ours: Prepared) -> str:
 
 
 def of_stranger(error: OSError) -> str:
-    """Refuse a caller that could not prove the token."""
+    """Return why a caller is refused that could not prove the token."""
     if isinstance(error, SpeaksTlsError):
         return "it speaks TLS; leave --tls out there, or set launcher.tls=true here"
     return "its token is another one" if isinstance(error, AuthError) else "it does not speak TLS; give it --tls"

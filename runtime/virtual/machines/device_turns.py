@@ -24,7 +24,7 @@ class DeviceTurns:
         self._tasks: set[str] = set()
 
     def leave(self, task: str, cores: float) -> None:
-        """Return the rate at which a task can use its device from now on, in core-seconds per second."""
+        """Set the rate at which a task can use its device from now on, in core-seconds per second."""
         self._processors.set_capacity(self._resource(task, cores), cores)
 
     def compute(

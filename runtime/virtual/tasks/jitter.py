@@ -50,7 +50,7 @@ class Jitter:
         return factors
 
     def _inputs(self, count: int) -> tuple[NDArray[np.float64], float]:
-        """Return the innovation of the next levels, and the level before; the first is of the stationary one."""
+        """Return the innovation of the next levels, and the level before; the first is of the stationary law."""
         draws = self._generator.standard_normal(count)
         if not self.rho:
             return draws, 0.0

@@ -1,16 +1,17 @@
-"""What detectors share: usable iterations, clusters of similar values, and who knows the gradient noise scale.
+"""The common part of detectors: usable iterations, clusters of similar values, and the abilities that others use.
 
-A detector observes events (``observe_event``); other parts query it by its class, or by what it can do.
+A detector observes events (``observe_event``); other parts query it by its abilities, so a detector of your own fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Protocol, final, runtime_checkable
 
-from strategies.protocol import Arrived, Ready
+from strategies.protocol import Arrived, NodeId, Ready
 
 
 def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None = None) -> list[list[int]]:
@@ -60,6 +61,29 @@ class Warmup:
         count = count + 1 if incarnation == grad.incarnation else 1
         self._seen[grad.worker] = (grad.incarnation, count)
         return count > self.warmup_iters
+
+
+@runtime_checkable
+class ExpectsTimes(Protocol):
+    """A detector that predicts the time of every worker's next iteration."""
+
+    def expected_s(self, worker: int, t: float) -> float | None:
+        """Expected seconds of the worker's own part at time ``t``; None if nothing is known."""
+        ...
+
+
+@runtime_checkable
+class FlagsStragglers(Protocol):
+    """A detector that flags current stragglers.
+
+    ``flagged`` and ``left_out`` (stragglers that cost more waiting than they contribute) are sets that the detector
+    updates in place, so that others can keep references. ``restarted`` are the nodes that a schedule restarts on
+    purpose, which keep their flags: a set that the schedule updates.
+    """
+
+    flagged: AbstractSet[int]
+    left_out: AbstractSet[int]
+    restarted: AbstractSet[NodeId]
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""The ledger refuses what the laws forbid. ``test_mutants.py`` runs these same tests on ledgers with planted bugs."""
+"""The ledger refuses what the laws forbid."""
 
 from __future__ import annotations
 
