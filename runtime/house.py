@@ -1,7 +1,7 @@
 """Where our own modules are: folders of the repository, or parts of the package ``stragglab`` where that is installed.
 
-The build (``scripts/packaging/packing.py``) moves the folders into the package and rewrites their imports. Names in
-settings and records are those of the repository everywhere, so that both can be exchanged:
+The build (``scripts/packaging/packing.py``) moves the folders into the package and rewrites their imports. Settings
+and records use the repository's names everywhere, so that both can be exchanged:
 ``strategies.basic.bsp.BSP`` is imported from ``stragglab.strategies.basic.bsp`` where the package is installed.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "stragglab."
 FOLDERS = ("analysis", "injectors", "predictors", "reading", "runtime", "scripts", "strategies", "tests", "workloads")
 PREFIX = __name__.removesuffix("runtime.house")
-"""What precedes the names of our modules: nothing in the repository."""
+"""The prefix of our modules' names: empty in the repository."""
 INSTALLED = bool(PREFIX)
 ROOT = Path(__file__).resolve().parents[1]
 """The folder with ``conf/``, ``run.py`` and our modules."""

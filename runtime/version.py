@@ -40,7 +40,7 @@ def installed_version(package: str) -> str:
 
 
 def main(_argv: Sequence[str] = ()) -> int:
-    """Print the version, and that of Hydra, whose flags these are; returns the exit code."""
+    """Print our version and Hydra's, whose flags these are; returns the exit code."""
     print(f"Stragglab {own_version()} (Hydra {installed_version('hydra-core')})")
     return 0
 

@@ -97,7 +97,7 @@ class TensorflowModel:
         return self
 
     def _there(self) -> AbstractContextManager[Any]:
-        """Within it, operations are those of the model's device."""
+        """Within it, operations run on the model's device."""
         import tensorflow as tf
 
         return tf.device(self.where) if self.where else nullcontext()

@@ -145,7 +145,7 @@ class Config(_Strict, frozen=True):
     runtime: Spec
     cluster: Cluster
     launcher: Spec
-    """Who starts the agents of a live run; part of ``runtime``, too, if that starts any."""
+    """Starts the agents of a live run; part of ``runtime``, too, if that starts any."""
     backend: Spec
     topology: Topology
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
@@ -166,7 +166,7 @@ class Config(_Strict, frozen=True):
     caption: bool
     resume: Literal["auto", "never"]
     metric: Literal["tta", "jct", "final"] | None
-    """What the run returns to a sweeper of Hydra's."""
+    """The value that the run returns to a sweeper of Hydra's."""
     view: Literal["auto", "live", "plain", "none"]
     jobs: Spec
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""

@@ -139,7 +139,7 @@ class Commands:
         return msgspec.json.encode(self.executor.shards.state())
 
     def _reserve(self, t: float, command: Reserve) -> None:
-        """Ask whoever decides for all jobs on the same hosts; the answer follows at once."""
+        """Ask the cluster of all jobs on the same hosts; the answer follows at once."""
         nodes = [str(node) for node in self.executor.members.layout.nodes if node not in self.executor.members.awaited]
         check_demands(command, nodes)
         self.tell(self.reservations.reserve(t, command))

@@ -10,10 +10,10 @@ from strategies.protocol import RESOURCES, ProtocolError, Reserve, Reserved
 
 
 class Reservations(Protocol):
-    """Whoever answers a job's reservations: its cluster, or nobody."""
+    """Answers a job's reservations: its cluster, or :class:`Alone`."""
 
     def reserve(self, t: float, command: Reserve) -> Reserved:
-        """The answer at the job's time ``t``; what it grants is carried out already."""
+        """The answer at the job's time ``t``; cores that it grants are reserved already."""
 
 
 @final

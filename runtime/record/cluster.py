@@ -103,7 +103,7 @@ class JobTable:
 class ClusterRecorder:
     """Writes the record of a cluster into ``run_dir``; raises ``FileExistsError`` if it has one.
 
-    ``reasons``: why jobs have ended, filled in by whoever ended them, for the note ``Ended``.
+    ``reasons``: why jobs have ended, filled in when they end, for the note ``Ended``.
     """
 
     def __init__(self, run_dir: Path, rows: Sequence[JobRow]) -> None:

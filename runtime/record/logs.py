@@ -29,7 +29,7 @@ def open_log(path: Path, *, fresh: bool = False) -> int:
 
 
 def remove_empty_logs(folder: Path) -> None:
-    """Remove the logs of tasks that have said nothing; what is behind a link is not ours."""
+    """Remove the logs of tasks that have printed nothing; files behind a link are not ours."""
     if folder.is_symlink():
         return
     for log in folder.glob("*.log"):

@@ -31,8 +31,8 @@ def refuse_unwritable_folder(
 
     ``ours``: the names (shell patterns) of all that the program writes there. A directory with anything else in it is
     refused, so that nothing of a user's is overwritten; hidden files count as nothing. None: a directory that the
-    program shares with others, and in which it replaces no file of theirs. ``marks``: of ``ours``, those of which an
-    earlier output has one, where a user may well have a file of another of the names.
+    program shares with others, and in which it replaces no file of theirs. ``marks``: the names of ``ours`` by which an
+    earlier output is recognised, where a user may well have a file with another of the names.
     """
     if folder is None:
         return

@@ -36,7 +36,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     settings: tuple[str, ...]
-    """What the command line sets, as it was written."""
+    """The settings of the command line, as they were written."""
     code_sha256: str
     """Of the Python files of this software."""
 
@@ -45,7 +45,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A job that ended, with its report."""
 
     job: str
-    """Its directory below that of the sweep."""
+    """Its directory below the sweep's."""
     content_sha256: str
     """:func:`content_of` its configuration."""
     exit_code: int
@@ -72,7 +72,7 @@ def head_of(settings: tuple[str, ...], root: Path = ROOT) -> Head:
 def content_of(raw: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
     """Fingerprint of a job: all its settings, what it reads (``inputs``), and the files of the classes it names.
 
-    These may lie outside this software, where :class:`Head` does not look; what such files import is not seen.
+    These may lie outside this software, where :class:`Head` does not look; files that such files import are not read.
     """
     digest = hashlib.sha256()
     shown = {name: value for name, value in raw.items() if name not in SHOWN}
@@ -96,7 +96,7 @@ def _targets(value: Any) -> Iterator[str]:
 
 
 def begin(directory: Path, head: Head, kept: Sequence[Ended] = ()) -> None:
-    """Write the head, and the jobs that need not run, into a directory, which exists; what the file said is gone."""
+    """Write the head, and the jobs that need not run, into an existing directory; the old file is replaced."""
     (directory / SUMS).unlink(missing_ok=True)  # there are others when the sweep ends
     publish(directory / FILE, [msgspec.json.encode(line) + b"\n" for line in (head, *kept)])
 

@@ -205,8 +205,8 @@ class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     """A cost file with its name and fingerprint, as records name it.
 
-    The fingerprint is that of the values, so that a changed comment changes nothing; or, of a file that records knew
-    before, what they called it (:class:`Formerly`).
+    The fingerprint is computed from the values, so that a changed comment changes nothing; a file in older records
+    keeps its fingerprint (:class:`Formerly`).
     """
 
     name: str

@@ -206,7 +206,7 @@ class VirtualLab:
             if not is_full(error):
                 raise
             full = next((tenant for tenant in self._running if tenant.clock is self.timeline.clock), None)
-            if full is None:  # not a job's record, but that of the cluster
+            if full is None:  # not a job's record, but the cluster's
                 raise
             self._end(full, error)
         for tenant in self._running:

@@ -1,6 +1,6 @@
 """The devices of this machine for ``backend.device=cuda``, found without torch and without the driver.
 
-Whoever asks torch may initialise the driver, and the processes that are forked afterwards could not use it.
+A call of torch may initialise the driver, and processes that are forked afterwards could not use it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Graphs:
     def launch(self, batch: Batch, micro: Sequence[MicroBatch]) -> list[Tensor] | None:
         """Launch a gradient by its graph; None: it has none, and nothing was launched.
 
-        The losses are those of the next gradient as soon as that is launched.
+        The next launch overwrites the losses.
         """
         if any(one.pieces or one.coefficient != 1.0 for one in micro):
             return None  # a graph would have this batch's weights forever

@@ -195,7 +195,7 @@ class ServerLost(Effect, frozen=True):
 
 
 class RolledBack(Effect, frozen=True):
-    """All must agree on a version again: work in progress is void, and so is all until ``Restored``."""
+    """All must agree on a version again: work in progress and all work until ``Restored`` is void."""
 
 
 class Restored(Effect, frozen=True):

@@ -38,6 +38,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     is still away then. Live, they read while it starts: on the virtual clock such a loss takes longer."""
     plan_ends_wait: bool = False
     """A window that opens while a task waits for a place removes it from the scheduler's queue: it starts when the plan
-    releases it. Live, it must wait for both, and so must who moves to a host that is dead already."""
+    releases it. Live, it must wait for both, as must a task that moves to a dead host."""
     regroups: bool = False
     """A replica that arrives during an agreement restarts it. Live, it is admitted afterwards."""

@@ -62,7 +62,7 @@ class RecoveryState:
         self.history.append(f"{step} (generation {self.generation})")
 
     def lose(self) -> None:
-        """Begin a new generation: inputs of the last one are void, and so are incomplete checkpoints."""
+        """Begin a new generation: inputs of the last one and incomplete checkpoints are void."""
         self.generation += 1
         self.step(PhaseStep.LOSS)
         self.checkpoints.abandon()
@@ -87,7 +87,7 @@ class RecoveryState:
         return [self.tasks[server] for server in self.members.layout.holders]
 
     def admit(self, node: Key) -> TaskLife:
-        """Add a node that waits for its place; whatever asks for workers, servers or clients sees it from now on."""
+        """Add a node that waits for its place; workers, servers and clients include it from now on."""
         task = TaskLife(
             role=node.role,
             id=node.number,

@@ -138,7 +138,7 @@ class Agents:
                 self.joined.lost(node, reason)
 
     def lost(self, number: int) -> None:
-        """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
+        """An agent's connection is gone. If it ran elsewhere, its machine reports its end, unless that is gone, too."""
 
         def fail() -> None:
             key = NodeId("agent", number)

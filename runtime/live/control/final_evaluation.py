@@ -73,7 +73,7 @@ class FinalEvaluation:
         self._latest_s = min(self._latest_s, now + INTERRUPTED_S)
 
     def answered(self, ticket: int) -> bool:
-        """Whether a result is that of the final parameters, which then are evaluated."""
+        """Whether a result is for the final parameters, which then are evaluated."""
         if self._phase != "scoring" or ticket != self._ticket:
             return False
         self._phase = "done"

@@ -118,7 +118,7 @@ class LiveNodes:
     def resume(self, hosts: Mapping[str, int]) -> None:
         """A preempted job continues, with every task on the host of this number.
 
-        Who stays on its host meets what disturbs it there.
+        The disturbances of a host continue for a task that stays on it.
         """
         leaving = {task: to for task, to in hosts.items() if self.host_of(task) != str(NodeId("host", to))}
         moved = {node: self._move(node, to) for task, to in leaving.items() for node in [NodeId.parse(task)]}

@@ -46,7 +46,7 @@ class Orders:
     ) -> None:
         self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
         self.processes: set[tuple[Key, int]] = set()
-        """Incarnations that were launched; whoever hears that one has exited takes it out."""
+        """Incarnations that were launched; the handler of its exit removes each."""
         self.followed = followed
 
     @property

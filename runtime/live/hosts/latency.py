@@ -66,7 +66,7 @@ def stop_relay(relay: subprocess.Popen[bytes]) -> None:
     """End a relay, and return when it is gone."""
     for pipe in (relay.stdin, relay.stdout):
         assert pipe is not None
-        with contextlib.suppress(OSError):  # what a dead one has not read
+        with contextlib.suppress(OSError):  # a relay that has ended has not read all
             pipe.close()
     try:
         relay.wait(EXIT_S)

@@ -10,7 +10,7 @@ from runtime.live.joining.wire import Prepared
 from runtime.live.transport.auth import AuthError, SpeaksTlsError
 
 ALWAYS = ("stragglab", "python", "msgspec", "numpy")
-"""What must agree whatever computes the gradients: messages, checkpoints and sums depend on them."""
+"""Versions that must agree for every backend: messages, checkpoints and sums depend on them."""
 
 
 def difference(theirs: Facts, ours: Facts, framework: str) -> str:

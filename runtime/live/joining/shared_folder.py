@@ -27,7 +27,7 @@ STORED = (CHECKPOINTS, f".{CHECKPOINTS}.*")
 
 @final
 class SharedFolder:
-    """A new folder below ``parent``, ours until :meth:`remove`; what killed runs have left there is removed."""
+    """A new folder below ``parent``, ours until :meth:`remove`; folders of killed runs are removed."""
 
     def __init__(self, parent: Path) -> None:
         for folder in parent.glob(f"{PREFIX}*"):

@@ -1,4 +1,4 @@
-"""Where agents join, whoever starts them: what ``launcher=join`` and ``launcher=ray`` have in common."""
+"""Where agents join, however they were started: for ``launcher=join`` and ``launcher=ray``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Meeting(ABC):
     name: ClassVar[str]
     """As in ``launcher=NAME``."""
     cure: ClassVar[str]
-    """What to do when too few have joined; empty: start agents."""
+    """Advice if too few agents have joined; empty: start agents."""
     _shared: SharedFolder | None = field(default=None, init=False)
     """Our own directory below ``shared_dir``."""
     _salt: bytes = field(default=b"", init=False)

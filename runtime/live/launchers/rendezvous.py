@@ -62,7 +62,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     launcher: str = "join"
     """As in ``launcher=NAME``, for messages."""
     cure: str = ""
-    """What to do when too few have joined; empty: start agents."""
+    """Advice if too few agents have joined; empty: start agents."""
 
 
 class Rendezvous:
@@ -93,7 +93,7 @@ class Rendezvous:
         self._ports: dict[Key, int] = {}
         """Of the doors of members; 0: it has none."""
         self._answers: dict[Key, str] = {}
-        """What members have said of the ways to others ..."""
+        """Members' answers about their connections to others ..."""
         self._asked = 0
         """... and how often they were asked."""
         self._starts: dict[Key, int] = {}
@@ -298,7 +298,7 @@ class Rendezvous:
     # ---- while a job runs --------------------------------------------------------------------------------------------
 
     def begin(self, node: str, begin: wire.Begin, pieces: Pieces) -> None:
-        """Start the tasks' agent of a node; what it leaves is written to ``pieces``."""
+        """Start the tasks' agent of a node; ``pieces`` writes its files."""
         key = self.keys[node]
         self._filling.discard(key)
         self._pieces[key] = pieces
@@ -309,7 +309,7 @@ class Rendezvous:
             self._beat()
 
     def _beat(self) -> None:
-        """Say that we are here, and look who else is."""
+        """Send a heartbeat, and look which agents have sent theirs."""
         now, lease_s = self.loop.now, self.wanted.lease_s
         missed_s = self._listening.missed_s(now)
         self._heard_s = {key: min(now, heard_s + missed_s) for key, heard_s in self._heard_s.items()}

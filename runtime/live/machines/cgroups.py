@@ -63,7 +63,7 @@ class Cgroup:
         self.parts, self.above = parts, above
         self.below: list[Cgroup] = []
         self.period_us: int = PERIOD_US if above is None else above.period_us
-        """Usual period of its quota, and of those of groups made within it from now on."""
+        """Usual period of its quota, and of the quotas of groups made within it from now on."""
         self.wanted: float | None = None
         """Requested cores; None: no limit."""
         self.hidden = False

@@ -46,14 +46,14 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
 
     isolation: Isolation
     host_quotas: Literal["none", "cgroup", "duty"]
-    """What limits hosts to their cores."""
+    """Limits hosts to their cores."""
     throttles: Literal["none", "cgroup", "duty", "cpulimit"]
-    """What carries out disturbances of kind ``cpu``."""
+    """Carries out disturbances of kind ``cpu``."""
     latency: Literal["none", "netem", "relay"]
     network: bool
     memory: bool
     allocations: Literal["none", "cgroup", "duty", "cpulimit"] = "none"
-    """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
+    """Limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
     ticks: bool = False
     """Whether the kernel is made to look at quotas of control groups more often: ``runtime/live/machines/ticks.py``."""
     ticks_because: str = ""

@@ -64,7 +64,7 @@ class Children:
         return arrived
 
     def close(self) -> None:
-        """End all exchanges and connections; what has not arrived is lost."""
+        """End all exchanges and connections; gradients that have not arrived are lost."""
         self._closed.set()
         with self._state:
             links, self._links = self._links, {}

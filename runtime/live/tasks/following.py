@@ -38,7 +38,7 @@ class Following:
     def __init__(self, secret: bytes, identity: Identity) -> None:
         self.secret, self.identity = secret, identity
         self.has_copy = False
-        """Whether its parameters are those of a version of this generation."""
+        """Whether it has the parameters of a version of this generation."""
         self.wakes, self._wake = os.pipe()
         """Readable when a copy is there."""
         self._wanted: Follow | None = None

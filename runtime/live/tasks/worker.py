@@ -72,7 +72,7 @@ class Worker:
         self.idle_since = time.perf_counter()
         self.cache = links.cache if isinstance(links, ServerLinks) else None
         self.held: Report | None = None
-        """What to report of the gradient in ``links.grad`` that is not pushed yet; a next Compute overwrites both."""
+        """Report on the gradient in ``links.grad`` that is not pushed yet; the next Compute overwrites both."""
 
     def run(self) -> None:
         """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""

@@ -32,7 +32,7 @@ class SetFacts:
     config: Config
     policy: Policy
     real_time: bool
-    """Whether its time is that of this machine."""
+    """Whether it runs in wall-clock time."""
 
     @property
     def computes(self) -> bool:
@@ -121,7 +121,7 @@ class Modelled:
     model: Model | None
     """The model whose times are known."""
     workload: str
-    """What it would train."""
+    """The workload that it would train."""
     stand_in: bool
     """``replay.stand_in``."""
 

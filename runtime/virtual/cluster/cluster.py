@@ -26,8 +26,8 @@ INTERRUPTED = "interrupted"
 class VirtualCluster:
     """Runs the jobs of one source; its clock is the lab's own time.
 
-    Everything here happens in actions of that clock, so that times are whole floats; what happens to a job in between
-    is reported at the next such moment.
+    Everything here happens in actions of that clock, so that times are whole floats; events of a job in between are
+    reported at the next such moment.
 
     Args:
         sites: of every machine, in the order of their numbers.

@@ -54,9 +54,9 @@ class HostSharing:
         self.books = SharedHosts(tuple(room_of(site) for site in sites))
         self._jobs: dict[str, tuple[VirtualSession, Tenancy, str]] = {}
         self._before: dict[str, JobLoad] = {}
-        """What jobs needed before they reserved anything, as long as they hold something."""
+        """The needs of jobs before they reserved anything, as long as they hold something."""
         self._unlimited: dict[Task, TaskLoad] = {}
-        """What tasks needed before they were limited, as long as they are."""
+        """The needs of tasks before they were limited, as long as they are limited."""
         self._limits: dict[Task, Share] = {}
         """Limits that are carried out, of tasks while they work."""
         self._sampling = False

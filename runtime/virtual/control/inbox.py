@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from runtime.virtual.control.session import VirtualSession
 
 Waiting = tuple[Callable[..., None], tuple[Any, ...]]
-"""What the coordinator does when it is free: a function of the time and of these arguments."""
+"""A call that the coordinator makes when it is free: a function of the time and of these arguments."""
 
 
 class Stopwatch:

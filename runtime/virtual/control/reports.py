@@ -48,7 +48,7 @@ class Reports:
         self.rests = False
         """Whether nobody is there."""
         self._silent: list[Callable[[], None]] = []
-        """What has been left out meanwhile."""
+        """Reports that have been left out meanwhile."""
 
     def begin(self, every_s: float | None) -> None:
         """All but the disturbances, which :meth:`announce` begins; ``every_s``: between two samples, None: none."""

@@ -36,7 +36,7 @@ class Starts:
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
         """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
 
-        What a preempted job needs until it computes again has passed when it is resumed.
+        A preempted job has spent its restart time already when it is resumed.
         """
         match cause:
             case "start":

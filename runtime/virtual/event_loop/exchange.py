@@ -1,7 +1,7 @@
 """A session's state goes into the compiled loop, and comes back: the same as if Python had come there.
 
-What both have under one name (``_shared``) is copied either way. Books that are lists or dicts are the same objects for
-both, so only what is in progress, and the samples, are given one by one.
+Fields that both have under one name (``_shared``) are copied either way. Both use the same lists and dicts, so only
+the work in progress and the samples are passed one by one.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ModelledMachines:
         self._links.set_capacity(f"up of {task}", inf if link_bytes_per_s is None else link_bytes_per_s)
 
     def request(self, task: str, cores: float | None) -> None:
-        """A task can always have so many cores of its host, whoever else works there; None: what others leave."""
+        """A task can always have so many cores of its host, however busy it is; None: cores that others leave."""
         self._requested.pop(task, None)
         if cores is not None:
             self._requested[task] = cores

@@ -36,9 +36,9 @@ class Tenancy:
         self._machines = machines
         self._tasks: dict[str, str] = {}
         self._allotted: dict[str, Limits] = {}
-        """What the job itself gives to its tasks."""
+        """Limits that the job itself sets for its tasks."""
         self._limits: dict[str, Limits] = {}
-        """What they are left with for other jobs' sake."""
+        """Limits of its tasks for other jobs' sake."""
 
     def admit(
         self,
@@ -190,4 +190,4 @@ class Tenancy:
 
 
 Machines = ModelledMachines | Tenancy
-"""What the tasks and the plan of one job act on: machines of its own, or its place on such as it shares."""
+"""The machines of a job's tasks and plan: its own, or its place on machines that it shares."""

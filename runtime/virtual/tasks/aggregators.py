@@ -34,7 +34,7 @@ class Aggregators:
     """``summed`` is called when all servers have taken a sum.
 
     A gradient whose worker is lost before the sum is sent is left out of it. Each aggregator adds and sends one sum at
-    a time; what workers push meanwhile waits.
+    a time; gradients that workers push meanwhile wait.
     """
 
     def __init__(

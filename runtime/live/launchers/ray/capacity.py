@@ -1,4 +1,4 @@
-"""Whether a Ray cluster can ever give what is asked of it (pure); who waits for more than it has waits forever."""
+"""Whether a Ray cluster can ever satisfy a request (pure); a request for more than it has waits forever."""
 
 from __future__ import annotations
 
