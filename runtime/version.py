@@ -1,4 +1,4 @@
-"""The version of this software, from ``pyproject.toml``, and what its files are, whatever version they say."""
+"""The version of this software, from ``pyproject.toml``, and the fingerprint of its files."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class TensorflowModel:
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """Wrap the memory of ``params`` in a tensor (no copy), once for each vector; it is cached.
 
-        On a device it is another copy each time: TensorFlow would keep a copy of a tensor there, whatever becomes of
-        the memory that it wraps.
+        On a device it is another copy each time: TensorFlow would keep a tensor's copy there even if the wrapped memory
+        changes.
         """
         import tensorflow as tf
 

@@ -219,7 +219,7 @@ class Commands:
     ) -> None:
         """Notify the strategy of a lost worker; its answer is void if all tasks now roll back.
 
-        Of one that was not here the runtime says so (``RolledBack``): replicas continue without it.
+        If the worker was not here, the runtime reports this (``RolledBack``): replicas continue without it.
         """
         if here and self.job.halts_on_loss:
             self.halt(t, f"worker {worker} is lost")

@@ -69,7 +69,7 @@ Action = Change | Hold | Release | Share
 class Disturbances:
     """The state of a job's plan; from every input actions follow, for which ``act`` is called in order.
 
-    An action may make the strategy move a task: what follows from that comes after the actions that are under way.
+    An action may make the strategy move a task: the resulting actions follow the actions that are under way.
     """
 
     def __init__(self, schedule: Schedule, places: Places, devices: Devices, act: Callable[[Action], object]) -> None:

@@ -70,7 +70,7 @@ class GradientLedger:
         self._used.append(grad)
 
     def histories(self, num_workers: int) -> list[Callable[[Event], None]]:
-        """:meth:`note_event` of each worker, for who notes many."""
+        """:meth:`note_event` of each worker, for callers that note many events."""
         return [self._history[worker].append for worker in range(num_workers)]
 
     def check_compute(self, command: Compute, alive: bool) -> None:

@@ -18,7 +18,7 @@ from strategies.protocol import Grad, ProtocolError, Replicate
 
 
 class Step(NamedTuple):
-    """The optimizer's rule, for those who bound what an update changes; as ``Started`` has it."""
+    """The optimizer's rule, from which a strategy can bound an update; as in ``Started``."""
 
     step: Literal["", "sgd", "tally"] = ""
     momentum: float = 0.0

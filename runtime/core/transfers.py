@@ -23,7 +23,7 @@ class Transfers:
         self.ledger, self.port, self._number = ledger, port, number
         self.aggregators: frozenset[str] = frozenset()
         self.away: set[str] = set()
-        """Of these: who cannot sum now, so that gradients go to the servers themselves."""
+        """Aggregators that cannot sum now, so that gradients go to the servers themselves."""
         self.sums: dict[int, SumOrder] = {}
         """Ordered, and not at the servers yet."""
 

@@ -26,7 +26,7 @@ LOOK_S = 5e-4
 
 
 class _Memory:
-    """One vector, as kernels see it and as copies see it; ``fresh``: what copies wrote and no kernel has seen."""
+    """One vector, as kernels see it and as copies see it; ``fresh``: copied values that no kernel has seen."""
 
     def __init__(self, num_floats: int) -> None:
         self.kernels = torch.full((num_floats,), torch.nan)

@@ -30,7 +30,7 @@ Form = tuple[object, ...]
 
 
 class Graph(NamedTuple):
-    """One form: ``batch`` is the memory that its kernels read, ``losses`` what they write besides the gradient."""
+    """One form: its kernels read the memory ``batch``, and write ``losses`` besides the gradient."""
 
     batch: Batch
     replay: Callable[[], None]
@@ -39,7 +39,7 @@ class Graph(NamedTuple):
 
 @final
 class Graphs:
-    """``state``: what kernels change besides gradient and losses (statistics of batch normalisation)."""
+    """``state``: other tensors that kernels change besides gradient and losses (batch-normalisation statistics)."""
 
     def __init__(self, device: Device, passes: Passes, state: Sequence[Tensor]) -> None:
         self.device, self.state = device, state

@@ -258,7 +258,7 @@ class Shards:
             return self._fresh()
         others: Iterator[int] = (place for place, one in enumerate(self.requeued) if one.worker != worker)
         older: list[int] = []
-        if len(self.open) > 1:  # else all that came back is of one epoch, and there may be much of it
+        if len(self.open) > 1:  # else all returned samples belong to one epoch, and there may be many
             waiting, newest = list(others), self.newest_epoch
             older = [place for place in waiting if self.requeued[place].work.epoch < newest]
             others = iter(older or waiting)

@@ -17,8 +17,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int | None = None
     """Deaths after which a task is not restarted; None: no limit. Kills by plan and strategy do not count."""
     max_losses: int | None = None
-    """Losses of workers and servers, by whatever but the strategy and the cluster, after which the next ends the run.
-    Kills by plan count, crowded starts do not. None: no limit."""
+    """Losses of workers and servers after which the next ends the run. Kills by plan count; losses that the strategy or
+    the cluster causes, and crowded starts, do not. None: no limit."""
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
     max_crowded: int | None = None

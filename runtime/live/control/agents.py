@@ -81,7 +81,7 @@ class Agents:
         self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
 
     def _look(self, start: Callable[[str], None]) -> None:
-        """Check agents that have not connected, of which only the exit shows a failure, and who is silent."""
+        """Check silent agents, and agents that have not connected, whose failure only their exit shows."""
         if self._ending:
             return
         known = self._ready | set(self.hub.peers)

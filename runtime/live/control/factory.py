@@ -1,4 +1,4 @@
-"""The parts of a live job that depend on where its tasks are, and on who sums. The one place that chooses."""
+"""Chooses the parts of a live job that depend on the places of its tasks and on the tasks that sum gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation of the final parameters, outside the job's time: what the end of a run waits for, and how long (pure).
+"""The evaluation of the final parameters, outside the job's time: how long the end of a run waits for it (pure).
 
 Times are seconds of the loop's clock.
 """

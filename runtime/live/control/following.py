@@ -1,4 +1,4 @@
-"""The coordinator's orders about replicas of the server: who gives them what, and which updates they make."""
+"""The coordinator's orders about replicas of the server: the sources of their data, and the updates that they make."""
 
 from __future__ import annotations
 

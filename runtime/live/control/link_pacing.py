@@ -20,7 +20,7 @@ class LinkRate(NamedTuple):
 
     asked: float | None
     achieved: float | None
-    """By what the kernels of all its senders say; None also where nothing is sent over it."""
+    """As the kernels of all its senders report it; None also where nothing is sent over it."""
     problem: str = ""
 
 

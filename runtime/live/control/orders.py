@@ -25,7 +25,7 @@ from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
 
 Ranges = Callable[[], Mapping[Key, tuple[int, int]]]
-"""[lo, hi) of the parameter vector, by who holds it now."""
+"""[lo, hi) of the parameter vector, by its present holder."""
 
 
 class Orders:

@@ -66,7 +66,7 @@ class LiveSession:
         self.started = False
         self.failure: str | None = None
         self.recorded = False
-        """Whether the end is in the record: what tasks report while they go is not."""
+        """Whether the end is in the record: later reports of tasks are not."""
         self.failed_as: RunStatus = "failed"
         self.sha256 = ""
         """The fingerprint of the final parameters."""

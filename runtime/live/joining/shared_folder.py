@@ -1,4 +1,4 @@
-"""A run's folder below ``launcher.shared_dir``: removed with the run, or, if that was killed, by who finds it.
+"""A run's folder below ``launcher.shared_dir``: removed with the run, or, if that was killed, by a later run.
 
 The driver holds a lock on the file ``owner`` in it, which the kernel takes away with the driver, however that ends. The
 file says on which machine, since locks of shared file systems need not reach other machines: only there the folder may

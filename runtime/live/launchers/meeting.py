@@ -39,7 +39,7 @@ SALT_BYTES = 32
 MOST_NODES = 1000
 """Of a run; more is assumed to be a typo."""
 LONGEST_S = 30 * 86_400.0
-"""A month: what no job waits for, in seconds. The kernel does not wait for many times that at once."""
+"""A month in seconds: no job waits longer. The kernel cannot wait for many times that at once."""
 WITHOUT = "launcher=local does without"
 _open: list[Rendezvous] = []
 """The one that listens now: a job that fails before it starts leaves it to the next one of a sweep."""

@@ -389,7 +389,7 @@ class Rendezvous:
         self._leave_out()
 
     def _leave_out(self) -> None:
-        """Nothing more comes of what agents were sending."""
+        """Agents send nothing more; incomplete final parameters are left out."""
         for key, pieces in self._pieces.items():
             if key not in self._ended:
                 pieces.end(whole=False)

@@ -125,7 +125,7 @@ class Server(Receiver):
             self.send(Followed(generation=self.generation, version=self.store.version, grad_id=grad_id))
 
     def _must_wait(self, update: Update) -> bool:
-        """Whether a gradient that it uses, or the last one of who gets parameters by it, is still on its way here.
+        """Whether a gradient that it uses, or the last one of a recipient of its parameters, is on its way here.
 
         Raises :class:`LostGradientError` for one that never comes.
         """
@@ -385,5 +385,5 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
         Server(spec, identity, store, num_parameters, shared_parameters).run()
     except ConnectionError:
         os._exit(0)
-    except LostGradientError as error:  # no error of ours: who ends with exit code 0 starts again
+    except LostGradientError as error:  # no error of ours: a task that ends with exit code 0 starts again
         print(f"ended, so that all return to the last checkpoint: {error}", file=sys.stderr)

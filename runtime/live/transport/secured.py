@@ -62,7 +62,7 @@ def server_context(pem: str) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def client_context() -> ssl.SSLContext:
-    """The side that calls. It accepts any certificate: who has it is proved afterwards."""
+    """The side that calls. It accepts any certificate: its owner authenticates afterwards."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -100,7 +100,7 @@ class SecuredListener(socket.socket):
         self._context, self._binding = server_context(pem), fingerprint(pem)
 
     def accept(self) -> tuple[Secured, Any]:
-        """The next connection, and the address of who calls."""
+        """The next connection, and the caller's address."""
         sock, address = super().accept()
         secured = Secured(sock, self._context, server_side=True)
         secured.binding = self._binding

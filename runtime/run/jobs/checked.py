@@ -1,4 +1,4 @@
-"""A set of jobs that can run, as its checks leave it to who runs it."""
+"""A set of jobs that can run: the result of its checks."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class VirtualCluster:
         self._coordinator.receive(self.clock.now, *reports)
 
     def _end_all(self) -> None:
-        """After an interrupt nobody starts any more, and who runs has been ended."""
+        """After an interrupt no job starts any more, and running jobs have been ended."""
         for job in list(self._coordinator.jobs.values()):
             if job.phase != "waiting":
                 self.record.note(self.now, "Ended", job=job.request.job, status=INTERRUPTED)

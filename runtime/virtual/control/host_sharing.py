@@ -87,7 +87,7 @@ class HostSharing:
         self._carry_out()
 
     def rehoused(self) -> None:
-        """A task may live on another host: what it held of the one before, or was left there, is over."""
+        """A task may be on another host: its share of the former one, granted or left to it, has ended."""
         self.machines.clock.catch_up()
         self._drop_departed()
         self._carry_out()

@@ -24,9 +24,9 @@ class Reports:
     Args:
         clock: the job's.
         schedule: what is injected when.
-        servers: who holds parameters.
+        servers: the holders of parameters.
         coordinator: receives it.
-        usage: what everybody uses.
+        usage: of all tasks and hosts.
         tell: passes an input to the coordinator, now or when it is free.
         note: writes to the record.
     """

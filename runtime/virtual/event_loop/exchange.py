@@ -276,7 +276,7 @@ def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray, int, int]:
 def keeps_of(record: RecordSink) -> Keeps:
     """How much of an exchange with the strategy a record keeps; one that does not say gets everything.
 
-    A subclass with an ``event`` of its own says it again: what its base class keeps is not known of it.
+    A subclass with an ``event`` of its own must define it again: its base class's value does not apply to it.
     """
     for kind in type(record).__mro__:
         if {"keeps", "event"} & {*vars(kind)}:

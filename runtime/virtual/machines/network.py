@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runtime.virtual.compiled._hosts import Sharing
 
 Key = tuple[str, int]
-"""``pull`` or ``push``, and the worker; of what goes to replicas the sender, and a number."""
+"""``pull`` or ``push``, and the worker; for transfers to replicas the sender, and a number."""
 
 
 class Network:
