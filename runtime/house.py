@@ -33,7 +33,7 @@ def module_name(name: str) -> str:
 
 
 def house_name(name: str) -> str:
-    """The name of one of our modules, or of what is in it, as in settings; other names are returned as they are."""
+    """The name of one of our modules or its members, as in settings; other names are returned as they are."""
     own = name.removeprefix(PACKAGE)
     return own if own.partition(".")[0] in FOLDERS else name
 
@@ -44,7 +44,7 @@ def run_py(*words: str) -> list[str]:
 
 
 def program(module: str, *words: str) -> list[str]:
-    """The command line of one of our modules, whatever the working directory; use it with :func:`surroundings`.
+    """The command line of one of our modules, for any working directory; use it with :func:`surroundings`.
 
     ``python -m`` alone would search the working directory first, where a user may have a package ``analysis``, too.
     """

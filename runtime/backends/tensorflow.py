@@ -163,7 +163,7 @@ class TensorflowModel:
         return total
 
     def _fetch(self, flat: Any) -> FloatVector:
-        """The gradient on the host; copies from a device are measured apart from what they wait for."""
+        """The gradient on the host; copies from a device are measured apart from the computation that they wait for."""
         import tensorflow as tf
 
         if self.where:

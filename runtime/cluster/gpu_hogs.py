@@ -38,7 +38,7 @@ class DeviceUsers(NamedTuple):
         return [one for one in range(self.num_workers) if self.host_of(target_name("worker", one)) == target]
 
     def devices_of(self, target: str) -> list[int]:
-        """The devices that a target reaches, each once; one that nobody uses is none of them."""
+        """The devices that a target reaches, each once, without unused ones."""
         found = {device_of(self.in_turn, "worker", worker) for worker in self.workers_of(target)}
         return sorted(device for device in found if device is not None)
 

@@ -204,7 +204,7 @@ class Composer:
 
 
 def written_lines(lines: ListConfig) -> list[str]:
-    """Settings as they were written: what is interpolated in them is for the jobs to resolve."""
+    """Settings as they were written: jobs resolve their interpolations."""
     written = OmegaConf.to_container(lines, resolve=False)
     assert isinstance(written, list)
     return [str(line) for line in written]

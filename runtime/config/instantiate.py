@@ -29,7 +29,7 @@ ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.",
 ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
 """Environment variable with more module prefixes, separated by commas."""
 FIELD = re.compile(r"(\w+)((?:\.[\w-]+|\[\d+\])*=|(?:\.[\w-]+|\[\d+\])+:|\[\d+\])?")
-"""With which an error begins: a field, and what follows if the error names a place within it, or its value."""
+"""The beginning of an error: a field and, if the error names them, a place within it or its value."""
 
 
 def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:

@@ -20,10 +20,10 @@ from runtime.errors import ConfigError
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 MAX_TASKS = 100_000
-"""Most workers, and most servers: with more a job would not even start, for want of memory."""
+"""Most workers, and most servers: with more, memory would not suffice for a job to start."""
 Tasks = Annotated[int, Meta(ge=1, le=MAX_TASKS)]
 MIN_PERIOD_S = 0.001
-"""Shortest period of what happens again and again; with less, a run would do nothing else."""
+"""Shortest period of a repeated action; with less, a run would do nothing else."""
 Period = Annotated[float, Meta(ge=MIN_PERIOD_S)]
 Spec = dict[str, Any]
 """A section with ``_target_`` and the fields of its class."""

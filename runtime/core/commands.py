@@ -204,7 +204,7 @@ class Commands:
     # ---- halts and rollbacks -----------------------------------------------------------------------------------------
 
     def lose(self, t: float, worker: int, reason: str, cause: LossCause, *, restarting: bool) -> None:
-        """A worker's process is gone, with what it computed."""
+        """A worker's process is gone, with its computations."""
         members = self.executor.members
         here = members.is_here(worker)
         incarnation = members.lost(worker, restarting)

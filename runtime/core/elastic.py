@@ -171,7 +171,7 @@ class Elastic:
         return True
 
     def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
-        """End a node that may go, whatever it does now."""
+        """End a node that may go, even if it works now."""
         self.cores.forget(node)
         awaited = node in self.members.awaited
         if node.role == "worker" and not awaited:

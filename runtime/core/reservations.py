@@ -1,4 +1,4 @@
-"""The reservations of a job on its hosts: how they are answered, and what may be asked for (pure)."""
+"""The reservations of a job on its hosts: their answers and their limits (pure)."""
 
 from __future__ import annotations
 

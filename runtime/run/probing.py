@@ -14,7 +14,7 @@ from runtime.errors import ConfigError
 
 PREFIX = ".stragglab-"
 SHOWN = 3
-"""Names of what is in the way, in an error."""
+"""Number of files in the way that an error names."""
 
 
 def probe_folder(folder: Path) -> None:
@@ -49,7 +49,7 @@ def refuse_unwritable_folder(
 
 
 def _foreign(folder: Path, ours: Collection[str], marks: Collection[str]) -> list[str]:
-    """Names of what the program has not written there."""
+    """Names of files that the program has not written there."""
     names = [name for name in os.listdir(folder) if not name.startswith(".")]
     if marks and not set(marks) & set(names):
         return names
@@ -57,7 +57,7 @@ def _foreign(folder: Path, ours: Collection[str], marks: Collection[str]) -> lis
 
 
 def shown(names: Collection[str]) -> str:
-    """A few of the names of what is in a directory."""
+    """A few of the names in a directory."""
     return ", ".join([*sorted(names)[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 

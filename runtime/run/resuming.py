@@ -1,4 +1,4 @@
-"""A sweep that was interrupted continues where it stopped: what has ended well is kept, the rest is run (again).
+"""A sweep that was interrupted continues where it stopped: jobs that have ended well are kept, the rest is run (again).
 
 With ``hydra.sweep.dir=DIR`` it continues in that directory, otherwise in the newest one next to its own that the same
 command on the same code has left unfinished. Without a note (``runtime/run/sweep_note.py``) nothing continues.

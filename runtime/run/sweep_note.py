@@ -1,4 +1,4 @@
-"""``sweep.jsonl``: what a sweep is made of, and how each of its jobs ended; by it an interrupted sweep continues.
+"""``sweep.jsonl``: a sweep's settings and code, and the end of each job; an interrupted sweep continues from it.
 
 The first line is the :class:`Head`, every other one an :class:`Ended`. A line that was cut off by the end of the
 process counts as not written.
@@ -28,7 +28,7 @@ FILE = "sweep.jsonl"
 MAX_BYTES = 64 * MIB
 SCHEMA = 1
 SHOWN = ("caption", "draw", "names", "resume", "view")
-"""Settings that change nothing of what is recorded."""
+"""Settings that do not change the record."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):

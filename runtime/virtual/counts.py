@@ -89,7 +89,7 @@ class CountsReplay:
         return own_s if self._next is None else min(own_s, self._next.submit_s)
 
     def step(self) -> None:
-        """Advance to the next moment, and report all that happens then."""
+        """Advance to the next moment, and report all its events."""
         self.now = now = self.next_s
         inputs: list[AnyInput] = []
         heap = self._heap

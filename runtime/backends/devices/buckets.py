@@ -1,7 +1,7 @@
 """A gradient that is copied to the host in parts, while the rest of it is still computed.
 
 The backward pass reaches the last parameters first. Hooks write each parameter's gradient to its place in the device's
-vector as soon as it is known, and whatever completes a part of the vector starts its copy.
+vector as soon as it is known, and the last gradient of a part starts the part's copy.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class FakeDevice:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def _lose_turns(self) -> None:
-        """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
+        """Kernels end late by the time that hogs have taken meanwhile: while a hog has its turn, no kernel runs."""
         if self.begun is None:
             return
         begun_s, taken_s = self.begun

@@ -85,6 +85,6 @@ class Graphs:
 
 
 def form_of(batch: Batch, micro: Sequence[MicroBatch]) -> Form:
-    """All that decides which kernels run on which memory."""
+    """All properties that determine which kernels run on which memory."""
     parts = tuple((tuple(part.shape), part.dtype) for part in batch)
     return parts, tuple((one.rows.start, one.rows.stop) for one in micro)

@@ -174,7 +174,7 @@ class ClusterCoordinator:
         self._become(None, state)
 
     def _on_ended(self, given: JobEnded) -> None:
-        """A preempted job may end while it waits: by the last evaluation of what it has stored."""
+        """A preempted job may end while it waits: by the last evaluation of its stored parameters."""
         began = given.job in self._jobs and self._jobs[given.job].starts > 0
         phases = ("starting", "running", "leaving", *(["waiting"] if began else []))
         state = self._expect(given.job, given, *phases)

@@ -71,7 +71,7 @@ class Store(Effect, frozen=True):
 
 
 FOLLOWED = -2
-"""Instead of a checkpoint: what a replica holds."""
+"""Instead of a checkpoint: a replica's parameters."""
 
 
 class Load(Effect, frozen=True):

@@ -22,8 +22,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
     max_crowded: int | None = None
-    """Consecutive successors of a task that may find too little memory on their device: what a killed process had there
-    is freed late. None: any number."""
+    """Consecutive successors of a task that may find too little memory on their device: a killed process's memory is
+    freed late. None: any number."""
     crowded_s: float = 0.0
     """Seconds until the next of them starts."""
     num_replicas: int = 0

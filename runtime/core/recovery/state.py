@@ -79,7 +79,7 @@ class RecoveryState:
         return self.rules.num_replicas > 0 and task.role == "server" and not self.holds(task)
 
     def replicas(self) -> list[TaskLife]:
-        """The servers that are replicas of the holder, whatever their state."""
+        """The servers that are replicas of the holder, in any state."""
         return [server for server in self.servers if self.is_replica(server)]
 
     def holders(self) -> list[TaskLife]:

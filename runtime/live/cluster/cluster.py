@@ -31,7 +31,7 @@ class JobOfProcesses(Protocol):
         """Open its record; the lab starts its agents at once."""
 
     def end(self, outcome: Outcome) -> None:
-        """Close its record, and let go of what it holds."""
+        """Close its record, and release its resources."""
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""

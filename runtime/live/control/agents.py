@@ -105,7 +105,7 @@ class Agents:
 
     @property
     def awaited(self) -> str:
-        """Whose agents have not connected, for messages; empty: all have."""
+        """Nodes without a connected agent, for messages; empty: all agents have connected."""
         missing = [node for node, key in self.keys.items() if key not in self._ready]
         return ", ".join("the agent" if node == LOCAL else f"the agent of {node}" for node in missing)
 

@@ -42,7 +42,7 @@ class LiveFollowers:
         self.states.clear()
 
     def replicate(self, order: ReplicateOrder) -> None:
-        """Let a worker give a gradient that it keeps, or the server a copy of what it has after its last order."""
+        """Let a worker send a gradient that it keeps, or the server a copy of its state after its last order."""
         replica, generation = NodeId.server(order.server), self.roster.generation
         incarnation = self.roster.followers[replica]
         if order.grad_id is not None:

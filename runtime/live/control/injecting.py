@@ -90,7 +90,7 @@ class Injector:
         return place
 
     def machine_back(self, node: str, tasks: list[str]) -> None:
-        """They may start, and what the plan does to them is done there, too."""
+        """They may start there, and the plan's disturbances of them take effect there, too."""
         for task in tasks:
             self._waiting.pop(task, None)
         self.plan.machine_back(self.loop.now, node, tasks)

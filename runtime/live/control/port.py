@@ -115,7 +115,7 @@ class LivePort:
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def replicate(self, order: ReplicateOrder) -> None:
-        """Order what a replica of the server receives; a copy is of what all earlier orders to the server make."""
+        """Order a gradient or a copy for a replica of the server; a copy includes all earlier orders to the server."""
         self._flush_servers()
         self._following.replicate(order)
 

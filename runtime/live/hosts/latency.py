@@ -19,7 +19,7 @@ from runtime.live.hosts.relay import READY, RelayMap, Route
 
 EXIT_S = 2.0
 START_S, ANSWER_S = 60.0, 10.0
-"""Seconds within which a relay listens on what it is given: with its start, on a busy machine; one that runs."""
+"""Seconds within which a relay listens on given routes: one that starts, on a busy machine; one that runs."""
 
 
 class RelayFailed(OSError):

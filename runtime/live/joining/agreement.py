@@ -40,7 +40,7 @@ def of_gpus(theirs: Facts, wanted: int, *, fake: bool) -> str:
 
 
 def of_data(theirs: Prepared, ours: Prepared) -> str:
-    """In what the prepared data of the two sides differ, as one line; empty if in nothing."""
+    """The difference between the prepared data of the two sides, as one line; empty if there is none."""
     if theirs.problem:
         return f"data: {theirs.problem}"
     if theirs.num_samples != ours.num_samples:

@@ -23,7 +23,7 @@ MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """The running files: equal ``sha256`` means equal code, whatever version control says."""
+    """The running files: equal ``sha256`` means equal code, in any state of version control."""
 
     sha256: str
     commit: str = ""

@@ -22,7 +22,7 @@ MEETING_PLACE = "groups"
 """Folder for the rendezvous of torch's groups, which is a file that all members reach: below this one, or in the record
 of a run on one machine."""
 STORED = (CHECKPOINTS, f".{CHECKPOINTS}.*")
-"""Patterns of what servers and replicas store; the second one: files that are being written."""
+"""Patterns of files that servers and replicas store; the second one: files that are being written."""
 
 
 @final
@@ -41,7 +41,7 @@ class SharedFolder:
             unnamed.rename(self.path / OWNER)
 
     def remove(self) -> None:
-        """Remove it, and what the run has stored in it."""
+        """Remove it, and the run's files in it."""
         (self.path / f".{OWNER}").unlink(missing_ok=True)
         _remove(self.path)
         os.close(self._lock)

@@ -106,7 +106,7 @@ class Alive(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Finish(Message, frozen=True, kw_only=True, tag=True):
-    """End all that still runs, then send what it left."""
+    """End all processes that still run, then send their files."""
 
 
 class Piece(Message, frozen=True, kw_only=True, tag=True):

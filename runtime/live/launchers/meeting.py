@@ -47,7 +47,7 @@ _open: list[Rendezvous] = []
 
 @dataclass(kw_only=True)
 class Meeting(ABC):
-    """Waits for ``nodes`` agents. Subclasses say with which token, and who starts them."""
+    """Waits for ``nodes`` agents. Subclasses define their token and how they start."""
 
     nodes: int
     listen: str | None
@@ -148,7 +148,7 @@ class Meeting(ABC):
             raise ConfigError(f"launcher.shared_dir={self.shared_dir}: is no directory that can be written")
 
     def _check_collective(self, collective: str) -> None:
-        """Gloo's own connections prove no token and are not encrypted: who reaches their ports may take part."""
+        """Gloo's own connections are neither authenticated nor encrypted: any process that reaches them can join."""
         if collective in ("", "ring"):
             return
         setting = f"topology.collective={collective}"
@@ -287,7 +287,7 @@ class Meeting(ABC):
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C and the like unwind, so that nothing is left of what was prepared."""
+    """Ctrl-C and similar signals unwind, so that all preparations are undone."""
 
     def leave(number: int, _: object) -> None:
         sys.exit(128 + number)

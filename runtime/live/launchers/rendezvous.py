@@ -31,7 +31,7 @@ TURN_S = 0.5
 ANSWER_S = 30.0
 """Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
 END_S = 10.0
-"""Seconds within which an agent ends its tasks, or sends more of what they left."""
+"""Seconds within which an agent ends its tasks, or sends more of their files."""
 OVER = "the job is over"
 NAMED = 3
 """Number of refused agents, or of closed ways, that a message names."""
@@ -119,7 +119,7 @@ class Rendezvous:
     def await_nodes(self, look: Callable[[], None] = lambda: None) -> None:
         """Wait for all agents, which then try to reach each other.
 
-        Raises :class:`ConfigError` with who is missing, or which way is closed, and sends everybody home. ``look`` is
+        Raises :class:`ConfigError` with the missing nodes, or the closed way, and sends all agents home. ``look`` is
         called again and again meanwhile; it raises :class:`ConfigError` when there is nobody to wait for.
         """
         wanted, deadline = self.wanted, self.loop.now + self.wanted.wait_s

@@ -130,8 +130,8 @@ class Cgroup:
     def set_share(self, frac: float | None) -> float:
         """Give the group a weight among its siblings in proportion to ``frac``, above 0 and up to 1; None: the default.
 
-        Of the groups that want the processor now, each gets a part of what the one above has by its weight. Returns
-        what the kernel holds, in the same measure. Raises :class:`QuotaRefused` if it refuses.
+        Of the groups that want the processor now, each gets a part of its parent's share by its weight. Returns the
+        share that the kernel holds, in the same unit. Raises :class:`QuotaRefused` if it refuses.
         """
         part = self.parts["cpu"]
         try:

@@ -1,7 +1,7 @@
 """The mechanisms by which a live run builds its hosts and carries out its plan here, or why it cannot (pure).
 
-Nothing is skipped silently: what a configuration requests is done by one of its mechanisms, or refused before the job
-with one line that names the missing capability and the cure.
+Nothing is skipped silently: one of the mechanisms does what a configuration requests, or the job is refused before it
+starts, with one line that names the missing capability and the cure.
 """
 
 from __future__ import annotations

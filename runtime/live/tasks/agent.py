@@ -279,7 +279,7 @@ class Agent:
             os._exit(exit_code)
 
     def _leave(self, place: object, path: Path) -> None:
-        """Enter a task's place, and part with all that is the agent's: signals, connections, standard output."""
+        """Enter a task's place, and give up the agent's signals, connections and standard output."""
         default_signals()
         enter(place)
         self.channel.sock.close()

@@ -81,7 +81,7 @@ class Children:
     # ---- the thread of one gradient ----------------------------------------------------------------------------------
 
     def _serve(self, exchange: Exchange, closed: threading.Event) -> None:
-        """A child that is lost is reported by others: what is exchanged with it then simply ends."""
+        """Others report the loss of a child: the exchange with it then simply ends."""
 
         def look() -> None:
             if closed.is_set():

@@ -77,7 +77,7 @@ class Following:
     # ---- copies ------------------------------------------------------------------------------------------------------
 
     def follow(self, order: Follow) -> None:
-        """Begin with what all have at the start, or want a copy from the server."""
+        """Begin with the initial parameters, or wait for a copy from the server."""
         if order.source is None:
             self.has_copy = True
             return

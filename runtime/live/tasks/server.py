@@ -316,7 +316,7 @@ class Server(Receiver):
             self.send(divergence)
 
     def _follow(self, order: Follow) -> None:
-        """Begin to follow, with what all begin with or with a copy."""
+        """Begin to follow, with the initial parameters or with a copy."""
         assert self.following is not None, "the server follows nobody"
         if order.generation != self.generation:
             for link in list(self.links.values()):

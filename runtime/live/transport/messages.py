@@ -57,7 +57,7 @@ class Forked(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Exited(Message, frozen=True, kw_only=True, tag=True):
-    """A task's process has ended. ``signal`` is 0 unless it was killed; ``last_line`` is the end of what it printed."""
+    """A task's process has ended. ``signal`` is 0 unless it was killed; ``last_line`` is the end of its output."""
 
     role: str
     id: int
@@ -504,7 +504,7 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
     updates: int
     busy_s: float
     worked_s: float
-    """All of its work: ``busy_s``, and what it received and sent, waiting for the processor included."""
+    """All of its work: ``busy_s``, receiving and sending, waiting for the processor included."""
     injected_s: float
 
 

@@ -242,7 +242,7 @@ class Secured(socket.socket):
                 done += self.send(view[done:], flags)
 
     def sendmsg(self, buffers: Iterable[Any], *_: Any, **__: Any) -> int:
-        """The first buffers are short headers, and one packet with what follows."""
+        """The first buffers are short headers, which share a packet with the start of the last."""
         *headers, last = buffers
         with memoryview(last).cast("B") as view:
             first = b"".join([*headers, view[:PIECE_BYTES]])

@@ -165,7 +165,7 @@ def _moving(job: CheckedJob) -> dict[str, object]:
 
 
 def _of_all(job: CheckedJob) -> dict[str, object]:
-    """A disturbance of what belongs to all jobs."""
+    """A disturbance of something that all jobs share."""
     for one in job.plan.disturbances:
         if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
             return {"kind": one.kind, "target": one.target}

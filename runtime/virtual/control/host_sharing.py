@@ -37,12 +37,12 @@ def silent(t: float, kind: str, /, **fields: object) -> None:
 
 @final
 class HostSharing:
-    """One lab's shared hosts, and what its jobs have reserved of them.
+    """One lab's shared hosts, and its jobs' reservations of them.
 
     Its notes, each with the name of the job that has asked:
 
-    - ``Reserved``: granted; ``shares``, what every task holds that has another share now, and ``added_s``, by how much
-      the other jobs' iterations are expected to take longer;
+    - ``Reserved``: granted; ``shares``, the new shares of all tasks whose share has changed, and ``added_s``, the
+      expected additional seconds of the other jobs' iterations;
     - ``Refused``: ``reason``;
     - ``Released``: the job has given back what it had, or has ended.
     """

@@ -72,7 +72,7 @@ class StateExchange:
         """The times that a worker reports."""
 
     def _connect(self) -> None:
-        """Give the loop all that it calls, and the numbers that do not change."""
+        """Give the loop all functions that it calls, and the numbers that do not change."""
         session, loop, workers, servers = self.session, self.loop, self.workers, self.servers
         core, costs, record = session.coordinator, session.costs, session.record
         shards, cut = core.shards, core.shards.cut
@@ -137,7 +137,7 @@ class StateExchange:
             loop.hold(worker, command)
 
     def _enter_entry(self, entry: Entry) -> bool:
-        """Enter what the loop can carry out; False for what is Python's."""
+        """Enter an entry that the loop can carry out; False for Python's entries."""
         when_s, priority, number, action, args = entry
         session, module = self.session, self.module
         known: tuple[Any, ...] = module.SERVE, 0, None

@@ -65,7 +65,7 @@ class Carriers:
             self._start(way, queue)
 
     def forget(self, task: str) -> None:
-        """Its process is gone: what it sends never arrives, and what waits for it is not sent."""
+        """Its process is gone: loads under way never arrive, and waiting loads are not sent."""
         for way in [way for way in self._queues if task in way]:
             if way[0] == task:
                 del self._queues[way]

@@ -193,7 +193,7 @@ class Followers:
     # ---- losses ------------------------------------------------------------------------------------------------------
 
     def lose(self, task: str) -> None:
-        """A task's process is gone, with what it was sending and what it held."""
+        """A task's process is gone, with its transfers and its state."""
         self._lives[task] += 1
         self.ways.forget(task)
         node = NodeId.parse(task)

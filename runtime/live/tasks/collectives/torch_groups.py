@@ -69,7 +69,7 @@ class TorchGroup:
         return self._make(self.meeting_place(DEADLINE), self.rank, len(self.peers))
 
     def _make(self, store: Any, rank: int, size: int) -> Any:
-        """A group of ``size`` members, who meet in ``store``."""
+        """A group of ``size`` members, which meet in ``store``."""
         import torch.distributed as dist
 
         return dist.ProcessGroupGloo(store, rank, size, timeout=DEADLINE)
