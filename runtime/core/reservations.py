@@ -13,7 +13,7 @@ class Reservations(Protocol):
     """Answers a job's reservations: its cluster, or :class:`Alone`."""
 
     def reserve(self, t: float, command: Reserve) -> Reserved:
-        """The answer at the job's time ``t``; cores that it grants are reserved already."""
+        """The answer at the job's time ``t``; granted shares are in force already."""
 
 
 @final

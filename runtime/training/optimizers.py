@@ -61,7 +61,7 @@ class Rule(ABC):
     adds: ClassVar[bool] = False
     """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
     along_gradients: ClassVar[bool] = False
-    """Whether steps are linear combinations of gradients, so that norms of gradients suffice."""
+    """Whether steps are linear combinations of gradients, so that norms of gradients can stand for norms of steps."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """``gain`` is what rules of 0.1.0 call ``step_scale``."""

@@ -105,7 +105,7 @@ class LiveCluster:
         return not self._over and bool(self._batches or self._coordinator.jobs)
 
     def closing(self) -> None:
-        """Take the last sample; after an interrupt no job starts any more, and all jobs have been ended."""
+        """Take the last sample; after an interrupt no job starts any more, and running jobs have been ended."""
         self._over, now = True, self.now
         for job in list(self._coordinator.jobs.values()):
             name = job.request.job

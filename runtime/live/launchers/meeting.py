@@ -47,7 +47,7 @@ _open: list[Rendezvous] = []
 
 @dataclass(kw_only=True)
 class Meeting(ABC):
-    """Waits for ``nodes`` agents. Subclasses define their token and how they start."""
+    """Waits for ``nodes`` agents. Subclasses define the token, and how agents start."""
 
     nodes: int
     listen: str | None

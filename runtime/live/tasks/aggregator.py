@@ -1,7 +1,7 @@
 """An aggregator: workers push gradients to it, and it pushes their sums to all servers, one after the other.
 
 One thread receives, another adds and sends, so that receiving does not wait for sending. They communicate by two
-queues. A sum adds its members in the order of its order, not of their arrival.
+queues. A sum adds its members in the order in which its command names them, not in the order of their arrival.
 """
 
 from __future__ import annotations
