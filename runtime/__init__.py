@@ -1,4 +1,4 @@
-"""Runtimes execute jobs: the pure coordinator (ledger, membership, data service) and what carries out its orders."""
+"""Runtimes execute jobs: the pure coordinator (ledger, membership, data service) and the parts that obey its orders."""
 
 import os
 import sys

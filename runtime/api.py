@@ -30,7 +30,7 @@ TELEMETRY_S = 0.5
 INTERRUPTED_S = 5.0
 """Seconds that the evaluation of the final parameters may take in a job that a signal has ended.
 
-Whoever sends one soon kills: Docker after 10 s, Slurm and Kubernetes after 30.
+A kill soon follows such a signal: Docker kills after 10 s, Slurm and Kubernetes after 30 s.
 """
 
 
@@ -70,7 +70,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     containment: str = "auto"
     """``auto`` or ``none``."""
     cores_as: CoresAs = "limit"
-    """What the cores are that the strategy gives to nodes."""
+    """Whether the cores that the strategy allocates are a limit or a request."""
     collective: str = ""
     """The collective of replicas; empty: there are servers."""
     watches_use: bool = False
@@ -129,7 +129,7 @@ class RunSpec:
     interrupted_by: int = 0
     """The signal that ended the run, if one did."""
     engine: str = ""
-    """What drives a job on the virtual clock: ``event_loop``, or ``python: `` and why. Empty: nothing has said it."""
+    """How a job on the virtual clock runs: ``event_loop``, or ``python: `` and the reason. Empty: not known yet."""
 
 
 RunStatus = Status | Literal["disk_full"]
@@ -167,7 +167,7 @@ class Runtime(Protocol):
     needs_gradients: ClassVar[bool]
     """Whether it requires a backend that computes gradients."""
     real_time: ClassVar[bool]
-    """Whether its time is that of this machine, which it then needs for itself."""
+    """Whether it runs in wall-clock time; it then needs this machine for itself."""
 
     @property
     def num_hosts(self) -> int:

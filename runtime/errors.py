@@ -53,7 +53,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_device_full(error: BaseException) -> bool:
-    """Whether the error is that of a GPU whose memory does not suffice: of torch, of TensorFlow, or of the driver."""
+    """Whether torch, TensorFlow or the driver says with this error that a GPU's memory does not suffice."""
     if type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's, which may not be imported here
         return True
     return isinstance(error, RuntimeError) and _DEVICE_FULL.search(str(error)) is not None
@@ -96,7 +96,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def print_error(program: str, problem: object, exit_code: int = REFUSED, *, where: object = "") -> int:
-    """Print one line to standard error; returns the exit code, which is that of a full disk for such an error.
+    """Print one line to standard error; returns the exit code, which is ``NO_SPACE`` for a full disk.
 
     ``where``: what was being written, for an ``OSError`` that does not name its file.
     """

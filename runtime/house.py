@@ -1,7 +1,7 @@
 """Where our own modules are: folders of the repository, or parts of the package ``stragglab`` where that is installed.
 
-The build (``scripts/packaging/packing.py``) moves the folders into the package and rewrites their imports. Names in
-settings and records are those of the repository everywhere, so that both can be exchanged:
+The build (``scripts/packaging/packing.py``) moves the folders into the package and rewrites their imports. Settings
+and records use the repository's names everywhere, so that both can be exchanged:
 ``strategies.basic.bsp.BSP`` is imported from ``stragglab.strategies.basic.bsp`` where the package is installed.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "stragglab."
 FOLDERS = ("analysis", "injectors", "predictors", "reading", "runtime", "scripts", "strategies", "tests", "workloads")
 PREFIX = __name__.removesuffix("runtime.house")
-"""What precedes the names of our modules: nothing in the repository."""
+"""The prefix of our modules' names: empty in the repository."""
 INSTALLED = bool(PREFIX)
 ROOT = Path(__file__).resolve().parents[1]
 """The folder with ``conf/``, ``run.py`` and our modules."""
@@ -33,7 +33,7 @@ def module_name(name: str) -> str:
 
 
 def house_name(name: str) -> str:
-    """The name of one of our modules, or of what is in it, as in settings; other names are returned as they are."""
+    """The name of one of our modules or its members, as in settings; other names are returned as they are."""
     own = name.removeprefix(PACKAGE)
     return own if own.partition(".")[0] in FOLDERS else name
 
@@ -44,7 +44,7 @@ def run_py(*words: str) -> list[str]:
 
 
 def program(module: str, *words: str) -> list[str]:
-    """The command line of one of our modules, whatever the working directory; use it with :func:`surroundings`.
+    """The command line of one of our modules, for any working directory; use it with :func:`surroundings`.
 
     ``python -m`` alone would search the working directory first, where a user may have a package ``analysis``, too.
     """

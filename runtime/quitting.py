@@ -6,7 +6,7 @@ import os
 import signal
 
 kept = ["nothing was started"]
-"""What a signal leaves that ends the program at once, and how to continue: the last holds."""
+"""Messages for a signal that ends the program at once, on the state it leaves and how to continue: the last counts."""
 
 
 def quit_with_a_line() -> None:

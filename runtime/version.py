@@ -1,4 +1,4 @@
-"""The version of this software, from ``pyproject.toml``, and what its files are, whatever version they say."""
+"""The version of this software, from ``pyproject.toml``, and the fingerprint of its files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 @functools.cache
 def own_version(project: Path = PROJECT) -> str:
-    """Version of the running files, whatever else is installed by that name; ``unknown`` if undetermined."""
+    """Version of the running files, not of another installed package of that name; ``unknown`` if undetermined."""
     try:
         about = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def own_version(project: Path = PROJECT) -> str:
 
 def installed_version(package: str) -> str:
     """Version of a package as installed; ``unknown`` if it is not."""
-    import importlib.metadata  # takes longer than all that is done without it
+    import importlib.metadata  # takes longer than all the rest
 
     try:
         return importlib.metadata.version(package)
@@ -40,7 +40,7 @@ def installed_version(package: str) -> str:
 
 
 def main(_argv: Sequence[str] = ()) -> int:
-    """Print the version, and that of Hydra, whose flags these are; returns the exit code."""
+    """Print our version and Hydra's, whose flags these are; returns the exit code."""
     print(f"Stragglab {own_version()} (Hydra {installed_version('hydra-core')})")
     return 0
 

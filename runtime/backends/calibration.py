@@ -1,4 +1,4 @@
-"""The training samples on which batch-normalisation statistics are measured, whatever the framework."""
+"""The training samples on which batch-normalisation statistics are measured, for every framework."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHOICE_SEED = 0
-"""Fixed, so that the samples are the same in every run, whatever its seed."""
+"""Fixed, so that runs with any seed have the same samples."""
 
 
 def calibration_samples(available: int, wanted: int) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from runtime.backends.base import Backend
 from runtime.core.vectors import FloatVector
 
 NEEDED = ("initial_part", "initial_parameters", "num_parameters")
-"""What a task must have if a part of its parameters is to be drawn alone."""
+"""Attributes that a task must have so that a part of its parameters can be drawn alone."""
 
 
 class Part(NamedTuple):
@@ -63,7 +63,7 @@ def draws_parts(task: Any) -> bool:
             return True
         if "initial_parameters" in names:
             return False
-    return True  # of a task that is wrapped, and so has both
+    return True  # a wrapped task has both
 
 
 def wrong_part(task: Any, seed: int) -> str:

@@ -97,7 +97,7 @@ class TensorflowModel:
         return self
 
     def _there(self) -> AbstractContextManager[Any]:
-        """Within it, operations are those of the model's device."""
+        """Within it, operations run on the model's device."""
         import tensorflow as tf
 
         return tf.device(self.where) if self.where else nullcontext()
@@ -117,8 +117,8 @@ class TensorflowModel:
     def attach(self, params: FloatVector, grad: FloatVector) -> None:
         """Wrap the memory of ``params`` in a tensor (no copy), once for each vector; it is cached.
 
-        On a device it is another copy each time: TensorFlow would keep a copy of a tensor there, whatever becomes of
-        the memory that it wraps.
+        On a device it is another copy each time: TensorFlow would keep a tensor's copy there even if the wrapped memory
+        changes.
         """
         import tensorflow as tf
 
@@ -163,7 +163,7 @@ class TensorflowModel:
         return total
 
     def _fetch(self, flat: Any) -> FloatVector:
-        """The gradient on the host; copies from a device are measured apart from what they wait for."""
+        """The gradient on the host; copies from a device are measured apart from the computation that they wait for."""
         import tensorflow as tf
 
         if self.where:

@@ -96,7 +96,7 @@ class TorchModel:
         return values if self.staging is None else self.staging.device.place(values)
 
     def initial_parameters(self) -> FloatVector:
-        """The task's own if it draws them, else those of the module's own initialisation."""
+        """The parameters that the task draws, if it does; else the module's own."""
         if (drawn := task_parameters(self.task, self.seed)) is not None:
             return checked_parameters(drawn, self.num_parameters)
         parts = [parameter.detach().cpu().numpy().ravel() for parameter in self.parameters]
@@ -200,7 +200,7 @@ class TorchModel:
         """Do nothing: eager PyTorch needs no preparation for weights."""
 
     def _weigh(self, inputs: Tensor, targets: Tensor, micro: MicroBatch) -> tuple[Tensor, Tensor]:
-        """(sum of the losses, sum of the weighted losses); the gradient is that of the second."""
+        """(sum of the losses, sum of the weighted losses); the gradient is taken of the second."""
         import torch
 
         if self.coupling:

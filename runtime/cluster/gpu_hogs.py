@@ -1,7 +1,7 @@
 """Which devices a disturbance of kind ``gpu`` reaches, what it leaves of each, and how many hogs that needs (pure).
 
-A hog takes turns on a device, so whoever computes there is slowed. A target that is a worker or a host must therefore
-have its device to itself; ``device:0`` stands for all workers that use that one.
+A hog takes turns on a device and slows all workers there. A target that is a worker or a host must therefore have its
+device to itself; ``device:0`` stands for all workers that use device 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeviceUsers(NamedTuple):
         return [worker for worker in range(self.num_workers) if device_of(self.in_turn, "worker", worker) == device]
 
     def workers_of(self, target: str) -> list[int]:
-        """The workers that a target names: itself, those of a host, those on a device."""
+        """The workers that a target names: one worker, all workers of a host, or all workers on a device."""
         form, number = target_of(target).form, target_of(target).number
         if form == "device":
             return self.workers_on(number)
@@ -38,7 +38,7 @@ class DeviceUsers(NamedTuple):
         return [one for one in range(self.num_workers) if self.host_of(target_name("worker", one)) == target]
 
     def devices_of(self, target: str) -> list[int]:
-        """The devices that a target reaches, each once; one that nobody uses is none of them."""
+        """The devices that a target reaches, each once, without unused ones."""
         found = {device_of(self.in_turn, "worker", worker) for worker in self.workers_of(target)}
         return sorted(device for device in found if device is not None)
 

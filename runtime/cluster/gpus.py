@@ -36,7 +36,7 @@ def parse_gpus(fields: Mapping[str, Any] | None) -> Gpus:
 def on_nodes(nodes: int, gpus_per_node: float) -> tuple[int, ...]:
     """The devices that workers use in turn where worker k is on node k modulo ``nodes``, each with so many GPUs.
 
-    Numbers count those of the node. The workers of a node use its GPUs in turn; a part of one counts as one.
+    Numbers count the GPUs of a node, which its workers use in turn; a part of a GPU counts as one.
     """
     return tuple(number for number in range(math.ceil(gpus_per_node)) for _ in range(nodes))
 

@@ -126,9 +126,9 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 def aggregator_hosts(hosts: Hosts, count: int, at: AggregatorsAt) -> dict[str, str]:
     """The host of each of ``count`` aggregators, ``at`` workers' or at hosts of their own.
 
-    ``workers``: that of most workers first (ties: the lower number), in turns if there are fewer than aggregators.
-    ``free``: one without tasks if there is any, else a worker's; not a server's, whose link they would spare nothing.
-    Raises ``ConfigError`` if there are too few of those.
+    ``workers``: the host of most workers first (ties: the lower number), in turns if hosts are fewer than aggregators.
+    ``free``: a host without tasks if there is any, else a worker's; not a server's, whose link they would not relieve.
+    Raises ``ConfigError`` if there are too few such hosts.
     """
     if at == "workers":
         holding = Counter(number for task, number in hosts.host_of.items() if NodeId.parse(task).role == "worker")
@@ -157,7 +157,7 @@ class Limits(TypedDict):
 def limits_of(host: Host | None, cores: float | None = None, memory_bytes: int | None = None) -> Limits:
     """Return what a host and its tasks may use together; without hosts nothing is limited.
 
-    Of a task, ``cores`` and ``memory_bytes`` are limits of its own (None: it has none), within those of its host.
+    A task's ``cores`` and ``memory_bytes`` are its own limits (None: it has none), within its host's limits.
     """
     if host is None:
         return {"limit_cores": cores, "limit_bytes_per_s": None, "memory_limit_bytes": memory_bytes}

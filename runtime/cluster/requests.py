@@ -1,7 +1,7 @@
 """Whether a cluster can guarantee tasks the cores that they request (``strategy.cores_as=request``).
 
-A task with a request has a share of its host in proportion to its cores, so on a host that promises no more cores than
-it has, it gets them whenever it can use them; what it leaves idle is anybody's. So hosts need a number of cores.
+A task with a request has a share of its host in proportion to its cores. So on a host that promises no more cores than
+it has, the task gets them whenever it can use them, and others may use idle ones. Hosts need a number of cores for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Paths in settings are relative to the directory in which the user started, in whatever process they are read.
+"""Paths in settings are relative to the directory in which the user started, in every process that reads them.
 
 A job's process may change its directory (``hydra.job.chdir=true``), and tasks are started by an agent. So paths become
 absolute once, when the configuration is composed. The record keeps them as they were written: an absolute path means

@@ -29,7 +29,7 @@ _KINDS = {
     inspect.CustomType: "settings with a _target_",
 }
 NESTED = (dict, list, tuple, Mapping)
-"""What settings have settings in; dict is the usual one, and found without asking what it can do."""
+"""Types of settings that contain settings; dict comes first, as the usual one and the fastest to check."""
 _RANGES = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 

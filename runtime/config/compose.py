@@ -38,7 +38,7 @@ MAX_JOBS = 1000
 
 
 class UserFolders(SearchPathPlugin):
-    """The folder of ``--config-dir`` and that of the user's project, which are searched after ``conf/``."""
+    """The folders of ``--config-dir`` and of the user's project, which are searched after ``conf/``."""
 
     folder: ClassVar[Path | None] = None
 
@@ -168,11 +168,11 @@ class Composer:
         return math.prod(len(values) for values in self._choices(master)[1]) if self.multirun else 1
 
     def jobs(self, master: DictConfig) -> Iterator[ComposedJob]:
-        """Every job, in order; raises :class:`ConfigError`. The date is that of ``master``."""
+        """Every job, in order; raises :class:`ConfigError`. All have the date of ``master``."""
         if not self.multirun:
             yield ComposedJob("", tuple(self.lines), master, to_raw(master))
             return
-        with suppress(*REFUSALS):  # an error shows when the directory is read; its date is that of all jobs
+        with suppress(*REFUSALS):  # an error shows when the directory is read; all jobs have its date
             OmegaConf.select(master, "hydra.sweep.dir")
         keys, values = self._choices(master)
         fixed = written_lines(master.hydra.overrides.hydra)
@@ -204,7 +204,7 @@ class Composer:
 
 
 def written_lines(lines: ListConfig) -> list[str]:
-    """Settings as they were written: what is interpolated in them is for the jobs to resolve."""
+    """Settings as they were written: jobs resolve their interpolations."""
     written = OmegaConf.to_container(lines, resolve=False)
     assert isinstance(written, list)
     return [str(line) for line in written]

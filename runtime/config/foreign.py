@@ -1,7 +1,7 @@
-"""The parts that are accepted of settings which somebody else has written: in a record, or in a file of jobs.
+"""The accepted parts of settings that somebody else has written, in a record or in a file of jobs.
 
-This is the one place that decides it, for all commands. The caller's own command line and ``conf/`` may say anything.
-Settings of others are those of one job and no more: they name no code and no project, nothing of Hydra's own section
+Only this module decides it, for all commands. The caller's own command line and ``conf/`` may set anything.
+Settings of others describe one job and no more: they name no code and no project, nothing of Hydra's own section
 (launchers, callbacks, search paths, directories, the environment), no resolver (``${oc.env:X}`` reads the environment),
 no configuration outside of the folders that are searched anyway, and no file outside of the working directory, the
 caller's project and this software.
@@ -33,7 +33,7 @@ _NOTHING = object()
 
 
 class Taken(NamedTuple):
-    """Settings of a record: those of its job, and those that are left out."""
+    """Settings of a record: its job's settings, and the settings that are left out."""
 
     kept: list[str]
     ignored: list[str]

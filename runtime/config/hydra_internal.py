@@ -37,7 +37,7 @@ BASIC_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 """Hydra's sweeper over all combinations; any other chooses values while jobs run."""
 OURS = "main"
-"""Who provides ``conf/`` itself, which needs no limits."""
+"""The provider of ``conf/`` itself, which needs no limits."""
 
 
 @functools.cache
@@ -175,7 +175,7 @@ class ReadOnce(ConfigRepository):
             return super().load_config(config_path)
         key: tuple[object, ...] = (source.provider, source.path, config_path)
         file = None
-        if source.scheme() == "file":  # those of a package stay as they are
+        if source.scheme() == "file":  # files of a package stay as they are
             file = Path(source.path, source._normalize_file_name(config_path))
             about = os.stat(file)
             key += (about.st_mtime_ns, about.st_size, about.st_ino)

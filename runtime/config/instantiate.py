@@ -29,16 +29,16 @@ ALLOWED = ("strategies.", "injectors.", "predictors.", "runtime.", "workloads.",
 ALLOW_VARIABLE = "STRAGGLAB_ALLOW_TARGETS"
 """Environment variable with more module prefixes, separated by commas."""
 FIELD = re.compile(r"(\w+)((?:\.[\w-]+|\[\d+\])*=|(?:\.[\w-]+|\[\d+\])+:|\[\d+\])?")
-"""With which an error begins: a field, and what follows if the error names a place within it, or its value."""
+"""The beginning of an error: a field and, if the error names them, a place within it or its value."""
 
 
 def instantiate(spec: Mapping[str, Any], path: str = "", **built: Any) -> Any:
     """The object that ``spec`` describes: ``_target_`` called with the other entries as keyword arguments.
 
-    Nested mappings with a ``_target_`` are built first; what is ``built`` already is passed on as it is. ``path`` is
-    the position of the spec in the configuration; errors name it. No constructor is called before it is known that the
-    class is one for this position (:mod:`runtime.config.roles`). Raises :class:`ConfigError` for a target that is not
-    allowed, does not exist or is something else, for unknown, missing and mistyped fields, and for what the constructor
+    Nested mappings with a ``_target_`` are built first; objects in ``built`` are passed on as they are. ``path`` is the
+    position of the spec in the configuration; errors name it. No constructor is called before the class is known to be
+    one for this position (:mod:`runtime.config.roles`). Raises :class:`ConfigError` for a target that is not allowed,
+    does not exist or is something else, for unknown, missing and mistyped fields, and for values that the constructor
     refuses.
     """
     return _make(spec, path, None, Any, built)
@@ -82,7 +82,7 @@ def locate(target: str, path: str = TARGET) -> type:
         if is_allowed(missing):
             raise ConfigError(f"{path}={target}: there is no module {missing}") from None
         raise ConfigError(f"{path}={target}: needs {missing}, which is not installed") from error
-    except Exception as error:  # whatever a user's own module does
+    except Exception as error:  # a user's own module may raise anything
         if house_name(where).startswith(ALLOWED):
             raise
         raise ConfigError(f"{path}={target}: {where} cannot be imported ({_where(error)})") from error

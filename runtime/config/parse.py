@@ -20,10 +20,10 @@ from runtime.errors import ConfigError
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 MAX_TASKS = 100_000
-"""Most workers, and most servers: with more a job would not even start, for want of memory."""
+"""Most workers, and most servers: with more, memory would not suffice for a job to start."""
 Tasks = Annotated[int, Meta(ge=1, le=MAX_TASKS)]
 MIN_PERIOD_S = 0.001
-"""Shortest period of what happens again and again; with less, a run would do nothing else."""
+"""Shortest period of a repeated action; with less, a run would do nothing else."""
 Period = Annotated[float, Meta(ge=MIN_PERIOD_S)]
 Spec = dict[str, Any]
 """A section with ``_target_`` and the fields of its class."""
@@ -145,7 +145,7 @@ class Config(_Strict, frozen=True):
     runtime: Spec
     cluster: Cluster
     launcher: Spec
-    """Who starts the agents of a live run; part of ``runtime``, too, if that starts any."""
+    """Starts the agents of a live run; part of ``runtime``, too, if that starts any."""
     backend: Spec
     topology: Topology
     seed: Annotated[int, Meta(ge=0, le=MAX_SEED)]
@@ -166,7 +166,7 @@ class Config(_Strict, frozen=True):
     caption: bool
     resume: Literal["auto", "never"]
     metric: Literal["tta", "jct", "final"] | None
-    """What the run returns to a sweeper of Hydra's."""
+    """The value that the run returns to a sweeper of Hydra's."""
     view: Literal["auto", "live", "plain", "none"]
     jobs: Spec
     """The source of a set of jobs; ``NO_JOBS``: this is one job."""

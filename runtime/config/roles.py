@@ -17,9 +17,9 @@ class Role(NamedTuple):
     name: str
     """In words."""
     room: str
-    """Where our own classes of this role are; those of a user's project are anywhere in it."""
+    """Where our own classes of this role are; a user's project may have them anywhere."""
     methods: tuple[str, ...]
-    """What every class of this role has."""
+    """Methods that every class of this role has."""
 
 
 ROLES = {

@@ -1,4 +1,4 @@
-"""Ties the life of a process to that of the run, and keeps what it writes private."""
+"""Ends a process when the run ends, and keeps its files private."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from strategies.protocol import NodeId
 
 
 class AskedCores:
-    """Those of every node for which some were asked, and which nodes have low priority.
+    """The cores that were asked for nodes, and the nodes of low priority.
 
     Equal requests are counted, so that a sum over 10,000 nodes has as many terms as there are different requests.
     """
@@ -20,7 +20,7 @@ class AskedCores:
         """How many nodes have so many cores, by whether they have low priority."""
 
     def of(self, node: NodeId) -> float | None:
-        """Those of a node; None if none were asked for it."""
+        """The cores of a node; None if none were asked for it."""
         return self._of.get(node)
 
     def is_low(self, node: NodeId) -> bool:

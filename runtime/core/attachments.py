@@ -63,7 +63,7 @@ class Attachments:
     def reform(self, command: Apply, used: Sequence[Grad]) -> Reformed:
         """Carry out ``command.children``; ``used`` are the gradients of the update, which the ledger has given out.
 
-        Raises ``ProtocolError`` for what the replicas could not do.
+        Raises ``ProtocolError`` for an order that the replicas could not carry out.
         """
         if not command.children and not self.members.parents:
             return WHOLE_RING

@@ -139,7 +139,7 @@ class Commands:
         return msgspec.json.encode(self.executor.shards.state())
 
     def _reserve(self, t: float, command: Reserve) -> None:
-        """Ask whoever decides for all jobs on the same hosts; the answer follows at once."""
+        """Ask the cluster of all jobs on the same hosts; the answer follows at once."""
         nodes = [str(node) for node in self.executor.members.layout.nodes if node not in self.executor.members.awaited]
         check_demands(command, nodes)
         self.tell(self.reservations.reserve(t, command))
@@ -204,7 +204,7 @@ class Commands:
     # ---- halts and rollbacks -----------------------------------------------------------------------------------------
 
     def lose(self, t: float, worker: int, reason: str, cause: LossCause, *, restarting: bool) -> None:
-        """A worker's process is gone, with what it computed."""
+        """A worker's process is gone, with its computations."""
         members = self.executor.members
         here = members.is_here(worker)
         incarnation = members.lost(worker, restarting)
@@ -219,7 +219,7 @@ class Commands:
     ) -> None:
         """Notify the strategy of a lost worker; its answer is void if all tasks now roll back.
 
-        Of one that was not here the runtime says so (``RolledBack``): replicas continue without it.
+        If the worker was not here, the runtime reports this (``RolledBack``): replicas continue without it.
         """
         if here and self.job.halts_on_loss:
             self.halt(t, f"worker {worker} is lost")

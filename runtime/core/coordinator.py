@@ -436,7 +436,7 @@ class Coordinator:
     def _auxiliary_lost(self, t: float, given: inputs.AuxiliaryLost) -> None:
         """A pending evaluation is not answered; a pending reference is ordered again when a scorer joins.
 
-        What an aggregator has not sent on is lost with it.
+        Gradients that an aggregator has not sent on are lost with it.
         """
         if given.role == "evaluator":
             self.evaluations.under_way = False

@@ -69,7 +69,7 @@ Action = Change | Hold | Release | Share
 class Disturbances:
     """The state of a job's plan; from every input actions follow, for which ``act`` is called in order.
 
-    An action may make the strategy move a task: what follows from that comes after the actions that are under way.
+    An action may make the strategy move a task: the resulting actions follow the actions that are under way.
     """
 
     def __init__(self, schedule: Schedule, places: Places, devices: Devices, act: Callable[[Action], object]) -> None:
@@ -80,7 +80,7 @@ class Disturbances:
         """The action that is under way, and those that follow it."""
         self._levels: dict[tuple[str, Kind], float] = {}
         self._left_fracs: dict[int, float] = {}
-        """What remains of devices that were ever disturbed."""
+        """The remaining share of each device that was ever disturbed."""
         self._lost: dict[str, str] = {}
         """The lost machine of each task that was on one."""
         self._dead: dict[str, None] = {}
@@ -153,7 +153,7 @@ class Disturbances:
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _set(self, change: Change) -> Sequence[Action]:
-        """A new level; what follows from kills depends on all of the moment."""
+        """Set a level; the actions that follow from kills depend on all kills of the moment."""
         if change.kind in OF_MEMBERS:
             return [change] if change.level > 0 else []
         self._levels[change.target, change.kind] = change.level

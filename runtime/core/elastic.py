@@ -2,7 +2,7 @@
 
 Carries out ``Launch``, ``Retire``, ``Repartition`` and ``Allocate`` of a strategy, and the joins and leaves that an
 operator orders by a plan. The layout changes when a node is requested, so that its number is taken, and again when it
-has left or is denied. Who holds the parameters changes when the runtime says so (``Restored``).
+has left or is denied. The servers that hold the parameters change when the runtime says so (``Restored``).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Elastic:
         return True
 
     def end(self, t: float, node: NodeId, reason: str, cause: LossCause) -> None:
-        """End a node that may go, whatever it does now."""
+        """End a node that may go, even if it works now."""
         self.cores.forget(node)
         awaited = node in self.members.awaited
         if node.role == "worker" and not awaited:
@@ -196,8 +196,8 @@ class Elastic:
     def _evict_holder(self, t: float, node: NodeId) -> None:
         """The job needs its part, so the server starts again elsewhere as soon as the cluster has another place.
 
-        Who holds what is for the strategy to decide, so the parameters do not move to the servers that are left. With
-        notice they are stored first, and nothing is lost; else all go back to the last checkpoint.
+        The strategy decides where parameters are, so they do not move to the servers that are left. With notice they
+        are stored first, and nothing is lost; else all go back to the last checkpoint.
         """
         request = self._request(self.cores.of(node), "low", node)
         grant = self._ask(t, request)

@@ -433,7 +433,7 @@ def members_of(grads: Sequence[Grad]) -> tuple[int, ...]:
 
 
 def _find_names(grads: Sequence[Grad]) -> tuple[int, ...]:
-    """The same, and the sums themselves: what holds either discards it."""
+    """The same, and the ids of the sums themselves: each holder discards its own."""
     return members_of(grads) + tuple([grad.id for grad in grads if grad.members])
 
 

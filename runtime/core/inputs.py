@@ -44,7 +44,7 @@ class JobStarted(Input, frozen=True):
     momentum: float = 0.0
     """Of the optimizer, for replicas, as ``Started`` has them."""
     replicas: dict[int, int] = {}
-    """Incarnations of replicas of the server, as those of workers."""
+    """Incarnations of the server's replicas, by number, as of workers."""
 
 
 class GradientReady(Input, frozen=True):

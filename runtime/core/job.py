@@ -227,7 +227,7 @@ Keeps = Literal["all", "answers", "rows", "nothing"]
 class RecordSink(Protocol):
     """The record to which the coordinator writes.
 
-    One that keeps less than ``all`` says so in an attribute ``keeps`` (:data:`Keeps`), for who can spare it the rest.
+    A sink that keeps less than ``all`` has an attribute ``keeps`` (:data:`Keeps`), so that callers can omit the rest.
     """
 
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:

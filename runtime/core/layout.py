@@ -1,8 +1,8 @@
 """Which nodes a job has, and which server holds which part of the parameters (pure).
 
-A change gives another :class:`Layout` whose version is one higher; nothing is changed in place, so whoever has been
-given a layout can keep it. Numbers are never reused: a node that has left does not come back, a newcomer has the next
-number of its role. A server that has just joined holds nothing until the vector is repartitioned.
+A change gives another :class:`Layout` whose version is one higher; nothing is changed in place, so callers can keep a
+layout. Numbers are never reused: a node that has left does not come back, a newcomer has the next number of its role.
+A server that has just joined holds nothing until the vector is repartitioned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ledger of lawful commands: every worker's Compute, and gradients that may still be used (pure)."""
+"""The ledger of valid commands: every worker's Compute, and gradients that may still be used (pure)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class GradientLedger:
     def progresses(self) -> bool:
         """Whether a Compute will end without another command.
 
-        One whose gradient is held does not, nor does one that waits for data which only that could free.
+        It does not if its gradient is held, or if it waits for data that only a held gradient can free.
         """
         return len(self.busy) > len(self.ready) or (bool(self.starved) and not self.ready)
 
@@ -70,7 +70,7 @@ class GradientLedger:
         self._used.append(grad)
 
     def histories(self, num_workers: int) -> list[Callable[[Event], None]]:
-        """:meth:`note_event` of each worker, for who notes many."""
+        """:meth:`note_event` of each worker, for callers that note many events."""
         return [self._history[worker].append for worker in range(num_workers)]
 
     def check_compute(self, command: Compute, alive: bool) -> None:

@@ -13,7 +13,7 @@ class _Pending(NamedTuple):
 
 @final
 class Measuring:
-    """``servers()``: who holds parameters, in the order in which parts are summed; none if there are replicas.
+    """``servers()``: the holders of parameters, in the order in which parts are summed; none if there are replicas.
 
     Every replica has the whole sum, so the first that reports it is enough. A measurement whose parts are lost is
     forgotten with the rollback that follows: nobody waits for one.

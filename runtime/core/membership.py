@@ -1,8 +1,8 @@
 """The members of a job: their states, and their rings or groups (pure).
 
 Coordinator and recovery of a job share one object, and both runtimes read it. The coordinator changes nodes, what
-the strategy knows of them, and children of the ring; the recovery processes, who holds parameters, and the ring. What
-must hold between them is validated after every event of random schedules (``tests/unit/core/test_members.py``).
+the strategy knows of them, and children of the ring; the recovery changes processes, holders of parameters, and the
+ring. Random schedules validate the invariants after every event (``tests/unit/core/test_members.py``).
 """
 
 from __future__ import annotations

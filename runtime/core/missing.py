@@ -1,8 +1,8 @@
 """The lost nodes that have not come back, and their consequence for a job whose time is up (pure).
 
-A job that makes no progress for want of a worker or server until its time is up has not ended well: its result is
-that of an earlier moment. How long it may pause so is ``stuck_after_s``, or half of its time if that is less; a
-restart that is under way at the end is none of that.
+A job that waits for a worker or server until its time is up has not ended well: its result is from an earlier moment.
+It may wait for ``stuck_after_s``, or for half of its time if that is less; a restart that is under way at the end does
+not count.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class RestartOrder(msgspec.Struct, frozen=True):
 class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Start a node that was not there before; ``WorkerJoined`` or ``ServerJoined`` follows, or its loss.
 
-    Of what it may use, None means as much as it can.
+    None in a limit: the node has no limit.
     """
 
     node: str

@@ -1,9 +1,9 @@
 """A job that gives its places back to the cluster, and continues later, perhaps elsewhere (pure).
 
 It leaves when the update in progress is ordered, as jobs of Gandiva are suspended between two mini-batches (Xiao et
-al., OSDI 2018): a synchronous job then has nothing in progress, and loses nothing. Gradients of others that are in
-progress are void, and their samples return to who had them. An update that does not come within ``grace_s`` is not
-waited for. What is kept is one checkpoint: parameters, optimizer and data service.
+al., OSDI 2018): a synchronous job then has nothing in progress, and loses nothing. In other jobs gradients in progress
+are void, and their samples return to their workers. The job waits for the update for at most ``grace_s``. It keeps one
+checkpoint: parameters, optimizer and data service.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Preemption:
         self._number = 0
         self._since_s: float | None = None
         self._timers: list[str] = []
-        """Those of the runtime that have fired while it was away."""
+        """The runtime's timers that have fired while the job was away."""
 
     @property
     def away(self) -> bool:

@@ -1,6 +1,6 @@
 """Replicas of the servers: which are present, and which gradients workers still keep for them (pure).
 
-A worker keeps what it has announced until all present replicas have followed its update. What is gone with a
+A worker keeps a gradient that it has announced until all present replicas have followed its update. Gradients of a lost
 worker cannot be sent any more; a copy of all parameters can, at any time.
 """
 
@@ -18,7 +18,7 @@ from strategies.protocol import Grad, ProtocolError, Replicate
 
 
 class Step(NamedTuple):
-    """The optimizer's rule, for those who bound what an update changes; as ``Started`` has it."""
+    """The optimizer's rule, from which a strategy can bound an update; as in ``Started``."""
 
     step: Literal["", "sgd", "tally"] = ""
     momentum: float = 0.0
@@ -47,7 +47,7 @@ class Replication:
         self.incarnations = dict.fromkeys(replicas, 0)
         self._kept: dict[int, Kept] = {}
         self.asked: dict[tuple[int, int | None], int | None] = {}
-        """What is on its way: replica and gradient, and the worker that sends it."""
+        """Transfers under way: replica and gradient, and the worker that sends it."""
 
     def ready(self, grad: Grad) -> None:
         """A worker holds it."""

@@ -1,4 +1,4 @@
-"""The reservations of a job on its hosts: how they are answered, and what may be asked for (pure)."""
+"""The reservations of a job on its hosts: their answers and their limits (pure)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from strategies.protocol import RESOURCES, ProtocolError, Reserve, Reserved
 
 
 class Reservations(Protocol):
-    """Whoever answers a job's reservations: its cluster, or nobody."""
+    """Answers a job's reservations: its cluster, or :class:`Alone`."""
 
     def reserve(self, t: float, command: Reserve) -> Reserved:
-        """The answer at the job's time ``t``; what it grants is carried out already."""
+        """The answer at the job's time ``t``; granted shares are in force already."""
 
 
 @final

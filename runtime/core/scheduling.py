@@ -47,7 +47,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduler(Protocol):
-    """The scheduler of a cluster that other jobs use, too. What it says of requests are defaults."""
+    """The scheduler of a cluster that other jobs use, too. Its methods for requests have defaults."""
 
     @property
     def evict_notice(self) -> bool:

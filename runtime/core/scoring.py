@@ -55,7 +55,7 @@ class _Weighing(NamedTuple):
 
 
 class Scoring:
-    """``version()``: updates applied; ``servers()``: who holds parameters, in the order in which parts are summed."""
+    """``version()``: updates applied; ``servers()``: holders of parameters, in the order in which parts are summed."""
 
     def __init__(
         self, port: Port, servers: Callable[[], Sequence[int]], validation_samples: int, version: Callable[[], int]

@@ -1,4 +1,4 @@
-"""The books of what jobs on the same hosts were granted and have left to each other (pure).
+"""The books of the shares that jobs on the same hosts were granted and have left to each other (pure).
 
 A policy of prevention decides (:mod:`strategies.protocol.sharing`); these books hold its answers until a job gives back
 or ends, and refuse one that gives away more than a host has. So at any time the shares in force on a host, granted
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 
 
 class Held(msgspec.Struct, frozen=True):
-    """One share in force: what a task was granted, or left with."""
+    """One share in force: a task was granted it, or left with it."""
 
     host: str
     share: Share
@@ -80,7 +80,7 @@ class SharedHosts:
                 self._reservations[heir][task] = msgspec.structs.replace(own, share=share)
 
     def forget(self, job: str, node: str | None = None) -> None:
-        """A job is over, or one of its tasks has left: what they held of their hosts is free."""
+        """A job is over, or one of its tasks has left: their shares of hosts are free."""
         if node is None:
             self.release(job)
         for held in self._reservations.values():

@@ -23,7 +23,7 @@ class Transfers:
         self.ledger, self.port, self._number = ledger, port, number
         self.aggregators: frozenset[str] = frozenset()
         self.away: set[str] = set()
-        """Of these: who cannot sum now, so that gradients go to the servers themselves."""
+        """Aggregators that cannot sum now, so that gradients go to the servers themselves."""
         self.sums: dict[int, SumOrder] = {}
         """Ordered, and not at the servers yet."""
 
@@ -72,7 +72,7 @@ class Transfers:
             raise ProtocolError(f"{command}: a sum has two gradients or more, and none of parts of a round")
 
     def discard(self, ids: tuple[int, ...]) -> tuple[list[Grad], tuple[int, ...]]:
-        """Let workers forget those of these gradients that are ready; returns these, and the ids of all others."""
+        """Let workers forget the ready gradients of ``ids``; returns these, and the other ids."""
         ledger = self.ledger
         if not ledger.ready or len(set(ids)) != len(ids):
             return [], ids

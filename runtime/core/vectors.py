@@ -59,7 +59,7 @@ def server_range(num_floats: int, num_servers: int, server: int) -> tuple[int, i
 def cut_by_shares(num_floats: int, shares: Sequence[float]) -> list[tuple[int, int]]:
     """[lo, hi) of every part of the flat vector, in proportion to ``shares``, which are positive.
 
-    Computed exactly: equal shares, whatever they are, give :func:`server_range`.
+    Computed exactly: equal shares of any size give :func:`server_range`.
     """
     blocks = -(-num_floats // CUT_FLOATS)
     ends = [Fraction(0), *accumulate(Fraction(share) for share in shares)]

@@ -35,7 +35,7 @@ from runtime.live.transport.address import congestion_control
 from runtime.live.transport.auxiliaries import EVALUATOR
 from runtime.record.checkpoint import CHECKPOINTS
 
-if TYPE_CHECKING:  # what only carries out a job is imported where it starts: no check waits for it
+if TYPE_CHECKING:  # modules that carry out a job are imported when it starts: no check waits for them
     from injectors.schedule import Schedule
     from runtime.live.control.job import LiveJob
     from runtime.live.control.job_resources import JobResources
@@ -53,7 +53,7 @@ DIRECTORIES = ("logs", "checkpoints")
 class LiveRuntime:
     """Runs a job on worker and server processes.
 
-    Every field is described in ``conf/runtime/live.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
+    ``conf/runtime/live.yaml`` describes every field, ``conf/cluster/local.yaml`` the fields of ``cluster``.
     """
 
     name: ClassVar[str] = "live"

@@ -108,7 +108,7 @@ def read_checkpoint(path: Path) -> tuple[int, bytes, dict[str, Any]]:
 
 
 def parts_of(directory: Path, checkpoint: int) -> list[Path]:
-    """The files of all parts of a checkpoint, whoever has stored them."""
+    """The files of all parts of a checkpoint, from all tasks that stored them."""
     return sorted(directory.glob(f"{checkpoint:08d}-server*.ckpt"))
 
 

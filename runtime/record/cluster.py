@@ -1,4 +1,4 @@
-"""The record of a cluster: its notes, what its hosts were used for, and a row for every job; see ``docs/record.md``."""
+"""The record of a cluster: its notes, its hosts' use, and a row for every job; see ``docs/record.md``."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class JobTable:
 class ClusterRecorder:
     """Writes the record of a cluster into ``run_dir``; raises ``FileExistsError`` if it has one.
 
-    ``reasons``: why jobs have ended, filled in by whoever ended them, for the note ``Ended``.
+    ``reasons``: why jobs have ended, filled in when they end, for the note ``Ended``.
     """
 
     def __init__(self, run_dir: Path, rows: Sequence[JobRow]) -> None:
@@ -120,7 +120,7 @@ class ClusterRecorder:
         self._lines.note(t, kind, **fields)
 
     def hosts(self, rows: Sequence[HostRow]) -> None:
-        """Append rows of what the hosts were used for."""
+        """Append rows of the hosts' use."""
         self._hosts.append(rows)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The live view of a cluster: who waits, runs and is over; a table on a terminal, plain lines elsewhere."""
+"""The live view of a cluster: waiting, running and ended jobs; a table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ INTEGERS = (
 )
 FLOATS = ("t", *Timings.__struct_fields__, "applied_t")
 UNNAMED = {name: getattr(Timings(), name) for name in Timings.__struct_fields__ if getattr(Timings(), name) is not None}
-"""What a block has in a column that it does not name, if not NaN: as a worker that does not report it."""
+"""The default of a column that a block does not name, if not NaN: as for a worker that does not report it."""
 NEVER = 0
 """``applied_version`` of a dropped gradient; its ``applied_t`` is NaN."""
 

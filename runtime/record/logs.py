@@ -13,7 +13,7 @@ LINKED = (errno.ELOOP, errno.ENOTDIR)
 def open_log(path: Path, *, fresh: bool = False) -> int:
     """A descriptor of the log, made where it is missing and, if ``fresh``, emptied; for writing at its end.
 
-    Neither the file nor its folder may be a link. A run does not end for that: what it says there is lost.
+    Neither the file nor its folder may be a link. A run does not end for that: its output there is lost.
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -29,7 +29,7 @@ def open_log(path: Path, *, fresh: bool = False) -> int:
 
 
 def remove_empty_logs(folder: Path) -> None:
-    """Remove the logs of tasks that have said nothing; what is behind a link is not ours."""
+    """Remove the logs of tasks that have printed nothing; files behind a link are not ours."""
     if folder.is_symlink():
         return
     for log in folder.glob("*.log"):

@@ -83,7 +83,7 @@ def _code() -> str:
 @functools.cache
 def _commit() -> str:
     """Return the commit of the working tree when this process's first record began; installed, of the packed one."""
-    if INSTALLED:  # whatever repository the environment is in, it is not ours
+    if INSTALLED:  # a repository around the environment is not ours
         return (ROOT / "COMMIT").read_text(encoding="utf-8").strip() or "unknown"
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""How far something is that takes longer than a few seconds: what is done, and about how long the rest takes."""
+"""The progress of work that takes longer than a few seconds: the part that is done, and the estimated rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 QUIET_S = 3.0
-"""Nothing is said of what is over by then."""
+"""Work that takes less shows no progress."""
 REDRAWN_S, PRINTED_S = 0.5, 10.0
 """Between two states of the line: on a terminal, where it is rewritten, and elsewhere, where each is a line."""
 KNOWN_FROM = 0.01

@@ -48,7 +48,7 @@ class Redrawn(ABC):
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print it as it is: one line, however long, without colours for what looks like numbers or markup."""
+    """Print it as it is: one line, however long, without colours for numbers and without markup."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

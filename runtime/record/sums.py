@@ -19,7 +19,7 @@ JOBS = "jobs"
 
 
 def write_sums(run_dir: Path) -> None:
-    """Write ``SHA256SUMS`` of all that the run has left; nothing is added to it any more.
+    """Write ``SHA256SUMS`` of all files of the run; no file is added afterwards.
 
     Of a set of jobs, the sums of theirs are in it, too. A full disk leaves the file out: nothing of the run is in it,
     and the log says how the run ended.

@@ -30,7 +30,7 @@ _held: dict[Path, _Claim] = {}
 def claim(setting: str, directory: Path, *, with_record: bool = False) -> None:
     """Create the directory and lock it; raises :class:`ConfigError` if it is another run's, or not empty.
 
-    ``with_record``: it is that of a sweep, which continues there.
+    ``with_record``: it belongs to a sweep, which continues there.
     """
     try:
         made = _missing(directory)
@@ -49,7 +49,7 @@ def claim(setting: str, directory: Path, *, with_record: bool = False) -> None:
 
 
 def release(directory: Path) -> None:
-    """Give a claimed directory back; what is in it stays."""
+    """Give a claimed directory back; its files stay."""
     os.close(_held.pop(directory.resolve()).descriptor)
 
 
@@ -77,7 +77,7 @@ def forget(directory: Path) -> None:
 def refuse_used(setting: str, directory: Path, beside: Collection[str] = ()) -> None:
     """Raise :class:`ConfigError` unless the directory is missing or has nothing in it but the names ``beside``.
 
-    What a user keeps there would mix with a record, or be overwritten by it.
+    A user's files there would mix with a record, or be overwritten by it.
     """
     try:
         names = set(os.listdir(directory)) - set(beside)

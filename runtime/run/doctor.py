@@ -1,7 +1,7 @@
-"""``python run.py doctor``: what this machine can do; ``doctor --cluster SETTINGS``: what those of a launcher can.
+"""``python run.py doctor``: what this machine can do; ``doctor --cluster SETTINGS``: what a launcher's can.
 
 The second waits for the agents of a run with these settings, asks them what they are, and sends them home: a job never
-starts. Whoever would be refused in a run is refused here, with the same line.
+starts. An agent that a run would refuse is refused here, with the same line.
 """
 
 from __future__ import annotations

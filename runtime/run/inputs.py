@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 1 << 26
 """Of files that are read for their fingerprint; of larger ones, data sets, size and time count."""
 NO_INPUTS = {("launcher",), ("runtime", "launcher"), ("cluster", "costs"), *((name,) for name in SHOWN)}
-"""Settings whose files change no result: who starts tasks (a token), what is shown, and the cost model, of which the
+"""Settings whose files change no result: launchers (a token), settings of the view, and the cost model, of which the
 values count and no comment."""
 _known: dict[tuple[str, Path, int, int], str] = {}
-"""Fingerprints by what they are of, path, size and time of change: jobs of a sweep name the same files."""
+"""Fingerprints by kind, path, size and time of change: jobs of a sweep name the same files."""
 
 
 def inputs_of(checked: Checked, raw: Mapping[str, Any]) -> list[str]:
-    """Fingerprints of what a job of a sweep reads, in an order that does not change.
+    """Fingerprints of the inputs of a sweep's job, in a fixed order.
 
-    Of a job: the files that its strategy was fitted to, its plan, its cost model. Of a set: the same of every job, what
-    its source and its table of models say of that, and the cost model of its hosts. Of both: files that settings name
+    Of a job: the files that its strategy was fitted to, its plan, its cost model. Of a set: the same of every job, its
+    entries in the source and in the table of models, and the cost model of the hosts. Of both: files that settings name
     by a path. Raises :class:`ConfigError` for a cost model that cannot be read.
     """
     if isinstance(checked, CheckedJob):

@@ -50,7 +50,7 @@ def run_job(checked: CheckedJob, run_dir: Path) -> Ending:
 
 
 def _run_recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callable[[Tick], Tick]) -> Ending:
-    """Run the job, with its record; ``watching`` is for what is called a few times per second."""
+    """Run the job, with its record; ``watching`` wraps the function that is called a few times per second."""
     config = checked.config
     recorder = open_record(config, run_dir)
     head = write_head(run_dir, checked, job)

@@ -67,7 +67,7 @@ class Ready(NamedTuple):
     jobs: Jobs | None = None
     """The jobs; None: something is only shown."""
     shows: str = ""
-    """What is shown; empty: Hydra does that."""
+    """The text to show; empty: Hydra shows its own."""
 
 
 def preflight(argv: Sequence[str]) -> Ready:

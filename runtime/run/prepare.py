@@ -1,4 +1,4 @@
-"""Preparation of a run: a janitor for what namespaces do not remove, a broker of machines elsewhere, the namespaces."""
+"""Preparation of a run: a janitor for leftovers of namespaces, a broker of machines elsewhere, the namespaces."""
 
 from __future__ import annotations
 

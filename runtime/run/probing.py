@@ -14,7 +14,7 @@ from runtime.errors import ConfigError
 
 PREFIX = ".stragglab-"
 SHOWN = 3
-"""Names of what is in the way, in an error."""
+"""Number of files in the way that an error names."""
 
 
 def probe_folder(folder: Path) -> None:
@@ -31,8 +31,8 @@ def refuse_unwritable_folder(
 
     ``ours``: the names (shell patterns) of all that the program writes there. A directory with anything else in it is
     refused, so that nothing of a user's is overwritten; hidden files count as nothing. None: a directory that the
-    program shares with others, and in which it replaces no file of theirs. ``marks``: of ``ours``, those of which an
-    earlier output has one, where a user may well have a file of another of the names.
+    program shares with others, and in which it replaces no file of theirs. ``marks``: the names of ``ours`` by which an
+    earlier output is recognised, where a user may well have a file with another of the names.
     """
     if folder is None:
         return
@@ -49,7 +49,7 @@ def refuse_unwritable_folder(
 
 
 def _foreign(folder: Path, ours: Collection[str], marks: Collection[str]) -> list[str]:
-    """Names of what the program has not written there."""
+    """Names of files that the program has not written there."""
     names = [name for name in os.listdir(folder) if not name.startswith(".")]
     if marks and not set(marks) & set(names):
         return names
@@ -57,7 +57,7 @@ def _foreign(folder: Path, ours: Collection[str], marks: Collection[str]) -> lis
 
 
 def shown(names: Collection[str]) -> str:
-    """A few of the names of what is in a directory."""
+    """A few of the names in a directory."""
     return ", ".join([*sorted(names)[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 

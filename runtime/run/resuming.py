@@ -1,4 +1,4 @@
-"""A sweep that was interrupted continues where it stopped: what has ended well is kept, the rest is run (again).
+"""A sweep that was interrupted continues where it stopped: jobs that have ended well are kept, the rest is run (again).
 
 With ``hydra.sweep.dir=DIR`` it continues in that directory, otherwise in the newest one next to its own that the same
 command on the same code has left unfinished. Without a note (``runtime/run/sweep_note.py``) nothing continues.
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     composed: ComposedJob
     checked: Checked
     job: str
-    """Its directory below that of the sweep."""
+    """Its directory below the sweep's."""
     content_sha256: str
 
 
@@ -141,7 +141,7 @@ def _candidates(jobs: Jobs, head: Head) -> Iterator[Path]:
 def _continue(directory: Path, parts: list[Part], note: Note, head: Head) -> Claimed | None:
     """Return the jobs that remain of the sweep in the note; None if the note is another sweep's.
 
-    Without a readable head nothing is kept, and the directories must be those of jobs that the note still knows.
+    Without a readable head nothing is kept, and the directories must belong to jobs that the note still knows.
     """
     if note.head not in (None, head):
         return None

@@ -23,7 +23,7 @@ class _Lost(RuntimeError):
 def standing(directory: Path) -> Iterator[Callable[[Tick], Tick]]:
     """For the time of a run: makes what is called a few times per second end the run once its directory is gone.
 
-    Raises :class:`JobFailed` then, whatever has failed for want of the directory.
+    Raises :class:`JobFailed` then, in place of any error for want of the directory.
     """
     before = os.stat(directory)
 

@@ -100,7 +100,7 @@ def _to_nowhere(descriptor: int) -> None:
 
 
 def run_program(name: str, main: Callable[[], int]) -> NoReturn:
-    """The outermost call of a program: ends with what ``main`` returns; an ``OSError``, or no memory, is one line."""
+    """The outermost call of a program: exits with ``main``'s code; an ``OSError``, or lack of memory, is one line."""
     secure()
     try:
         exit_code = main()

@@ -1,4 +1,4 @@
-"""``sweep.jsonl``: what a sweep is made of, and how each of its jobs ended; by it an interrupted sweep continues.
+"""``sweep.jsonl``: a sweep's settings and code, and the end of each job; an interrupted sweep continues from it.
 
 The first line is the :class:`Head`, every other one an :class:`Ended`. A line that was cut off by the end of the
 process counts as not written.
@@ -28,7 +28,7 @@ FILE = "sweep.jsonl"
 MAX_BYTES = 64 * MIB
 SCHEMA = 1
 SHOWN = ("caption", "draw", "names", "resume", "view")
-"""Settings that change nothing of what is recorded."""
+"""Settings that do not change the record."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     settings: tuple[str, ...]
-    """What the command line sets, as it was written."""
+    """The settings of the command line, as they were written."""
     code_sha256: str
     """Of the Python files of this software."""
 
@@ -45,7 +45,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A job that ended, with its report."""
 
     job: str
-    """Its directory below that of the sweep."""
+    """Its directory below the sweep's."""
     content_sha256: str
     """:func:`content_of` its configuration."""
     exit_code: int
@@ -72,7 +72,7 @@ def head_of(settings: tuple[str, ...], root: Path = ROOT) -> Head:
 def content_of(raw: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
     """Fingerprint of a job: all its settings, what it reads (``inputs``), and the files of the classes it names.
 
-    These may lie outside this software, where :class:`Head` does not look; what such files import is not seen.
+    These may lie outside this software, where :class:`Head` does not look; files that such files import are not read.
     """
     digest = hashlib.sha256()
     shown = {name: value for name, value in raw.items() if name not in SHOWN}
@@ -96,7 +96,7 @@ def _targets(value: Any) -> Iterator[str]:
 
 
 def begin(directory: Path, head: Head, kept: Sequence[Ended] = ()) -> None:
-    """Write the head, and the jobs that need not run, into a directory, which exists; what the file said is gone."""
+    """Write the head, and the jobs that need not run, into an existing directory; the old file is replaced."""
     (directory / SUMS).unlink(missing_ok=True)  # there are others when the sweep ends
     publish(directory / FILE, [msgspec.json.encode(line) + b"\n" for line in (head, *kept)])
 

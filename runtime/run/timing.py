@@ -33,8 +33,8 @@ def outcome_of_job(
 ) -> Outcome:
     """Run the job on its virtual cluster; the outcome is the one that ``run.py`` would record.
 
-    ``record`` may observe; ``tick`` receives the job's time in seconds, a few times per second. ``schedule`` is that of
-    the job's plan, not used before, if there is one already.
+    ``record`` may observe; ``tick`` receives the job's time in seconds, a few times per second. ``schedule``: the job's
+    plan, if there is one already, not used before.
 
     Raises :class:`runtime.errors.ConfigError` for a cluster that is not virtual, and as
     :func:`runtime.run.job.run_job` does.

@@ -119,7 +119,7 @@ class InversePower(Schedule):
 
     Attributes:
         offset: after how much the rate has fallen to 2 ** -exponent, in ``unit``; more than 0.
-        exponent: more than 0; sums of rates diverge and those of their squares do not for 0.5 < exponent <= 1.
+        exponent: more than 0; for 0.5 < exponent <= 1 the sum of the rates diverges, and the sum of squares converges.
         unit: ``samples`` or ``epochs``.
         epoch_samples: samples of an epoch; needed for ``epochs``.
     """

@@ -5,7 +5,7 @@ operations are element-wise and in the given order, so each element's result is 
 partitioned among servers. No matrix routine and no fused multiply-add is used, as those round differently by position.
 
 The vectors are processed in blocks, so that everything a block needs stays in the processor's cache.
-Semantics are those of ``torch.optim`` (which the tests compare with), with the learning rate given at each step.
+Semantics are as in ``torch.optim`` (the tests compare with it), with the learning rate given at each step.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Rule(ABC):
     adds: ClassVar[bool] = False
     """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
     along_gradients: ClassVar[bool] = False
-    """Whether steps are linear combinations of gradients, so that their norms are those of the gradients."""
+    """Whether steps are linear combinations of gradients, so that norms of gradients can stand for norms of steps."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """``gain`` is what rules of 0.1.0 call ``step_scale``."""

@@ -15,8 +15,8 @@ Not modelled:
 * Staleness. A late gradient counts as much as a fresh one, so asynchronous jobs look better than they are.
 * A learning rate that is too high. Training never diverges; progress increases with the rate up to B / phi.
 * The gain from a decaying rate at the end: decay slows progress and cannot lift the metric above the curve.
-* Noise. The metric is that of the average run, and stays at the curve's last value after its end.
-* Other optimizers, models and data than those of the fitted runs: each needs a fit of its own.
+* Noise. The metric is the average run's, and stays at the curve's last value after its end.
+* Other optimizers, models and data than in the fitted runs: each needs a fit of its own.
 
 Models are small YAML files in ``runtime/fitted/progress/`` (or anywhere); ``scripts/fitting/fit_progress.py`` writes
 them.
@@ -116,7 +116,7 @@ class Progress:
         return {"progress": self.progress}
 
     def load_state(self, state: Mapping[str, float]) -> None:
-        """Set the progress to that of a :meth:`state`; raises ``ValueError`` for anything else."""
+        """Restore the progress from a :meth:`state`; raises ``ValueError`` for anything else."""
         if set(state) != {"progress"} or not 0 <= state["progress"] < float("inf"):
             raise ValueError(f"progress state: {dict(state)} must be one number, progress, of at least 0")
         self.progress = float(state["progress"])

@@ -11,7 +11,7 @@ __all__ = ["VirtualRuntime"]
 
 
 def __getattr__(name: str) -> Any:
-    """The runtime, imported when it is asked for: who wants a single room below does not wait for all of them."""
+    """Import the runtime when it is asked for: importing a single package below does not wait for all of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from runtime.virtual import runtime

@@ -14,7 +14,7 @@ START, PLAN, MACHINE, NETWORK, MESSAGE, TIMER = range(-2, 4)
 """At equal times a job starts first and the plan's windows open and close, then machines act, then links and processors
 are shared again, then the coordinator is notified, then timers fire."""
 Entry = tuple[float, int, int, Callable[..., None], tuple[Any, ...]]
-"""When, priority, number among all that was ever scheduled, action, its arguments."""
+"""Time, priority, number among all entries ever scheduled, action, its arguments."""
 Moment = tuple[float, float]
 """A lab's time as the exact sum of two floats, the first of which is its rounded value."""
 

@@ -74,7 +74,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ring_step_s: Seconds = 0.0
     ring_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Time of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the
-    vector to its neighbour; links with a rate add to it. Between hosts these are added to what a message costs."""
+    vector to its neighbour; links with a rate add to it. Between hosts they are added to a message's cost."""
     evaluation_s: Seconds = 0.0
     """From the request for an evaluation to its result; training does not wait for it."""
     pending_s: Seconds = 0.0
@@ -92,7 +92,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.compute_base_s * accum + self.compute_per_sample_s * samples + self.stage_base_s
 
     def of_model(self, num_bytes: int) -> Costs:
-        """The same costs for a model of this size: what copies it to a GPU and back takes as long for every batch."""
+        """The same costs for a model of this size: its copies to a GPU and back take as long for every batch."""
         if not self.stage_per_byte_s:
             return self
         staged_s = self.stage_base_s + self.stage_per_byte_s * num_bytes
@@ -205,8 +205,8 @@ class CostFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     """A cost file with its name and fingerprint, as records name it.
 
-    The fingerprint is that of the values, so that a changed comment changes nothing; or, of a file that records knew
-    before, what they called it (:class:`Formerly`).
+    The fingerprint is computed from the values, so that a changed comment changes nothing; a file in older records
+    keeps its fingerprint (:class:`Formerly`).
     """
 
     name: str

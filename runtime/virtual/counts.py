@@ -1,6 +1,6 @@
 """A cluster's jobs as counts of GPUs, without iterations (``detail: gpus_only``): each lasts as its request says.
 
-The same automaton decides as for jobs that train, so queues, starts and preemptions are those of the policy; nothing
+The same automaton decides as for jobs that train, so the policy determines queues, starts and preemptions; nothing
 slows a job down.
 """
 
@@ -34,9 +34,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountsReplay:
-    """Replays jobs through a cluster. What happens at one moment is reported together and decided once.
+    """Replays jobs through a cluster. Events of one moment are reported together and decided once.
 
-    What is kept in memory depends on the jobs that are in the cluster at a time, not on how many there are in all.
+    Memory depends on the number of jobs that are in the cluster at a time, not on their number in all.
 
     Args:
         requests: in the order of submission, each with its ``duration_s``; read one by one.
@@ -64,7 +64,7 @@ class CountsReplay:
         self._requests: Iterator[JobRequest] = iter(requests)
         self._next = next(self._requests, None)
         self._heap: list[tuple[float, int, int, str, int]] = []
-        """(s, kind, number of the job, its name, its start); those of earlier starts are void."""
+        """(s, kind, number of the job, its name, its start); entries of earlier starts are void."""
         self._ended = self._preemptions = 0
         self._held_gpu_s = 0.0
         self._placed_s: dict[int, float] = {}
@@ -89,7 +89,7 @@ class CountsReplay:
         return own_s if self._next is None else min(own_s, self._next.submit_s)
 
     def step(self) -> None:
-        """Advance to the next moment, and report all that happens then."""
+        """Advance to the next moment, and report all its events."""
         self.now = now = self.next_s
         inputs: list[AnyInput] = []
         heap = self._heap

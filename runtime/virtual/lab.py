@@ -65,9 +65,9 @@ class _Tenant(msgspec.Struct, kw_only=True, eq=False):
 class VirtualLab:
     """Runs jobs that start at different times.
 
-    A job on machines of its own records the same bytes whenever it starts and whatever runs next to it. Jobs that share
-    the lab's machines slow each other down, as their tasks share processors and links. A job that is over is let go,
-    with all that it had scheduled.
+    A job on machines of its own records the same bytes at any start time and next to any other jobs. Jobs that share
+    the lab's machines slow each other down, as their tasks share processors and links. A job that is over is removed,
+    with all its scheduled actions.
 
     Args:
         shared: the machines that all jobs live on; empty: each job has its own.
@@ -206,7 +206,7 @@ class VirtualLab:
             if not is_full(error):
                 raise
             full = next((tenant for tenant in self._running if tenant.clock is self.timeline.clock), None)
-            if full is None:  # not a job's record, but that of the cluster
+            if full is None:  # not a job's record, but the cluster's
                 raise
             self._end(full, error)
         for tenant in self._running:

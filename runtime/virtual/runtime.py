@@ -39,7 +39,7 @@ HOSTS = "cluster.hosts"
 class VirtualRuntime:
     """Runs a job on a virtual clock.
 
-    Every field is described in ``conf/runtime/virtual.yaml``, those of ``cluster`` in ``conf/cluster/local.yaml``.
+    ``conf/runtime/virtual.yaml`` describes every field, ``conf/cluster/local.yaml`` the fields of ``cluster``.
     """
 
     name: ClassVar[str] = "virtual"

@@ -16,10 +16,10 @@ SETTING = "runtime.stand_in"
 
 
 class StandIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``runtime.stand_in``: what each sample and the parameter vector count for in time.
+    """``runtime.stand_in``: the size for which each sample and the parameter vector count in times.
 
-    A worker that computes b samples takes as long as one that computes ``samples`` * b, and messages, updates and
-    checkpoints are those of a model of so many ``parameters``. What is learnt is the task's own.
+    A worker that computes b samples takes as long as for ``samples`` * b, and messages, updates and checkpoints take as
+    long as for a model of so many ``parameters``. The job still learns its own task.
     """
 
     samples: Annotated[float, Meta(gt=0)] = 1.0

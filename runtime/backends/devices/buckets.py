@@ -1,7 +1,7 @@
 """A gradient that is copied to the host in parts, while the rest of it is still computed.
 
 The backward pass reaches the last parameters first. Hooks write each parameter's gradient to its place in the device's
-vector as soon as it is known, and whatever completes a part of the vector starts its copy.
+vector as soon as it is known, and the last gradient of a part starts the part's copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUCKET_BYTES = 8_000_000
 def buckets_of(sizes: Sequence[int], bucket_bytes: int) -> list[list[int]]:
     """Consecutive parameters, of these numbers of floats, in parts of at least that size, from the last one on.
 
-    What is left over at the front is a part of its own; one part: there is nothing to overlap.
+    The remainder at the front is a part of its own. With a single part nothing can overlap.
     """
     found: list[list[int]] = [[]]
     left = bucket_bytes

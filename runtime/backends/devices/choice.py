@@ -13,7 +13,7 @@ DEVICES = (CPU, CUDA, FAKE)
 def make_device(name: str, *, exact: bool = True) -> Device | None:
     """The device of this process; None for ``cpu``, which shares the host's memory.
 
-    ``exact``: kernels that repeat themselves to the bit; those of the CPU always do.
+    ``exact``: use bitwise reproducible kernels; the CPU's always are.
     """
     if name == CUDA:
         from runtime.backends.devices.cuda import CudaDevice

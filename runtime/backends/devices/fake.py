@@ -1,8 +1,8 @@
-"""A device without hardware, whose mistakes show: for tests of everything that needs a GPU only for its speed.
+"""A device without hardware that exposes mistakes: for tests of everything that needs a GPU only for its speed.
 
-Kernels (torch's own operations on the CPU) and copies each see memory of their own. What one wrote, the other sees only
-after the wait that a real device needs; until a copy must be complete it has not even begun, so host memory that is
-changed too early, or read too early, gives wrong numbers. Fresh memory is full of NaN.
+Kernels (torch's own operations on the CPU) and copies each see memory of their own. A kernel sees a copy's result, and
+a copy a kernel's, only after the wait that a real device needs. A copy begins only when it must be complete, so host
+memory that is changed or read too early gives wrong numbers. Fresh memory is full of NaN.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_S = 5e-4
 
 
 class _Memory:
-    """One vector, as kernels see it and as copies see it; ``fresh``: what copies wrote and no kernel has seen."""
+    """One vector, as kernels see it and as copies see it; ``fresh``: copied values that no kernel has seen."""
 
     def __init__(self, num_floats: int) -> None:
         self.kernels = torch.full((num_floats,), torch.nan)
@@ -64,7 +64,7 @@ class FakeDevice:
     capacity_bytes: ClassVar[int | None] = None
     """Memory of each device; None: as much as there is."""
     time_slice: ClassVar[TimeSlice | None] = None
-    """What hogs take of the device of this process; None: nobody does."""
+    """The time that hogs take of this process's device; None: there are no hogs."""
     share_frac: ClassVar[float] = 1.0
     """The part of its multiprocessors that this process may use, as with MPS: kernels take 1 / share_frac as long."""
 
@@ -140,7 +140,7 @@ class FakeDevice:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def _lose_turns(self) -> None:
-        """Kernels end late by what hogs have taken of the device meanwhile: while one has a turn, nobody else has."""
+        """Kernels end late by the time that hogs have taken meanwhile: while a hog has its turn, no kernel runs."""
         if self.begun is None:
             return
         begun_s, taken_s = self.begun

@@ -1,7 +1,7 @@
 """A fake device's substitute for a CUDA graph: operations with the memory that they read and write.
 
-A replay runs the same operations on that memory, whatever the program that launched them would do by then. As on a
-GPU, nothing has run when the recording ends: what operations have made meanwhile is NaN until the first replay.
+A replay runs the same operations on that memory, even if the program would launch others by then. As on a GPU, nothing
+has run when the recording ends: results of the operations are NaN until the first replay.
 """
 
 from __future__ import annotations

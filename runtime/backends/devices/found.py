@@ -1,6 +1,6 @@
 """The devices of this machine for ``backend.device=cuda``, found without torch and without the driver.
 
-Whoever asks torch may initialise the driver, and the processes that are forked afterwards could not use it.
+A call of torch may initialise the driver, and processes that are forked afterwards could not use it.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ def order_of(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _show(names: str) -> list[str]:
-    """CUDA shows devices up to the first that is none (CUDA's programming guide, environment variables)."""
+    """CUDA shows devices up to the first invalid one (CUDA's programming guide, environment variables)."""
     return list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, names.split(","))))

@@ -30,7 +30,7 @@ Form = tuple[object, ...]
 
 
 class Graph(NamedTuple):
-    """One form: ``batch`` is the memory that its kernels read, ``losses`` what they write besides the gradient."""
+    """One form: its kernels read the memory ``batch``, and write ``losses`` besides the gradient."""
 
     batch: Batch
     replay: Callable[[], None]
@@ -39,7 +39,7 @@ class Graph(NamedTuple):
 
 @final
 class Graphs:
-    """``state``: what kernels change besides gradient and losses (statistics of batch normalisation)."""
+    """``state``: other tensors that kernels change besides gradient and losses (batch-normalisation statistics)."""
 
     def __init__(self, device: Device, passes: Passes, state: Sequence[Tensor]) -> None:
         self.device, self.state = device, state
@@ -50,7 +50,7 @@ class Graphs:
     def launch(self, batch: Batch, micro: Sequence[MicroBatch]) -> list[Tensor] | None:
         """Launch a gradient by its graph; None: it has none, and nothing was launched.
 
-        The losses are those of the next gradient as soon as that is launched.
+        The next launch overwrites the losses.
         """
         if any(one.pieces or one.coefficient != 1.0 for one in micro):
             return None  # a graph would have this batch's weights forever
@@ -85,6 +85,6 @@ class Graphs:
 
 
 def form_of(batch: Batch, micro: Sequence[MicroBatch]) -> Form:
-    """All that decides which kernels run on which memory."""
+    """All properties that determine which kernels run on which memory."""
     parts = tuple((tuple(part.shape), part.dtype) for part in batch)
     return parts, tuple((one.rows.start, one.rows.stop) for one in micro)

@@ -1,4 +1,4 @@
-"""Dropout on a device with masks that are drawn on the host, so that they are those of a run on the CPU."""
+"""Dropout on a device with masks that are drawn on the host, so that a run on the CPU has the same masks."""
 
 from __future__ import annotations
 

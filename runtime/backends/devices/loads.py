@@ -73,7 +73,7 @@ class CudaLoad:
 
 @final
 class FakeLoad:
-    """A load on a fake device, which announces itself to whoever computes there."""
+    """A load on a fake device, which reports its time slices to the processes that compute there."""
 
     def __init__(self, time_slice: TimeSlice) -> None:
         self.time_slice = time_slice

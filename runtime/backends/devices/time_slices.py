@@ -29,7 +29,7 @@ class TimeSlices:
         use()
         seconds = self.clock() - begun_s
         self._since_s[device] = 0.0
-        self._past_s[device] += seconds  # not before: who reads in between may count less, and never a turn twice
+        self._past_s[device] += seconds  # last: a reader in between may count less, but never a turn twice
         return seconds
 
     def taken_s(self, device: int) -> float:

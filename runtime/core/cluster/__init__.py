@@ -1,1 +1,1 @@
-"""Many jobs on shared machines, as both runtimes see them: who waits, who runs where, what the policy may do (pure)."""
+"""Many jobs on shared machines, for both runtimes: waiting and running jobs, their places, and their policy (pure)."""

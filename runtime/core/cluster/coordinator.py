@@ -45,8 +45,8 @@ class ClusterCoordinator:
 
     Args:
         machines: numbered from 0.
-        policy: a fresh one, which says what starts and what gives way.
-        placement: says where.
+        policy: a fresh one, which chooses the jobs that start and the jobs that are preempted.
+        placement: chooses their machines.
         port: the runtime; it carries orders out, and reports by :meth:`receive`.
         note: writes the record.
     """
@@ -96,8 +96,8 @@ class ClusterCoordinator:
 
         While a worker has not left a GPU that it gives back the policy is not asked, since that GPU counts as free.
 
-        Raises ``ValueError`` for a job that cannot be submitted here, and :class:`ProtocolError` for what the laws of
-        the protocol forbid, be it a report or a decision.
+        Raises ``ValueError`` for a job that cannot be submitted here, and :class:`ProtocolError` for a report or a
+        decision that the protocol forbids.
         """
         self._inbox.extend((t, given) for given in inputs)
         if self._busy:  # the port reports while it carries an order out
@@ -119,8 +119,8 @@ class ClusterCoordinator:
     def relocate(self, t: float, job: str, node: NodeId) -> int | None:
         """Where a task goes that its job restarts: a worker's GPU changes at this moment. None: it stays where it is.
 
-        The answer is the placement's, which goes by what is free. The runtime reports ``TaskMoved`` when the task's
-        process there has ended, unless the job has ended or given its places back before.
+        The placement chooses among the free GPUs. The runtime reports ``TaskMoved`` when the task's process there has
+        ended, unless the job has ended or given its places back before.
         """
         state = self._jobs.get(job)
         if state is None or state.places is None:  # it has ended, or its tasks are all about to start elsewhere
@@ -174,7 +174,7 @@ class ClusterCoordinator:
         self._become(None, state)
 
     def _on_ended(self, given: JobEnded) -> None:
-        """A preempted job may end while it waits: by the last evaluation of what it has stored."""
+        """A preempted job may end while it waits: by the last evaluation of its stored parameters."""
         began = given.job in self._jobs and self._jobs[given.job].starts > 0
         phases = ("starting", "running", "leaving", *(["waiting"] if began else []))
         state = self._expect(given.job, given, *phases)

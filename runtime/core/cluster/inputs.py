@@ -14,7 +14,7 @@ class JobSubmitted(msgspec.Struct, frozen=True):
 
 
 class JobStarted(msgspec.Struct, frozen=True):
-    """The tasks of a job that was started compute from now on; what came before was the start's own time."""
+    """The tasks of a job that was started compute from now on; the time before belongs to the start."""
 
     job: str
 

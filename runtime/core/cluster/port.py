@@ -13,7 +13,7 @@ class ClusterPort(Protocol):
     def start(self, job: JobState, places: Places) -> None:
         """Start the job there, or continue it (``job.starts`` > 0); report ``JobStarted``, later ``JobEnded``.
 
-        What a restart costs is the runtime's own: seconds between this call and ``JobStarted``.
+        The runtime determines the cost of a restart: the seconds between this call and ``JobStarted``.
         """
 
     def preempt(self, job: JobState) -> None:
@@ -27,7 +27,7 @@ class ClusterPort(Protocol):
 
 
 class ClusterNote(Protocol):
-    """Writes the record of the cluster; kinds and fields are those of :mod:`runtime.core.cluster.coordinator`."""
+    """Writes the record of the cluster; :mod:`runtime.core.cluster.coordinator` lists kinds and fields."""
 
     def __call__(self, t: float, kind: str, /, **fields: object) -> None:
         """Record a fact at ``t`` seconds of the cluster's clock."""

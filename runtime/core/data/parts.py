@@ -27,7 +27,7 @@ class Round:
 
     @property
     def work_id(self) -> int:
-        """The id in the data service, below those of gradients."""
+        """The id in the data service, below all ids of gradients."""
         return -1 - self.number
 
 

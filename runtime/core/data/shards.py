@@ -234,8 +234,8 @@ class Shards:
     def _draw(self, local: deque[Range], worker: int) -> bool:
         """Move the head of the queue into a worker's local queue.
 
-        Fresh shards come first, then returned samples; but those of an older epoch precede the newer one, or they would
-        hold their epoch open. Samples that this very worker returned come last, for the same reason.
+        Fresh shards come first, then returned samples; but samples of an older epoch precede the newer epoch, or they
+        would hold theirs open. Samples that this very worker returned come last, for the same reason.
         """
         if (found := self._take_queued(worker)) is not None:
             self._donors = None
@@ -258,7 +258,7 @@ class Shards:
             return self._fresh()
         others: Iterator[int] = (place for place, one in enumerate(self.requeued) if one.worker != worker)
         older: list[int] = []
-        if len(self.open) > 1:  # else all that came back is of one epoch, and there may be much of it
+        if len(self.open) > 1:  # else all returned samples belong to one epoch, and there may be many
             waiting, newest = list(others), self.newest_epoch
             older = [place for place in waiting if self.requeued[place].work.epoch < newest]
             others = iter(older or waiting)

@@ -387,7 +387,7 @@ class Recovery:
         state.emit(Suspended())
 
     def _suspend(self, task: TaskLife) -> None:
-        """Whoever keeps it from starting besides, such as the plan, does so further on."""
+        """Other reasons that keep it from starting, such as a kill of the plan, remain."""
         waits = task.state == TaskState.HELD
         task.holders.discard("scheduler")
         task.holders.add("cluster")

@@ -71,7 +71,7 @@ class Store(Effect, frozen=True):
 
 
 FOLLOWED = -2
-"""Instead of a checkpoint: what a replica holds."""
+"""Instead of a checkpoint: a replica's parameters."""
 
 
 class Load(Effect, frozen=True):
@@ -195,7 +195,7 @@ class ServerLost(Effect, frozen=True):
 
 
 class RolledBack(Effect, frozen=True):
-    """All must agree on a version again: work in progress is void, and so is all until ``Restored``."""
+    """All must agree on a version again: work in progress and all work until ``Restored`` is void."""
 
 
 class Restored(Effect, frozen=True):

@@ -111,7 +111,7 @@ class Repartition(Input, frozen=True):
 class Hold(Input, frozen=True):
     """The plan kills a task, and keeps it from starting.
 
-    ``moved``: it comes to a host that the plan keeps dead. Who waits for a place there is lost already.
+    ``moved``: it comes to a host that the plan keeps dead. A task that waits for a place there is lost already.
     """
 
     key: Key

@@ -2,7 +2,7 @@
 
 A lost replica takes a gradient with it and breaks the ring in the middle of a sum, which some of the others may have
 completed and some not. So all halt, drop work in progress and report the version they hold; the newest wins, replicas
-that are behind or new copy all state from one that has it, and the data service returns to just before the first update
+that are behind or new copy all state from a current one, and the data service returns to just before the first update
 that this version lacks. If no replica has any parameters left, the last checkpoint is the newest.
 """
 

@@ -17,13 +17,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int | None = None
     """Deaths after which a task is not restarted; None: no limit. Kills by plan and strategy do not count."""
     max_losses: int | None = None
-    """Losses of workers and servers, by whatever but the strategy and the cluster, after which the next ends the run.
-    Kills by plan count, crowded starts do not. None: no limit."""
+    """Losses of workers and servers after which the next ends the run. Kills by plan count; losses that the strategy or
+    the cluster causes, and crowded starts, do not. None: no limit."""
     max_futile: int | None = None
     """Consecutive deaths without useful work after which a task is given up; None: never."""
     max_crowded: int | None = None
-    """Consecutive successors of a task that may find too little memory on their device: what a killed process had there
-    is freed late. None: any number."""
+    """Consecutive successors of a task that may find too little memory on their device: a killed process's memory is
+    freed late. None: any number."""
     crowded_s: float = 0.0
     """Seconds until the next of them starts."""
     num_replicas: int = 0
@@ -38,6 +38,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     is still away then. Live, they read while it starts: on the virtual clock such a loss takes longer."""
     plan_ends_wait: bool = False
     """A window that opens while a task waits for a place removes it from the scheduler's queue: it starts when the plan
-    releases it. Live, it must wait for both, and so must who moves to a host that is dead already."""
+    releases it. Live, it must wait for both, as must a task that moves to a dead host."""
     regroups: bool = False
     """A replica that arrives during an agreement restarts it. Live, it is admitted afterwards."""

@@ -1,9 +1,9 @@
 """Recovery where parameter servers hold the parameters, each a part (pure).
 
 A lost server takes every version since the last checkpoint with it: when all servers are ready again, they read that
-checkpoint, all clients connect again, and the job continues. Servers that hold nothing yet matter to nobody. Whatever
-a worker loses can be computed again; with ``failover=checkpoint`` all roll back nevertheless, as training without a
-data service must.
+checkpoint, all clients connect again, and the job continues. The loss of a server that holds nothing yet has no effect.
+A worker's lost work can be computed again; with ``failover=checkpoint`` all roll back nevertheless, as training without
+a data service must.
 """
 
 from __future__ import annotations

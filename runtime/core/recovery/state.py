@@ -62,7 +62,7 @@ class RecoveryState:
         self.history.append(f"{step} (generation {self.generation})")
 
     def lose(self) -> None:
-        """Begin a new generation: inputs of the last one are void, and so are incomplete checkpoints."""
+        """Begin a new generation: inputs of the last one and incomplete checkpoints are void."""
         self.generation += 1
         self.step(PhaseStep.LOSS)
         self.checkpoints.abandon()
@@ -79,7 +79,7 @@ class RecoveryState:
         return self.rules.num_replicas > 0 and task.role == "server" and not self.holds(task)
 
     def replicas(self) -> list[TaskLife]:
-        """The servers that are replicas of the holder, whatever their state."""
+        """The servers that are replicas of the holder, in any state."""
         return [server for server in self.servers if self.is_replica(server)]
 
     def holders(self) -> list[TaskLife]:
@@ -87,7 +87,7 @@ class RecoveryState:
         return [self.tasks[server] for server in self.members.layout.holders]
 
     def admit(self, node: Key) -> TaskLife:
-        """Add a node that waits for its place; whatever asks for workers, servers or clients sees it from now on."""
+        """Add a node that waits for its place; workers, servers and clients include it from now on."""
         task = TaskLife(
             role=node.role,
             id=node.number,

@@ -27,7 +27,7 @@ class TaskLife(msgspec.Struct, kw_only=True):
     incarnation: int = 0
     state: TaskState = TaskState.LAUNCHING
     holders: set[Holder] = msgspec.field(default_factory=set)
-    """Who keeps the task from starting: a kill of the plan, the wait for a place, the cluster that took its place."""
+    """Reasons why it cannot start: a kill of the plan, the wait for a place, the cluster that took its place."""
     admitted: bool = False
     """Whether it was launched while the job ran."""
     awaited: bool = True

@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     dies_with: int = 0
     """Process id of the parent with which it ends; 0: with none."""
     start: int = 0
-    """The number by which whoever starts agents for the driver knows this one; 0: somebody else has started it."""
+    """The number under which the driver's launcher started this agent; 0: somebody else has started it."""
 
 
 def parse(argv: Sequence[str]) -> Asked:

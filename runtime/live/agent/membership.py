@@ -1,6 +1,6 @@
 """One job's worth of membership: from the first message to the driver until nothing of the job is left here.
 
-The driver's silence for ``lease_s`` ends all tasks, whatever state the connection is in: a partition closes none.
+The driver's silence for ``lease_s`` ends all tasks, even if the connection is open: a partition closes none.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ PRIVATE = Path("/dev/shm")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Join a run; returns the exit code: 0 after a job, 1 if the driver was lost, 2 for whatever was refused."""
+    """Join a run; returns the exit code: 0 after a job, 1 if the driver was lost, 2 for a refusal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     keep_private()
@@ -91,6 +91,6 @@ def _job(asked: Asked, token: bytes, wait_s: float) -> int:
 
 
 def _leave(number: int, _: object) -> None:
-    """End in good order: what runs here is ended, and its directory removed."""
+    """End in good order: end the running processes, and remove their directory."""
     signal.signal(number, lambda *_: os._exit(128 + number))
     sys.exit(128 + number)

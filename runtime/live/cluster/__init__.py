@@ -1,1 +1,1 @@
-"""Many jobs on shared emulated hosts, as processes: who carries out what the automaton of the cluster decides."""
+"""Many jobs on shared emulated hosts, as processes: carries out the decisions of the cluster's automaton."""

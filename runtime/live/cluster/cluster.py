@@ -31,7 +31,7 @@ class JobOfProcesses(Protocol):
         """Open its record; the lab starts its agents at once."""
 
     def end(self, outcome: Outcome) -> None:
-        """Close its record, and let go of what it holds."""
+        """Close its record, and release its resources."""
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""
@@ -105,7 +105,7 @@ class LiveCluster:
         return not self._over and bool(self._batches or self._coordinator.jobs)
 
     def closing(self) -> None:
-        """The last sample; after an interrupt nobody starts any more, and who ran has been ended."""
+        """Take the last sample; after an interrupt no job starts any more, and running jobs have been ended."""
         self._over, now = True, self.now
         for job in list(self._coordinator.jobs.values()):
             name = job.request.job

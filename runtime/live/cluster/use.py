@@ -14,8 +14,8 @@ from runtime.record.cluster import HostRow
 class LiveHostUse:
     """Reads the counters of hosts that several jobs share.
 
-    Processor seconds are those of a host's control group, bytes those of its link with their headers; NaN where there
-    is no such counter.
+    Processor seconds come from a host's control group, bytes (headers, too) from its link; NaN where there is no such
+    counter.
     """
 
     def __init__(self, machines: SharedMachines, num_hosts: int) -> None:

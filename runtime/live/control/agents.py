@@ -81,7 +81,7 @@ class Agents:
         self.launcher.start(node, AgentStart(spec=words, log=self.log_of(node), fds=fds, saves=saves))
 
     def _look(self, start: Callable[[str], None]) -> None:
-        """Check agents that have not connected, of which only the exit shows a failure, and who is silent."""
+        """Check silent agents, and agents that have not connected, whose failure only their exit shows."""
         if self._ending:
             return
         known = self._ready | set(self.hub.peers)
@@ -105,7 +105,7 @@ class Agents:
 
     @property
     def awaited(self) -> str:
-        """Whose agents have not connected, for messages; empty: all have."""
+        """Nodes without a connected agent, for messages; empty: all agents have connected."""
         missing = [node for node, key in self.keys.items() if key not in self._ready]
         return ", ".join("the agent" if node == LOCAL else f"the agent of {node}" for node in missing)
 
@@ -138,7 +138,7 @@ class Agents:
                 self.joined.lost(node, reason)
 
     def lost(self, number: int) -> None:
-        """An agent's connection is gone. What became of one elsewhere its machine reports, unless that is gone, too."""
+        """An agent's connection is gone. If it ran elsewhere, its machine reports its end, unless that is gone, too."""
 
         def fail() -> None:
             key = NodeId("agent", number)

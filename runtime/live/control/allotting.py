@@ -21,7 +21,7 @@ from strategies.protocol import NodeId
 class Allotter:
     """Allots the cores, memory and rates that a strategy asks for.
 
-    ``level`` is that of the plan's throttling of a target now; ``send`` sends a message to a node's task; ``throttle``
+    ``level`` gives the plan's present throttling of a target; ``send`` sends a message to a node's task; ``throttle``
     lets the agent limit a target's cores (:meth:`runtime.live.control.injecting.Injector.throttle`).
     """
 

@@ -1,4 +1,4 @@
-"""The evaluations that the evaluator was asked for, by ticket; the last is that of the final parameters (pure)."""
+"""The evaluations that the evaluator was asked for, by ticket; the last evaluates the final parameters (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asked(NamedTuple):
     at_s: float
     version: int
     final: bool = False
-    """Whether it is that of the final parameters, outside the job's time."""
+    """Whether it evaluates the final parameters, outside the job's time."""
 
 
 class LiveEvaluations:

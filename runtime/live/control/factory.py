@@ -1,4 +1,4 @@
-"""The parts of a live job that depend on where its tasks are, and on who sums. The one place that chooses."""
+"""Chooses the parts of a live job that depend on the places of its tasks and on the tasks that sum gradients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_pacing(setup: JobSetup, hub: Hub, agents: Agents, members: Membership) 
 
 
 def make_joined(setup: JobSetup, session: LiveSession) -> JoinedMachines:
-    """Who chooses machines, where tasks are on some that have joined."""
+    """The chooser of machines, where tasks run on machines that have joined."""
     members, tasks = session.supervisor.members, session.supervisor.tasks
     return JoinedMachines(
         setup.site, session.agents, setup.machines, session.injector, members, session.note, tasks, float(setup.threads)

@@ -1,4 +1,4 @@
-"""The evaluation of the final parameters, outside the job's time: what the end of a run waits for, and how long (pure).
+"""The evaluation of the final parameters, outside the job's time: how long the end of a run waits for it (pure).
 
 Times are seconds of the loop's clock.
 """
@@ -73,7 +73,7 @@ class FinalEvaluation:
         self._latest_s = min(self._latest_s, now + INTERRUPTED_S)
 
     def answered(self, ticket: int) -> bool:
-        """Whether a result is that of the final parameters, which then are evaluated."""
+        """Whether a result is for the final parameters, which then are evaluated."""
         if self._phase != "scoring" or ticket != self._ticket:
             return False
         self._phase = "done"

@@ -1,4 +1,4 @@
-"""The coordinator's orders about replicas of the server: who gives them what, and which updates they make."""
+"""The coordinator's orders about replicas of the server: the sources of their data, and the updates that they make."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LiveFollowers:
         self.states.clear()
 
     def replicate(self, order: ReplicateOrder) -> None:
-        """Let a worker give a gradient that it keeps, or the server a copy of what it has after its last order."""
+        """Let a worker send a gradient that it keeps, or the server a copy of its state after its last order."""
         replica, generation = NodeId.server(order.server), self.roster.generation
         incarnation = self.roster.followers[replica]
         if order.grad_id is not None:

@@ -25,8 +25,8 @@ class GpuUse(NamedTuple):
 class GpuMeter:
     """Reads the use of the device of each task; knows nothing without the library, or without a device.
 
-    ``in_turn`` are the devices that workers take in turn, counted among those of ``environ``. NVML counts by the bus;
-    where the run counts otherwise, only devices with names are known.
+    ``in_turn``: numbers of the devices that workers take in turn, among the devices of ``environ``. NVML counts by the
+    bus; where the run counts otherwise, only devices with names are known.
     """
 
     def __init__(self, in_turn: Sequence[int], environ: Mapping[str, str]) -> None:

@@ -35,8 +35,8 @@ BEFORE_S = -inf
 class Injector:
     """``tell`` sends a message to the agent of a target, which answers each with one ``Actuated``, in order.
 
-    Agents of several machines answer independently, so requests wait by target. ``users`` knows who computes on which
-    GPU. ``paced``: the links of machines elsewhere; None: those of emulated hosts, if there are any.
+    Agents of several machines answer independently, so requests wait by target. ``users`` knows the workers of each
+    GPU. ``paced``: the links of machines elsewhere; None: the links of emulated hosts, if there are any.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Injector:
         self._waits_s = inf
         """Time of the change for which the loop was set last."""
         self._waiting: dict[str, deque[Callable[[Actuated], None]]] = {}
-        """What follows from the answer to each request to an agent that has none yet, by target."""
+        """For each request that its agent has not answered yet: the callback for the answer, by target."""
 
     def prepare(self) -> None:
         """Set the quotas of hosts that the agent enforces; called before the job starts."""
@@ -90,7 +90,7 @@ class Injector:
         return place
 
     def machine_back(self, node: str, tasks: list[str]) -> None:
-        """They may start, and what the plan does to them is done there, too."""
+        """They may start there, and the plan's disturbances of them take effect there, too."""
         for task in tasks:
             self._waiting.pop(task, None)
         self.plan.machine_back(self.loop.now, node, tasks)

@@ -1,4 +1,4 @@
-"""What a live job is made of: what a lab gives to it, and what was asked for."""
+"""Resources of a live job: its share of the lab, and its settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class JobResources(NamedTuple):
     name: str
     """Of the job among several; empty for one that is alone."""
     loop: Loop
-    """The lab's, in whose turns that of the job is turned."""
+    """The lab's, whose turns also turn the job's loop."""
     machines: SharedMachines
     launcher: Launcher
     """Starts the agents of this job."""
 
 
 class JobSetup(NamedTuple):
-    """What the parts of a job are made from."""
+    """The common arguments of a job's parts."""
 
     loop: Loop
     """Of the job: it has a clock of its own."""

@@ -1,4 +1,4 @@
-"""The machines that have joined a job: which of them has which task, who moves where, and what is lost with one."""
+"""The machines that have joined a job: the tasks on each, moves between them, and losses when a machine is lost."""
 
 from __future__ import annotations
 

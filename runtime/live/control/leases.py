@@ -88,7 +88,7 @@ class AgentLeases:
         self._heard_s[agent] = now_s
 
     def renew(self, now_s: float) -> None:
-        """Renew all leases: it is now, whatever time it was."""
+        """Renew all leases from now on."""
         self._listening.restart(now_s)
         self._heard_s = dict.fromkeys(self._heard_s, now_s)
 

@@ -1,8 +1,7 @@
 """Carries out ``bandwidth`` of machines elsewhere: every task's connections over a limited link are paced.
 
-Tasks set the rates themselves and read them back from the kernel, so they need no privilege, and nothing is left of
-them when a task ends, however it ends. What a link carries besides, such as orders, evaluations and other programs, is
-not limited.
+Tasks set the rates themselves and read them back from the kernel, so they need no privilege, and no rate outlives its
+task. Other traffic on a link (orders, evaluations, other programs) is not limited.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class LinkRate(NamedTuple):
 
     asked: float | None
     achieved: float | None
-    """By what the kernels of all its senders say; None also where nothing is sent over it."""
+    """As the kernels of all its senders report it; None also where nothing is sent over it."""
     problem: str = ""
 
 

@@ -103,13 +103,13 @@ class LiveNodes:
                 self.injector.paced.look()
 
     def ready(self, node: NodeId) -> None:
-        """The next incarnation of a node is built: what its predecessor might send, it may."""
+        """The next incarnation of a node is built: it gets its predecessor's link rates."""
         self.allotter.ready(node)
         if self.injector.paced is not None:
             self.injector.paced.ready(node)
 
     def moved(self, node: NodeId) -> Place | None:
-        """A task that is restarted starts elsewhere, or where it was, among what disturbs it there."""
+        """A restarted task starts elsewhere, or where it was, under the disturbances of that place."""
         if self.elsewhere is None:
             return self._move(node)
         to = self.elsewhere(str(node))
@@ -118,7 +118,7 @@ class LiveNodes:
     def resume(self, hosts: Mapping[str, int]) -> None:
         """A preempted job continues, with every task on the host of this number.
 
-        Who stays on its host meets what disturbs it there.
+        The disturbances of a host continue for a task that stays on it.
         """
         leaving = {task: to for task, to in hosts.items() if self.host_of(task) != str(NodeId("host", to))}
         moved = {node: self._move(node, to) for task, to in leaving.items() for node in [NodeId.parse(task)]}

@@ -25,7 +25,7 @@ from runtime.live.transport.hub import Hub
 from runtime.live.transport.messages import Deliver, KillTask, LoadCheckpoint, Peer, SaveCheckpoint
 
 Ranges = Callable[[], Mapping[Key, tuple[int, int]]]
-"""[lo, hi) of the parameter vector, by who holds it now."""
+"""[lo, hi) of the parameter vector, by its present holder."""
 
 
 class Orders:
@@ -46,7 +46,7 @@ class Orders:
     ) -> None:
         self.hub, self.agents, self.tasks, self.note, self.ranges = hub, agents, tasks, note, ranges
         self.processes: set[tuple[Key, int]] = set()
-        """Incarnations that were launched; whoever hears that one has exited takes it out."""
+        """Incarnations that were launched; the handler of its exit removes each."""
         self.followed = followed
 
     @property

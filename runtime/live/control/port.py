@@ -70,7 +70,7 @@ class LivePort:
         """By member: servers know only the sum, until it is used or dropped."""
         self._work: list[ComputeOrder] = []
         self._about_nodes: list[NodeOrder] = []
-        """Orders that concern nodes: after all others, whatever those are."""
+        """Orders that concern nodes: they follow all others."""
 
     def compute(self, order: ComputeOrder) -> None:
         """Order the delivery of parameters to the worker, then its Compute."""
@@ -106,7 +106,7 @@ class LivePort:
         self._about_held.append((order.worker, Push(grad_id=order.grad_id)))
 
     def send_sum(self, order: SumOrder) -> None:
-        """Order a sum, and pushes to who makes it."""
+        """Order a sum, and pushes to the aggregator that makes it."""
         via, members = NodeId.parse(order.via), tuple([member.grad_id for member in order.members])
         self._sums |= dict.fromkeys(members, order)
         self._about_sums.append((via, Gather(grad_id=order.grad_id, members=members)))
@@ -115,7 +115,7 @@ class LivePort:
             self._about_held.append((member.worker, Push(grad_id=member.grad_id, via=address)))
 
     def replicate(self, order: ReplicateOrder) -> None:
-        """Order what a replica of the server receives; a copy is of what all earlier orders to the server make."""
+        """Order a gradient or a copy for a replica of the server; a copy includes all earlier orders to the server."""
         self._flush_servers()
         self._following.replicate(order)
 

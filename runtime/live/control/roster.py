@@ -1,4 +1,4 @@
-"""The tasks of a live job as others see them: who is connected, who holds parameters, where each is called."""
+"""The tasks of a live job as others see them: connected tasks, holders of parameters, and addresses."""
 
 from __future__ import annotations
 

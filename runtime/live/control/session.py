@@ -53,7 +53,7 @@ from strategies.protocol import Evaluated, NodeId, ProtocolError, Timings
 class LiveSession:
     """Passes messages of the supervisor and of tasks to the coordinator, and its orders to tasks.
 
-    Its parts are built in the order in which they need one another; what they have to say comes back to it.
+    Its parts are built in the order in which they need one another; they report back to it.
     """
 
     def __init__(self, setup: JobSetup, on_start: Callable[[], None], on_resumed: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ class LiveSession:
         self.started = False
         self.failure: str | None = None
         self.recorded = False
-        """Whether the end is in the record: what tasks report while they go is not."""
+        """Whether the end is in the record: later reports of tasks are not."""
         self.failed_as: RunStatus = "failed"
         self.sha256 = ""
         """The fingerprint of the final parameters."""
@@ -334,7 +334,7 @@ class LiveSession:
         self.failure, self.failed_as = self.failure or reason, "disk_full"
 
     def overdue(self, now: float, limit_s: float) -> list[int]:
-        """Workers whose Compute, or order to push, was sent longer ago than the limit; who holds a gradient may."""
+        """Workers whose Compute, or order to push, was sent longer ago than the limit; not holders of gradients."""
         if not self.started:
             return []
         executor = self.coordinator.executor

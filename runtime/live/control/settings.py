@@ -87,7 +87,7 @@ def start_deadline_s(asked_s: float | None, *, on_hosts: bool, num_cold: int) ->
 
 
 def settings_of(asked: Processes, spec: RunSpec, *, on_hosts: bool) -> Settings:
-    """The supervisor's settings for a job; what is not asked for follows from the job."""
+    """The supervisor's settings for a job; the job determines the settings that are not given."""
     job, cold = spec.job, int(not spec.backend.fork_safe)
     deadline_s = partial(start_deadline_s, asked.start_deadline_s, on_hosts=on_hosts)
     return Settings(

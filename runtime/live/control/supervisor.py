@@ -55,7 +55,7 @@ SEVERED_GRACE_S = 0.5
 
 
 class LiveSupervisor:
-    """Supervises all tasks but the agent, and tells the session; ``machines`` has the places of those of the start."""
+    """Supervises all tasks but the agent, and tells the session; ``machines`` has the places of the initial tasks."""
 
     def __init__(
         self, loop: Loop, settings: Settings, session: LiveSession, hub: Hub, agents: Agents, machines: HostMachines
@@ -85,7 +85,7 @@ class LiveSupervisor:
         followed = settings.num_replicas > 0
         self.orders = Orders(hub, agents, self.tasks, session.note, self._ranges, followed=followed)
         self._awaited: list[tuple[Key, frozenset[int], Callable[[], None]]] = []
-        """What follows the end of these incarnations of tasks."""
+        """Callbacks for the end of these incarnations of tasks."""
         self._leaving = False
         """Whether the job is preempted and not all of its processes have exited."""
         self._departures = 0
@@ -301,7 +301,7 @@ class LiveSupervisor:
         self._look_who_ended(key)
 
     def _look_who_ended(self, key: Key) -> None:
-        """Whoever waits for processes of this task of which none is left waits no longer; later ones do not count."""
+        """Call the callbacks that wait for processes of this task of which none is left; later ones do not count."""
         there, waiting = self.processes(key), self._awaited
         self._awaited = [one for one in waiting if one[0] != key or one[1] & there]
         for awaited, had, then in waiting:

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
 
 
 Read = Callable[[str, int, float], Reading]
-"""What a task's process has used, by the task's name, its process id and the present time."""
+"""Reads the use of a task's process, from the task's name, its process id and the present time."""
 
 
 class Elsewhere:

@@ -69,7 +69,7 @@ class End:
 class Way:
     """One direction of a connection: data from ``source`` goes to ``sink``, ``delay_s`` later.
 
-    Calls raise ``OSError`` when an end fails; those of timers go through ``guard``.
+    Calls raise ``OSError`` when an end fails; calls by timers go through ``guard``.
     """
 
     def __init__(self, loop: Loop, source: End, sink: End, delay_s: float, guard: Guard) -> None:

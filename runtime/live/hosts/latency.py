@@ -19,7 +19,7 @@ from runtime.live.hosts.relay import READY, RelayMap, Route
 
 EXIT_S = 2.0
 START_S, ANSWER_S = 60.0, 10.0
-"""Seconds within which a relay listens on what it is given: with its start, on a busy machine; one that runs."""
+"""Seconds within which a relay listens on given routes: one that starts, on a busy machine; one that runs."""
 
 
 class RelayFailed(OSError):
@@ -66,7 +66,7 @@ def stop_relay(relay: subprocess.Popen[bytes]) -> None:
     """End a relay, and return when it is gone."""
     for pipe in (relay.stdin, relay.stdout):
         assert pipe is not None
-        with contextlib.suppress(OSError):  # what a dead one has not read
+        with contextlib.suppress(OSError):  # a relay that has ended has not read all
             pipe.close()
     try:
         relay.wait(EXIT_S)

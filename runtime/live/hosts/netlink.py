@@ -1,7 +1,7 @@
 """Sockets that configure the kernel's network, through pyroute2, which is imported when the first is opened.
 
-A socket always belongs to the namespace in which it was opened. None starts a thread or a process; one costs 0.3 ms and
-four descriptors, so those of hosts are opened only for a change, and 250 hosts hold 250 descriptors.
+A socket always belongs to the namespace in which it was opened. It starts no thread or process, and costs 0.3 ms and
+four descriptors, so sockets of hosts are opened only for a change, and 250 hosts hold 250 descriptors.
 """
 
 from __future__ import annotations

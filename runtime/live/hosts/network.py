@@ -36,7 +36,7 @@ class Network:
     """Built in the current network namespace, which should be the run's own.
 
     ``run_id``: 16 hex digits. ``hosts``: number (0, 1, 2, ...) and bytes per second of the link, None for no limit.
-    ``fair``: the hosts whose link's queues serve the other hosts in turn; those of others pass packets as they come.
+    ``fair``: the hosts whose queues serve the other hosts in turn; queues of others pass packets as they come.
     Raises :class:`LinkRefused`, or another ``OSError`` where namespaces cannot be made.
     """
 

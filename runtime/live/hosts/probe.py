@@ -1,8 +1,7 @@
 """Tests whether this machine and user can make emulated links, by making one in namespaces that end with this process.
 
 ``python -m runtime.live.hosts.probe [PARENT]`` prints, in JSON, null or a reason and a cure for each of ``links``,
-``peers`` and ``netem``. Each function tries in a namespace of its own; without root it must be called inside those of a
-run.
+``peers`` and ``netem``. Each function tries in a namespace of its own; without root it must be called inside a run's.
 """
 
 from __future__ import annotations

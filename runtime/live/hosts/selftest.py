@@ -30,7 +30,7 @@ PATIENCE_S = 2.0
 """Seconds beyond three times the planned duration after which no more data is expected."""
 TOO_FAST = 1.3
 TOGETHER_BYTES_PER_S = 60e6
-"""Total rate of links tested at the same time: what this loop can move on half a core."""
+"""Total rate of links tested at the same time: this loop can move it on half a core."""
 WAKES = 16
 """Seconds between two wake-ups of a receiver: with one per packet, these would limit eight links of 100 Mbit/s."""
 _NOTHING = memoryview(bytes(MOST_BYTES))

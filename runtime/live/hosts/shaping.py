@@ -4,8 +4,8 @@
 
     (netem 3: where the kernel adds a delay)
       tbf 1:      the link's rate
-        htb 2:    traffic to single peers in classes of their own, and where hosts are to take turns, that of all others
-                  in classes, too; all else passes straight through
+        htb 2:    traffic to single peers in classes of their own; where hosts are to take turns, traffic to all others
+                  in classes, too; other traffic passes straight through
 
 Everything but the delay exists from the first limit on and is only changed afterwards: removing a queue would
 drop what waits in it. So "no limit" is then a rate that no link here reaches.
@@ -32,7 +32,7 @@ NETEM_QUEUE_PACKETS = 1_000_000
 NETEM_UNITS_PER_S = 1_000_000
 SOURCE_OFFSET_BYTES = 12
 FIRST_TURN = 0x1000
-"""Number of the first class that takes turns; those of single peers are lower."""
+"""Number of the first class that takes turns; numbers of single peers' classes are lower."""
 FIRST_TURN_QUEUE = 0x4_0000
 """Handle of the queue of the first of these."""
 QUANTUM_BYTES = 60_000

@@ -10,7 +10,7 @@ from runtime.live.joining.wire import Prepared
 from runtime.live.transport.auth import AuthError, SpeaksTlsError
 
 ALWAYS = ("stragglab", "python", "msgspec", "numpy")
-"""What must agree whatever computes the gradients: messages, checkpoints and sums depend on them."""
+"""Versions that must agree for every backend: messages, checkpoints and sums depend on them."""
 
 
 def difference(theirs: Facts, ours: Facts, framework: str) -> str:
@@ -40,7 +40,7 @@ def of_gpus(theirs: Facts, wanted: int, *, fake: bool) -> str:
 
 
 def of_data(theirs: Prepared, ours: Prepared) -> str:
-    """In what the prepared data of the two sides differ, as one line; empty if in nothing."""
+    """The difference between the prepared data of the two sides, as one line; empty if there is none."""
     if theirs.problem:
         return f"data: {theirs.problem}"
     if theirs.num_samples != ours.num_samples:

@@ -23,7 +23,7 @@ MODEL = re.compile(r"^Model:(.*)$", re.MULTILINE)
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """The running files: equal ``sha256`` means equal code, whatever version control says."""
+    """The running files: equal ``sha256`` means equal code, in any state of version control."""
 
     sha256: str
     commit: str = ""
@@ -102,7 +102,7 @@ def fingerprint_below(root: Path) -> str:
 
 
 def code_below(root: Path) -> Code:
-    """The fingerprint of the files below ``root``, and what git says of them."""
+    """The fingerprint of the files below ``root``, and their state in git."""
     commit = _git(root, "rev-parse", "HEAD")
     dirty = bool(commit) and bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
     return Code(sha256=fingerprint_below(root), commit=commit, dirty=dirty)

@@ -1,4 +1,4 @@
-"""A run's folder below ``launcher.shared_dir``: removed with the run, or, if that was killed, by who finds it.
+"""A run's folder below ``launcher.shared_dir``: removed with the run, or, if that was killed, by a later run.
 
 The driver holds a lock on the file ``owner`` in it, which the kernel takes away with the driver, however that ends. The
 file says on which machine, since locks of shared file systems need not reach other machines: only there the folder may
@@ -22,12 +22,12 @@ MEETING_PLACE = "groups"
 """Folder for the rendezvous of torch's groups, which is a file that all members reach: below this one, or in the record
 of a run on one machine."""
 STORED = (CHECKPOINTS, f".{CHECKPOINTS}.*")
-"""Patterns of what servers and replicas store; the second one: files that are being written."""
+"""Patterns of files that servers and replicas store; the second one: files that are being written."""
 
 
 @final
 class SharedFolder:
-    """A new folder below ``parent``, ours until :meth:`remove`; what killed runs have left there is removed."""
+    """A new folder below ``parent``, ours until :meth:`remove`; folders of killed runs are removed."""
 
     def __init__(self, parent: Path) -> None:
         for folder in parent.glob(f"{PREFIX}*"):
@@ -41,7 +41,7 @@ class SharedFolder:
             unnamed.rename(self.path / OWNER)
 
     def remove(self) -> None:
-        """Remove it, and what the run has stored in it."""
+        """Remove it, and the run's files in it."""
         (self.path / f".{OWNER}").unlink(missing_ok=True)
         _remove(self.path)
         os.close(self._lock)

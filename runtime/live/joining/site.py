@@ -57,7 +57,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     secret: bytes = b""
     """Of the job; empty: a random one."""
     certificate: str = ""
-    """Key and certificate of all that listens; empty: connections are not encrypted."""
+    """Key and certificate of all listening sockets; empty: connections are not encrypted."""
     link_bytes_per_s: float | None = None
     """Rate of each machine's link on the wire, of which a disturbance leaves a part; None: links are not paced."""
     checkpoints: str = ""

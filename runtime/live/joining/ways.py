@@ -1,4 +1,4 @@
-"""Whether the machines of a run reach each other: doors that listen while agents join, and who fails to reach which.
+"""Whether the machines of a run reach each other: doors that listen while agents join, and doors that are not reached.
 
 A door is a listening socket that nobody accepts from: the kernel completes a connection, so the way is open.
 """
@@ -14,7 +14,7 @@ from runtime.live.joining.wire import Door
 REACH_S = 3.0
 """Seconds until a door counts as closed: long enough for a packet that has to be sent again (after 1 s)."""
 WAITING = 4096
-"""Callers whom nobody accepts from and who are let in; the kernel's own limit (``somaxconn``), by default."""
+"""The door's backlog, from which nobody accepts; the kernel's own limit (``somaxconn``), by default."""
 CURE = "let the machines of the run reach each other at all ports"
 
 

@@ -12,8 +12,8 @@
     driver -> agent   Finish            end all that still runs
     agent -> driver   Piece, Ended      what the tasks printed and wrote; then: nothing of it is left
 
-The connection proves the run's token first (``transport/auth.py``). The job's own secret is derived from the token on
-both sides and never sent.
+Both sides authenticate with the run's token first (``transport/auth.py``), and derive the job's own secret from it,
+which is never sent.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Begin(Message, frozen=True, kw_only=True, tag=True):
 
     spec: bytes
     salt: bytes
-    """What the job's secret is derived from, together with the token."""
+    """The job's secret is derived from it and the token."""
     lease_s: float
     """The silence of the driver after which the agent ends all tasks."""
     heartbeat_s: float
@@ -106,7 +106,7 @@ class Alive(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Finish(Message, frozen=True, kw_only=True, tag=True):
-    """End all that still runs, then send what it left."""
+    """End all processes that still run, then send their files."""
 
 
 class Piece(Message, frozen=True, kw_only=True, tag=True):

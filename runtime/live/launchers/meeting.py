@@ -1,4 +1,4 @@
-"""Where agents join, whoever starts them: what ``launcher=join`` and ``launcher=ray`` have in common."""
+"""Where agents join, however they were started: for ``launcher=join`` and ``launcher=ray``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SALT_BYTES = 32
 MOST_NODES = 1000
 """Of a run; more is assumed to be a typo."""
 LONGEST_S = 30 * 86_400.0
-"""A month: what no job waits for, in seconds. The kernel does not wait for many times that at once."""
+"""A month in seconds: no job waits longer. The kernel cannot wait for many times that at once."""
 WITHOUT = "launcher=local does without"
 _open: list[Rendezvous] = []
 """The one that listens now: a job that fails before it starts leaves it to the next one of a sweep."""
@@ -47,7 +47,7 @@ _open: list[Rendezvous] = []
 
 @dataclass(kw_only=True)
 class Meeting(ABC):
-    """Waits for ``nodes`` agents. Subclasses say with which token, and who starts them."""
+    """Waits for ``nodes`` agents. Subclasses define the token, and how agents start."""
 
     nodes: int
     listen: str | None
@@ -63,7 +63,7 @@ class Meeting(ABC):
     name: ClassVar[str]
     """As in ``launcher=NAME``."""
     cure: ClassVar[str]
-    """What to do when too few have joined; empty: start agents."""
+    """Advice if too few agents have joined; empty: start agents."""
     _shared: SharedFolder | None = field(default=None, init=False)
     """Our own directory below ``shared_dir``."""
     _salt: bytes = field(default=b"", init=False)
@@ -148,7 +148,7 @@ class Meeting(ABC):
             raise ConfigError(f"launcher.shared_dir={self.shared_dir}: is no directory that can be written")
 
     def _check_collective(self, collective: str) -> None:
-        """Gloo's own connections prove no token and are not encrypted: who reaches their ports may take part."""
+        """Gloo's own connections are neither authenticated nor encrypted: any process that reaches them can join."""
         if collective in ("", "ring"):
             return
         setting = f"topology.collective={collective}"
@@ -287,7 +287,7 @@ class Meeting(ABC):
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C and the like unwind, so that nothing is left of what was prepared."""
+    """Ctrl-C and similar signals unwind, so that all preparations are undone."""
 
     def leave(number: int, _: object) -> None:
         sys.exit(128 + number)

@@ -14,11 +14,11 @@ from runtime.record.logs import open_log
 LOG = re.compile(r"[a-z]+(-[0-9]+\.[0-9]+)?\.log")
 AGENT_LOG = "agent.log"
 MAX_LOG_BYTES = 64 << 20
-"""Of one log; what follows is left out."""
+"""Of one log; the rest is left out."""
 
 
 class Pieces:
-    """Writes the files of one node; ``agent_log``: the path of its agent's log, next to those of the tasks.
+    """Writes the files of one node; ``agent_log``: the path of its agent's log, next to the tasks' logs.
 
     ``saved_to``: the path of the final parameters, where they are once they have come whole; None: they are not asked
     for.

@@ -31,7 +31,7 @@ TURN_S = 0.5
 ANSWER_S = 30.0
 """Seconds within which an agent says whom it reaches: it gives up the first who does not answer after 3."""
 END_S = 10.0
-"""Seconds within which an agent ends its tasks, or sends more of what they left."""
+"""Seconds within which an agent ends its tasks, or sends more of their files."""
 OVER = "the job is over"
 NAMED = 3
 """Number of refused agents, or of closed ways, that a message names."""
@@ -62,7 +62,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     launcher: str = "join"
     """As in ``launcher=NAME``, for messages."""
     cure: str = ""
-    """What to do when too few have joined; empty: start agents."""
+    """Advice if too few agents have joined; empty: start agents."""
 
 
 class Rendezvous:
@@ -93,7 +93,7 @@ class Rendezvous:
         self._ports: dict[Key, int] = {}
         """Of the doors of members; 0: it has none."""
         self._answers: dict[Key, str] = {}
-        """What members have said of the ways to others ..."""
+        """Members' answers about their connections to others ..."""
         self._asked = 0
         """... and how often they were asked."""
         self._starts: dict[Key, int] = {}
@@ -119,7 +119,7 @@ class Rendezvous:
     def await_nodes(self, look: Callable[[], None] = lambda: None) -> None:
         """Wait for all agents, which then try to reach each other.
 
-        Raises :class:`ConfigError` with who is missing, or which way is closed, and sends everybody home. ``look`` is
+        Raises :class:`ConfigError` with the missing nodes, or the closed way, and sends all agents home. ``look`` is
         called again and again meanwhile; it raises :class:`ConfigError` when there is nobody to wait for.
         """
         wanted, deadline = self.wanted, self.loop.now + self.wanted.wait_s
@@ -298,7 +298,7 @@ class Rendezvous:
     # ---- while a job runs --------------------------------------------------------------------------------------------
 
     def begin(self, node: str, begin: wire.Begin, pieces: Pieces) -> None:
-        """Start the tasks' agent of a node; what it leaves is written to ``pieces``."""
+        """Start the tasks' agent of a node; ``pieces`` writes its files."""
         key = self.keys[node]
         self._filling.discard(key)
         self._pieces[key] = pieces
@@ -309,7 +309,7 @@ class Rendezvous:
             self._beat()
 
     def _beat(self) -> None:
-        """Say that we are here, and look who else is."""
+        """Send a heartbeat, and look which agents have sent theirs."""
         now, lease_s = self.loop.now, self.wanted.lease_s
         missed_s = self._listening.missed_s(now)
         self._heard_s = {key: min(now, heard_s + missed_s) for key, heard_s in self._heard_s.items()}
@@ -389,7 +389,7 @@ class Rendezvous:
         self._leave_out()
 
     def _leave_out(self) -> None:
-        """Nothing more comes of what agents were sending."""
+        """Agents send nothing more; incomplete final parameters are left out."""
         for key, pieces in self._pieces.items():
             if key not in self._ended:
                 pieces.end(whole=False)

@@ -63,7 +63,7 @@ class Cgroup:
         self.parts, self.above = parts, above
         self.below: list[Cgroup] = []
         self.period_us: int = PERIOD_US if above is None else above.period_us
-        """Usual period of its quota, and of those of groups made within it from now on."""
+        """Usual period of its quota, and of the quotas of groups made within it from now on."""
         self.wanted: float | None = None
         """Requested cores; None: no limit."""
         self.hidden = False
@@ -130,8 +130,8 @@ class Cgroup:
     def set_share(self, frac: float | None) -> float:
         """Give the group a weight among its siblings in proportion to ``frac``, above 0 and up to 1; None: the default.
 
-        Of the groups that want the processor now, each gets a part of what the one above has by its weight. Returns
-        what the kernel holds, in the same measure. Raises :class:`QuotaRefused` if it refuses.
+        Of the groups that want the processor now, each gets a part of its parent's share by its weight. Returns the
+        share that the kernel holds, in the same unit. Raises :class:`QuotaRefused` if it refuses.
         """
         part = self.parts["cpu"]
         try:

@@ -52,7 +52,7 @@ class RegisteredRun(msgspec.Struct, frozen=True, kw_only=True):
     directories: list[Directory]
 
 
-# ---- who is alive ---------------------------------------------------------------------------------------------------
+# ---- running processes ----------------------------------------------------------------------------------------------
 
 
 def start_ticks(pid: int) -> int | None:

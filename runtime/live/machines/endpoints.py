@@ -26,7 +26,7 @@ class Endpoints:
         roles = {NodeId.parse(task).role for task in tasks}
         self.role = "server" if "server" in roles else "worker"
         self._slots: dict[str, int] = {}
-        """Numbers that no other task of the lab has, by task: what is added to the first ports."""
+        """Numbers that no other task of the lab has, by task: offsets to the first ports."""
         self._relayed: dict[str, int] = {}
         """Likewise of the relay's ports: of the host that a task is on now."""
         self._relay: subprocess.Popen[bytes] | None = None

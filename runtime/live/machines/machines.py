@@ -88,8 +88,8 @@ class HostMachines:
     ) -> None:
         """Make a place for a task that was not there at the start; raises ``ValueError`` if there is none.
 
-        On hosts it is that of :meth:`runtime.cluster.hosts.Placement.add`; ``not_on``: names of hosts that are
-        excluded. The limits are set later, and only have to be possible.
+        On hosts :meth:`runtime.cluster.hosts.Placement.add` chooses it; ``not_on``: names of hosts that are excluded.
+        The limits are set later, and only have to be possible.
         """
         if cores is not None and self.mechanisms.allocations == "none":
             raise ValueError(f"cpu_cores={cores:g}: nothing limits the cores of a task here")
@@ -116,7 +116,7 @@ class HostMachines:
             self.endpoints.close_port(task)
 
     def dismiss_all_but(self, tasks: Collection[str]) -> None:
-        """All others have left for good, whoever noticed that: what they had of their hosts is free again."""
+        """All other tasks have left for good, noticed or not: their shares of hosts are free again."""
         if self.placement is not None:
             for task in [task for task in self.placement.host_of if task not in tasks]:
                 self.dismiss(task)
@@ -149,7 +149,7 @@ class HostMachines:
         """Cores that an undisturbed target may use."""
         if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
-        placed = self.placement is not None and target in self.placement.host_of  # who has left is not
+        placed = self.placement is not None and target in self.placement.host_of  # a task that has left is not
         cores = self.placement.host(target).cores if self.placement is not None and placed else None
         return min(self.cores_each, cores or self.cores_each, self.limit(target) or self.cores_each)
 
@@ -221,7 +221,7 @@ class HostMachines:
     # ---- building ----------------------------------------------------------------------------------------------------
 
     def _make_groups(self) -> None:
-        """Create a group for each task, within that of its host."""
+        """Create a group for each task, within its host's group."""
         for task in self.tasks:
             self.groups[task] = self._group_above(task).create(self._file_name(task))
 

@@ -1,7 +1,7 @@
 """The mechanisms by which a live run builds its hosts and carries out its plan here, or why it cannot (pure).
 
-Nothing is skipped silently: what a configuration requests is done by one of its mechanisms, or refused before the job
-with one line that names the missing capability and the cure.
+Nothing is skipped silently: one of the mechanisms does what a configuration requests, or the job is refused before it
+starts, with one line that names the missing capability and the cure.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
 
     isolation: Isolation
     host_quotas: Literal["none", "cgroup", "duty"]
-    """What limits hosts to their cores."""
+    """Limits hosts to their cores."""
     throttles: Literal["none", "cgroup", "duty", "cpulimit"]
-    """What carries out disturbances of kind ``cpu``."""
+    """Carries out disturbances of kind ``cpu``."""
     latency: Literal["none", "netem", "relay"]
     network: bool
     memory: bool
     allocations: Literal["none", "cgroup", "duty", "cpulimit"] = "none"
-    """What limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
+    """Limits tasks to the cores that a strategy allocates; the same as ``throttles``, if that is not none."""
     ticks: bool = False
     """Whether the kernel is made to look at quotas of control groups more often: ``runtime/live/machines/ticks.py``."""
     ticks_because: str = ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_shared(hosts: Hosts | None, mechanisms: Mechanisms) -> SharedMachines:
-    """The machines; if these could not be built, those of a lab without any, whose ``obstacle`` says why."""
+    """The machines; if they could not be built, bare ones without hosts, whose ``obstacle`` says why."""
     from runtime.live.machines.cgroups import CgroupUnavailable, QuotaRefused
 
     run_id = secrets.token_hex(8)

@@ -23,7 +23,7 @@ PERIOD_S = 5e-4
 machine one takes 16 to 30 microseconds."""
 UNCOMPILED = "the module that wakes up is not compiled"
 JOIN_S = 5.0
-"""For a thread to begin or end, which a machine that is stopped meanwhile may delay; those of a run are daemons."""
+"""For a thread to begin or end, which a machine that is stopped meanwhile may delay; a run's threads are daemons."""
 PRIORITY = 1
 """Of SCHED_FIFO: above all ordinary tasks, below whatever else of this machine needs real time."""
 

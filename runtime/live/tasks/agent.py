@@ -279,7 +279,7 @@ class Agent:
             os._exit(exit_code)
 
     def _leave(self, place: object, path: Path) -> None:
-        """Enter a task's place, and part with all that is the agent's: signals, connections, standard output."""
+        """Enter a task's place, and give up the agent's signals, connections and standard output."""
         default_signals()
         enter(place)
         self.channel.sock.close()
@@ -318,7 +318,7 @@ class Agent:
         self.tell(Actuated(target=message.target, kind=kind, by=by, achieved=achieved, problem=problem))
 
     def _occupy(self, target: str, taken_frac: float) -> None:
-        """Let hogs take a part of a GPU; what is in effect they say when they have read it."""
+        """Let hogs take a part of a GPU; they report the part in effect when they have read it."""
         from runtime.live.transport.messages import Actuated
 
         try:

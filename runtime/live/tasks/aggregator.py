@@ -1,7 +1,7 @@
 """An aggregator: workers push gradients to it, and it pushes their sums to all servers, one after the other.
 
-One thread receives, another adds and sends, so that what comes in does not wait for what goes out. Both meet in two
-queues. A sum adds its members in the order in which they are named, whatever the order in which they came.
+One thread receives, another adds and sends, so that receiving does not wait for sending. They communicate by two
+queues. A sum adds its members in the order in which its command names them, not in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Aggregator(Receiver):
 
 
 class Outbound:
-    """Adds and sends in a thread of its own: orders are :meth:`put`, what is done is there to :meth:`take`."""
+    """Adds and sends in a thread of its own: :meth:`put` passes orders, :meth:`take` returns the finished ones."""
 
     def __init__(self, links: ServerLinks) -> None:
         self.links = links

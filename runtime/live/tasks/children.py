@@ -64,7 +64,7 @@ class Children:
         return arrived
 
     def close(self) -> None:
-        """End all exchanges and connections; what has not arrived is lost."""
+        """End all exchanges and connections; gradients that have not arrived are lost."""
         self._closed.set()
         with self._state:
             links, self._links = self._links, {}
@@ -81,7 +81,7 @@ class Children:
     # ---- the thread of one gradient ----------------------------------------------------------------------------------
 
     def _serve(self, exchange: Exchange, closed: threading.Event) -> None:
-        """A child that is lost is reported by others: what is exchanged with it then simply ends."""
+        """Others report the loss of a child: the exchange with it then simply ends."""
 
         def look() -> None:
             if closed.is_set():

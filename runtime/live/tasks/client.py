@@ -20,9 +20,9 @@ class Channel(Incoming, Protocol):
 def serve(channel: Channel, links: ServerLinks, obey: Callable[[Message], Message | None]) -> None:
     """Serve until the coordinator sends ``Goodbye``: ``obey`` carries out one message and returns the answer, if any.
 
-    The loss of a server meanwhile is reported instead. Whatever waits for one of an earlier generation is given up:
-    that may be on a machine that is gone, and then nothing closes the connection. Raises ``ConnectionError`` when the
-    coordinator is gone.
+    The loss of a server meanwhile is reported instead. Waiting for a server of an earlier generation ends: it may be on
+    a machine that is gone, and then nothing closes the connection. Raises ``ConnectionError`` when the coordinator is
+    gone.
     """
 
     def ends(message: Message) -> bool:

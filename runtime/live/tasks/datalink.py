@@ -151,7 +151,7 @@ class DataLink:
             self._send(memoryview(pack(ACK, generation, self._ticket, 0, 0)))
 
     def drain(self, store: Sink, generation: int) -> None:
-        """Read a gradient that was pushed by a peer that may be gone to its end, or as much as there is of it."""
+        """Read all that has arrived of a gradient from a peer that may be gone."""
         try:
             self.receive(store, generation)
             (more := select.poll()).register(self.sock, select.POLLIN)

@@ -38,7 +38,7 @@ class Following:
     def __init__(self, secret: bytes, identity: Identity) -> None:
         self.secret, self.identity = secret, identity
         self.has_copy = False
-        """Whether its parameters are those of a version of this generation."""
+        """Whether it has the parameters of a version of this generation."""
         self.wakes, self._wake = os.pipe()
         """Readable when a copy is there."""
         self._wanted: Follow | None = None
@@ -77,7 +77,7 @@ class Following:
     # ---- copies ------------------------------------------------------------------------------------------------------
 
     def follow(self, order: Follow) -> None:
-        """Begin with what all have at the start, or want a copy from the server."""
+        """Begin with the initial parameters, or wait for a copy from the server."""
         if order.source is None:
             self.has_copy = True
             return

@@ -71,7 +71,7 @@ def refuse_touched_driver() -> None:
 
 def _holds_driver() -> bool:
     for path in OPEN_FILES.iterdir():
-        with suppress(OSError):  # that of looking is closed by now
+        with suppress(OSError):  # the listing's own descriptor is closed by now
             if path.readlink().name == DRIVER:
                 return True
     return False

@@ -81,7 +81,7 @@ class Hogs:
         return [hog.sock for hog in self._hogs]
 
     def time_slice(self, device: int) -> TimeSlice | None:
-        """The account of what is taken of a device; None: of none."""
+        """The account of the time that hogs take of a device; None: they take none."""
         return TimeSlice(self.time_slices, device) if self.time_slices is not None and device in self.wanted else None
 
     def start(self, be: Callable[[int, int, socket.socket], NoReturn]) -> None:

@@ -63,7 +63,7 @@ class Receiver(ABC):
 
     @abstractmethod
     def take(self, message: Message) -> None:
-        """Obey a message of the coordinator, now or when what it needs is here."""
+        """Obey a message of the coordinator, now or when its data are here."""
 
     def greeted(self, link: DataLink) -> None:  # noqa: B027
         """Called for a new data link."""
@@ -176,7 +176,7 @@ class Receiver(ABC):
         return least(self.rate, self.towards.get(str(link.identity.key)))
 
     def watch(self, link: DataLink) -> None:
-        """Wait for what the link needs now: to read, and to write if something is left to send."""
+        """Watch a link: for reading, and for writing while data are left to send."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.sending else 0)
         if link.watched != events and link.sock.fileno() >= 0:
             link.watched = events

@@ -1,8 +1,8 @@
 """A replica: a worker with its own parameters and optimizer, which all replicas step together.
 
-The coordinator's orders come in order on the control channel, to all replicas alike; so the parameters of all are those
-of the same update when they compute. What one sends the others is in ``ring.py``; which versions remain after a loss is
-found by ``runtime/core/recovery/replicas.py``.
+The coordinator's orders come in order on the control channel, to all replicas alike; so all have the parameters of the
+same update when they compute. ``ring.py`` has the messages between replicas; ``runtime/core/recovery/replicas.py``
+finds the versions that remain after a loss.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Replica:
         self.directory = worker.spec.checkpoint_dir
         self.generation = 0
         self.whole = False
-        """Whether the parameters are those of one version; not at first, nor while they are being copied."""
+        """Whether all parameters have the same version; not at first, nor while they are being copied."""
         self.broken = False
         self.peers: Sequence[Peer] = ()
         self.parent = ParentLink(worker.spec.secret, orders.look)

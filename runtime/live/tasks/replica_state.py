@@ -101,7 +101,7 @@ class ReplicaState(ParameterStore):
         return [self.params, *(state[name] for name in self.optimizer.rule.slots)]  # type: ignore[list-item]
 
     def taken_over(self, version: int, steps: int) -> None:
-        """Accept :meth:`vectors`, overwritten with those of ``version`` after ``steps`` of the optimizer."""
+        """Accept :meth:`vectors`, which now contain ``version``, after ``steps`` of the optimizer."""
         self.optimizer.load_state({**self.optimizer.state(), "step": steps})
         self.version = version
 

@@ -1,7 +1,7 @@
 """The scorer: computes reference gradients on the held-out samples, and pushes them to the servers.
 
-It is separate from the evaluator: workers wait for scores, which must not wait for an evaluation, nor have its
-low priority.
+It is separate from the evaluator: workers wait for scores, which must neither wait for an evaluation nor have its low
+priority.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Server(Receiver):
     # ---- control -----------------------------------------------------------------------------------------------------
 
     def take(self, message: Message) -> None:
-        """Obey in order; what ends or voids the orders that wait does not wait itself."""
+        """Obey in order; a message that ends or voids waiting orders does not wait itself."""
         match message:
             case Fence():
                 self._fence(message)
@@ -125,7 +125,7 @@ class Server(Receiver):
             self.send(Followed(generation=self.generation, version=self.store.version, grad_id=grad_id))
 
     def _must_wait(self, update: Update) -> bool:
-        """Whether a gradient that it uses, or the last one of who gets parameters by it, is still on its way here.
+        """Whether a gradient that it uses, or the last one of a recipient of its parameters, is on its way here.
 
         Raises :class:`LostGradientError` for one that never comes.
         """
@@ -275,7 +275,7 @@ class Server(Receiver):
         return version, state, values
 
     def report(self) -> None:
-        """The work since the last report, if any; that of a replica is in no record."""
+        """Report the work since the last report, if any; a replica's work is not recorded."""
         if self.updates and self.following is None:
             self.send(
                 Busy(
@@ -291,7 +291,7 @@ class Server(Receiver):
     # ---- replicas ----------------------------------------------------------------------------------------------------
 
     def _begin_following(self) -> None:
-        """Whoever does not hold the parameters at the start is a replica, or will be when it has a copy."""
+        """A server that does not hold the parameters at the start becomes a replica when it has a copy."""
         if self.identity.incarnation or self.identity.key not in self.spec.layout.holders:
             self.following = Following(self.spec.secret, self.identity)
             self.selector.register(self.following.wakes, selectors.EVENT_READ, self._on_copied)
@@ -299,7 +299,7 @@ class Server(Receiver):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Our parameters change; then they are compared with those of others."""
+        """Our parameters change; then they are compared with other servers' parameters."""
         if self.shared_parameters is None:
             yield
             return
@@ -316,7 +316,7 @@ class Server(Receiver):
             self.send(divergence)
 
     def _follow(self, order: Follow) -> None:
-        """Begin to follow, with what all begin with or with a copy."""
+        """Begin to follow, with the initial parameters or with a copy."""
         assert self.following is not None, "the server follows nobody"
         if order.generation != self.generation:
             for link in list(self.links.values()):
@@ -385,5 +385,5 @@ def server_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
         Server(spec, identity, store, num_parameters, shared_parameters).run()
     except ConnectionError:
         os._exit(0)
-    except LostGradientError as error:  # no error of ours: who ends with exit code 0 starts again
+    except LostGradientError as error:  # no error of ours: a task that ends with exit code 0 starts again
         print(f"ended, so that all return to the last checkpoint: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """A worker: waits for a Compute, receives parameters, computes a gradient sum, pushes it, reports.
 
-Where transfers are scheduled it holds the gradient instead and says so; it pushes or forgets it when that is ordered.
+Where transfers are scheduled it holds the gradient instead and reports this; it pushes or forgets it on order.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Worker:
         self.idle_since = time.perf_counter()
         self.cache = links.cache if isinstance(links, ServerLinks) else None
         self.held: Report | None = None
-        """What to report of the gradient in ``links.grad`` that is not pushed yet; a next Compute overwrites both."""
+        """Report on the gradient in ``links.grad`` that is not pushed yet; the next Compute overwrites both."""
 
     def run(self) -> None:
         """Serve until the coordinator sends ``Goodbye``; raises ``ConnectionError`` when it is gone."""
@@ -108,7 +108,7 @@ class Worker:
             self.idle_since = time.perf_counter()
 
     def _pass(self, push: Push) -> Pushed:
-        """Push what is held to an aggregator; if that is gone, nobody has it."""
+        """Push the held gradient to an aggregator; if that is gone, the gradient is lost."""
         self._let_go(push.grad_id)
         assert isinstance(self.links, ServerLinks)
         assert push.via is not None

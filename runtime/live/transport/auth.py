@@ -108,7 +108,7 @@ class Greeting:
         """Read what has arrived; the client's identity once authenticated. Raises ``ConnectionError``."""
         try:
             chunk = self.sock.recv(HELLO_BYTES - len(self._received))
-        except BlockingIOError:  # what has arrived was TLS's own
+        except BlockingIOError:  # only TLS's own bytes have arrived
             return None
         if not chunk:
             raise ConnectionResetError("closed")

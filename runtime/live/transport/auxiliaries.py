@@ -16,7 +16,7 @@ TICKETS_EACH = 1 << 48
 
 
 class Auxiliary(msgspec.Struct, frozen=True, kw_only=True):
-    """The traits that tell the tasks of one role from those of another."""
+    """The traits in which the auxiliary roles differ."""
 
     name: str
     work: str

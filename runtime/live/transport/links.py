@@ -43,8 +43,8 @@ class ServerLinks:
     ``buffers``: then every delivery gives the slot of the parameters.
 
     ``same_machine``: no link, emulated or real, is between this task and the servers, so the kernel that takes a
-    gradient delivers it as fast as a server reads, whatever becomes of this process. Then nobody waits for a receipt; a
-    server carries out no order that needs the gradient before it holds it.
+    gradient delivers it as fast as a server reads, even if this process ends. Then nobody waits for a receipt; a server
+    carries out no order that needs the gradient before it holds it.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def push_frame(sock: socket.socket, generation: int, ticket: int, payload: memor
 
 
 def receive_copy(sock: socket.socket, floats: FloatVector) -> Header:
-    """Fill ``floats`` with what a server hands over; returns the frame's header."""
+    """Fill ``floats`` with a server's parameters; returns the frame's header."""
     header = bytearray(HEADER_BYTES)
     receive_into(sock, memoryview(header))
     found = unpack(header)

@@ -15,8 +15,8 @@ Callback = Callable[[int], None]
 class Loop:
     """``origin`` is what :attr:`now` counts from; it can be moved while nothing depends on it.
 
-    ``beside``: one more clock on another loop's sockets and timers, for one of several jobs; whoever turns one of the
-    loops turns all.
+    ``beside``: one more clock on another loop's sockets and timers, for one of several jobs; a turn of one of the loops
+    turns all.
     """
 
     def __init__(self, beside: Loop | None = None) -> None:
@@ -66,7 +66,7 @@ class Loop:
         self.at(self.now + delay_s, call)
 
     def forget_timers(self) -> None:
-        """Whatever this loop's own timers were for is over."""
+        """Cancel this loop's own timers."""
         shared = self._shared
         shared.timers = [timer for timer in shared.timers if timer[2] is not self]
         heapq.heapify(shared.timers)

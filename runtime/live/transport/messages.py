@@ -21,7 +21,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Launch(Message, frozen=True, kw_only=True, tag=True):
-    """Fork one task; ``place`` replaces that of the specification."""
+    """Fork one task; ``place`` replaces the specification's place."""
 
     role: str
     id: int
@@ -57,7 +57,7 @@ class Forked(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Exited(Message, frozen=True, kw_only=True, tag=True):
-    """A task's process has ended. ``signal`` is 0 unless it was killed; ``last_line`` is the end of what it printed."""
+    """A task's process has ended. ``signal`` is 0 unless it was killed; ``last_line`` is the end of its output."""
 
     role: str
     id: int
@@ -221,7 +221,7 @@ class Freeze(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Occupy(Message, frozen=True, kw_only=True, tag=True):
-    """Agent: take this part of the time of a GPU (``device:0``) from whoever computes there; 0: nothing."""
+    """Agent: take this part of the time of a GPU (``device:0``) from the tasks that compute there; 0: nothing."""
 
     target: str
     taken_frac: float
@@ -352,7 +352,7 @@ class JoinCollective(Message, frozen=True, kw_only=True, tag=True):
 class Deliver(Message, frozen=True, kw_only=True, tag=True):
     """Send the current parameters to an auxiliary task or a ``child``, under ``ticket``, or all state to a ``reader``.
 
-    A child's ticket is that of the gradient that it pushes back.
+    A child's ticket is the ticket of the gradient that it pushes back.
     """
 
     role: str
@@ -365,7 +365,7 @@ class Deliver(Message, frozen=True, kw_only=True, tag=True):
 
 
 class TaskReady(Message, frozen=True, kw_only=True, tag=True):
-    """A task is built; who is called by others adds its address and, if different, that for who is not on a host."""
+    """A task is built; it adds its address if others call it, and one for callers without a host if that differs."""
 
     num_parameters: int
     address: Address | None = None
@@ -504,7 +504,7 @@ class Busy(Message, frozen=True, kw_only=True, tag=True):
     updates: int
     busy_s: float
     worked_s: float
-    """All of its work: ``busy_s``, and what it received and sent, waiting for the processor included."""
+    """All of its work: ``busy_s``, receiving and sending, waiting for the processor included."""
     injected_s: float
 
 
@@ -525,7 +525,7 @@ class LinksPaced(Message, frozen=True, kw_only=True, tag=True):
 
 
 class Heartbeat(Message, frozen=True, kw_only=True, tag=True):
-    """The task or agent is alive."""
+    """The task or agent is running."""
 
 
 AnyMessage = (

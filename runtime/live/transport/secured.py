@@ -2,11 +2,11 @@
 
 The standard library's ``SSLSocket`` knows no flags and no ``sendmsg``, and keeps bytes that ``select`` cannot see. Here
 records are made and opened in memory, and the socket below is an ordinary one. A read returns less than was asked for
-only when nothing of it waits here, as loops around ``select`` suppose; who reads one message and then asks the selector
-asks :func:`holds_data` before.
+only when nothing of it waits here, as loops around ``select`` suppose; a caller that reads one message and then asks
+the selector must ask :func:`holds_data` before.
 
-Nobody signs certificates: both ends prove by HMAC that they know the run's token and that they see the same certificate
-(``auth.py``), which RFC 5929 calls binding to the channel's end point. Somebody between them has another one.
+Nobody signs certificates: both ends authenticate by HMAC with the run's token and the certificate that they see
+(``auth.py``; RFC 5929 calls it an end-point channel binding). A man in the middle has another certificate.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def server_context(pem: str) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def client_context() -> ssl.SSLContext:
-    """The side that calls. It accepts any certificate: who has it is proved afterwards."""
+    """The side that calls. It accepts any certificate: its owner authenticates afterwards."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -100,7 +100,7 @@ class SecuredListener(socket.socket):
         self._context, self._binding = server_context(pem), fingerprint(pem)
 
     def accept(self) -> tuple[Secured, Any]:
-        """The next connection, and the address of who calls."""
+        """The next connection, and the caller's address."""
         sock, address = super().accept()
         secured = Secured(sock, self._context, server_side=True)
         secured.binding = self._binding
@@ -118,7 +118,7 @@ class Secured(socket.socket):
         self.binding = b""
         self._greeted = self._ended = False
         self._early = b""
-        """What was written before the handshake was complete."""
+        """Bytes that were written before the handshake was complete."""
         self._unsent = memoryview(b"")
         """Records that the socket has not accepted yet ..."""
         self._owed = 0
@@ -195,7 +195,7 @@ class Secured(socket.socket):
                 raise
 
     def _decrypt(self, view: memoryview) -> int:
-        """Whatever of this can be read of what has been received."""
+        """Decrypt as much of the received bytes as there is, at most ``len(view)``; returns the number of bytes."""
         done = 0
         with self._library:
             while done < len(view):
@@ -227,7 +227,7 @@ class Secured(socket.socket):
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Bytes that the socket below has taken; whoever writes on begins with the first that it has not."""
+        """Bytes that the socket below has taken; the caller's next write begins after them."""
         with memoryview(data).cast("B") as view, self._writer:
             if not self._greeted:  # by the side that accepts, which cannot wait: its first words are few
                 self._early += bytes(view)
@@ -242,7 +242,7 @@ class Secured(socket.socket):
                 done += self.send(view[done:], flags)
 
     def sendmsg(self, buffers: Iterable[Any], *_: Any, **__: Any) -> int:
-        """The first buffers are short headers, and one packet with what follows."""
+        """The first buffers are short headers, which share a packet with the start of the last."""
         *headers, last = buffers
         with memoryview(last).cast("B") as view:
             first = b"".join([*headers, view[:PIECE_BYTES]])

@@ -19,12 +19,12 @@ from runtime.live.transport.messages import Divergence
 from runtime.training.norms import sum_sqr_norm
 
 NEITHER, HOLDS, FOLLOWS = range(3)
-"""What a row is: the server's, that of a replica with a copy, or of neither."""
+"""The owner of a row: neither, the server, or a replica with a copy."""
 WRITES, VERSION, GENERATION, ROLE = range(4)
 HEADER = 4
 """Numbers about a row; ``WRITES`` is odd while its parameters change."""
 TRIES = 3
-"""How often a row is looked at that changes meanwhile: whoever changes it measures afterwards."""
+"""How often a row is read again that changes meanwhile: its owner measures after the change."""
 
 
 class SharedParameters:
@@ -46,7 +46,7 @@ class SharedParameters:
         self._about[self.own, WRITES] |= 1
 
     def end(self, version: int, generation: int, role: int) -> None:
-        """They are those of ``version`` now, whether they have changed or not."""
+        """Our parameters have ``version`` now, whether they have changed or not."""
         self.begin()
         self._about[self.own, VERSION:] = version, generation, role
         self._about[self.own, WRITES] += 1

@@ -7,10 +7,10 @@ AGENT_HEARTBEAT_S = 0.5
 
 
 class Listening:
-    """Our own looks at who has been silent. One comes far too late if we were stopped, or the machine was suspended.
+    """Our own checks for silent peers. One comes far too late if we were stopped, or the machine was suspended.
 
-    Then the others may have been stopped as well, or what they said has not been read yet. So such a gap counts as
-    one period: nobody is lost for it, and who stays silent is lost all the same, however busy we are.
+    Then the others may have been stopped as well, or their messages have not been read yet. So such a gap counts as one
+    period: no peer is lost for it, and a peer that stays silent is lost all the same, however busy we are.
     """
 
     def __init__(self, period_s: float, lease_s: float, now_s: float) -> None:

@@ -31,8 +31,7 @@ HOGS: tuple[Rule[Facts], ...] = (
 def check_hogs(job: Facts, plan: Plan, gpus: tuple[int, ...]) -> None:
     """Check that a part of devices can be taken as planned; raises :class:`ConfigError`.
 
-    On a virtual clock a worker without a device has one of its own: its times are those of the cost model, whatever
-    computes its gradients.
+    On a virtual clock a worker without a device has one of its own: the cost model gives its times for every backend.
     """
     asked = [(one.target, one.magnitude) for one in plan.disturbances if one.kind == GPU]
     if not asked:

@@ -66,7 +66,7 @@ class CheckedJob(Undisturbed):
 
     @property
     def real_time(self) -> bool:
-        """Whether its time is that of this machine."""
+        """Whether it runs in wall-clock time."""
         return self.runtime.real_time
 
 
@@ -101,7 +101,7 @@ def check_undisturbed(written: Config, start: Path | None = None) -> Undisturbed
 def disturbed(job: Undisturbed, plan: Plan | None = None) -> CheckedJob:
     """The job with the plan of what its configuration says disturbs it; raises :class:`ConfigError`.
 
-    ``plan`` may be that of another job with the same straggler, seed, time and :func:`shape_of`.
+    ``plan`` may come from another job with the same straggler, seed, time and :func:`shape_of`.
     """
     config, strategy, runtime, gpus = job.config, job.strategy, job.runtime, job.gpus
     if plan is None:

@@ -16,7 +16,7 @@ from runtime.run.checks.topologies import TOPOLOGIES
 from runtime.virtual.control.refusals import HIDDEN
 
 OF_JOB: tuple[Rule[Facts], ...] = (*BACKENDS, *STRATEGIES, *TOPOLOGIES, *DEVICES)
-"""Rules of one job, whatever disturbs it."""
+"""Rules of one job, for all disturbances."""
 SECTIONS: dict[str, tuple[Rule[Any], ...]] = {
     "Backends, runtimes and records": BACKENDS,
     "Strategies": STRATEGIES,

@@ -1,1 +1,1 @@
-"""From a source of jobs to their records and that of the cluster: shaping, checking, running a whole set."""
+"""From a source of jobs to the records of jobs and cluster: shaping, checking, running a whole set."""

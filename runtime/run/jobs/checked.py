@@ -1,4 +1,4 @@
-"""A set of jobs that can run, as its checks leave it to who runs it."""
+"""A set of jobs that can run: the result of its checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CheckedSet:
     needs: Needs
     """Requirements of all jobs together, to prepare before they start."""
     real_time: bool
-    """Whether its time is that of this machine."""
+    """Whether it runs in wall-clock time."""
 
     @property
     def draws(self) -> bool:

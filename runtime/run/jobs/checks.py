@@ -1,8 +1,8 @@
 """Whether a set of jobs can run: every job of the source becomes an ordinary checked job before the first starts.
 
 A job is refused with one line that names it. Where its tasks will be is not known yet, so they are checked anywhere.
-Combinations of settings are rules (:mod:`runtime.run.jobs.rules`). What is refused here is none: what a source of jobs
-contains (no job, a name twice, more GPUs than there are), and an iteration that would take no time.
+Rules refuse combinations of settings (:mod:`runtime.run.jobs.rules`). This module refuses contents of a source of jobs
+(no job, a name twice, more GPUs than there are), and an iteration that would take no time.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Alike(msgspec.Struct, frozen=True):
 
 
 class _Shaper:
-    """Makes checked jobs of submissions; what several have in common is composed, read and measured once.
+    """Makes checked jobs of submissions; their common parts are composed, read and measured once.
 
     Where nothing trains, jobs of one kind have one checked job, so that sets of many thousands are checked in seconds.
     """
@@ -203,7 +203,7 @@ class _Shaper:
         raw = sized(composed, submission, model, stand_in=stand_in)
         job = facts_of(anchored(parse(raw), self._start))
         config, backend, task = job.config, job.backend, job.task
-        name = composed["workload"]["name"]  # that of `job` is the model's
+        name = composed["workload"]["name"]  # `job` has the model's name
         modelled = Modelled(job=job, submission=submission, model=model, workload=name, stand_in=stand_in)
         check_combinations(MODELS, modelled)
         check_combinations([END], job)  # before its rule and its target are left out, as none can be reached

@@ -1,4 +1,4 @@
-"""Runs a checked set of jobs into one directory: the cluster's record, and below it that of every job."""
+"""Runs a checked set of jobs into one directory: the cluster's record, and below it each job's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_set(checked: CheckedSet, run_dir: Path) -> Ending:
     Raises :class:`ConfigError` if the directory has a record or data are missing, :class:`JobFailed` if a job has
     failed or the disk is full.
     """
-    if checked.real_time:  # what a job reads at its start keeps the others waiting
+    if checked.real_time:  # reading data at a job's start would keep the others waiting
         for one in checked.jobs:
             prepare_data(one.checked.task, one.checked.config)
     run_dir.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ class SetFacts:
     config: Config
     policy: Policy
     real_time: bool
-    """Whether its time is that of this machine."""
+    """Whether it runs in wall-clock time."""
 
     @property
     def computes(self) -> bool:
@@ -121,7 +121,7 @@ class Modelled:
     model: Model | None
     """The model whose times are known."""
     workload: str
-    """What it would train."""
+    """The workload that it would train."""
     stand_in: bool
     """``replay.stand_in``."""
 
@@ -165,7 +165,7 @@ def _moving(job: CheckedJob) -> dict[str, object]:
 
 
 def _of_all(job: CheckedJob) -> dict[str, object]:
-    """A disturbance of what belongs to all jobs."""
+    """A disturbance of something that all jobs share."""
     for one in job.plan.disturbances:
         if one.kind in OF_MEMBERS or target_of(one.target).form not in ("worker", "server"):
             return {"kind": one.kind, "target": one.target}

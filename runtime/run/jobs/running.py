@@ -45,7 +45,7 @@ class RunningJob:
         self._job: SetJob | None = job
         self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
         self.begun = False
-        """Whether a runtime has it, which then writes its end."""
+        """Whether a runtime has begun it, which then records its end."""
         self._batch_samples = job.checked.config.workload.global_batch_samples
 
     def open(self, places: Places) -> tuple[CheckedJob, RunSpec]:

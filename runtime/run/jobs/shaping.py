@@ -40,7 +40,7 @@ Raw = dict[str, Any]
 
 
 def seed_of(seed: int, number: int) -> int:
-    """The seed of the job that is submitted as the ``number``-th: what it is called does not matter."""
+    """The seed of the job that is submitted as the ``number``-th: its name does not matter."""
     digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
     return int.from_bytes(digest[:8], "little") % (MAX_SEED + 1)
 

@@ -1,1 +1,1 @@
-"""Many jobs on shared hosts on the virtual clock: who carries out what the automaton of the cluster decides."""
+"""Many jobs on shared hosts on the virtual clock: carries out the decisions of the cluster's automaton."""

@@ -26,8 +26,8 @@ INTERRUPTED = "interrupted"
 class VirtualCluster:
     """Runs the jobs of one source; its clock is the lab's own time.
 
-    Everything here happens in actions of that clock, so that times are whole floats; what happens to a job in between
-    is reported at the next such moment.
+    Everything here happens in actions of that clock, so that times are whole floats; events of a job in between are
+    reported at the next such moment.
 
     Args:
         sites: of every machine, in the order of their numbers.
@@ -149,7 +149,7 @@ class VirtualCluster:
         self._coordinator.receive(self.clock.now, *reports)
 
     def _end_all(self) -> None:
-        """After an interrupt nobody starts any more, and who runs has been ended."""
+        """After an interrupt no job starts any more, and running jobs have been ended."""
         for job in list(self._coordinator.jobs.values()):
             if job.phase != "waiting":
                 self.record.note(self.now, "Ended", job=job.request.job, status=INTERRUPTED)

@@ -22,8 +22,8 @@ class CountedCluster:
 
     Args:
         requests: in the order of submission.
-        record: of the cluster, with samples of who holds GPUs and of nothing else.
-        use_every_s: seconds between two of these.
+        record: of the cluster, with samples of held GPUs only.
+        use_every_s: seconds between two samples.
         restart_s: seconds for which a job that was preempted holds its GPUs before it continues.
         tick: called a few times per second with the cluster's time, for the view.
     """
@@ -49,7 +49,7 @@ class CountedCluster:
 
     @property
     def now(self) -> float:
-        """Seconds of its clock: of what has happened, or of a later sample where an interrupt ends a quiet time."""
+        """Seconds of its clock: time of the last event, or of a later sample where an interrupt ends a quiet time."""
         return max(self._replay.now, self._sampled_s)
 
     def run(self) -> dict[str, Outcome]:
@@ -84,7 +84,7 @@ class CountedCluster:
         self._sampled_s = at_s
 
     def _end_all(self) -> None:
-        """After an interrupt nobody starts any more, and who holds GPUs gives them back."""
+        """After an interrupt no job starts any more, and jobs that hold GPUs give them back."""
         for job in list(self._replay.coordinator.jobs.values()):
             if job.phase != "waiting":
                 self.record.note(self.now, "Ended", job=job.request.job, status=INTERRUPTED)

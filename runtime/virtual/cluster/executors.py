@@ -26,7 +26,7 @@ class DetailedJob(Protocol):
         """Open its record; the session begins at once."""
 
     def end(self, outcome: Outcome) -> None:
-        """Close its record, and let go of what it holds."""
+        """Close its record, and release its resources."""
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""

@@ -7,8 +7,8 @@ rate is the slower of the mean hop around the ring and the busiest sender. A rin
 too few for a mean: of 12 workers on two machines a message crosses four times, and not 22 / 12 times two. So the system
 is followed message by message.
 
-A message leaves a machine only from its last worker and comes only to its first, so no two share a link, and what
-links, latencies and adding take is exact. Those that carry messages on the same cores are taken to do it always at
+A message leaves a machine only from its last worker and comes only to its first, so no two share a link, and the times
+of links, latencies and adding are exact. Workers that carry messages on the same cores are assumed to do so always at
 once.
 """
 

@@ -37,12 +37,12 @@ def silent(t: float, kind: str, /, **fields: object) -> None:
 
 @final
 class HostSharing:
-    """One lab's shared hosts, and what its jobs have reserved of them.
+    """One lab's shared hosts, and its jobs' reservations of them.
 
     Its notes, each with the name of the job that has asked:
 
-    - ``Reserved``: granted; ``shares``, what every task holds that has another share now, and ``added_s``, by how much
-      the other jobs' iterations are expected to take longer;
+    - ``Reserved``: granted; ``shares``, the new shares of all tasks whose share has changed, and ``added_s``, the
+      expected additional seconds of the other jobs' iterations;
     - ``Refused``: ``reason``;
     - ``Released``: the job has given back what it had, or has ended.
     """
@@ -54,9 +54,9 @@ class HostSharing:
         self.books = SharedHosts(tuple(room_of(site) for site in sites))
         self._jobs: dict[str, tuple[VirtualSession, Tenancy, str]] = {}
         self._before: dict[str, JobLoad] = {}
-        """What jobs needed before they reserved anything, as long as they hold something."""
+        """The needs of jobs before they reserved anything, as long as they hold something."""
         self._unlimited: dict[Task, TaskLoad] = {}
-        """What tasks needed before they were limited, as long as they are."""
+        """The needs of tasks before they were limited, as long as they are limited."""
         self._limits: dict[Task, Share] = {}
         """Limits that are carried out, of tasks while they work."""
         self._sampling = False
@@ -87,7 +87,7 @@ class HostSharing:
         self._carry_out()
 
     def rehoused(self) -> None:
-        """A task may live on another host: what it held of the one before, or was left there, is over."""
+        """A task may be on another host: its share of the former one, granted or left to it, has ended."""
         self.machines.clock.catch_up()
         self._drop_departed()
         self._carry_out()

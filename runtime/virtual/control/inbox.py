@@ -1,4 +1,4 @@
-"""The coordinator of a virtual job does one thing at a time: what waits for it, and when it is free again."""
+"""The coordinator of a virtual job does one thing at a time: its waiting calls, and when it is free again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from runtime.virtual.control.session import VirtualSession
 
 Waiting = tuple[Callable[..., None], tuple[Any, ...]]
-"""What the coordinator does when it is free: a function of the time and of these arguments."""
+"""A call that the coordinator makes when it is free: a function of the time and of these arguments."""
 
 
 class Stopwatch:
@@ -76,7 +76,7 @@ class Inbox:
             self.clock.at(self.busy_until_s, MESSAGE, self.serve)
 
     def decide(self, call: Callable[..., None], *args: Any) -> None:
-        """Let it react now, whatever waits: somebody else has begun this decision, or it is the next."""
+        """Let it react now, before all waiting calls: somebody else has begun this decision, or it is the next."""
         now = self.clock.now
         if not self.owner.react(call, now, args):
             return

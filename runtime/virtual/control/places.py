@@ -1,4 +1,4 @@
-"""Where the nodes of a job are on the virtual clock, and what each may use there."""
+"""The places of a job's nodes on the virtual clock, and their limits there."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class VirtualPort:
     """The port of the virtual clock, see :class:`runtime.core.job.Port`.
 
-    An evaluation takes ``evaluation_s``. Orders about nodes and versions go to those of the ``session``.
+    An evaluation takes ``evaluation_s``. Orders about nodes and versions go to the ``session``.
     """
 
     def __init__(

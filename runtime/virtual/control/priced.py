@@ -1,4 +1,4 @@
-"""A recovery on the virtual clock: the automaton, what its effects cost, and how inputs reach it."""
+"""A recovery on the virtual clock: the automaton, the costs of its effects, and the way of its inputs."""
 
 from __future__ import annotations
 

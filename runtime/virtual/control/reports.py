@@ -24,9 +24,9 @@ class Reports:
     Args:
         clock: the job's.
         schedule: what is injected when.
-        servers: who holds parameters.
+        servers: the holders of parameters.
         coordinator: receives it.
-        usage: what everybody uses.
+        usage: of all tasks and hosts.
         tell: passes an input to the coordinator, now or when it is free.
         note: writes to the record.
     """
@@ -48,7 +48,7 @@ class Reports:
         self.rests = False
         """Whether nobody is there."""
         self._silent: list[Callable[[], None]] = []
-        """What has been left out meanwhile."""
+        """Reports that have been left out meanwhile."""
 
     def begin(self, every_s: float | None) -> None:
         """All but the disturbances, which :meth:`announce` begins; ``every_s``: between two samples, None: none."""

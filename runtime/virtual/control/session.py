@@ -88,7 +88,7 @@ class VirtualSession:
         """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self.failure: str | None = None
         self.crashed: Crashed | None = None
-        """What an unexpected error of this job becomes; None: it is raised."""
+        """Handles an unexpected error of this job; None: it is raised."""
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self.rehoused: Callable[[], None] | None = None

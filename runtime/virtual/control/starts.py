@@ -36,7 +36,7 @@ class Starts:
     def launch(self, t: float, key: Key, incarnation: int, cause: effects.Cause) -> None:
         """A task is ready at once if it starts with the job or had to wait for a place, else after its launch.
 
-        What a preempted job needs until it computes again has passed when it is resumed.
+        A preempted job has spent its restart time already when it is resumed.
         """
         match cause:
             case "start":
@@ -81,7 +81,7 @@ class Starts:
         self.clock.at(there_s, MESSAGE, self._there, free, effect.moves)
 
     def _there(self, free: inputs.PlaceFree, moves: bool) -> None:
-        """Whom the plan allowed to start when its launch should have begun already has it from then on."""
+        """The launch of a task counts from the moment at which the plan allowed it to start."""
         ready_s = self.released_s.get(free.key, -inf) + self.costs.launch_s
         if free.key.role != "server":
             ready_s += self.costs.control_s

@@ -63,8 +63,8 @@ class Versions:
     def holds(self) -> int:
         """The version of every replica, new ones too, since one model represents all.
 
-        So nothing is lost even if all replicas are; live, the last checkpoint is used then. Those of a job that was
-        preempted have none until they have read the checkpoint with which it left.
+        So nothing is lost even if all replicas are; live, the last checkpoint is used then. Replicas of a preempted job
+        have no version until they have read the checkpoint with which it left.
         """
         if self.resuming:
             return inputs.NOTHING

@@ -1,7 +1,7 @@
 """A session's state goes into the compiled loop, and comes back: the same as if Python had come there.
 
-What both have under one name (``_shared``) is copied either way. Books that are lists or dicts are the same objects for
-both, so only what is in progress, and the samples, are given one by one.
+Fields that both have under one name (``_shared``) are copied either way. Both use the same lists and dicts, so only
+the work in progress and the samples are passed one by one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StateExchange:
         """The times that a worker reports."""
 
     def _connect(self) -> None:
-        """Give the loop all that it calls, and the numbers that do not change."""
+        """Give the loop all functions that it calls, and the numbers that do not change."""
         session, loop, workers, servers = self.session, self.loop, self.workers, self.servers
         core, costs, record = session.coordinator, session.costs, session.record
         shards, cut = core.shards, core.shards.cut
@@ -137,7 +137,7 @@ class StateExchange:
             loop.hold(worker, command)
 
     def _enter_entry(self, entry: Entry) -> bool:
-        """Enter what the loop can carry out; False for what is Python's."""
+        """Enter an entry that the loop can carry out; False for Python's entries."""
         when_s, priority, number, action, args = entry
         session, module = self.session, self.module
         known: tuple[Any, ...] = module.SERVE, 0, None
@@ -276,7 +276,7 @@ def books_of(epoch: Epoch) -> tuple[Epoch, dict[int, int], bytearray, int, int]:
 def keeps_of(record: RecordSink) -> Keeps:
     """How much of an exchange with the strategy a record keeps; one that does not say gets everything.
 
-    A subclass with an ``event`` of its own says it again: what its base class keeps is not known of it.
+    A subclass with an ``event`` of its own must define it again: its base class's value does not apply to it.
     """
     for kind in type(record).__mro__:
         if {"keeps", "event"} & {*vars(kind)}:

@@ -16,7 +16,7 @@ class DeviceTurns:
     """The turns of each task on its device, as a resource: hogs take a part of the time, at any moment the same.
 
     So computing takes 1 / L as long while the part L is left, as with time slices that are short against an iteration
-    (``injectors/actuators/gpu_duty.py``). ``awake(task, then)`` is that of the machines.
+    (``injectors/actuators/gpu_duty.py``). ``awake(task, then)`` is the machines' method.
     """
 
     def __init__(self, processors: Sharing, awake: Callable[[str, Then], None]) -> None:

@@ -96,7 +96,7 @@ class ModelledMachines:
         self._pause(task)
 
     def allot(self, task: str, cores: float | None, link_bytes_per_s: float | None = None) -> None:
-        """A task may use so many cores, and send so many bytes per second; None: what its machine has."""
+        """A task may use so many cores, and send so many bytes per second; None: all that its machine has."""
         if cores != self._allotted.get(task):
             self._allotted.pop(task, None)
             if cores is not None:
@@ -105,7 +105,7 @@ class ModelledMachines:
         self._links.set_capacity(f"up of {task}", inf if link_bytes_per_s is None else link_bytes_per_s)
 
     def request(self, task: str, cores: float | None) -> None:
-        """A task can always have so many cores of its host, whoever else works there; None: what others leave."""
+        """A task can always have so many cores of its host, however busy it is; None: cores that others leave."""
         self._requested.pop(task, None)
         if cores is not None:
             self._requested[task] = cores
@@ -207,7 +207,7 @@ class ModelledMachines:
         return (*ways, route) if route in self._routes else ways
 
     def core_seconds(self, task: str) -> float:
-        """Work that a task has done so far, with the part of what it is doing."""
+        """Work that a task has done so far, including the done part of its current work."""
         return self._processors.done(task)
 
     def bytes_of(self, site: str) -> tuple[float, float]:

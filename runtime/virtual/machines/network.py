@@ -1,7 +1,7 @@
 """Parameters and gradients on shared links, where all links are equal and undisturbed.
 
-Every worker has an uplink and a downlink of one rate, and so has every server. All servers hold equal ranges and all
-have equal links, so a worker's flows to them run in step: they are modelled as one flow through a pool of links.
+Every worker and every server has an uplink and a downlink of one rate. All servers hold equal ranges and have equal
+links, so a worker's flows to them run in step: they are modelled as one flow through a pool of links.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runtime.virtual.compiled._hosts import Sharing
 
 Key = tuple[str, int]
-"""``pull`` or ``push``, and the worker; of what goes to replicas the sender, and a number."""
+"""``pull`` or ``push``, and the worker; for transfers to replicas the sender, and a number."""
 
 
 class Network:

@@ -36,9 +36,9 @@ class Tenancy:
         self._machines = machines
         self._tasks: dict[str, str] = {}
         self._allotted: dict[str, Limits] = {}
-        """What the job itself gives to its tasks."""
+        """Limits that the job itself sets for its tasks."""
         self._limits: dict[str, Limits] = {}
-        """What they are left with for other jobs' sake."""
+        """Limits of its tasks for other jobs' sake."""
 
     def admit(
         self,
@@ -119,7 +119,7 @@ class Tenancy:
         self._give(task)
 
     def limit(self, task: str, cores: float | None, link_bytes_per_s: float | None) -> bool:
-        """Others need that a task uses no more, whatever its own job gives it; whether it is still there."""
+        """Limit a task for other jobs' sake, also if its own job gives it more; returns whether it is still there."""
         if task not in self._tasks:
             return False
         self._limits[task] = (cores, link_bytes_per_s)
@@ -127,7 +127,7 @@ class Tenancy:
         return True
 
     def _give(self, task: str) -> None:
-        """The smaller of what its job gives it and of what others leave it."""
+        """Set the smaller of its job's limits and the limits for others' sake."""
         both = [limits[task] for limits in (self._allotted, self._limits) if task in limits]
         cores, rate = (
             min((one for one in given if one is not None), default=None) for given in zip(*both, strict=True)
@@ -190,4 +190,4 @@ class Tenancy:
 
 
 Machines = ModelledMachines | Tenancy
-"""What the tasks and the plan of one job act on: machines of its own, or its place on such as it shares."""
+"""The machines of a job's tasks and plan: its own, or its place on machines that it shares."""

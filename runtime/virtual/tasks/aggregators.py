@@ -1,4 +1,4 @@
-"""Tasks on hosts that sum gradients on their way to the servers: what several workers push leaves as one vector."""
+"""Tasks on hosts that sum gradients on their way to the servers: gradients of several workers leave as one vector."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Aggregators:
     """``summed`` is called when all servers have taken a sum.
 
     A gradient whose worker is lost before the sum is sent is left out of it. Each aggregator adds and sends one sum at
-    a time; what workers push meanwhile waits.
+    a time; gradients that workers push meanwhile wait.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Aggregators:
             self._add(made)
 
     def _leave_alone(self, made: Sum) -> None:
-        """Nobody waits any more for a sum of lost workers: what is left of it does not travel."""
+        """Nobody waits any more for a sum of lost workers: its remainder is not sent."""
         if not all(part.void for part in made.parts):
             return
         made.void = True

@@ -33,7 +33,7 @@ class Carriers:
     def __init__(self, clock: Clock, costs: Costs, machines: Machines | None, network: Network | None) -> None:
         self.clock, self.costs, self.machines, self.network = clock, costs, machines, network
         self._queues: dict[Way, deque[Load]] = {}
-        """What is on each way; the first travels."""
+        """The loads of each way; the first travels."""
 
     def carry(self, sender: str, replica: str, num_bytes: int, then: Callable[[], None]) -> None:
         """Send so many bytes as soon as all before them are there."""
@@ -65,7 +65,7 @@ class Carriers:
             self._start(way, queue)
 
     def forget(self, task: str) -> None:
-        """Its process is gone: what it sends never arrives, and what waits for it is not sent."""
+        """Its process is gone: loads under way never arrive, and waiting loads are not sent."""
         for way in [way for way in self._queues if task in way]:
             if way[0] == task:
                 del self._queues[way]

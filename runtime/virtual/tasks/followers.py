@@ -34,7 +34,7 @@ class Update(NamedTuple):
 
 
 class Replica:
-    """A replica that follows; ``updates`` are those of the servers that it has not made, the oldest first."""
+    """A replica that follows; ``updates``: the servers' updates that it has not made, the oldest first."""
 
     def __init__(self, version: int, params: FloatVector, optimizer: Optimizer) -> None:
         self.version, self.params, self.optimizer = version, params, optimizer
@@ -77,7 +77,7 @@ class Followers:
         self.servers, self.tell, self.note, self.follows = servers, tell, note, follows
         self.replicas = {server: self._make(0, model_state.dump()) for server in numbers}
         self._coming: dict[int, Replica] = {}
-        """What replicas will be when the copy that is on its way is there."""
+        """The replicas as they will be when the copy that is on its way is there."""
         self._states: dict[int, bytes] = {}
         """The data service's state at versions that a replica may have."""
         self._lives: Counter[str] = Counter()
@@ -193,7 +193,7 @@ class Followers:
     # ---- losses ------------------------------------------------------------------------------------------------------
 
     def lose(self, task: str) -> None:
-        """A task's process is gone, with what it was sending and what it held."""
+        """A task's process is gone, with its transfers and its state."""
         self._lives[task] += 1
         self.ways.forget(task)
         node = NodeId.parse(task)

@@ -51,7 +51,7 @@ class HostReplicas(ReplicaGroup):
         self.machines = machines
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
-        """Who has summed, or is about to sum, the last update."""
+        """Workers that have summed, or are about to sum, the last update."""
         self._rings: list[RingSum] = []
         """Sums that are not complete."""
         self._last: RingSum | None = None

@@ -4,8 +4,8 @@ A worker loads its batch, receives the parameters, computes and pushes its gradi
 is core-seconds on its host; only pacing and injected delays are sleep. It is one thread, as live, unless the cost model
 says that loading and computing use more cores at a time.
 
-The stages of an iteration are a table of the kernel (``compiled/stages.h``). What is here carries out stages of jobs
-that are no plain ones: with replicas, gradients that are held, sums on their way, or disturbed devices.
+The stages of an iteration are a table of the kernel (``compiled/stages.h``). This module carries out stages of jobs
+with replicas, gradients that are held, sums on their way, or disturbed devices.
 """
 
 from __future__ import annotations

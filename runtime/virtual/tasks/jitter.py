@@ -12,7 +12,7 @@ BLOCK = 1024
 FEW = 64
 """Factors drawn at a time where they are asked for one by one: most of a thousand workers may need no more.
 
-A multiple of what a processor computes at once, so that no factor depends on how many are drawn with it.
+A multiple of the number that a processor computes at once, so that no factor depends on how many are drawn with it.
 """
 
 

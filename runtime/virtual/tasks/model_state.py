@@ -1,8 +1,8 @@
 """The model on the virtual clock: real gradients by a real backend, or none.
 
-Every gradient is computed at the moment its Compute is ordered, when the parameters *are* those of the version that the
-worker reads. So no version is ever copied for a late reader, and staleness has its true effect: the gradient waits
-while the parameters change.
+Every gradient is computed at the moment its Compute is ordered, when the parameters *are* the version that the worker
+reads. So no version is ever copied for a late reader, and staleness has its true effect: the gradient waits while the
+parameters change.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RealModelState:
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         """The squared norm of the weighted sum, before it is applied, in consecutive parts of so many elements.
 
-        If they are those of a larger model, in parts of these shares.
+        Sizes of a larger model are the shares of the parts.
         """
         grads = [self._grads[grad_id] for grad_id in order.grads]
         cuts: Iterable[tuple[int, int]] = pairwise(accumulate(sizes, initial=0))

@@ -1,4 +1,4 @@
-"""The models of a job's tasks, and of what they train."""
+"""The models of a job's tasks, and of their parameters."""
 
 from __future__ import annotations
 

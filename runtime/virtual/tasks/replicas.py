@@ -58,7 +58,7 @@ class ReplicaGroup(ServerGroup):
         return []
 
     def traffic(self) -> tuple[float, float]:
-        """Messages of the ring with what these and the step cost, as if all left their hosts."""
+        """Bytes of the ring's messages, and the cost of messages and step, as if all messages left their hosts."""
         size, costs = max(1, len(self.ring)), self.costs
         num_bytes = 2 * (size - 1) / size * self.model_bytes
         step_s = costs.replica_step_s(self.model_bytes) * costs.worker_cores

@@ -27,7 +27,7 @@ class Member(msgspec.Struct, eq=False):
     latency_s: float
     """Of the hosts on that path."""
     done: Then | None = None
-    """What follows when its sum is complete; None: it has not come to this order yet."""
+    """Called when its sum is complete; None: it has not come to this order yet."""
     sent: int = 0
     arrived: int = 0
     added: int = 0
@@ -41,8 +41,8 @@ class RingSum:
 
     Message m of rank r is part (r - m) % n of the vector: n - 1 partial sums, then n - 1 whole parts. It leaves when r
     has added or stored m messages and its own before has left, since both take turns on one connection. A member is
-    done when it has sent and received all. What arrives before it has joined waits in a buffer; buffers are not
-    limited, and a sender is not done before its last message has left, whatever its own buffer could take.
+    done when it has sent and received all. Messages that arrive before it has joined wait in a buffer. Buffers
+    are not limited; even so a sender is not done before its last message has left.
     """
 
     def __init__(self, machines: Machines, costs: Costs, names: Sequence[str], num_parameters: int) -> None:

@@ -90,7 +90,7 @@ class ServerGroup(ABC):
         return self.names
 
     def traffic(self) -> tuple[float, float]:
-        """Return a worker's work for an iteration besides its own: bytes that it sends, core-seconds of an update."""
+        """Return a worker's additional work for an iteration: bytes that it sends, core-seconds of an update."""
         return float(sum(self.num_bytes)), 0.0
 
     @property

@@ -1,7 +1,7 @@
 """The broker: ``python -m runtime.live.launchers.ray PARENT``, outside of the namespaces of the run.
 
-Ray finds its own processes by looking at all those of the machine, which those inside cannot see. The broker starts a
-visit to Ray for every job, ends it, and reports how it ended.
+Ray finds its own processes by looking at all processes of the machine, which a process inside cannot see. The broker
+starts a visit to Ray for every job, ends it, and reports how it ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a Ray cluster can ever give what is asked of it (pure); who waits for more than it has waits forever."""
+"""Whether a Ray cluster can ever satisfy a request (pure); a request for more than it has waits forever."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _fit(request: Request, nodes: Sequence[Capacity]) -> int:
 
 
 def _times(has: float, wants: float) -> int:
-    """How often an amount is in what there is, counted as Ray does (1.0 // 0.2 is 4)."""
+    """How often an amount fits into the available one, counted as Ray does (1.0 // 0.2 is 4)."""
     return round(has * GRAINS) // max(1, round(wants * GRAINS))
 
 

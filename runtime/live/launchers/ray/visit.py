@@ -1,8 +1,8 @@
 """One job's visit to a Ray cluster: ``python -m runtime.live.launchers.ray.visit PARENT`` with a request on its input.
 
-It reserves the nodes (a placement group), has an actor start an agent on each, reports who leaves, and when its input
-ends takes everything away again. It is a process of its own, since Ray's threads, signal handlers and time-outs would
-be in the way of a run's; whatever kills it, Ray ends its actors, and the kernel what they have started.
+It reserves the nodes (a placement group), has an actor start an agent on each, reports agents that leave, and removes
+everything when its input ends. It is a process of its own, since Ray's threads, signal handlers and time-outs would be
+in the way of a run's. However it ends, Ray ends its actors, and the kernel ends the processes that they have started.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
     orders = Orders()
     request = requests.decode(orders.first())
     answers = os.dup(1)
-    os.dup2(2, 1)  # what Ray prints is no answer
+    os.dup2(2, 1)  # Ray's output is no answer
     local = request.address == "local"
     if contained := local and not obstacle(Isolation.PROCESSES):
         contain(Isolation.PROCESSES)  # a cluster of our own ends with us, however we end
@@ -89,7 +89,7 @@ def set_environment(request: Request, folder: str) -> None:
 
 
 class Started(NamedTuple):
-    """An actor's agent: the number of its node, and that of the start."""
+    """An actor's agent: the numbers of its node and of the start."""
 
     node: int
     start: int

@@ -35,7 +35,7 @@ def make_collective(
     spec: TaskSpec, me: Identity, acceptor: Acceptor, look: Callable[[], None], model: Model
 ) -> Collective:
     """The collective that the run configures, for replicas of ``model``."""
-    folder = spec.checkpoints or spec.run_dir  # that of all machines, where there are several
+    folder = spec.checkpoints or spec.run_dir  # shared by all machines, where there are several
     where = folder, me, spec.place(me.role, me.id).address, look
     if spec.collective == "gloo":
         return TorchGroup(*where)

@@ -91,7 +91,7 @@ class NativeModel:
         self._backward([self.batch(np.zeros(1, dtype=np.int64))], 0.0)
 
     def _backward(self, batches: list[Any], factor: float) -> float:
-        """One backward pass; only that of the last micro-batch communicates."""
+        """One backward pass; only the last micro-batch's pass communicates."""
         total = 0.0
         for parameter in self.model.parameters:
             assert parameter.grad is not None

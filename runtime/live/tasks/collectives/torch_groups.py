@@ -69,7 +69,7 @@ class TorchGroup:
         return self._make(self.meeting_place(DEADLINE), self.rank, len(self.peers))
 
     def _make(self, store: Any, rank: int, size: int) -> Any:
-        """A group of ``size`` members, who meet in ``store``."""
+        """A group of ``size`` members, which meet in ``store``."""
         import torch.distributed as dist
 
         return dist.ProcessGroupGloo(store, rank, size, timeout=DEADLINE)
@@ -97,7 +97,7 @@ class TorchGroup:
             raise ConnectionError(str(error).splitlines()[0]) from error
 
     def _sum(self, vector: FloatVector) -> None:
-        """Until it is done or gloo gives up: whoever gave up before would have a vector to which gloo still writes."""
+        """Until it is done or gloo gives up: gloo may write to the vector until then."""
         import torch
 
         self._group.allreduce([torch.from_numpy(vector)]).wait(SUM_DEADLINE)
