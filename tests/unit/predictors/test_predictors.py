@@ -218,3 +218,10 @@ def test_a_window_keeps_its_newest_records() -> None:
     assert rows.tolist() == [[9.0, 8.0, 1.0, 0.9, 0.1, 0.09], [10.0, 9.0, 1.1, 1.0, 0.11, 0.1]]
     assert speeds.tolist() == [10.0, 11.0]
     assert history.row(0.5, 0.25).tolist() == [11.0, 10.0, 0.5, 1.1, 0.25, 0.11]
+
+
+def test_a_record_without_a_number_is_left_out_of_the_fit() -> None:
+    narx = Narx()
+    for i in range(120):
+        narx.update(SpeedRecord(speed=20.0 + i % 5, cpu=float("nan") if i == 60 else 1.0, memory=1.0))
+        assert 10.0 < narx.predict() < 40.0

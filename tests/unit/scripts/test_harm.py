@@ -97,6 +97,7 @@ def test_what_does_not_fit_is_shown_as_refused(tmp_path: Path, capsys: pytest.Ca
     [
         (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd"),
         (["--stragglers", ","], "--stragglers ',': names none; give some"),
+        (["--strategies", "bsp"], "--strategies bsp: is what the others are compared with; name another one"),
         (["--workers", "4,x"], "--workers x: must be a whole number, 1 or more"),
         (["--workers", "4,0"], "--workers 0: must be a whole number, 1 or more"),
         (["--jobs", "1,2"], "--jobs 1,2: must be a whole number, 1 or more"),

@@ -20,6 +20,7 @@ from injectors.patterns import PowerLaw
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
+from runtime.errors import ConfigError
 from runtime.run.checks.job import check_job
 from stragglab.commands import experiment, harm
 from stragglab.grids import experiments, times
@@ -108,7 +109,7 @@ def test_the_plan_of_a_case_is_made_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_job_that_more_can_disturb_has_a_plan_of_its_own() -> None:
-    four, five = raws(["--strategies", "bsp", "--stragglers", "persistent", "--workers", "4,5"])
+    _, four, _, five = raws(["--strategies", "asp", "--stragglers", "persistent", "--workers", "4,5"])
     shared = Shared()
     shared.checked(four)
     assert shared.checked(five)[0].plan == check_job(parse(five)).plan
@@ -147,6 +148,10 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
         ({"paired": {}}, "figure: value: jct_ratio is not measured (jct_s)"),
         ({"figure": {"kind": "map", "value": "jct_s"}}, "figure: along: names no axis; map needs that of its columns"),
         ({"also": [{"at": {"size": ["six"]}, "settings": []}]}, "also: size=six is no level"),
+        ({"also": [{"at": {"sise": ["four"]}, "settings": []}]}, "also: sise=four is no level"),
+        ({"settings": [*OWN["settings"], "jobs=philly"]}, "times_only: is of single jobs; leave out jobs=NAME"),
+        ({"settings": ["backend=none"]}, "times_only: is of the virtual clock; give every run runtime=virtual"),
+        ({"failing": True}, "times_only: has no effect with failing; leave one of them out"),
         ({"also": [{"at": {}, "settings": ["seed=1"]}]}, "seed=1: seed is chosen by the program"),
     ],
 )
@@ -154,6 +159,33 @@ def test_what_times_alone_cannot_be_is_refused(changes: dict[str, Any], said: st
     with pytest.raises(ValueError, match=r"toy_grid\.yaml: ") as caught:
         spec_of(tmp_path, **changes)
     assert said in str(caught.value)
+
+
+def test_a_mistake_in_a_setting_of_one_level_is_found_before_the_first_run(tmp_path: Path) -> None:
+    axes = {**OWN["axes"], "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp", "strategy.bound=1"]}}
+    with pytest.raises(ConfigError, match=r"strategy\.bound=1: no such setting of strategy=asp"):
+        time_cells(spec_of(tmp_path, axes=axes, also=[]), tmp_path, asked(jobs=1), Console(quiet=True))
+    assert not (tmp_path / "times").exists()
+
+
+def test_runs_that_fail_have_their_page_and_end_the_command_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "conf").mkdir()
+    spec_of(tmp_path / "conf")
+    monkeypatch.setattr(experiments, "SPECS", tmp_path / "conf")
+    monkeypatch.setattr(times, "time_job", lambda raw, shared: {"outcome": "failed", "jct_s": None, "note": "broken"})
+    assert experiment.main(["toy_grid", "-o", str(tmp_path / "out"), "--jobs", "1"]) == 1
+    assert "toy_grid: 6 of 6 runs failed" in capsys.readouterr().err
+    assert (tmp_path / "out" / "toy_grid" / "toy_grid.png").exists()
+
+
+@pytest.mark.parametrize(("workers", "epochs"), [(4, 150), (8, 150), (64, 75), (128, 75)])
+def test_epochs_are_those_of_the_next_smaller_number_of_workers(workers: int, epochs: int) -> None:
+    """Under throttles of hosts, too: 60, 60, 6 and 6."""
+    words = ("--strategies", "asp", "--stragglers", "none,cpu_throttle", "--workers", str(workers))
+    found = [raw["workload"]["epochs"] for raw in raws(words)]
+    assert found == [epochs, epochs, *[60 if workers < 16 else 6] * 2]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -24,13 +25,14 @@ from strategies.lb_bsp.by_steps import StepsLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.lgc.delayed import BlocksGate
 from strategies.parts.composed import Composed
-from strategies.parts.gates import AllGate, BoundedGate, EachGate
+from strategies.parts.gates import AllGate, BoundedGate, EachGate, GroupsGate
 from strategies.protocol import Apply, Compute, Drop, Joined, Lost, Restart, Score, Started, Strategy, Wake
 from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import HeapRun, Rig, make_job
+from tests.support.runs import ROOT
 
 
 class Rotating:
@@ -178,7 +180,7 @@ REFUSALS = {
     "screen=DescentScreen: judges every gradient by itself, and BoundedGate does not": {"screen": DescentScreen()},
     "load=SpeedLoad: looks at a Forecast, and neither gate nor detectors is one": {"load": SpeedLoad()},
     "schedule=Regroup: looks at a GroupsGate": {"schedule": Regroup(), "detectors": {"times": OwnTimes()}},
-    "schedule=SyncThenAsync: looks at a FlagDetector": {"gate": SwitchingGate(), "schedule": SyncThenAsync()},
+    "schedule=SyncThenAsync: looks at a FlagsStragglers": {"gate": SwitchingGate(), "schedule": SyncThenAsync()},
     "actions.kill=KillRestart: looks at a StragglerDetector": {"actions": {"kill": KillRestart()}, "decide_every_s": 3},
     "detectors.times=OwnTimes: nothing looks at it": {"detectors": {"times": OwnTimes()}},
     "decide_every_s=3.0: there is nothing to decide": {"decide_every_s": 3.0},
@@ -191,6 +193,26 @@ REFUSALS = {
 def test_parts_that_cannot_work_together_are_refused(line: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(line)}"):
         composed(**REFUSALS[line])
+
+
+def test_a_detector_of_ones_own_serves_a_schedule() -> None:
+    class Mine:
+        """It expects one second of everybody."""
+
+        def observe_event(self, event: object) -> None: ...
+
+        def expected_s(self, worker: int, t: float) -> float | None:
+            return 1.0
+
+    assert Composed(gate=GroupsGate(), schedule=Regroup(), detectors={"mine": Mine()})
+
+
+def test_the_page_of_parts_names_classes_that_there_are() -> None:
+    text = (ROOT / "docs" / "methods" / "composed.md").read_text()
+    names = set(re.findall(r"`((?:[a-z_]+\.)+)([A-Z]\w+)`", text))
+    assert len(names) > 10
+    for module, name in names:
+        assert hasattr(import_module(f"strategies.{module[:-1]}"), name), f"{module}{name}"
 
 
 def test_decisions_need_a_period_that_their_detectors_can_do_with() -> None:

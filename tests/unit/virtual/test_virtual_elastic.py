@@ -21,7 +21,17 @@ from runtime.core.recovery.task import ALIVE
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.costs import Costs
-from strategies.protocol import Evaluate, ServerJoined, Strategy
+from strategies.protocol import (
+    AnyCommand,
+    AnyEvent,
+    Arrived,
+    Evaluate,
+    Launch,
+    Repartition,
+    Retire,
+    ServerJoined,
+    Strategy,
+)
 from tests.support.elastic import Growing, Wanderer
 from tests.support.invariants import problems
 from tests.support.long_tests import long_after
@@ -254,3 +264,39 @@ def test_another_order_of_samples_trains_other_bits() -> None:
     """Without this the test before would prove nothing."""
     hashes = {grown(Growing(None, None), seed).end["note"]["parameters_sha256"] for seed in (2, 7)}
     assert len(hashes) == 2
+
+
+@dataclasses.dataclass(eq=False)
+class ChangesItsMind(Wanderer):
+    """Launches a server with the third gradient and retires it ``after`` gradients later, unless it has joined."""
+
+    after: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.arrived, self.joined = 0, False
+
+    def handle(self, event: AnyEvent) -> list[AnyCommand]:
+        commands = super().handle(event)
+        self.arrived += isinstance(event, Arrived)
+        if isinstance(event, Arrived) and self.arrived == 3:
+            commands.append(Launch(node="server:1"))
+        if isinstance(event, Arrived) and self.arrived == 3 + self.after and not self.joined:
+            commands.append(Retire(node="server:1"))
+        if isinstance(event, ServerJoined):
+            self.joined = True
+            commands.append(Repartition(servers=(0, 1)))
+        return commands
+
+
+@pytest.mark.parametrize(("after", "joins"), [(1, False), (2, False), (3, False), (4, True)])
+def test_a_server_that_is_retired_while_its_report_waits_has_not_joined(after: int, joins: bool) -> None:
+    """A decision takes half a second, so the report of a server that is ready waits for its turn."""
+    drawn = draw_world(3, 2)
+    job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=2)
+    costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25, decision_s=0.5)
+    plan = build_plan("none", 2, LIMIT_S, [])
+    quiet = {"transport": "tcp", "hosts": None, "accidents": (), "profile": None}
+    strategy = ChangesItsMind(1, most_wishes=0, after=after)
+    run = VirtualRun(msgspec.structs.replace(drawn, job=job, costs=costs, plan=plan, **quiet), strategy)
+    assert (strategy.joined, run.refused) == (joins, "")
