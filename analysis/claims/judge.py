@@ -16,7 +16,7 @@ from analysis.claims.ledger import Bounds, Claim
 TOLERANCE_FRAC = 0.15
 """Relative tolerance of a number."""
 TOLERANCE_OF_EFFECT = 1 / 3
-"""Part of the paper's effect by which ours may differ: 10 % does not match 24 %, nor does 40 %."""
+"""Part of the paper's effect by which ours may differ: neither 10 % nor 40 % matches 24 %."""
 FEWEST_SEEDS = 5
 """Minimum number of seeds for a shape: fewer agree too often by chance (four: one time in sixteen)."""
 SHARE = 0.95
@@ -42,8 +42,8 @@ class Verdict(NamedTuple):
 def judge(claim: Claim, answer: Answer | None) -> Verdict:
     """Both verdicts about a claim.
 
-    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. What was fitted,
-    or what no system here can miss, can be missed, but not met.
+    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. Claims that were
+    fitted, or that no system here can miss, can be missed, but not met.
     """
     asks_size = size_asked(claim)
     if claim.check == "context" or answer is None:

@@ -1,4 +1,4 @@
-"""The names of strategies in figures: those of the papers instead of those of configuration files."""
+"""The names of strategies in figures: the papers' names instead of the configuration files'."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def observed(number: int, run: Run, num_parameters: int, neighbours: Neighbours)
 
 
 def fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Push time beyond that of the links, for a worker that shares them with no one; the work at both ends overlaps."""
+    """Push time beyond the links' transfer time, for a worker alone on its links; the work at both ends overlaps."""
     lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
     put_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
     fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
@@ -53,9 +53,9 @@ def fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
 def fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
     """Core-seconds of carrying, computing and interruptions: processor time of servers and workers.
 
-    A byte costs less where more of them arrive together. So of jobs that had their hosts for themselves only those with
-    the most workers are used; and where there are sets of jobs, carrying and interruptions are what they are in these.
-    Where interruptions are known, computing is that of runs without any.
+    A byte costs less where more of them arrive together. So of single jobs only the runs with the most workers are
+    used. Sets of jobs, if there are any, determine carrying and interruptions. If interruptions are known, computing is
+    fitted to runs without any.
     """
     alone, crowded = rows[~rows["crowded"]], rows[rows["crowded"]]
     alone = alone[alone["num_workers"] == alone["num_workers"].max()]

@@ -1,7 +1,7 @@
 """A cost model and a disturbance plan from the steps of a log, so that its job can be repeated on a virtual clock.
 
-Usual steps become a base time per rank and jitter. Slow ones become windows in time: a slow machine is slow for whoever
-computes on it then, and a job that waits less passes more iterations in the same window.
+Usual steps become a base time per rank and jitter. Slow ones become windows in time: a slow machine slows every job
+that computes on it then, and a job that waits less passes more iterations in a window.
 """
 
 from __future__ import annotations

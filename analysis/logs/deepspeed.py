@@ -75,7 +75,7 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
 
 
 def _timers(line: Line) -> dict[str, str] | None:
-    """Timers of a whole step by name, as they are printed; those of micro-steps are none."""
+    """Timers of a whole step by name, as they are printed; timers of micro-steps are excluded."""
     if (found := TIMES.search(line.text)) is None:
         return None
     timers = dict(TIMER.findall(found[1]))

@@ -28,7 +28,7 @@ def gather(
     job: dict[str, Any] | None = None,
     own_is_rest: bool = False,
 ) -> StepLog:
-    """A log of rows, in any order; in that of time, if steps were done again.
+    """A log of rows, in any order; in the order of time, if steps were done again.
 
     Args:
         source: form of the log, for people and for messages.

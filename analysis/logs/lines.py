@@ -29,9 +29,9 @@ PREFIXES = (
     re.compile(r"^\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
     re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )
-"""What is put before every line of a process; the group is the number or the name of the process."""
+"""Prefixes of every line of a process; the group is the number or the name of the process."""
 BEGINS = {"[": PREFIXES[1:2] + PREFIXES[4:5] + PREFIXES[7:], "(": PREFIXES[3:4]}
-"""Those of lines that begin with a bracket; of others, those that begin with a letter or a digit."""
+"""Prefixes that begin with a bracket; ``OTHERS`` begin with a letter or a digit."""
 OTHERS = tuple(one for one in PREFIXES if all(one not in some for some in BEGINS.values()))
 MOST_PREFIXES = 6
 

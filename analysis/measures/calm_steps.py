@@ -77,7 +77,7 @@ def with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
 
 
 def calm_steps(found: SlowSteps, own_s: Floats) -> Floats:
-    """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter.
+    """[steps, ranks] seconds without slow phases: steps of a phase are divided by its level and keep their jitter.
 
     A single slow step would have been a usual one, and never quicker than the quicker ranks.
     """

@@ -111,8 +111,8 @@ def _last_begun_s(theirs: pd.DataFrame, lost_s: np.ndarray, at_s: np.ndarray) ->
 def windows(run: Run) -> pd.DataFrame:
     """The plan by worker: ``worker``, ``start_s``, ``end_s``, ``slept`` (added to iterations that begin within).
 
-    A host's or link's disturbance counts for every worker there. Those of servers are left out, as they slow all
-    workers alike, and so are kills, which leave no iteration to be slow.
+    A host's or link's disturbance counts for every worker there. Disturbances of servers are left out, as they slow all
+    workers alike; kills are left out, as they leave no slow iteration.
     """
     found = [
         (worker, one.start_s, one.end_s, one.kind in SLEPT)

@@ -57,7 +57,7 @@ class Ranked(NamedTuple):
 def ranked(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s: float = 0.0) -> list[Ranked]:
     """Strategies from the fastest to the slowest, by the time that each needs for the present one's work.
 
-    All pass the whole logged history; who is faster does more in it.
+    All pass the whole logged history; a faster candidate does more work in it.
 
     Args:
         jobs: by strategy.

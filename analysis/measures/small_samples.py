@@ -41,7 +41,7 @@ def interval_of_times(values: Iterable[float], confidence: float = CONFIDENCE) -
 
 def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
     """Mean +- t s / sqrt(n), extended to include the median."""
-    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls, which takes 0.4 s to import
+    from scipy.special import stdtrit  # scipy.stats.t.ppf calls this, but takes 0.4 s to import
 
     half = stdtrit(len(values) - 1, 0.5 + confidence / 2) * values.std(ddof=1) / np.sqrt(len(values))
     mean, middle = values.mean(), np.median(values)

@@ -42,7 +42,7 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
 
 
 def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
-    """Those of the jobs that have records in these directories; damaged ones are left out."""
+    """The warnings of jobs that have records in these directories; damaged records are left out."""
     found = []
     for folder in folders:
         try:

@@ -41,7 +41,7 @@ def read_whole(path: Path) -> bytes:
 
 @contextmanager
 def of_record(path: Path) -> Iterator[None]:
-    """Whatever goes wrong meanwhile is said of this record, as a :class:`RecordError`: others are read all the same.
+    """Any error meanwhile becomes a :class:`RecordError` about this record, so that others are still read.
 
     Nothing that a file holds is known to make sense before it is used, and no two damaged files fail alike. A pipe or a
     device among the files is refused at once: reading it would wait, or never end.

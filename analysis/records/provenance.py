@@ -9,7 +9,7 @@ from typing import Any
 SEPARATOR = " \N{MIDDLE DOT} "
 """Between the parts of a caption."""
 UNKNOWN = "unknown"
-"""What a record says of a commit that it cannot name, such as that of an installed package."""
+"""The text for a commit that a record cannot name, such as an installed package's."""
 
 
 def caption(metas: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from reading.plain import parse_yaml
 CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
 META = "meta.json"
 NOTE, MULTIRUN = "sweep.jsonl", "multirun.yaml"
-"""What tells that a directory is a sweep's: our own note, and Hydra's."""
+"""Files that mark a directory as a sweep's: our own note, and Hydra's."""
 PROGRAM = "python run.py"
 MAX_BYTES = 64 * MIB
 

@@ -1,9 +1,8 @@
 """The columns stored next to a log, so that later loads need not read the log.
 
 ``columns/`` holds every table as an Arrow file, uncompressed: a load maps the files into memory and decodes nothing,
-and the system reads only the columns that somebody looks at. ``columns/index.json`` says of which log they are. They
-are derived, so they may be deleted at any time; what does not belong to the log as it is now, or was derived by other
-code, is ignored.
+and the system reads only the columns that somebody looks at. ``columns/index.json`` identifies their log. They are
+derived, so they may be deleted at any time; columns of another log, or derived by other code, are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``SHA256SUMS`` of a record: what the files were when they were written, by whoever wrote them.
+"""``SHA256SUMS`` of a record: the hashes of its files when they were written, by their writer.
 
 The run sums what it has recorded, an analysis what it derives from that, and each only its own: drawing a record again
 does not vouch for a log that was changed meanwhile.

@@ -175,8 +175,8 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost``, ``ServerJoined`` and ``Restored``.
 
     ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
-    What was ordered and undoes nothing has other names: a node that was retired is ``Left``, and so is a server that
-    held nothing; parameters that were divided again are ``Repartitioned``; a job that gave its places to others was
+    Changes that were ordered and undo nothing have other names: a node that was retired, or a server that held nothing,
+    is ``Left``; parameters that were divided again are ``Repartitioned``; a job that gave its places to others was
     ``Preempted`` and is ``Resumed``.
     """
     found, moves, away = [], False, False

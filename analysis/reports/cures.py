@@ -14,7 +14,7 @@ from analysis.reports.remedies import NOTHING, Remedy
 MOST = 5
 """So many units have a cure each."""
 LEAST_FRAC = 0.001
-"""What saves less of the job's time is no cure."""
+"""A change that saves less of the job's time is no cure."""
 
 
 CHECKPOINTS = "write checkpoints in the background"

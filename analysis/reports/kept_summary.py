@@ -26,7 +26,7 @@ NOTE = f"{FOLDER}/{SUMMARY}"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """``columns/summary.json``. ``sums``: SHA-256 of the sources; ``summary``: that of the summary."""
+    """``columns/summary.json``. ``sums``: SHA-256 of the sources; ``summary``: SHA-256 of the summary."""
 
     sums: dict[str, str]
     summary: str

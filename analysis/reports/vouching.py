@@ -37,7 +37,7 @@ class Check(NamedTuple):
     verdict: Verdict
     found: str
     files: tuple[str, ...] = ()
-    """Those of which every byte follows from others, as the answer shows."""
+    """Files whose every byte is derived from other files, as the answer shows."""
 
 
 def files_of(folder: Path) -> list[str]:
