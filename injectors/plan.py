@@ -312,7 +312,7 @@ def _problem_of_numbers(one: Disturbance) -> Problem | None:
 
 
 def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
-    """Why no such worker can join or leave; who leaves may be one that has joined before."""
+    """Why no such worker can join or leave; a worker that joined may leave, too."""
     target = parse_target(one.target)
     if target is None:
         return f"{one.kind} acts on {describe_forms(one.kind)} only"

@@ -32,7 +32,7 @@ class FromResources:
     iterations, and for one whose processor share is unknown, the last time is the prediction.
 
     Departures: bandwidths are fractions of the worker's largest (:func:`predictors.lstm.relative`), times are fitted on
-    one job, so the model's name is no input. What is slept (delays, device pacing) shows in neither resource.
+    one job, so the model's name is no input. Sleep (delays, device pacing) shows in neither resource.
 
     Attributes:
         resources: how they are continued: ``lstm``, ``ema`` (weight 0.2 of the newest) or ``last``.

@@ -28,8 +28,8 @@ FARTHEST = 6.0
 class Network:
     """A regression of one number, with layers of rectified units; inputs and outputs are standardised.
 
-    The mean and scale of inputs and outputs are those of the first fit, unless :meth:`standardise` is called; later
-    fits continue from its weights.
+    The first fit determines the mean and scale of inputs and outputs, unless :meth:`standardise` is called; later fits
+    continue from its weights.
 
     Args:
         inputs: numbers in a row.

@@ -149,7 +149,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Additional measures of a set of jobs with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
     """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time relative to the
-    same job in this cell, with the run's other levels and seed; runs without a record are compared as a whole."""
+    same job in this cell, with the run's other levels and seed; runs without a record compare their own times."""
     times_only: bool = False
     """Virtual runs leave no record but the time of the job, or why there is none: grids of thousands of jobs."""
     failing: bool = False

@@ -27,7 +27,7 @@ class StepLog:
         ranks: names of the ranks, in natural order; row order of nothing, column order of the matrices.
         steps: number of every step, ascending.
         own_s: [steps, ranks] seconds of a rank's own work, without waiting and transfers; NaN where nothing was logged.
-        A log of whole steps (``per_rank`` is False) has one column.
+            A log of whole steps (``per_rank`` is False) has one column.
         comm_s: [steps, ranks] seconds of transfers, waiting included where a collective waits; None: not logged.
         data_s: [steps, ranks] seconds of loading, a part of ``own_s``; None: not logged.
         begin_s: [steps, ranks] when the work of that step began, from the log's first; None: not logged.

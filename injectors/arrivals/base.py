@@ -8,7 +8,7 @@ import msgspec
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One job as its source describes it; what it does not mention is the run's own setting."""
+    """One job as its source describes it; fields that it does not mention take the run's own settings."""
 
     job: str
     """Its name, unique in the source: letters, digits, ``-`` and ``_``, since its record's folder has it."""

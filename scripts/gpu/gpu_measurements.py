@@ -128,7 +128,7 @@ def _epochs(count: int) -> list[str]:
 
 
 def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
-    """All results that these runs say: of the papers, then of the virtual clock; what is not complete is left out."""
+    """All results of these runs: the papers', then the virtual clock's; incomplete ones are left out."""
     alone = {batch: f"alone_{batch}" for batch in SIZES[device].batches}
     if runs.keys() >= set(alone.values()):
         yield from saturation({batch: runs[name] for batch, name in alone.items()})

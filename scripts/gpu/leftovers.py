@@ -1,7 +1,7 @@
-"""Ends what a program has started, whatever becomes of the program, and of whoever watches it.
+"""Ends all processes that a program has started, however the program or its watcher ends.
 
-The program must run in a session of its own, which it need not stay alone in: what it starts may form groups, but not
-sessions, unless it dies with it anyway.
+The program must run in a session of its own. Its processes may form groups, but no sessions, unless they end with it
+anyway.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from analysis.reports.advice import Advice
 
 KEPT = "the log is as it was; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 SAID_BYTES = 1 << 22
 """Reading a larger file takes so long that it is said."""

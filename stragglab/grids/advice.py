@@ -175,7 +175,7 @@ def configured(replay: Replay, name: str, composed: Mapping[str, Any], costs: Pa
 
 
 def cost_file(replay: Replay, about: str) -> str:
-    """The text of the cost model (``cluster.costs``); what devices compute is in the cluster, not here."""
+    """The text of the cost model (``cluster.costs``); the devices' speeds are in the cluster, not here."""
     model, scale = replay.model, replay.scale
     steps = 2 * (replay.workers - 1)
     values = {

@@ -116,7 +116,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
 
 
 def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
-    """(the job that lasts as long as the logged history, or a part of it that stands for all; what is said of that)."""
+    """(the job that lasts as long as the logged history, or a representative part of it; remarks about this)."""
     import numpy as np
 
     from analysis.fitting.step_times import part_of

@@ -17,11 +17,11 @@ AIM = 1.1
 """Iterations are made slightly longer than promised, as the machine may be faster later than in the first run."""
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
 ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
-"""What slows a worker down, and what it needs from the machine (``runtime.live.machines.doctor``)."""
+"""Mechanisms that slow a worker down, and their needs from the machine (``runtime.live.machines.doctor``)."""
 KINDS = {"tc": "bandwidth", "hog": "gpu"}
-"""What is disturbed, by the mechanism; the others disturb the processor."""
+"""The disturbed resource by mechanism; the others disturb the processor."""
 HOSTS = ("network", "links")
-"""What emulated hosts need from the machine."""
+"""Needs of emulated hosts from the machine."""
 LINKS_MBPS = (10, 100, 1000)
 LINK_LEVELS = (0.75, 0.25, 0.10)
 

@@ -212,7 +212,7 @@ def _group_size(total: int, num_workers: int, size: int) -> int:
 class Curve:
     """F(b): seconds of one micro-batch of b samples, non-decreasing, from measured (samples, seconds).
 
-    The median of every size, raised to that of smaller sizes where it is below; straight lines between sizes,
+    The median of every size, raised to the largest median of smaller sizes; straight lines between sizes,
     constant below the smallest, and in proportion above the largest.
     """
 

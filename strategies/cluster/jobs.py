@@ -1,4 +1,4 @@
-"""What a policy remembers of the cluster's jobs: those that wait, by size and rank, and those that hold GPUs."""
+"""A policy's memory of the cluster's jobs: waiting jobs, by size and rank, and jobs that hold GPUs."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def hot_server(now: JobNow, rules: Rules) -> Finding | None:
     """Servers near all of their cores get as many as their part of the load takes with all workers at full speed.
 
     ``s = min(s_hot / s_used s_hat N_w, C_max)`` in whole cores, for all hot servers in one change. The paper's own case
-    (two servers of 16 cores get 24) goes beyond C_total, and so does this: what is over is among the numbers.
+    (two servers of 16 cores get 24) exceeds C_total, and this rule may, too; the excess is among the numbers.
     """
     hot = [server for server in now.usage.nodes("server") if _is_hot(now.usage, server, rules)]
     return _more_cores(now, "hot server", hot)
@@ -109,8 +109,8 @@ def hot_server(now: JobNow, rules: Rules) -> Finding | None:
 def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     """Servers that do not use their cores get more workers: ``min(s_total / s_hat, sqrt K) - N_w`` of them.
 
-    s_hat is measured again, and s_total / s_hat rounded up: 32 / (27.4 / 8) = 9.34 became 10 workers in the paper. What
-    exceeds C_total is of low priority.
+    s_hat is measured again, and s_total / s_hat rounded up: 32 / (27.4 / 8) = 9.34 became 10 workers in the paper.
+    Workers beyond C_total have low priority.
     """
     usage, servers, workers = now.usage, now.usage.nodes("server"), now.usage.nodes("worker")
     used, cores = _used_cores(usage), sum(usage.given[server].cores for server in servers)
@@ -191,7 +191,7 @@ ORDER: tuple[Callable[[JobNow, Rules], Finding | None], ...] = (
 
 
 def worker_memory(usage: UsageHistory) -> int:
-    """Bytes for a new worker: the most that one has used and a margin; what they were given if nothing is known."""
+    """Bytes for a new worker: the largest use so far and a margin; if unknown, the present workers' memory."""
     workers = usage.nodes("worker")
     peak = max(usage.memory_bytes(worker) for worker in workers)
     return ceil(peak * (1 + MEMORY_MARGIN_FRAC)) or max(usage.given[worker].memory_bytes for worker in workers)
@@ -239,7 +239,7 @@ def _straggles(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
 
 
 def _worth_more(now: JobNow, used: float, num_workers: int, rules: Rules) -> bool:
-    """Whether the workers that were added last did anything; what servers use rises with the throughput."""
+    """Whether the last added workers helped; the servers' use of cores rises with the throughput."""
     before = now.growth
     if before is None or num_workers <= before.workers:
         return True

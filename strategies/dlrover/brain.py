@@ -1,8 +1,8 @@
 """The Brain: stages of a job, observations in, one change at a time out (DLRover sections 4.2, 4.3 and 6.1; pure).
 
-Whoever carries a decision out calls ``settled`` when that has ended, one way or the other; until then, and for
-``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a
-server's relief waits for what is under way, but no longer.
+The caller carries a decision out and calls ``settled`` when it has succeeded or failed; until then, and for
+``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a server's
+relief only waits for the change in progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strategies.protocol import NodeId
 
 @dataclass(kw_only=True)
 class BrainSettings(Limits, Rules):
-    """What a job may have, when it is adjusted, how long the Brain samples, and how often it looks.
+    """A job's limits, when it is adjusted, how long the Brain samples, and how often it looks.
 
     The defaults are the paper's, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
 
@@ -197,7 +197,7 @@ class Brain:
         changes, self.under_way = self.under_way, ()
         if granted and _concerns_servers(changes):
             self._servers_s, self._growth = t, None
-        if granted and _resizes_servers(changes):  # whoever was killed before holds another part of the parameters
+        if granted and _resizes_servers(changes):  # a server that was killed before holds other parameters now
             self._out_of_memory = {node: then for node, then in self._out_of_memory.items() if node.role == "worker"}
         if granted:
             self._backoff.granted()
@@ -213,7 +213,7 @@ class Brain:
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
     def decide(self, t: float) -> Decision | None:
-        """What to do now, if anything; a decision without changes only says why everything stays."""
+        """The decision that is due now, if any; a decision without changes only says why everything stays."""
         node = self._next_relief()
         if node is not None:
             return self._after_oom(t, node, self._out_of_memory.pop(node))

@@ -1,4 +1,4 @@
-"""What nodes use, and what follows: samples, requests, and memory that was not enough (DLRover section 4.2; pure).
+"""Use of nodes and its consequences: samples, requests, and nodes that ran out of memory (DLRover section 4.2; pure).
 
 The paper lists it with the other problems of a stage. Here it is answered as soon as it happens, before any rule of
 ``adjust``: the node is gone, and whatever else matches would leave it so.

@@ -2,7 +2,7 @@
 
 Slides 11 to 14: the next slot belongs to the transfer that ends first, given what is reserved, so that updates arrive
 early on average. An update whose deadline is this slot goes instead, so that no applied update has a delay above
-``tau_max``. One that would keep the server waiting for long is dropped. What the slides leave open is decided here:
+``tau_max``. One that would keep the server waiting for long is dropped. Our decisions where the slides leave them open:
 slots count from 0, an update that no slot can hold any more is dropped too ("missed"), and "for long" is a number of
 seconds.
 

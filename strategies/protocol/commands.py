@@ -18,7 +18,7 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Worker: compute the gradient sum of ``num_samples`` samples on the current parameters.
 
     The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size. With ``parts``
-    the samples are those of these parts of the round, and the worker sends the sum of their gradient sums with these
+    the samples belong to these parts of the round, and the worker sends the sum of their gradient sums with these
     coefficients, computed in one pass with weighted samples or each as a micro-batch of its own, as the model allows;
     ``num_samples`` is then only recorded as assigned.
     """
@@ -170,7 +170,7 @@ class Repartition(Command, frozen=True, kw_only=True, tag=True, omit_defaults=Tr
 
     servers: tuple[int, ...]
     shares: tuple[float, ...] = ()
-    """Empty: those of the job (``topology.server_shares``) if it has some for so many servers, else equal ones."""
+    """Empty: the job's (``topology.server_shares``) if it has some for so many servers, else equal shares."""
 
 
 class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):

@@ -17,11 +17,11 @@ import msgspec
 
 Resource = Literal["cpu_cores", "link_bytes_per_s"]
 RESOURCES: tuple[Resource, ...] = ("cpu_cores", "link_bytes_per_s")
-"""What is reserved: processor cores, and the rate at which a task sends. Fields of that name have these units."""
+"""Resources to reserve: processor cores, and the rate at which a task sends. Fields of these names have these units."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node (``server:0``) will use in addition to what it uses without a reservation."""
+    """Resources that a node (``server:0``) will use in addition to its use without a reservation."""
 
     node: str
     cpu_cores: float = 0.0
@@ -30,7 +30,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node holds of its host; None: what it can get."""
+    """A node's share of its host; None: no fixed share."""
 
     node: str
     cpu_cores: float | None = None
@@ -38,7 +38,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tasks of one host have together; None: no limit."""
+    """The resources that the tasks of one host have together; None: no limit."""
 
     host: str
     cpu_cores: float | None = None
@@ -47,7 +47,7 @@ class HostRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task was measured to need."""
+    """The measured needs of one task."""
 
     node: str
     host: str
@@ -59,7 +59,7 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes_per_s: float = math.inf
     """Likewise."""
     cpu_s: float = 0.0
-    """Processor seconds of an iteration: of a worker its own, of a server those of a global batch."""
+    """Processor seconds of an iteration: a worker's own; a server's for a global batch."""
     sent_bytes: float = 0.0
     """Likewise."""
     iter_s: float | None = None
@@ -69,17 +69,17 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limit_of(share: float, before: float, peak: float) -> float:
-    """What a task may use while it works so that it has this share, and not the one from before.
+    """The limit on a task's use while it works that gives it this share instead of the previous one.
 
-    Its iteration takes work / share instead of work / before; the difference is that between work / limit and
-    work / peak. Infinite if it need not be limited.
+    Its iteration takes work / share instead of work / before; the difference equals work / limit - work / peak.
+    Infinite if it need not be limited.
     """
     slowness = max(0.0, 1.0 / share - 1.0 / before)
     return 1.0 / (1.0 / peak + slowness) if slowness else math.inf
 
 
 class JobLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job was measured to need."""
+    """The measured needs of one job."""
 
     job: str
     tasks: tuple[TaskLoad, ...]

@@ -57,7 +57,7 @@ class ModeChooser(Deciding):
     first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
     Without stragglers it is SSGD, or with ``when_calm: cheaper`` the present mode if SSGD would cost more, so that the
     next straggler need not hold up a whole round before it is known. Neither takes ``decision_s``. A predicted time has
-    changed if it differs by more than ``cluster_frac`` from that of the last decision.
+    changed if it differs by more than ``cluster_frac`` from the last decision's.
 
     Attributes:
         choice: the candidates, and how one is chosen.
@@ -189,7 +189,7 @@ class ModeChooser(Deciding):
         return mode_s[SSGD] >= mode_s.get(present, inf)
 
     def _has_moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
-        """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
+        """Whether a time differs from the last decision's by more than the width of a cluster, in fastest times.
 
         The first prediction of a straggler may be between its old and its new time: it is tagged, but costs are wrong.
         """

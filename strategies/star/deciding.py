@@ -1,4 +1,4 @@
-"""What choosers of modes have in common, of servers or of a ring: when is decided, and who waits meanwhile (pure)."""
+"""Common parts of choosers of modes, with servers or a ring: when to decide, and who waits meanwhile (pure)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class DecisionSettings:
 class Deciding(DecisionSettings, ABC):
     """Abstract: a schedule that chooses modes, by a model or without, and holds Computes while it decides.
 
-    ``_pause`` is that of the decision in progress. With ``_begins`` the mode is measured from the next update on after
-    which nobody pauses.
+    ``_pause`` belongs to the decision in progress. With ``_begins`` the mode is measured from the next update on after
+    which no worker pauses.
     """
 
     def _query(self, peers: Peers) -> None:

@@ -1,4 +1,4 @@
-"""What a job's tasks need in a mode in addition to SSGD, and asking the cluster for it (STAR, III and IV-D1; pure)."""
+"""Resources that a job's tasks need in a mode beyond SSGD, and requests for them (STAR, III and IV-D1; pure)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class ModeDemands(DemandSettings):
         return all(len(self._cores.get(str(server), ())) >= LEAST_SAMPLES for server in self._servers)
 
     def of(self, mode: Mode, workers: Sequence[int], times_s: Sequence[float]) -> tuple[Demand, ...]:
-        """What the mode needs on servers and workers, of whom each takes its predicted ``times_s`` for an iteration."""
+        """The mode's needs on servers and workers; each worker takes its predicted ``times_s`` for an iteration."""
         cycles_s = mode_cycles_s(mode, workers, times_s)
         round_s = max(times_s)
         rate, before = sum(1.0 / cycle_s for cycle_s in cycles_s.values()), len(workers) / round_s

@@ -24,7 +24,7 @@ class RingOverhead:
         self._updated_s = t
 
     def interrupted(self) -> None:
-        """What is measured until the next update is something else: a pause, or processes that begin."""
+        """Times until the next update do not count: they contain a pause, or the start of processes."""
         self._updated_s = None
 
     def arrived(self, t: float, computed_s: float) -> None:

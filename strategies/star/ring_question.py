@@ -1,11 +1,11 @@
 """A decision about the modes of a ring: what each costs, by equation 3 or by a model (section IV-C; pure).
 
 The estimate that a model corrects is equation 3: all parents wait for as long as they may, and a child that has not
-delivered by then counts for nothing. What happens differs (:class:`strategies.parts.gates.ring.RingGate`): sums go
-round and parameters step for some time, for which a child waits as members do; a wait ends when all children have
-delivered; and one that delivers before the next ring starts counts there, an update late. Besides predicted times,
-deviations and the mode the model is therefore given what a mode would be worth by that. As with servers, phi stands for
-the paper's model, learning rate and step.
+delivered by then counts for nothing. A real ring differs (:class:`strategies.parts.gates.ring.RingGate`): sums go round
+and parameters step for some time, for which a child waits as members do; a wait ends when all children have delivered;
+and one that delivers before the next ring starts counts there, an update late. Therefore the model's input has the
+mode's cost by these rules, besides predicted times, deviations and the mode. As with servers, phi stands for the
+paper's model, learning rate and step.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RingQuestion:
         return ring_s(members_s, children_s, wait_s, self.batch_samples, self.phi_samples)
 
     def costed(self, mode_s: Mapping[RingMode, float], max_workers: int, *, measured: bool) -> Costed:
-        """Rows of modes and what they cost, in their order; what equation 3 says is of rings without any overhead."""
+        """Rows of modes and their costs, in their order; equation 3 is about rings without any overhead."""
         rows = self.rows(list(mode_s), max_workers, self.overhead_s if measured else 0.0)
         return costed_rows(rows, list(mode_s.values()), measured=measured)
 

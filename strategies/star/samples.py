@@ -1,4 +1,4 @@
-"""What STAR-ML learns from: costed decisions and measured modes, the newest so many rows (pure)."""
+"""The training data of STAR-ML: the newest rows of costed decisions and measured modes (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mode costs: seconds per unit of progress, from predicted iteration times and the noise scale (pure).
+"""The cost of a mode: seconds per unit of progress, from predicted iteration times and the noise scale (pure).
 
 Source: STAR, equations 1 to 3. An update of M samples makes 1 / (1 + phi / M) of the progress that one of infinitely
 many would make, phi being the gradient noise scale; so a unit of progress takes 1 + phi / M updates.

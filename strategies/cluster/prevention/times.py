@@ -17,7 +17,7 @@ Held = Mapping[Resource, Mapping[Task, float]]
 
 
 def work_of(load: TaskLoad, resource: Resource) -> float:
-    """What an iteration takes of a resource: core-seconds, or bytes sent."""
+    """An iteration's use of a resource: core-seconds, or bytes sent."""
     return load.cpu_s if resource == "cpu_cores" else load.sent_bytes
 
 

@@ -185,7 +185,7 @@ class OptimusPlanner:
         return self._try(t, size) if self._model is None else self._grow(t, size, self._model)
 
     def _is_due(self, t: float) -> bool:
-        """Sizes are tried one after the other; the interval is that of increments."""
+        """Sizes are tried one after the other; the interval holds for increments only."""
         waits = self._model is not None and self._decided_s is not None
         return not waits or t >= (self._decided_s or 0.0) + self.adjust_every_s
 

@@ -140,7 +140,7 @@ class SlowWorkers:
 
 @dataclass(kw_only=True)
 class Autoscaling:
-    """By how much a job grows, and how much that must help; values are those of DLRover's comparison where it has any.
+    """By how much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
 
     Attributes:
         cores_total: of all workers and servers together; no size that exceeds it is tried.
@@ -220,7 +220,7 @@ class AutoscalingPlanner:
             self._begin_iteration(t)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Count an update; what was measured while nodes change is void."""
+        """Count an update; measurements taken while nodes change are void."""
         self._updates += 1
         self._samples += sum(grad.samples for grad in grads)
         if self._updates >= self.autoscaler.workers and not self._under_way:

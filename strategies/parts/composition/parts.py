@@ -16,7 +16,7 @@ from strategies.parts.load.shares import EvenLoad, Load
 from strategies.parts.screens import Screen
 
 OWN = __name__.removesuffix("parts.composition.parts")
-"""What precedes the names of our modules: where the package is installed, more than ``strategies.``."""
+"""Prefix of our modules' names: longer than ``strategies.`` if the package is installed."""
 
 
 def check_fit(parts: Parts) -> None:

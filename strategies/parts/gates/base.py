@@ -1,4 +1,4 @@
-"""What a gate answers, the interface that all gates share, and who takes part in its rounds."""
+"""The answers of a gate, the interface that all gates share, and the members of its rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strategies.protocol import Grad
 
 @final
 class Roster:
-    """``members`` are counted; ``lost_work`` are those of them whose Compute died with their process.
+    """``members`` are counted; ``lost_work`` are members whose Compute died with their process.
 
     ``newcomers`` wait to enter with the next update, which may take long, or never come: see ``deserted``.
     """
@@ -65,8 +65,8 @@ class Roster:
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
-    ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are those
-    of the update, with their parents (``strategies.protocol.Apply``).
+    ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are the
+    update's children, with their parents (``strategies.protocol.Apply``).
     """
 
     apply: tuple[Grad, ...] = ()

@@ -100,7 +100,7 @@ class GroupsGate:
     ``EachGate``. A waiting gradient, and a Compute in progress, move with their worker from group to group.
 
     ``at`` knows the group of every worker; for one that has left, the first uses its remaining gradient.
-    ``members`` are those of all groups.
+    ``members`` are the members of all groups.
     """
 
     rounds: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""What detectors share: usable iterations, clusters of similar values, and who knows the gradient noise scale.
+"""Common parts of detectors: usable iterations, clusters of similar values, sources of the gradient noise scale.
 
 A detector observes events (``observe_event``); other parts query it by its class, or by what it can do.
 """

@@ -1,4 +1,4 @@
-"""What the Brain decides: changes of a job's resources as plain data, and the numbers that led to them (pure)."""
+"""The Brain's decisions: changes of a job's resources as plain data, and the numbers that led to them (pure)."""
 
 from __future__ import annotations
 

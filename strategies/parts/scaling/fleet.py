@@ -47,7 +47,7 @@ class Fleet:
         self._next: dict[str, int] = {}
         self._present: dict[NodeId, Given] | None = None
         self._before: dict[NodeId, Given] = {}
-        """What nodes had before they were given other cores; a denial follows at once."""
+        """Resources of nodes before their cores changed; a denial follows at once."""
 
     def start(self, started: Started) -> None:
         workers = [NodeId.worker(number) for number in started.workers]
@@ -111,7 +111,7 @@ class Fleet:
         self._present = None
 
     def real_cores(self, cores: int) -> float:
-        """So many cores of a planner, in those of the job's machines."""
+        """A planner's cores, converted to cores of the job's machines."""
         return cores if self.unit_cores == 1.0 else round(cores * self.unit_cores, DIGITS)
 
     def nodes(self, role: str) -> list[NodeId]:

@@ -130,7 +130,7 @@ WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, 
 
 @final
 class ServerChanges:
-    """The switch to ``servers``, those of the start.
+    """The switch to other servers; ``servers`` are the initial ones.
 
     ``restart_workers`` answers with what restarts all workers. ``under_way``: whether a switch was begun and has not
     ended; ``granted``: whether the last one came to its end.
@@ -160,7 +160,7 @@ class ServerChanges:
     # ---- a decision --------------------------------------------------------------------------------------------------
 
     def begin(self, t: float, changes: Iterable[Resize | Replace]) -> list[AnyCommand]:
-        """Go over to the servers that these changes of one decision ask for; nothing if they are those of now."""
+        """Switch to the servers that these changes of one decision ask for; nothing if they are the present servers."""
         self.granted = True
         keep, new = set(self.switch.servers), list[tuple[Given, NodeId | None]]()
         elsewhere: list[NodeId] = []
@@ -218,7 +218,7 @@ class ServerChanges:
         return self._to_commands(self.switch.restored(t, self._order))
 
     def woke(self, t: float, tag: str) -> list[AnyCommand]:
-        """A timer fired, perhaps that of the switch."""
+        """A timer fired, perhaps the switch's."""
         return self._to_commands(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
 
     def timer(self) -> list[AnyCommand]:

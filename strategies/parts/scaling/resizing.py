@@ -166,7 +166,7 @@ class Resizing:
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
         """The commands without Computes while nobody may begin, and workers that may compute again now.
 
-        Who is retired computes nothing more, unless that is denied.
+        A retired worker computes nothing more, unless its retirement is denied.
         """
         leaving = _workers_retired(commands)
         if leaving:

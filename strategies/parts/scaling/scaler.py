@@ -128,7 +128,7 @@ class Scaler:
         }
 
     def start(self, started: Started) -> None:
-        """Reset: the fleet is that of the start, and nothing is under way."""
+        """Reset: the fleet is the initial one, and no change is in progress."""
         self.fleet.start(started)
         self.resizing.start(started)
         self._halted = False
@@ -143,7 +143,7 @@ class Scaler:
             self._halted = False
         before = self.fleet.present()
         self.fleet.observe_event(event)
-        now = self.fleet.present()  # who has just left is still known to the planner
+        now = self.fleet.present()  # the planner still knows a node that has just left
         self.planner.observe_event(event, now if now is before else {**before, **now})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:

@@ -3,8 +3,8 @@
 ``SEAMLESS`` is DLRover's (section 5.3): workers train until all new servers are ready. ``STOP_RESTART`` is what native
 TensorFlow does, and so Optimus and Or et al. in its comparison: training stops first, then new nodes start.
 
-Whatever is commanded while the parameters are not there is void, so an abandoned switch is cleared up only when they
-are restored. A phase and an input that a table does not have do not happen: :func:`after` raises.
+Commands are void while the parameters are lost, so an abandoned switch is cleared up only when they are restored. A
+pair of phase and input that a table lacks does not happen: :func:`after` raises.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The switch to other servers as an automaton: what has happened in, orders out (DLRover section 5.3; pure).
+"""The switch to other servers as an automaton: events in, orders out (DLRover section 5.3; pure).
 
-Who computes, which new servers are awaited and until when is kept here; the tables of ``states`` say what follows.
+This module keeps the computing workers, the awaited servers and the deadline; the tables of ``states`` say what
+follows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_MOVES = 3
 
 
 class Order(NamedTuple):
-    """What is to be done, and with which servers or, of a drop, workers."""
+    """An effect and its servers; a drop has workers instead."""
 
     effect: Effect
     nodes: tuple[NodeId, ...] = ()

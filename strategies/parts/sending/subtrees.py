@@ -156,7 +156,7 @@ def assigned(
     """
     uses = Counter(dict.fromkeys(names, 0))
     found = [dict[int, str]() for _ in groups]
-    for elsewhere in (False, True):  # who has one on its own host comes first
+    for elsewhere in (False, True):  # workers with one on their own host come first
         for own, inner in zip(found, groups, strict=True):
             for worker in inner:
                 host = places.get(str(NodeId.worker(worker)))
