@@ -1,4 +1,4 @@
-"""Straggler detection by predicted times: who is predicted to be much slower than the fastest worker is tagged."""
+"""Straggler detection by predicted times: workers with predictions much slower than the fastest worker's are tagged."""
 
 from __future__ import annotations
 

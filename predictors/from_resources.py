@@ -104,7 +104,8 @@ class FromResources:
     def seconds_ahead(self, first: int, last: int) -> dict[int, tuple[float, ...]]:
         """Predicted seconds of the iterations from ``first`` to ``last`` ahead (1: the next one), by worker.
 
-        Those further ahead than ``history_iters`` are as long as that one: nothing is predicted further than is known.
+        Iterations further ahead than ``history_iters`` equal the last predicted one: predictions reach no further than
+        the history.
         """
         known = min(last, self.history_iters)
         begin = min(first, known)
@@ -121,7 +122,7 @@ class FromResources:
         self._unlearnt, self._is_fitted = 0, True
 
     def _ahead(self, workers: list[int], first: int, last: int) -> dict[int, tuple[float, ...]]:
-        """Seconds of the iterations from ``first`` to ``last`` ahead; the last time for whom too little is known."""
+        """Seconds of the iterations from ``first`` to ``last`` ahead; after too few records, the last time."""
         found = {worker: (self._last_s[worker],) * (last - first + 1) for worker in workers}
         ready = [w for w in workers if w in self._received and len(self._received[w].rows) >= self.min_records]
         if ready:

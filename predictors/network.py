@@ -1,6 +1,6 @@
 """A small network of rectified units that learns in slices: Adam on minibatches, in numpy (pure).
 
-For regressions inside a decision: what is learnt is one flat vector of numbers, a fit may be carried out some steps at
+For regressions inside a decision: all parameters are one flat vector of numbers, a fit may be carried out some steps at
 a time between decisions, and equal data give equal networks, since what other implementations draw at random is hashed.
 """
 

@@ -1,4 +1,4 @@
-"""The interface of straggler predictors: what they observe and what they answer."""
+"""The interface of straggler predictors: their observations and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 STRAGGLER_FRAC = 0.2
 """STAR, section III: a straggler takes more than 20 % longer than the fastest worker."""
 ROUNDING = 1e-9
-"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit, which tags nobody."""
+"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit."""
 
 
 class Observation(NamedTuple):

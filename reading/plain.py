@@ -103,7 +103,7 @@ def _measure(events: Iterator[Any]) -> None:
 
 
 def _strict(loader: Any) -> Any:
-    """The safe loader without what it takes silently: keys twice, and numbers that are none."""
+    """The safe loader, but it refuses duplicate keys and numbers that are none."""
 
     class Strict(loader):  # type: ignore[misc]
         pass

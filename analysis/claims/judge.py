@@ -120,13 +120,13 @@ def _is_stated(claim: Claim) -> bool:
 
 
 def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | None:
-    """A value with this part of the paper's effect; of a factor the effect is what it is above 1."""
+    """A value with this part of the paper's effect; the effect of a factor is its excess over 1."""
     base = no_effect(claim)
     return None if end is None else base + part * (end - base)
 
 
 def _cap(claim: Claim, verdict: str) -> str:
-    """The verdict of a fitted quantity, or of a claim that nobody can miss: it can miss, but confirms nothing."""
+    """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing."""
     if verdict == MISSED:
         return verdict
     if claim.calibrated or claim.construction:

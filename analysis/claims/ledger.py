@@ -24,7 +24,7 @@ How = Literal["value", "lower", "faster", "longer", "times", "excess", "order"]
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be used: which entry, and what is wrong with it."""
+    """A ledger that cannot be used: the entry and its error."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

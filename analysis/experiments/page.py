@@ -271,7 +271,7 @@ def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Ver
 
 
 def verdicts_by_claim(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> dict[str, Verdict]:
-    """The verdicts about every claim of a ledger; of those that no experiment has answered, that."""
+    """The verdicts about every claim of a ledger; unanswered claims are judged without an answer."""
     there = {}
     if len(verdicts):
         texts = verdicts[["id", "side", "size"]].astype(object).where(verdicts.notna(), "")

@@ -29,7 +29,7 @@ PREDICTOR = "predictor"
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 ALL = {name: [f"strategy={name}"] for name, one in sorted(ABOUT.items()) if not one.resizes}
-"""The levels of an axis that is ``all``: what a strategy that launches nodes gains depends on what it may have."""
+"""The levels of an axis that is ``all``: the gain of a strategy that launches nodes depends on its limits."""
 KINDS = tuple(
     sorted(
         path.stem
@@ -402,7 +402,7 @@ def _has_jobs(spec: Spec, cell: Cell) -> bool:
 
 
 def _measures_problem(spec: Spec) -> str | None:
-    """Measures of single jobs that do not exist, or that the figure shows and nobody measures."""
+    """Measures of single jobs that do not exist, or that the figure shows without being measured."""
     if spec.table is not None or spec.clusters:
         return None
     for name in spec.measures:

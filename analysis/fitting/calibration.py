@@ -127,7 +127,7 @@ def _check_hosts(run: Run) -> None:
 
 
 def _device(run: Run) -> str:
-    """Where gradients were computed, and who shares it: devices that several workers use are slower for each."""
+    """The devices that computed gradients, and their users: devices that several workers use are slower for each."""
     device = (run.job.get("backend_fields") or {}).get("device", "cpu")
     in_turn = run.meta.get("machine", {}).get("gpus") or ()
     return f"{device} {list(in_turn)} with {run.job['num_workers']} workers" if in_turn else str(device)

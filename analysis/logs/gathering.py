@@ -129,7 +129,7 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def tell_apart(log: StepLog) -> StepLog:
     """The log itself, or as whole steps if every rank logged the same times: those contain the wait for the slowest.
 
-    Where a log separates a rank's own work from the rest, equal times mean that nobody is late.
+    Where a log separates a rank's own work from the rest, equal times mean that no rank is late.
     """
     if log.num_ranks < 2:
         return _whole(log, "the log has one rank only")

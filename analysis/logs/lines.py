@@ -1,4 +1,4 @@
-"""Printed logs line by line, without what launchers, clusters and terminals add to every line."""
+"""Printed logs line by line, without the additions of launchers, clusters and terminals."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _line(number: int, text: str) -> Line:
 
 
 def ranks_of(processes: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names of the ranks that printed lines with these prefixes: what differs between them, else the innermost."""
+    """Names of the ranks that printed lines with these prefixes: the part that differs, else the innermost."""
     columns = list(zip_longest(*processes, fillvalue=""))
     differing = [column for column in columns if len(set(column)) > 1] or columns[-1:]
     if not differing:

@@ -1,4 +1,4 @@
-"""Our own records, read as a log: who took how long, and nothing of what was done to them."""
+"""Our own records, read as a log: the workers' times, without the disturbances."""
 
 from __future__ import annotations
 

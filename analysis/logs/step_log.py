@@ -1,4 +1,4 @@
-"""The one form that all logs are read into: seconds by rank and step, and what else the log says of its job."""
+"""The one form that all logs are read into: seconds by rank and step, and the log's other data about its job."""
 
 from __future__ import annotations
 

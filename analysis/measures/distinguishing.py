@@ -16,7 +16,7 @@ POWER = 0.8
 MOST_SEEDS = 10_000
 ROUNDING = 1e-9
 SAME_FRAC = 0.01
-"""A difference that nobody cares about, however certain it is."""
+"""A difference that does not matter, however certain it is."""
 
 
 class Distinction(NamedTuple):

@@ -1,6 +1,6 @@
 """How long every rank kept the others of a log waiting: its own work, and its communication beyond the others'.
 
-Two things are nobody's lateness: a pause of all ranks together (a checkpoint, an evaluation), and the wait for others.
+Two things make no rank late: a pause of all ranks together (a checkpoint, an evaluation), and the wait for others.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PAUSE_SIGMAS = 6.0
 NEARBY = 25
 """Steps that determine the usual time at a step; a slowdown that lasts for half of them is no pause."""
 FEWEST_RANKS = 3
-"""Of two ranks nobody can tell whether one sent slowly or the other one worked slowly."""
+"""With two ranks it is undecidable whether one sent slowly or the other worked slowly."""
 JOINT_FRAC = 0.5
 """A rank's long communication lengthens the step by this part of it, at least, if others wait for it."""
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """A log's steps, divided into what single ranks took and what all did together.
+    """A log's steps, divided into the time of single ranks and the time of all together.
 
     Attributes:
         own_s: [steps, ranks] seconds that a rank kept others waiting, of which ``comm_s`` (0 where the log does not
@@ -41,7 +41,7 @@ class Lateness:
 
     @property
     def rest_s(self) -> Floats:
-        """[steps] what was left of a step after its slowest rank and its pause: transfers and barriers."""
+        """[steps] the rest of a step after its slowest rank and its pause: transfers and barriers."""
         return np.asarray(self.length_s - self.pause_s - np.nanmax(self.own_s, axis=1))
 
     @property
@@ -51,7 +51,7 @@ class Lateness:
 
 
 def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
-    """Divide a log with ranks; without barriers nobody waits, and nothing is divided.
+    """Divide a log with ranks; without barriers no rank waits, and nothing is divided.
 
     Args:
         log: with ``per_rank``.

@@ -1,4 +1,4 @@
-"""Which ranks and hosts of a log are slow more than now and then, or cost much: those that are worth a name."""
+"""The ranks and hosts of a log that are worth naming: slow more than now and then, or costly."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Losses = list[tuple[float, int]]
 
 
 def timed(run: Run) -> pd.DataFrame:
-    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and what they had.
+    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and their resources.
 
     That is ``cpu``, ``memory``, ``samples``, ``cpu_frac`` (NaN if the record does not say how much processor time an
     iteration took) and ``bytes_per_s`` (NaN if it does not say how large the model is).

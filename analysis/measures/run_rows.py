@@ -125,7 +125,7 @@ def warnings_of(runs: Rows, shown: Callable[[str], str] = str) -> list[str]:
     """Reasons why a comparison is unfair or thin: different plans for one seed, fewer than five seeds, missing seeds.
 
     Includes the warnings of the runs themselves (:mod:`analysis.measures.warned`), of each strategy the worst;
-    ``shown``: what lines call it.
+    ``shown``: its name in lines.
     """
     found = []
     for (case, seed), group in grouped(runs, "case", "seed").items():

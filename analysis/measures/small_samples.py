@@ -33,8 +33,8 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def interval_of_times(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The same of what differs by factors (times, their ratios; 0 or more): of the logarithms, so never below 0."""
-    with np.errstate(divide="ignore"):  # of 0, the ratio to what never ended: -inf
+    """The same for factors (times, their ratios; 0 or more): of the logarithms, so never below 0."""
+    with np.errstate(divide="ignore"):  # of 0, the ratio to a job that never ended: -inf
         low, high = interval(np.log(np.asarray(list(values), dtype="float64")), confidence)
     return float(np.exp(low)), float(np.exp(high))
 

@@ -55,7 +55,7 @@ class Straggling:
         late: the log, divided.
         units: the slow units, the costliest first.
         saved_s: [steps] by units, how much shorter each step would have been had these not been slow.
-        scattered_frac: of the job's time, what slow steps cost that belong to no unit.
+        scattered_frac: of the job's time, the cost of slow steps that belong to no unit.
         pauses: of all ranks.
         hosts: of every rank, or empty.
     """

@@ -105,7 +105,7 @@ class _Order:
 
 @dataclass
 class _Members:
-    """Layouts are numbered from 0, and nobody is named who is not in them. Older records have none.
+    """Layouts are numbered from 0, and only their members are named. Older records have none.
 
     A worker that has left may still be named, as when its last gradient is scored, but neither joins nor computes.
     """

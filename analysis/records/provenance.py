@@ -1,4 +1,4 @@
-"""One caption per figure: what ran, where, and with which seeds, so that no figure lacks its context."""
+"""One caption per figure: runs, machine and seeds, so that no figure lacks its context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run was started: what Hydra has written into its directory (``.hydra/``), if it started it."""
+"""How a run was started, from Hydra's files in its directory (``.hydra/``), if Hydra started it."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class Source(msgspec.Struct, frozen=True):
     meta: str
     """Hashes (BLAKE2b)."""
     code: str
-    """Hash of what derives the columns."""
+    """Hash of the code that derives the columns."""
 
 
 class Index(msgspec.Struct, frozen=True):
-    """``index.json``: what :class:`Contents` holds besides columns. ``files``: the size of each."""
+    """``index.json``: the fields of :class:`Contents` besides columns. ``files``: the size of each."""
 
     source: Source
     files: dict[str, int]
@@ -103,7 +103,7 @@ def stored_index(root: Path) -> Index | None:
 
 
 def read_contents(root: Path) -> Contents | None:
-    """Return what an earlier analysis has stored of the log, or None if nothing fits it."""
+    """Return the columns that an earlier analysis has stored, or None if none fit the log."""
     folder, index = root / FOLDER, stored_index(root)
     try:
         if index is None or not _fits(root, index):

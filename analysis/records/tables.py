@@ -136,7 +136,7 @@ def _injections(lines: list[Line]) -> pd.DataFrame:
     ``t`` when it took effect; ``target``, ``kind``, ``level`` (remaining fraction of processor, GPU or link, else 0 or
     1); ``by`` the mechanism; ``asked`` and ``achieved`` (read back) in cores, parts of a GPU, bytes per second on the
     wire, or 0 and 1, null for no limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done;
-    ``measured``: what was left of a GPU since the change before.
+    ``measured``: the remaining part of a GPU since the change before.
     """
     found = [line for line in lines if isinstance(line.note, Injected)]
     columns: dict[str, Any] = {"t": _floats(found, "t")}

@@ -1,4 +1,4 @@
-"""The cures of stragglers besides strategies, and what each saves: the log without those stragglers (pure)."""
+"""The cures of stragglers besides strategies, and their savings: the log without those stragglers (pure)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def lines(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _outcome(run: Run) -> tuple[str, str]:
-    """(status, reason): as in MLPerf, only who gets to the target is successful; without one, who completes.
+    """(status, reason): as in MLPerf, a run is successful if it reaches the target; without one, if it completes.
 
     A run that reaches the target is successful even if the job then trains for longer than allowed.
     """

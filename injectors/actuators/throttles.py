@@ -102,7 +102,7 @@ class Throttles:
     # ---- rules ------------------------------------------------------------------------------------------------------
 
     def set_cpu(self, target: str, cores: float | None, by: str = "duty") -> float | None:
-        """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns what is enforced.
+        """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns the enforced quota.
 
         Raises ``ValueError``, and changes nothing, for a quota that cannot be enforced.
         """

@@ -40,7 +40,7 @@ class Arrivals(Protocol):
 
     @property
     def foreign(self) -> bool:
-        """Whether somebody else may have written the settings that it gives: a file says them, and no command line."""
+        """Whether its settings come from a file, which others may have written, and not from the command line."""
         return False
 
     def submissions(self, seed: int) -> list[Submission]:

@@ -7,8 +7,8 @@ python -m scripts.fitting.train_modes runs/rings --topology allreduce --draw 100
 The commands that made the files that come along are in docs/methods/star.md.
 
 A decision is the workers' predicted times, the batch and the noise scale; the model learns the costs of all modes by
-STAR-H (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of whom one straggles
-at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of them is learnt with
+STAR-H (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), at least one of them a
+straggler, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of them is learnt with
 two noise scales and prices of staleness: half of these are 1.3, the price for the digits at a rate of 0.03 (with
 ``--mode-cost priced`` STAR's figure 16), the others are drawn around it. Of recorded decisions the times, the noise
 scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose price is 1.

@@ -1,4 +1,4 @@
-r"""Fit the LSTM of a straggler predictor to recorded runs: what workers received, or how much slower they were.
+r"""Fit the LSTM of a straggler predictor to recorded runs: the workers' resources, or how much slower they were.
 
 python -m scripts.fitting.train_predictor runs/received --series resources --out predictors/fitted/resources.npz
 python -m scripts.fitting.train_predictor runs/received --series deviation --out predictors/fitted/deviation.npz

@@ -185,7 +185,7 @@ def idle_order(shared: Mapping[str, Run]) -> Row:
 
 
 def gpu_stragglers(run: Run) -> Row:
-    """STAR figure 1b: no job has stragglers by the GPU's time, where nobody shares it; here four workers do."""
+    """STAR figure 1b: no job has stragglers by the GPU's time, where no other job shares it; here four workers do."""
     full = computed(run.tables.iterations)
     full = full[full["samples"] == full["assigned_samples"]]
     times = full.groupby("iteration")["compute_s"]

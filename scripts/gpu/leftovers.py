@@ -27,7 +27,7 @@ def nothing_left() -> Iterator[Callable[[], None]]:
     """Kill what is left of a program's session at the end of the block, and also if this process is killed within it.
 
     Yields what the program has to call in its new session before anything else (``preexec_fn``). From then on a process
-    of its own sees to that, which the end of this one wakes up, so there is no moment at which nobody does.
+    of its own does this; the end of this process wakes it up, so there is no gap.
     """
     waits, ends = os.pipe()
     waits_for_it, done = os.pipe()
@@ -47,14 +47,14 @@ def nothing_left() -> Iterator[Callable[[], None]]:
 
 
 def watch(session: int, waits: int, done: int) -> None:
-    """Kill a session when nobody can write to ``waits`` any more; never returns. ``done`` stays open until then."""
+    """Kill a session when no process can write to ``waits`` any more; never returns. ``done`` stays open until then."""
     try:
         os.setsid()
         for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(one, signal.SIG_IGN)
         first, second = sorted((waits, done))
         for low, high in ((0, first), (first + 1, second), (second + 1, os.sysconf("SC_OPEN_MAX"))):
-            os.closerange(low, high)  # the program's starter waits until nobody else has its descriptors
+            os.closerange(low, high)  # the program's starter waits until no other process has its descriptors
         os.read(waits, 1)
         end_session(session)
     finally:

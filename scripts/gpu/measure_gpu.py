@@ -1,4 +1,4 @@
-"""Measure on a GPU what papers and goals say of shared GPUs, how well the virtual clock predicts it, and hogs.
+"""Measure the papers' and goals' statements on shared GPUs, the virtual clock's accuracy there, and hogs.
 
 python -m scripts.gpu.measure_gpu                    # on the first GPU; five minutes; writes to out/gpu/cuda
 python -m scripts.gpu.measure_gpu --device fake      # the same jobs, smaller, on the fake device: shows that they run

@@ -81,7 +81,7 @@ def verdict_of(code: int) -> str:
 
 
 def report(found: Sequence[tuple[Mutant, Verdict]]) -> tuple[str, float]:
-    """A table by room, what was not killed, and the killed part of what a test could notice."""
+    """A table by room, the surviving mutants, and the killed part of the mutants that a test could notice."""
     rows = [
         "| room | mutants | equivalent | killed | survived | untested | killed |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",

@@ -30,7 +30,7 @@ NOT_COMPILED, SAME_CODE = 98, 99
 
 
 class Task(NamedTuple):
-    """A mutant (or the tree as it is), what its fork does over the copy, and how long, in processor seconds."""
+    """A mutant (or the tree as it is), its fork's work over the copy, and the limit in processor seconds."""
 
     mutant: Mutant | None
     work: Callable[[Path], int]
@@ -100,7 +100,7 @@ class Slot:
         os.utime(path, (1_000_000_000 + self._writes,) * 2)
 
     def said(self, lines: int = 12) -> str:
-        """The end of what the last tests printed."""
+        """The end of the last tests' output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:]) if self._log.exists() else ""
 
     def start(self, task: Task) -> int:

@@ -1,8 +1,8 @@
 """How the package is made of the repository: which folders are its parts, and how their files change on the way.
 
-In the repository ``runtime`` is a module of its own, in the package it is ``stragglab.runtime``: nothing of ours is
-then a top-level module of anybody's environment. Imports are rewritten where they stand, by the syntax tree, so that
-lines keep their numbers. ``setup.py`` uses this, and so it needs nothing but the standard library.
+In the repository ``runtime`` is a module of its own, in the package it is ``stragglab.runtime``: so none of our modules
+is a top-level module of a user's environment. Imports are rewritten where they stand, by the syntax tree, so that lines
+keep their numbers. ``setup.py`` uses this, and so it needs nothing but the standard library.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
 
 
 def show(fitted: Calibration, console: Console) -> None:
-    """Print what was fitted and how well, and what was not and why."""
+    """Print the fitted costs and their errors, and why others were not fitted."""
     from rich import box
     from rich.table import Table
 

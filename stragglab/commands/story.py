@@ -7,8 +7,8 @@ python run.py story runs/a update:40                         # the workers that 
 python run.py story runs/a gradient:17                       # the fate of a gradient
 python run.py story runs/a_set b                             # a set of jobs: why job b waited
 
-Every line has its time in seconds, its line in the log (seq), what happened, and after "because" the cause that the
-record has for it. The exit code is 0, or 2 if there is no such record or subject.
+Every line has its time in seconds, its line in the log (seq), the event, and after "because" its cause, if the record
+has one. The exit code is 0, or 2 if there is no such record or subject.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from strategies.protocol import Apply, Arrived, Drop
 
 DOING = "repeating the job under every strategy"
 SOON_S = 1.0
-"""After so long it is said how far that is."""
+"""After so many seconds the progress is printed."""
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (

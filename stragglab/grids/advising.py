@@ -42,7 +42,7 @@ WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
 class Job(NamedTuple):
-    """A logged job, understood: what it did, what that cost, and how to repeat it."""
+    """A logged job, understood: its steps, the cost of its stragglers, and how to repeat it."""
 
     log: StepLog
     present: str
@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
 
 def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
-    """Diagnose the log of a job, and fit to it what repeats it."""
+    """Diagnose the log of a job, and fit a job that repeats it."""
     from analysis.fitting.step_times import fit_steps
     from analysis.measures.straggling import straggling
 

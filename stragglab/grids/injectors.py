@@ -1,7 +1,7 @@
 """The runs that measure the injectors (pure): jobs of one worker, and the windows of their plans.
 
 A job's iterations are limited by the worker's processor, or by its link. Between windows it is undisturbed, so every
-run contains what its windows are compared with.
+run contains the reference for its windows.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def probe_device(device: str) -> Cell:
 
 
 def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
-    """The runs that measure what hogs take of a device, at all levels; with ``quick`` only short iterations."""
+    """The runs that measure the hogs' use of a device, at all levels; with ``quick`` only short iterations."""
     cells: list[Cell] = []
     for length_ms in LENGTHS_MS[:1] if quick else LENGTHS_MS:
         batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)

@@ -1,4 +1,4 @@
-"""SGD whose gradients are late by drawn delays: what MLfabric's slide 6 says of their variance, simulated in numpy.
+"""SGD whose gradients are late by drawn delays: MLfabric's slide 6 on their variance, simulated in numpy.
 
 Rows of experiments with ``table: delayed_sgd``. Logistic regression, convex and smooth; update t uses a mini-batch's
 gradient at the parameters of tau_t updates ago, and the rate is C / sqrt(t + tau_t) (AdaDelay). Delays come from a

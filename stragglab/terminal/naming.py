@@ -1,4 +1,4 @@
-"""``--name ID=NAME``: what tables and figures for people call a strategy or a case."""
+"""``--name ID=NAME``: names of strategies and cases in tables and figures for people."""
 
 from __future__ import annotations
 

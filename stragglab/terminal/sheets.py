@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words, where runs are compared."""
 WIDE = 1000
-"""Columns of what is no terminal, so that no row is broken."""
+"""Columns in a file or pipe, so that no row is broken."""
 
 
 def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[str]) -> None:

@@ -45,7 +45,7 @@ class AccumulationSettings:
         types: device type of every worker, by rank; later ones count as the slowest. None: workers whose profiled
             speeds differ by a factor of at most ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
-        devices: what is known of each type; no profile is run when every type's speed is given.
+        devices: the known data of each type; no profile is run when every type's speed is given.
         max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
         profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
         profile_iters: iterations of each of these sizes.

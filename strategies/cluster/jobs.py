@@ -49,7 +49,7 @@ class WaitingJobs:
 
     @property
     def first_value(self) -> float:
-        """The smallest value of all; infinity: nobody waits."""
+        """The smallest value of all; infinity: no job waits."""
         return min((jobs[0][0][0] for jobs in self._sizes.values()), default=math.inf)
 
     @property

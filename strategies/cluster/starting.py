@@ -66,7 +66,7 @@ def start_by_preempting(
     Places of jobs that start are taken in ``room``.
     """
     commands: list[ClusterCommand] = []
-    soon = room.copy() if leaving else room  # one and the same until somebody leaves
+    soon = room.copy() if leaving else room  # one and the same until a job leaves
     for job in leaving:
         soon.release(job)
     waits = False
@@ -76,7 +76,7 @@ def start_by_preempting(
                 soon.take(state.request, start.places)
             commands.append(start)
         elif try_to_start(state, soon, placement) is not None:
-            waits = True  # for those that leave; nobody of higher rank may take that away
+            waits = True  # until the victims have left; later jobs must not take its place
         else:
             if soon is room:
                 soon = room.copy()

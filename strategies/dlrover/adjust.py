@@ -54,7 +54,7 @@ class Rules:
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers there were, and what all servers used, before workers were last added."""
+    """The number of workers, and the servers' total use, before workers were last added."""
 
     workers: int
     server_cores_used: float
@@ -82,7 +82,7 @@ class JobNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that matches: what it changes, why, and the s_hat that it corrects, if it does."""
+    """A rule that matches: its changes, their reason, and the corrected s_hat, if any."""
 
     rule: str
     changes: tuple[Change, ...]
@@ -198,7 +198,7 @@ def worker_memory(usage: UsageHistory) -> int:
 
 
 def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None:
-    """These get what their part of the load needs, where that is more than they have."""
+    """These servers get as many cores as their part of the load needs, if this is more than they have."""
     given, num_workers = now.usage.given, len(now.usage.nodes("worker"))
     used = _used_cores(now.usage, RECENT)
     changes: list[Change] = []

@@ -74,7 +74,7 @@ class Backoff:
         self._denials[rule] = times + 1
 
     def granted(self) -> None:
-        """The cluster gave something, or took something back: what it denied before says nothing any more."""
+        """The cluster gave something, or took something back: earlier denials no longer count."""
         self._denials.clear()
         self._again_s.clear()
 
@@ -85,7 +85,7 @@ class Stage(StrEnum):
     CREATE = "create"
     """The first nodes start."""
     SAMPLE = "sample"
-    """One worker (after a hot start: those there are) shows what it and the servers use."""
+    """One worker (after a hot start: all present workers) shows its use and the servers'."""
     OPTIMISE_SERVERS = "optimise servers"
     """The planned servers take the parameters over."""
     OPTIMISE_WORKERS = "optimise workers"
@@ -136,7 +136,7 @@ class Brain:
     Args:
         settings: of its resources.
         iterations: steps that the job takes in all; None: not known.
-        initial: what it begins with, from earlier jobs; None: with the nodes that it has.
+        initial: its first nodes, from earlier jobs; None: with the nodes that it has.
     """
 
     def __init__(self, settings: BrainSettings, iterations: int | None, initial: InitialPlan | None = None) -> None:
@@ -174,7 +174,7 @@ class Brain:
         self._steps, self._idle_s = steps, dict(idle_s or {})
 
     def out_of_memory(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
-        """This node was killed for want of memory, perhaps again; ``given``: what all nodes have, it among them."""
+        """This node was killed for want of memory, perhaps again; ``given``: resources of all nodes, with it."""
         self._out_of_memory[node] = dict(given)
 
     @property
@@ -281,7 +281,7 @@ class Brain:
         return self._change(t, "plan", (change, *self._resize_sample(plan)), numbers)
 
     def _resize_sample(self, plan: Plan) -> tuple[Change, ...]:
-        """The workers of the sample get the planned cores, so that what they use with these servers is measured so."""
+        """The workers of the sample get the planned cores, so that their use with these is measured."""
         given = [self._usage.given[one] for one in self._usage.nodes("worker")]
         if all(one.cores == plan.worker_cores for one in given):
             return ()

@@ -1,4 +1,4 @@
-"""LB-BSP on processors: batches in proportion to predicted speeds; nobody is left with too few (SoCC 2020; pure)."""
+"""LB-BSP on processors: batches in proportion to predicted speeds; no worker is left with too few (SoCC 2020; pure)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Input and output of planners, and when transfers end: under reservations, or all at once with fair shares (pure).
 
 Data is a fluid: a transfer has a rate at any time, and a link carries at most its capacity. ``Reservations`` is
-MLfabric's network: the first planned takes what its path has left, and later ones have the rest ("reserve the
-bandwidth of the bottleneck for as long as the transfer lasts"). ``fair_finishes`` is the network without a plan:
+MLfabric's network: the first planned transfer takes the free rate of its path, and later ones have the rest ("reserve
+the bandwidth of the bottleneck for as long as the transfer lasts"). ``fair_finishes`` is the network without a plan:
 max-min fair shares among all that have begun, as TCP tends to.
 """
 

@@ -152,7 +152,7 @@ class Replicas:
         self._worker_of[ready.grad.id] = ready.grad.worker
 
     def dropped(self, grad: Grad) -> None:
-        """Nobody keeps it any more."""
+        """No task keeps it any more."""
         del self._sqr_norms[grad.id], self._worker_of[grad.id]
         self._gone.discard(grad.id)
         for follower in self.followers.values():
@@ -189,7 +189,7 @@ class Replicas:
         self._prune()
 
     def _prune(self) -> None:
-        """Forget who computed what all replicas have followed."""
+        """Forget the workers of updates that all replicas have followed."""
         followed = min(follower.version for follower in self.followers.values()) - self._first
         while self._pruned < followed:
             grad = self._applied[self._pruned]

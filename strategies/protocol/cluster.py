@@ -51,7 +51,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     servers: int = 0
     """Number of parameter servers, which need none."""
     duration_s: float | None = None
-    """How long it would take alone and undisturbed, as far as anybody knows before; None: unknown."""
+    """Estimate, known before, of its time alone and undisturbed; None: unknown."""
     user: str = ""
     model: str = ""
     worker: TaskDemand = TaskDemand()
@@ -88,7 +88,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
 
     request: JobRequest
     number: int
-    """It was the n-th to be submitted, from 0: what policies break ties by, never by its name."""
+    """It was the n-th to be submitted, from 0: policies break ties by this, never by its name."""
     since_s: float
     """When it came to be in its phase."""
     phase: JobPhase = "waiting"

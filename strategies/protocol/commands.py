@@ -62,7 +62,7 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
 
-    ``Arrived`` follows for each. Those that travel at the same time share links. A strategy that needs this command
+    ``Arrived`` follows for each. Transfers at the same time share links. A strategy that needs this command
     schedules transfers: none of its workers pushes a gradient without it, and one that neither sends nor drops what is
     held is stuck.
     """
@@ -134,7 +134,7 @@ Priority = Literal["normal", "low"]
 
 
 class Launch(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which nobody has had.
+    """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which is new.
 
     It is pending until the scheduler has a place for it, and starts then, during training: ``Joined`` or
     ``ServerJoined`` follows, or ``Denied``. A server holds nothing before a ``Repartition`` names it.

@@ -3,9 +3,9 @@
 A strategy may not command another job's tasks. It says what its own tasks will need in addition (``Reserve``); the
 policy, as pure as a strategy, decides what tasks of other jobs give up for that, and the runtime carries it out.
 
-A *share* is what a task holds of its host: what it uses on average over an iteration of its own, in which nothing is
-waited for (of the job that asks: over time, as it waits less in another mode). With a smaller share an iteration takes
-longer in proportion. A task that works by turns is limited while it works (:func:`limit_of`).
+A *share* is the part of its host that a task holds: its average use over an iteration of its own without waiting (for
+the job that asks: over time, as it waits less in another mode). With a smaller share an iteration takes longer in
+proportion. A task that works by turns is limited while it works (:func:`limit_of`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class JobLoad(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     tasks: tuple[TaskLoad, ...]
     groups: tuple[tuple[str, ...], ...] = ()
-    """Workers whose gradients make an update together; a worker in no group waits for nobody."""
+    """Workers whose gradients make an update together; a worker in no group waits for no other."""
     gain: float = 1.0
     """By how much its metric has improved lately."""
     model: str = ""
@@ -103,7 +103,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: what every task holds that has another share now, by (job, node). With ``ok`` False nobody has."""
+    """The answer: the new share of every task whose share changes, by (job, node); none if ``ok`` is False."""
 
     ok: bool
     reason: str = ""
@@ -117,7 +117,7 @@ class Prevention(Protocol):
     """Decides what jobs on the same hosts grant each other; its answer depends on its settings and on the question."""
 
     takes: ClassVar[bool]
-    """Whether it may refuse, or take anything from anybody."""
+    """Whether it may refuse, or take anything from any task."""
 
     def answer(self, asked: Asked) -> Grant:
         """Grant or refuse; the shares of a host's tasks must not exceed what the host has."""

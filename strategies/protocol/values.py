@@ -105,7 +105,7 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     """Likewise."""
     busy_frac: float | None = None
     """For a server: part of the time that went into its work, as far as reported: updates, and live what it receives
-    and sends, too, so that one whose processor is throttled is busy whichever of these that delays."""
+    and sends, too, so that a server with a throttled processor is busy, whichever part is delayed."""
     gpu_frac: float | None = None
     """For a worker on a GPU: part of the time in which that device was busy, with any process."""
     gpu_memory_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""Which mode is chosen, by what each would cost: candidates, hysteresis and the decision with its numbers (pure)."""
+"""The choice of a mode by the costs of all: candidates, hysteresis and the decision with its numbers (pure)."""
 
 from __future__ import annotations
 

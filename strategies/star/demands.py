@@ -99,11 +99,11 @@ class DemandSettings:
 @final
 @dataclass(kw_only=True)
 class ModeDemands(DemandSettings):
-    """Demands of a mode, from what servers and workers were measured to use in SSGD.
+    """Demands of a mode, from the measured use of servers and workers in SSGD.
 
     A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
     1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
-    but waits less: what it uses on average grows.
+    but waits less: its average use grows.
     """
 
     def __post_init__(self) -> None:

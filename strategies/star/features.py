@@ -44,7 +44,7 @@ MODE_FEATURES = (
 
 
 class Rows(NamedTuple):
-    """One row for each mode: what the model is given, float [modes, features], and log seconds, float [modes].
+    """One row for each mode: the model's input, float [modes, features], and log seconds, float [modes].
 
     ``log_s`` is the estimate of a unit of progress's seconds that the model corrects.
     """

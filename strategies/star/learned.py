@@ -165,7 +165,7 @@ class ModeLearner:
                 )
 
     def reset(self) -> None:
-        """Forget what a job has taught."""
+        """Forget the samples and the fit of a job."""
         inputs = len(INPUTS[self.topology][1](self.max_workers))
         self.model: Model = Network(inputs) if self.regressor == "mlp" else Ridge(inputs)
         if self.use_ml_from_start:
@@ -213,7 +213,7 @@ class ModeLearner:
         self._new += len(one.targets)
 
     def advance(self) -> None:
-        """Do a slice of what is to be done between decisions: cost a mode, or some steps of a fit."""
+        """Do a slice of the work between decisions: cost a mode, or some steps of a fit."""
         if self._waiting:
             self._cost_one()
         elif self._judged:

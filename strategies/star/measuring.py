@@ -88,7 +88,7 @@ class Held:
 class Measuring:
     """Measures a mode from when it is taken until the next decision, if a decision chose it and all workers stay.
 
-    ``costs`` has the prices of staleness; ``learning`` None: nobody learns, and nothing is measured.
+    ``costs`` has the prices of staleness; ``learning`` None: no model learns, and nothing is measured.
     """
 
     def __init__(self, learning: ModeLearner | None, costs: ModeTimes) -> None:
@@ -99,7 +99,7 @@ class Measuring:
         self._held: Held | None = None
 
     def forget(self, version: int | None = None) -> None:
-        """Workers came or went, or a checkpoint of ``version`` was restored: what is measured belongs to no mode."""
+        """Workers came or went, or a checkpoint of ``version`` was restored: the measured time belongs to no mode."""
         self._held = self.asked = None
         if version is not None:
             self._version = version
@@ -122,7 +122,7 @@ class Measuring:
             self._held = Held(t, self._version, global_samples)
 
     def learn(self, mode: Any) -> Held | None:
-        """``mode`` has been used until now: what it took, if that is learnt."""
+        """``mode`` has been used until now: take its time, if a model learns."""
         held, asked, self._held = self._held, self.asked, None
         if self._learning is None or held is None or asked is None or held.updates < self._learning.hold_updates:
             return None

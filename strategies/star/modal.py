@@ -154,7 +154,7 @@ class ModalGate:
         return [worker for grad in grads for worker in self._sums.get(grad.id, (grad.worker,))]
 
     def waiting_groups(self) -> list[list[int]]:
-        """All with SSGD, the groups of dynamic x-order; with static x-order nobody in particular is waited for."""
+        """All with SSGD, the groups of dynamic x-order; with static x-order no particular worker is waited for."""
         if self.mode.x is not None:
             return []
         places = sorted({self.at.of[worker] for worker in self.members})

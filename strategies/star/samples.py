@@ -24,7 +24,7 @@ HELD_OUT_FRAC = 0.2
 
 
 class Costed(NamedTuple):
-    """One decision, or one measured mode: its rows, the logarithms of what the estimates lack, and weights."""
+    """One decision, or one measured mode: its rows, the logarithms of the estimates' errors, and weights."""
 
     features: Floats
     targets: Floats

@@ -1,6 +1,6 @@
 """Stragglers of one job as STAR's measurement study defines them (sections II and III-A of the paper). Pure.
 
-T_i is what worker i needs for an iteration: loading, receiving parameters with the wait for the servers, computing and
+T_i is worker i's time for an iteration: loading, receiving parameters with the wait for the servers, computing and
 sending; waiting at barriers is left out. Its deviation is d_i = (T_i - min_k T_k) / min_k T_k over the workers of the
 same iteration, and it straggles if d_i > 20 %. An iteration is compared where at least two workers had a full batch.
 """

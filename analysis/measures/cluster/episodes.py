@@ -1,4 +1,4 @@
-"""Episodes of straggling, and why: what was stretched, and whose tasks were on the same hosts at that time. Pure."""
+"""Episodes of straggling and their causes: stretched parts, and jobs with tasks on the same hosts then. Pure."""
 
 from __future__ import annotations
 

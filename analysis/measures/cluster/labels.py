@@ -12,7 +12,7 @@ NOT_SETTINGS = frozenset(
 )
 """Entries of ``meta.json`` about the run itself, not its settings; fitted files belong to the strategies."""
 NAMED = ("policy", "placement", "strategy")
-"""The settings that name a run: what decides when jobs start and where, and what decides for each job."""
+"""The settings that name a run: policy and placement of the cluster, and the strategy of each job."""
 
 
 def settings_of(meta: dict[str, Any]) -> dict[str, Any]:

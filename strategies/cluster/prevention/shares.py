@@ -90,7 +90,7 @@ TIMES_S: dict[str, tuple[float, tuple[float, float], tuple[float, float]]] = {
     "transformer": (310, (530, 800), (1210, 2620)),
 }
 UNKNOWN = 1.0
-"""S of a model that nobody has measured, in either resource."""
+"""S of a model without measurements, in either resource."""
 
 
 def model_sensitivity(model: str, resource: Resource) -> float:

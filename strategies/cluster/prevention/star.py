@@ -1,4 +1,4 @@
-"""STAR's prevention upon a change of the mode (section IV-D1): who gives what, and whether that pays (pure)."""
+"""STAR's prevention upon a change of the mode (section IV-D1): how much each task gives, and whether it pays (pure)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StarPrevention:
     4. If any task gives anything, it must pay: the other jobs' iterations must lose less time than the asking job
        gains. Otherwise, and if there is not enough, the answer is no.
 
-    Departures: in 2 nobody gives more than is missing, and the floor holds there, too; the sum in 4 counts seconds per
+    Departures: in 2 no task gives more than is missing, and the floor holds there, too; the sum in 4 counts seconds per
     global batch, because an iteration of ASGD is one of a single worker.
 
     Attributes:

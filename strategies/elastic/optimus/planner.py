@@ -58,7 +58,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One increment: of which role, what there is afterwards, and the seconds that each role would have saved per core.
+    """One increment: its role, the size afterwards, and the seconds that each role would have saved per core.
 
     A gain is None where the increment does not fit.
     """

@@ -29,7 +29,7 @@ from strategies.protocol import (
 
 
 def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate: float) -> float:
-    """Throughput that each worker between two sizes adds, relative to what one of the smaller size had.
+    """Throughput that each worker between two sizes adds, relative to a worker's throughput at the smaller size.
 
     1: linear speed-up; 0: none. Throughputs in any unit, ``old_rate`` above zero.
     """
@@ -208,7 +208,7 @@ class AutoscalingPlanner:
                 self.slow_workers.forget(worker)
                 self._restart_measurement(event.t)
             case Restored(workers=workers):
-                self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
+                self.slow_workers.keep_only(workers)  # workers that left meanwhile are not reported
                 self._restart_measurement(event.t)
             case Joined() | ServerLost():
                 self._restart_measurement(event.t)

@@ -147,7 +147,7 @@ class Composition(Strategy):
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:
-        """The groups of the gate; empty if it does not know in advance whom a worker waits for."""
+        """The groups of the gate; empty if it does not know in advance which others a worker waits for."""
         gate = self.parts.gate
         return gate.waiting_groups() if isinstance(gate, Waiting) else ()
 

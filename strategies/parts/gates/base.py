@@ -33,7 +33,7 @@ class Roster:
         return bool(self.newcomers) and not self.members
 
     def lose(self, worker: int, restarting: bool, computing: AbstractSet[int]) -> bool:
-        """Whether the worker is no longer waited for; one that restarts is, and repeats what it was computing."""
+        """Whether the worker is no longer waited for; one that restarts is, and repeats its Compute."""
         if restarting:
             self.lost_work |= computing & {worker}
             return False
@@ -87,7 +87,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     With ``rounds`` the members go together after each update, so replicas can hold the parameters. A gate that
-    ``attaches`` workers to others says so likewise.
+    ``attaches`` workers to others declares it.
     """
 
     @property
@@ -116,7 +116,7 @@ class Gate(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A gate of which it is known who waits for whom."""
+    """A gate whose workers wait for known others."""
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
@@ -130,7 +130,7 @@ class TakesSums(Waiting, Protocol):
         """Members whose gradient is still to come: they compute, hold it, or it is on its way."""
 
     def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
-        """Answer the arrival of the sum of these workers' gradients, of whom the first is ``grad.worker``."""
+        """Answer the arrival of the sum of these workers' gradients; the first worker is ``grad.worker``."""
 
     def completed(self) -> Sequence[Verdict]:
         """Further updates that a sum has completed, in order: its workers may belong to several by now."""

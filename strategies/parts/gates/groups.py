@@ -28,7 +28,7 @@ class Places:
         self.divide({})
 
     def divide(self, of: dict[int, int]) -> None:
-        """Everybody has a new place, and takes along what is theirs."""
+        """Every worker moves to a new place, with its gradient or Compute."""
         self.of = of
         self._coming = Counter(of.get(worker, 0) for worker in self.computing)
         self._waiting: dict[int, dict[int, Grad]] = {}

@@ -30,7 +30,7 @@ class QuorumGate(ABC):
 
     ``drops``: a gradient that was computed on older parameters than the current ones is dropped, and its worker
     computes again; otherwise it waits like all others. ``logged_as`` names the number of waiting gradients in the
-    record. ``version`` counts the updates, ``buffer`` holds the waiting gradients by their workers, of whom some may
+    record. ``version`` counts the updates, ``buffer`` holds the waiting gradients by their workers, some of which may
     have left.
     """
 

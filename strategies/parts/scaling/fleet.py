@@ -28,8 +28,8 @@ class Fleet:
     """Books of a job's nodes, by what has happened.
 
     Args:
-        worker: what each worker has at the start.
-        server: what each server has at the start.
+        worker: the resources of each worker at the start.
+        server: the resources of each server at the start.
         unit_cores: cores of the job's machines that a planner counts as one; where a machine has less than one core to
             give, as emulated hosts do, whole numbers of cores mean nothing.
         limit_memory: whether new nodes have a limit of memory; a planner's books have one in any case.
@@ -65,7 +65,7 @@ class Fleet:
                 self._come(NodeId.worker(number), place)
             case ServerJoined(server=number, place=place):
                 self._come(NodeId.server(number), place)
-            case Restored(workers=workers):  # nobody reports who has left while parameters were restored
+            case Restored(workers=workers):  # workers that left while parameters were restored are not reported
                 self.here = {node for node in self.here if node.role != "worker"}
                 self._present = None
                 for number in workers:

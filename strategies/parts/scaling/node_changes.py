@@ -33,13 +33,13 @@ class WorkerChanges:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody has not come yet."""
+        """Whether a node has not come yet."""
         return bool(self._requests or self._restarted)
 
     # ---- a decision --------------------------------------------------------------------------------------------------
 
     def resize(self, change: Resize) -> list[AnyCommand]:
-        """Keep who has what is wanted, give other present ones so many cores, launch the rest."""
+        """Keep nodes with the wanted resources, give other present ones so many cores, launch the rest."""
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         workers = self.fleet.nodes("worker")
         keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
@@ -68,7 +68,7 @@ class WorkerChanges:
         return list(launches)
 
     def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another one, for whom the old one leaves if it is still there."""
+        """Launch another one; the old one then leaves if it is still present."""
         given = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         place = self.fleet.places.get(change.node)
         launch: Launch = self.fleet.request("worker", given, [place] if change.elsewhere and place else [])
@@ -113,12 +113,12 @@ class WorkerChanges:
             self.denied += 1
 
     def restored(self, workers: Iterable[int]) -> list[AnyCommand]:
-        """These are there. Nobody reports who has left meanwhile, so the others are not waited for either."""
+        """These are there. Nodes that left meanwhile are not reported, so the others are not waited for either."""
         self._restarted.clear()
         return [command for worker in workers for command in self.joined(NodeId.worker(worker))]
 
     def give_up(self) -> None:
-        """It has taken too long: nobody reports who came and died while all rolled back."""
+        """It has taken too long: nodes that came and died while all rolled back are not reported."""
         for node in list(self._requests):
             self.gone(node)
 
