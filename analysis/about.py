@@ -1,4 +1,4 @@
-"""Read how strategies, ours and those of the user's project, describe themselves (``about.toml``)."""
+"""Read how our strategies and the user's own describe themselves (``about.toml``)."""
 
 from __future__ import annotations
 

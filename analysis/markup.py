@@ -26,7 +26,7 @@ LATEX = {
     '"': "''",
     **dict.fromkeys("\n\r\t", " "),
 }
-"""What LaTeX would not print as it stands."""
+"""Characters that LaTeX would not print as they are."""
 OPTIONS = ("[", "*")
 """At the begin of a row LaTeX takes them for a part of the end of the row before."""
 
@@ -81,4 +81,4 @@ FORMATS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]], Sequence[st
     "latex": to_latex,
 }
 FOR_PEOPLE = ("markdown", "latex")
-"""Forms for people, who know systems by the names of papers; a program looks up those of configurations."""
+"""Formats for people, who know systems by their papers' names; programs look up configurations' names."""

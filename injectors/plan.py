@@ -169,8 +169,8 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     ``cut``: nothing passes a host's link.
     ``pause``: the target's processes are stopped.
     ``kill``: they are killed (SIGKILL) at ``start_s``, and the next incarnation is scheduled at ``end_s``.
-    ``join``: an operator lets another worker join at ``start_s``. The target's number is that which it will have if
-    nobody else lets workers join.
+    ``join``: an operator lets another worker join at ``start_s``. The target's number assumes that no other source lets
+    workers join.
     ``leave``: an operator takes a worker away at ``start_s``, for good; one that is not there any more cannot leave.
 
     :data:`RULES` defines the targets of a kind and how overlapping windows compose. Adjacent windows count as one: a
@@ -312,7 +312,7 @@ def _problem_of_numbers(one: Disturbance) -> Problem | None:
 
 
 def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
-    """Why no such worker can join or leave; who leaves may be one that has joined before."""
+    """Why no such worker can join or leave; a worker that joined may leave, too."""
     target = parse_target(one.target)
     if target is None:
         return f"{one.kind} acts on {describe_forms(one.kind)} only"

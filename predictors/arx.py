@@ -25,7 +25,7 @@ class Arx:
         window: number of records to learn from.
         ridge: penalty on the standardised coefficients; it only keeps constant inputs from making the fit singular.
         refit_every: records between two fits.
-        history: where somebody else stores the records; None: its own.
+        history: the store of the records, if another part keeps them; None: its own.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Arx:
 
 
 def fit_together(predictors: Sequence[Arx]) -> None:
-    """Fit these, most of which have as many records; the result does not depend on who is fitted with whom."""
+    """Fit these, most of which have as many records; results do not depend on the grouping."""
     groups: dict[tuple[int, float], list[Arx]] = {}
     for one in predictors:
         groups.setdefault((one._history.num_rows, one.ridge), []).append(one)

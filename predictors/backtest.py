@@ -39,7 +39,8 @@ def backtest(
         lead_s: how much earlier is asked, in seconds; 0: when the iteration begins.
 
     Returns:
-        One tag per iteration, in the order given. Each uses only what had ended when it was asked for.
+        One tag per iteration, in the order given. Each uses only iterations that had ended at the time of the
+        prediction.
     """
     steps = [_Step(t, UPDATE, -1, worker, None) for t, worker in losses]
     for order, (begun_s, observation) in enumerate(iterations):

@@ -1,4 +1,4 @@
-"""The interface of speed predictors: what they receive and what they answer."""
+"""The interface of speed predictors: their input and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Straggler detection by predicted times: who is predicted to be much slower than the fastest worker is tagged."""
+"""Straggler detection by predicted times: workers with predictions much slower than the fastest worker's are tagged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BySpeed:
     """One speed predictor per worker (in iterations per second); workers predicted to be slow are tagged.
 
     Source: STAR, section IV-A, tags workers whose predicted time deviates from the fastest worker's by more than 20 %.
-    The resources of the next iteration are assumed to equal those of the last one (persistence). With ``last`` this is
+    The next iteration is assumed to have the last one's resources (persistence). With ``last`` this is
     the simplest prediction possible: as slow as now.
 
     Attributes:

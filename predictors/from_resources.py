@@ -32,7 +32,7 @@ class FromResources:
     iterations, and for one whose processor share is unknown, the last time is the prediction.
 
     Departures: bandwidths are fractions of the worker's largest (:func:`predictors.lstm.relative`), times are fitted on
-    one job, so the model's name is no input. What is slept (delays, device pacing) shows in neither resource.
+    one job, so the model's name is no input. Sleep (delays, device pacing) shows in neither resource.
 
     Attributes:
         resources: how they are continued: ``lstm``, ``ema`` (weight 0.2 of the newest) or ``last``.
@@ -104,7 +104,8 @@ class FromResources:
     def seconds_ahead(self, first: int, last: int) -> dict[int, tuple[float, ...]]:
         """Predicted seconds of the iterations from ``first`` to ``last`` ahead (1: the next one), by worker.
 
-        Those further ahead than ``history_iters`` are as long as that one: nothing is predicted further than is known.
+        Iterations further ahead than ``history_iters`` equal the last predicted one: predictions reach no further than
+        the history.
         """
         known = min(last, self.history_iters)
         begin = min(first, known)
@@ -121,7 +122,7 @@ class FromResources:
         self._unlearnt, self._is_fitted = 0, True
 
     def _ahead(self, workers: list[int], first: int, last: int) -> dict[int, tuple[float, ...]]:
-        """Seconds of the iterations from ``first`` to ``last`` ahead; the last time for whom too little is known."""
+        """Seconds of the iterations from ``first`` to ``last`` ahead; after too few records, the last time."""
         found = {worker: (self._last_s[worker],) * (last - first + 1) for worker in workers}
         ready = [w for w in workers if w in self._received and len(self._received[w].rows) >= self.min_records]
         if ready:

@@ -47,5 +47,5 @@ def predict_times(coefficients: Coefficients, inputs: Floats) -> Floats:
 
 
 def plausible(seconds: Floats, median_s: Floats) -> Floats:
-    """``seconds`` within ``LEAST_FRAC`` and ``MOST_FRAC`` of the medians; what is not finite becomes the median."""
+    """``seconds`` within ``LEAST_FRAC`` and ``MOST_FRAC`` of the medians; NaN and infinity become the median."""
     return np.clip(np.where(np.isfinite(seconds), seconds, median_s), LEAST_FRAC * median_s, MOST_FRAC * median_s)

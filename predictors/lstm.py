@@ -19,7 +19,7 @@ from predictors.history import Floats
 FORMAT = "stragglab-lstm-1"
 LAYERS = 2
 SERIES = {"resources": 2, "deviation": 1}
-"""What a file may predict, and how many values at a time: (processor share, relative bandwidth); deviation."""
+"""Series that a file may predict, and values at a time: (processor share, relative bandwidth); deviation."""
 
 
 @final

@@ -25,7 +25,7 @@ class Narx:
 
     Source: Chen et al. (SoCC 2020) name the inputs, and no sizes: two lags and ten tanh units are our reading.
     Inputs and output are standardised over the window. scikit-learn fits it (L-BFGS) from weights of a fixed seed, and
-    again from those of the previous fit.
+    again from the previous fit's weights.
 
     Args:
         hidden: number of tanh units.

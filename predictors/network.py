@@ -1,6 +1,6 @@
 """A small network of rectified units that learns in slices: Adam on minibatches, in numpy (pure).
 
-For regressions inside a decision: what is learnt is one flat vector of numbers, a fit may be carried out some steps at
+For regressions inside a decision: all parameters are one flat vector of numbers, a fit may be carried out some steps at
 a time between decisions, and equal data give equal networks, since what other implementations draw at random is hashed.
 """
 
@@ -28,8 +28,8 @@ FARTHEST = 6.0
 class Network:
     """A regression of one number, with layers of rectified units; inputs and outputs are standardised.
 
-    The mean and scale of inputs and outputs are those of the first fit, unless :meth:`standardise` is called; later
-    fits continue from its weights.
+    The first fit determines the mean and scale of inputs and outputs, unless :meth:`standardise` is called; later fits
+    continue from its weights.
 
     Args:
         inputs: numbers in a row.

@@ -1,4 +1,4 @@
-"""The file that holds a fitted network: its numbers, what it is given, and the command that made it."""
+"""The file that holds a fitted network: its numbers, its inputs, and the command that made it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURE = "fit one with scripts/fitting/train_modes.py"
 
 
 class FittedNetwork(NamedTuple):
-    """A network, what its targets are, the command that made it, and the name of its file in records."""
+    """A network, its targets in words, the command that made it, and the name of its file in records."""
 
     network: Network
     about: str
@@ -32,7 +32,7 @@ def network_bytes(network: Network, features: Sequence[str], about: str, command
     Args:
         network: fitted.
         features: names of the columns of its inputs.
-        about: what its targets are, such as the settings under which they were computed.
+        about: its targets in words, such as the settings under which they were computed.
         command: how it was made.
     """
     content = io.BytesIO()

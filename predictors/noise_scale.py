@@ -4,7 +4,7 @@ Per-sample units throughout: phi is the batch, in samples, at which the noise of
 gradient itself (McCandlish et al., 2018, "An empirical model of large-batch training").
 
 An update of a single gradient gives no estimate. AdaptDL takes two consecutive ones there, by their inner product:
-biased, and nobody computes it here. In ASGD the last estimate stands, with its age.
+biased, and not computed here. In ASGD the last estimate stands, with its age.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Received:
         return median(self.times)
 
     def table(self) -> Floats:
-        """Float [size, 2], oldest first; the oldest stands for what came before it."""
+        """Float [size, 2], oldest first; the oldest stands for all earlier ones."""
         rows = [self.rows[0]] * (self.size - len(self.rows)) + list(self.rows)
         return np.array(rows)
 

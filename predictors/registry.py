@@ -30,7 +30,7 @@ _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
 }
 STRAGGLER_PREDICTORS = tuple(_KINDS)
 OF_RESOURCES = ("star",)
-"""Those that need what each iteration received."""
+"""Predictors that need each iteration's resources."""
 
 
 def settings_of(name: str) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class Boosted:
 
     def fit(self, inputs: Floats, seconds: Floats) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows: what was learnt is used anyway
+            warnings.simplefilter("ignore")  # few rows: the fit is used anyway
             self._model.fit(np.log(inputs), np.log(seconds))
 
     def predict(self, inputs: Floats) -> Floats:

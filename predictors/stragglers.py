@@ -1,4 +1,4 @@
-"""The interface of straggler predictors: what they observe and what they answer."""
+"""The interface of straggler predictors: their observations and answers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple, Protocol, runtime_checkable
 STRAGGLER_FRAC = 0.2
 """STAR, section III: a straggler takes more than 20 % longer than the fastest worker."""
 ROUNDING = 1e-9
-"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit, which tags nobody."""
+"""Slack for rounding: a time that was converted to a speed and back may be off in its last bit."""
 
 
 class Observation(NamedTuple):
     """One whole iteration of one worker, which ended at time ``t`` (seconds since the job's start).
 
     ``iter_s`` (above zero) is how long it took: data, computing and sending, without waiting. ``cpu`` and ``memory``
-    are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known. What the iteration
-    itself received is ``cpu_frac``, processor seconds per second of it without injected sleeps, and ``bytes_per_s``,
-    the size of the model over the time of sending; NaN where unknown. ``samples`` is its batch.
+    are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known. The iteration's own
+    resources are ``cpu_frac``, its processor seconds per second without injected sleeps, and ``bytes_per_s``, the size
+    of the model over the time of sending; NaN where unknown. ``samples`` is its batch.
     """
 
     t: float
@@ -47,7 +47,7 @@ class StragglerPredictor(Protocol):
     def tags(self, t: float) -> frozenset[int]:
         """The workers whose iteration would straggle if it began at ``t``, which is not before the last observation.
 
-        A worker without observations is never tagged, nor is the only worker.
+        A worker without observations, or without other workers, is never tagged.
         """
         ...
 

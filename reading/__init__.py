@@ -1,8 +1,8 @@
 """Reads files that others have written: within limits of size, depth and time, and executing nothing.
 
-All other rooms may import this one, and it knows none of them. What is not read raises :class:`Unreadable`, whose
-message is one line without the file's name; whoever knows the setting or the word that named the file puts it in front.
-How texts of others may be shown is here, too (``harmless``).
+All other rooms may import this one; it imports none of them. A file that cannot be read raises :class:`Unreadable`,
+whose message is one line without the file's name; the caller puts the name, or the setting that named the file, in
+front. This room also makes texts from outside safe to print (``harmless``).
 """
 
 from reading.errors import Unreadable

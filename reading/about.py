@@ -42,7 +42,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     family: Literal["", "synchronous", "asynchronous", "balanced", "switching", "elastic", "composed"] = ""
     """The table of the list of methods; configurations with the card of another need none."""
     does: str = ""
-    """Its words there: who waits for whom, and who computes what."""
+    """Its words there: which workers wait for which, and what each computes."""
     changes: str = ""
     """In training, compared with plain synchronous steps."""
     needs: str = ""
@@ -50,7 +50,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     not_advised: str = ""
     """Why ``advise`` does not time it."""
     asynchronous: bool = False
-    """Nobody waits for all in its logs."""
+    """In its logs no worker waits for all others."""
     monitors: bool = False
     """Its decisions depend on measured times."""
     resizes: bool = False
@@ -64,7 +64,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def read_about(folder: Path) -> dict[str, About]:
     """Read all folders in ``folder``, by the name of the configuration, in the order of their ``place``.
 
-    Raises :class:`Unreadable` with the file, for keys that nobody knows, missing ones and other values than texts.
+    Raises :class:`Unreadable` with the file, for unknown keys, missing keys and values that are no texts.
     """
     found = sorted((_read(path) for path in sorted(folder.glob(f"*/{FILE}"))), key=lambda one: one[0])
     return {name: one for _, sections in found for name, one in sections.items()}

@@ -19,7 +19,7 @@ MAX_ARRAYS = 1000
 def parse_arrays(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays in the content of a file, by name; raises :class:`Unreadable`.
 
-    What is packed says how long it is before it is unpacked, and an array says how long it is before memory is taken.
+    A compressed file states its length before it is unpacked, and an array its size before memory is allocated.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:

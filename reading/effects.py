@@ -1,4 +1,4 @@
-"""A disturbance of a plan in words, for whoever shows one: live views, and stories of records."""
+"""A disturbance of a plan in words, for live views and for stories of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EFFECTS = {
     "join": "joins",
     "leave": "leaves",
 }
-"""What a disturbance of this size does to its target, by kind."""
+"""Effects of a disturbance of this size on its target, by kind."""
 
 
 def effect(kind: str, magnitude: float, *, on_server: bool) -> str:

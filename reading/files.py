@@ -1,4 +1,4 @@
-"""The bytes of a file that somebody named: of an ordinary file, and no more than so many."""
+"""The bytes of a file that a user named: only of an ordinary file, and no more than so many."""
 
 from __future__ import annotations
 

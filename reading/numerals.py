@@ -15,7 +15,7 @@ SEPARATORS = ",;\t|"
 MOST_CELL = 60
 """Characters of a number."""
 NOTHING = frozenset({"", "none", "null", "na", "n/a", "<na>", "#n/a", "nan", "nat", "unknown", "-", "--", "\\n"})
-"""What programs write, in any case, where they know no value."""
+"""Texts, in any case, that programs write for a missing value."""
 
 
 def number_in(text: str, *, decimal_comma: bool) -> float:

@@ -1,7 +1,7 @@
 """Plain data from YAML and JSON: no object is made that the text names, and nothing grows beyond the text.
 
-A few lines of YAML can stand for billions of values (aliases of aliases), and deep nesting exhausts the stack of
-whoever walks it. So the events of the parser are counted before anything is built.
+A few lines of YAML can stand for billions of values (aliases of aliases), and deep nesting exhausts the stack of code
+that walks it. So the events of the parser are counted before anything is built.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load_yaml(path: Path) -> Any:
 
 
 def measure_yaml(path: Path) -> None:
-    """Raise :class:`Unreadable` for a YAML file of more than is read; what is no YAML is left to whoever reads it."""
+    """Raise :class:`Unreadable` for a YAML file above the limits; the reader refuses text that is no YAML."""
     import yaml
 
     data = read_bytes(path, MAX_YAML_BYTES)
@@ -103,7 +103,7 @@ def _measure(events: Iterator[Any]) -> None:
 
 
 def _strict(loader: Any) -> Any:
-    """The safe loader without what it takes silently: keys twice, and numbers that are none."""
+    """The safe loader, but it refuses duplicate keys and numbers that are none."""
 
     class Strict(loader):  # type: ignore[misc]
         pass

@@ -1,4 +1,4 @@
-"""Rows of CSV and columns of Parquet, read piece by piece: what is too large is refused before it is in memory."""
+"""Rows of CSV and columns of Parquet, read piece by piece: too large tables are refused before they are in memory."""
 
 from __future__ import annotations
 

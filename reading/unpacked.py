@@ -16,9 +16,9 @@ from reading.errors import Unreadable
 from reading.files import MIB, open_file
 
 BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
-"""What unpacking raises; ``ValueError``: pyarrow."""
+"""Errors that unpacking raises; ``ValueError``: pyarrow."""
 SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
-"""Of compressed files. Only names lose them: what a file is, its first bytes say."""
+"""Of compressed files. They are only removed from names: the first bytes of a file determine its format."""
 MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Byte order marks; the longer ones first."""
 LOOKED_AT = 256

@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _vocabulary() -> dict[str, Any]:
-    """What ``strategies.protocol`` has besides its modules, by name."""
+    """Everything in ``strategies.protocol`` besides its modules, by name."""
     found = vars(import_module(module_name("strategies.protocol")))
     return {name: one for name, one in found.items() if not name.startswith("_") and not isinstance(one, ModuleType)}
 

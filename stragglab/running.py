@@ -23,7 +23,7 @@ class RunFailed(RuntimeError):
 def run(*settings: str, into: str | Path | None = None, project: str | Path | None = None) -> Run:
     """Run one job to its end and load its record: ``run("strategy=ssp", "runtime=virtual")``.
 
-    ``settings`` are those of the command line; ``into`` is the directory of the record (default: a new one below
+    ``settings`` are written as on the command line; ``into`` is the directory of the record (default: a new one below
     ``runs``), ``project`` a folder with configurations and code of your own. Raises :class:`RunFailed`.
     """
     from analysis.records.load import load_run

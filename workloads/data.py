@@ -23,8 +23,8 @@ class DataError(ValueError):
 
 
 AugmentationKey = tuple[int, NDArray[np.int64], NDArray[np.int64]]
-"""(seed, epoch of each, index of each) of training samples: what random pre-processing is keyed by, so that it repeats
-itself whoever computes it. Written twice: backends hand it over, and neither side may import the other."""
+"""(seed, epoch of each, index of each) of training samples: the key of random pre-processing, so that every process
+repeats it. Written twice: backends hand it over, and neither side may import the other."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Split(msgspec.Struct, frozen=True):
 NUMBERS = "iufb"
 """numpy dtype kinds (``dtype.kind``) that count as numbers."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What says that there is no room for a file."""
+"""Error numbers that mean that there is no room for a file."""
 _NAMES = ("train_inputs", "train_targets", "test_inputs", "test_targets")
 
 

@@ -1,8 +1,8 @@
 """Variational inference in latent Dirichlet allocation: documents given topics, and bounds on their likelihood (numpy).
 
-Symbols are those of Hoffman, Blei and Bach, "Online learning for latent Dirichlet allocation", NIPS 2010: ``lam``
-[K, V] are the parameters of q(beta), ``gamma`` [N, K] those of q(theta), alpha and eta the symmetric priors. A document
-is a row of word numbers [N, L]; a negative one is no word. All is computed in double precision.
+Symbols are as in Hoffman, Blei and Bach, "Online learning for latent Dirichlet allocation", NIPS 2010: ``lam`` [K, V]
+are the parameters of q(beta), ``gamma`` [N, K] the parameters of q(theta), alpha and eta the symmetric priors. A
+document is a row of word numbers [N, L]; a negative one is no word. All is computed in double precision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EStep(NamedTuple):
     phi: Floats
     """[N, L, K]: probability that a word is of a topic; zero where there is no word."""
     bound: Floats
-    """[N]: the documents' terms of the evidence lower bound (nats), without those of the topics."""
+    """[N]: the documents' terms of the evidence lower bound (nats), without the topics' terms."""
 
 
 def expected_log(parameters: Floats) -> Floats:

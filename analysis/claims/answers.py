@@ -32,7 +32,7 @@ NOTHING = 1e-6
 
 
 class Answer(NamedTuple):
-    """Our result, in the claim's unit. ``holds``, ``share``, ``same``: shapes only; ``text``: what was observed.
+    """Our result, in the claim's unit. ``holds``, ``share``, ``same``: shapes only; ``text``: the observation.
 
     ``share``: of the resampled seeds with which the shape holds, NaN for one seed; ``same``: all seeds give the same
     result. ``cases``: all cases that count, of which the answer itself is the least (or most) favourable.

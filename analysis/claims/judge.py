@@ -16,7 +16,7 @@ from analysis.claims.ledger import Bounds, Claim
 TOLERANCE_FRAC = 0.15
 """Relative tolerance of a number."""
 TOLERANCE_OF_EFFECT = 1 / 3
-"""Part of the paper's effect by which ours may differ: 10 % does not match 24 %, nor does 40 %."""
+"""Part of the paper's effect by which ours may differ: neither 10 % nor 40 % matches 24 %."""
 FEWEST_SEEDS = 5
 """Minimum number of seeds for a shape: fewer agree too often by chance (four: one time in sixteen)."""
 SHARE = 0.95
@@ -42,8 +42,8 @@ class Verdict(NamedTuple):
 def judge(claim: Claim, answer: Answer | None) -> Verdict:
     """Both verdicts about a claim.
 
-    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. What was fitted,
-    or what no system here can miss, can be missed, but not met.
+    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. Claims that were
+    fitted, or that no system here can miss, can be missed, but not met.
     """
     asks_size = size_asked(claim)
     if claim.check == "context" or answer is None:
@@ -120,13 +120,13 @@ def _is_stated(claim: Claim) -> bool:
 
 
 def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | None:
-    """A value with this part of the paper's effect; of a factor the effect is what it is above 1."""
+    """A value with this part of the paper's effect; the effect of a factor is its excess over 1."""
     base = no_effect(claim)
     return None if end is None else base + part * (end - base)
 
 
 def _cap(claim: Claim, verdict: str) -> str:
-    """The verdict of a fitted quantity, or of a claim that nobody can miss: it can miss, but confirms nothing."""
+    """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing."""
     if verdict == MISSED:
         return verdict
     if claim.calibrated or claim.construction:

@@ -2,7 +2,7 @@
 
 An entry has the paper's statement (``where``, ``value``, ``unit``), the rule by which our result is compared with it
 (``check``, ``accept``) and the runs that answer it (``experiment``, ``subject``, ``against``, ``how``). The runs are
-cells of an experiment: a level for each of its axes; levels that ``against`` leaves out are those of ``subject``.
+cells of an experiment: a level for each of its axes; ``against`` takes levels that it leaves out from ``subject``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ How = Literal["value", "lower", "faster", "longer", "times", "excess", "order"]
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be used: which entry, and what is wrong with it."""
+    """A ledger that cannot be used: the entry and its error."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     value: float | None = None
     """The paper's value, in ``unit``."""
     printed: float | None = None
-    """What the paper prints, if its other numbers imply another ``value``."""
+    """The printed number, if the paper's other numbers imply another ``value``."""
     std: float | None = None
     """The paper's standard deviation, in ``unit``."""
     unit: str = ""
@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     magnitude: Bounds | None = None
     """The range that the paper reports, if ``accept`` is open at one end; null: the paper reports ``value``."""
     calibrated: str = ""
-    """What was fitted to, or chosen by, this very claim. Such an answer confirms nothing."""
+    """The parameter that was fitted to, or chosen by, this claim. Such an answer confirms nothing."""
     construction: str = ""
     """Why no system here could miss this claim. It is not judged."""
     group: str = ""

@@ -174,7 +174,7 @@ def knee_of_cores(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
 
 
 def plan_of_table_2(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
-    """The plan of every model is that of DLRover's Table 2."""
+    """The plan of every model equals its plan in DLRover's Table 2."""
     plans = elastic_shapes.tuned(runs)
     if plans is None:
         return None

@@ -1,6 +1,6 @@
 """The measures that an experiment takes of a set of jobs; seconds or plain fractions (docs/cluster_report.md).
 
-Times are infinite where a job never ended, so that no job is left out. What needs records of the jobs themselves is NaN
+Times are infinite where a job never ended, so that no job is left out. Measures that need the jobs' own records are NaN
 without them.
 """
 
@@ -218,7 +218,7 @@ def _shared(name: str) -> Measure:
 
 
 def paired_ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> float:
-    """Median over jobs of the completion time over that of the same job in the other run; NaN without such jobs.
+    """Median over jobs of the completion time relative to the same job in the other run; NaN without such jobs.
 
     A job that ended in neither has no ratio; infinite over finite is infinite.
     """

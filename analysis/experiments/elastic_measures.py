@@ -61,7 +61,7 @@ def steps_per_s_settled(run: Run) -> float:
 
 
 def speed_up_frac(run: Run) -> float:
-    """Throughput of the last minute over that of as many workers as there are now, each as fast as the first alone."""
+    """Throughput of the last minute relative to as many workers as now, each as fast as the first worker alone."""
     return steps_per_s_last(run) / (workers_last(run) * steps_per_s_first(run))
 
 
@@ -103,7 +103,7 @@ def server_use_last(run: Run) -> float:
 
 
 def server_spread_last(run: Run) -> float:
-    """Use of the busiest server minus that of the idlest in the last minute, each as a part of its cores."""
+    """Difference in use between the busiest and the idlest server in the last minute, each as a part of its cores."""
     means = _last(run, elastic.server_use(run)).groupby("server")["use_frac"].mean()
     return float(means.max() - means.min()) if len(means) else nan
 

@@ -260,7 +260,8 @@ def vectors_per_batch(run: Run) -> float:
 def link_vectors_per_batch(run: Run) -> float:
     """Vectors into the hosts of servers per applied batch of a worker, by the counters of their links.
 
-    Live what passes the network interface, headers included; on the virtual clock what is sent. While it was sampled.
+    Live all bytes at the network interface, headers included; on the virtual clock the payload sent. While it was
+    sampled.
     """
     hosts = run.meta["machine"].get("hosts") or []
     serving = {

@@ -40,7 +40,7 @@ QUESTIONS = ("side", "size")
 COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
 GROUP = "one observation: "
 SHORT = 12
-"""Rows up to which a section without claims shows its numbers; a file next to the figure has those of every section."""
+"""Rows up to which a section without claims shows its numbers; a file next to the figure always has them."""
 MANY = 4
 """Cases of one claim up to which all are listed; of more, the least and the largest."""
 RULES = """\
@@ -104,7 +104,7 @@ def page_of(folder: Path, paper: str) -> Path:
 
 
 def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
-    """The latest verdicts of all experiments of a paper; of a claim that has moved, that of its present one."""
+    """The latest verdicts of a paper's experiments; a claim that moved has the verdict of its present experiment."""
     found = [pd.read_csv(path) for path in sorted((page.parent / "images").glob(f"{paper}_*_claims.csv"))]
     none = pd.DataFrame(columns=["id", "side", "size", "runtime", "experiment"])
     every = pd.concat([frame for frame in found if len(frame)] or [none], ignore_index=True)
@@ -175,7 +175,7 @@ def remarks(claims: Sequence[Claim]) -> list[str]:
 
 
 def remark(claim: Claim) -> str:
-    """What there is to say of a claim's verdicts."""
+    """Remarks on a claim's verdicts."""
     whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction, GROUP: claim.group}
     return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [claim.note])])
 
@@ -246,7 +246,7 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 
 
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
-    """Number of claims by question and verdict; those of which the side is missed are named."""
+    """Number of claims by question and verdict; claims that miss the side are named."""
     given = verdicts_by_claim(verdicts, ledger)
     lines = markdown_lines(COUNT_HEADS, [counts(question, ledger, given) for question in QUESTIONS])
     if found := [f"`{short(claim.id)}`" for claim in ledger if given[claim.id].side == MISSED]:
@@ -271,7 +271,7 @@ def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Ver
 
 
 def verdicts_by_claim(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> dict[str, Verdict]:
-    """The verdicts about every claim of a ledger; of those that no experiment has answered, that."""
+    """The verdicts about every claim of a ledger; unanswered claims are judged without an answer."""
     there = {}
     if len(verdicts):
         texts = verdicts[["id", "side", "size"]].astype(object).where(verdicts.notna(), "")

@@ -47,11 +47,11 @@ class Results:
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
     warnings: Sequence[str] = ()
-    """What its live runs are known not to have done as asked."""
+    """Requests that its live runs are known not to have fulfilled."""
 
     @property
     def source(self) -> str:
-        """What ran, for a caption."""
+        """The runs in words, for a caption."""
         if not self.spec.times_only:
             return caption(self.metas)
         kind = "virtual clock, no gradients" if "backend=none" in self.spec.settings else "virtual clock"

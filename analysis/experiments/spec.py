@@ -29,7 +29,7 @@ PREDICTOR = "predictor"
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 ALL = {name: [f"strategy={name}"] for name, one in sorted(ABOUT.items()) if not one.resizes}
-"""The levels of an axis that is ``all``: what a strategy that launches nodes gains depends on what it may have."""
+"""The levels of an axis that is ``all``: the gain of a strategy that launches nodes depends on its limits."""
 KINDS = tuple(
     sorted(
         path.stem
@@ -74,7 +74,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed: tuple[str, ...] = ()
     """Levels of ``by`` among which the best is the reference (``against``)."""
     names: dict[str, str] = {}
-    """What the figure calls levels of any axis; strategies have names already."""
+    """The figure's names for levels of any axis; strategies have names already."""
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
 
@@ -99,7 +99,7 @@ class Numbers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ratios: tuple[str, ...] = ()
     """Measures that are also shown as ratios to the cell ``over``."""
     over: dict[str, str] = {}
-    """The levels of the reference; the other levels and the seed are those of the run."""
+    """The levels of the reference; it has the run's other levels and seed."""
 
 
 class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +110,7 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Also(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """More settings of some cells, which override those of their levels."""
+    """More settings of some cells, which override their levels' settings."""
 
     at: dict[str, tuple[str, ...]]
     """The levels of these cells, by axis; of other axes any."""
@@ -140,7 +140,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     measures: tuple[str, ...] = ("jct_s",)
     """Functions of :mod:`analysis.experiments.measures`."""
     excess: dict[str, dict[str, str]] = {}
-    """Additional measures: JCT minus that of the named cell, for the same seed."""
+    """Additional measures: JCT minus the named cell's JCT, for the same seed."""
     target: dict[str, str] = {}
     """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
     and the seed as in the run (STAR, section III: ASGD). Of a set of jobs: what the same job in that cell converges to,
@@ -148,8 +148,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     until_target: dict[str, str] = {}
     """Additional measures of a set of jobs with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
-    """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time over that of the
-    same job in this cell, with the other levels and the seed as in the run; of runs without a record their own."""
+    """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time relative to the
+    same job in this cell, with the run's other levels and seed; runs without a record compare their own times."""
     times_only: bool = False
     """Virtual runs leave no record but the time of the job, or why there is none: grids of thousands of jobs."""
     failing: bool = False
@@ -270,7 +270,7 @@ def cells(spec: Spec) -> Iterator[Cell]:
 
 
 def settings_of(spec: Spec, cell: Cell) -> list[str]:
-    """The command-line settings of a run: common settings, those of its levels, the seed."""
+    """The command-line settings of a run: common settings, its levels' settings, the seed."""
     lines = [*spec.settings]
     for axis, level in cell.levels.items():
         lines += spec.axes[axis][level]
@@ -419,7 +419,7 @@ def _has_jobs(spec: Spec, cell: Cell) -> bool:
 
 
 def _measures_problem(spec: Spec) -> str | None:
-    """Measures of single jobs that do not exist, or that the figure shows and nobody measures."""
+    """Measures of single jobs that do not exist, or that the figure shows without being measured."""
     if spec.table is not None or spec.clusters:
         return None
     for name in spec.measures:

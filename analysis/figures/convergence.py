@@ -103,7 +103,7 @@ def _draw_marks(axes: Axes, marks: pd.DataFrame, looks: dict[str, Look], target:
         axes.plot([mark.tta_s] * 2, [bottom, target], color=colour, linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1.5)
         axes.plot(mark.tta_s, target, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
     for label in stacked_labels(list(reached["tta_s"]), width, unit_of(width).seconds):
-        alone = label.number == 1  # what several strategies share has the colour of none
+        alone = label.number == 1  # a shared label has no strategy's colour
         axes.annotate(
             label.text,
             (label.t_s, 0.02),
@@ -130,8 +130,8 @@ class TimeLabel(NamedTuple):
 def stacked_labels(times_s: Sequence[float], width_s: float, unit_s: float = 1.0) -> list[TimeLabel]:
     """Labels of sorted times on an axis of this width: those that would overlap are above one another.
 
-    ``unit_s``: of what they say. Equal texts share one. What would be higher than ``MOST_LEVELS`` is left out, as
-    curves are there; legends have it.
+    ``unit_s`` is the unit of the texts. Equal texts share a label. Labels above ``MOST_LEVELS`` would cover curves, so
+    only legends have them.
     """
     found: list[TimeLabel] = []
     last_s, level = float("-inf"), 0

@@ -165,7 +165,7 @@ LABELS: dict[str, float | None] = {
     "server use": 1.2,
     "stall (s)": None,
 }
-"""What stands at each panel, and the upper end of its axis; None: by what is drawn."""
+"""The label of each panel and the upper end of its axis; None: chosen by the data."""
 
 
 def _to_the_end(frame: pd.DataFrame, run: Run) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from analysis.records.provenance import caption
 
 NOTE = "markers: medians; bars: 10 % to 90 % of the iterations; lines: as asked; shade: 10 % either way"
 KINDS = ("cpu", "gpu", "delay", "slowdown", "bandwidth")
-"""What this figure shows."""
+"""The kinds of disturbance that this figure shows."""
 MARKS = {
     "sleep": ("o", "#009E73"),
     "cgroup": ("s", "#0072B2"),

@@ -1,4 +1,4 @@
-"""The names of strategies in figures: those of the papers instead of those of configuration files."""
+"""The names of strategies in figures: the papers' names instead of the configuration files'."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GROUPS = {
     *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
     *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),
 }
-"""Settings that choose a file of ``conf/``: its name alone says what is meant."""
+"""Settings that choose a file of ``conf/``: its name alone is clear."""
 NO_NAMES: Mapping[str, str] = {}
 _given: ContextVar[Mapping[str, str]] = ContextVar("names", default=NO_NAMES)
 
 
 @contextmanager
 def named(names: Mapping[str, str]) -> Iterator[None]:
-    """Figures and pages call strategies by ``names``, which somebody gave, before those that they have."""
+    """Figures and pages prefer the user's ``names`` of strategies to the strategies' own."""
     token = _given.set(names)
     try:
         yield
@@ -50,7 +50,7 @@ def id_of(setting: str, value: str) -> str:
 
 
 def shown_case(case: str, names: Mapping[str, str] = NO_NAMES) -> str:
-    """``straggler=rack, lr=0.1`` with the names of what has one (:func:`id_of`)."""
+    """``straggler=rack, lr=0.1`` with names where there are any (:func:`id_of`)."""
     known = {**_given.get(), **names}
     parts = (part.partition("=") for part in case.split(", "))
     return ", ".join(known.get(id_of(key, value), f"{key}{sign}{value}") for key, sign, value in parts)

@@ -36,7 +36,7 @@ NAMES = {
     "star": "STAR's",
     "oracle": "Oracle",
 }
-"""What figures call predictors."""
+"""The names of predictors in figures."""
 LINEAR_REACH_S = 10.0
 """If lead times exceed this, the axis is logarithmic beyond a second in either direction."""
 

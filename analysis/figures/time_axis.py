@@ -1,4 +1,4 @@
-"""Axes of time: values stay in seconds, and what stands at the ticks is in the unit that suits their range."""
+"""Axes of time: values stay in seconds, and tick labels have the unit that suits their range."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ RESTARTS: dict[str, dict[str, Any]] = {
 
 
 def draw_restarts(axes: Axes, restarts: pd.DataFrame, place: Mapping[int, float]) -> None:
-    """``Lost`` and ``Joined`` on a worker's lane, what concerns the whole job across all lanes."""
+    """``Lost`` and ``Joined`` on a worker's lane, events of the whole job across all lanes."""
     for row in restarts[restarts["what"].isin(list(RESTARTS))].itertuples():
         if row.role == "worker" and row.id not in place:
             continue

@@ -1,4 +1,4 @@
-"""A second look at where curves that rise or fall together end: what differs there is thinner than a line otherwise."""
+"""A second look at where curves that rise or fall together end: differences there are thinner than a line otherwise."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _check_hosts(run: Run) -> None:
 
 
 def _device(run: Run) -> str:
-    """Where gradients were computed, and who shares it: devices that several workers use are slower for each."""
+    """The devices that computed gradients, and their users: devices that several workers use are slower for each."""
     device = (run.job.get("backend_fields") or {}).get("device", "cpu")
     in_turn = run.meta.get("machine", {}).get("gpus") or ()
     return f"{device} {list(in_turn)} with {run.job['num_workers']} workers" if in_turn else str(device)
@@ -144,8 +144,8 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     ``run``, ``block`` (unique over all runs); ``paced_s``: F(b) of its device (NaN without one); ``asked_s``: the
     requested delay (NaN for a slow-down); ``bytes`` of a gradient; ``disturbed``: a window of another kind overlapped
     it; ``server_disturbed``: a server was slowed meanwhile; ``free``: every task had a core; ``crowded``: the run is
-    one of a set of jobs; ``ring``: it has a ring instead of servers; ``over_s``: push time beyond that of the links;
-    ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
+    one of a set of jobs; ``ring``: it has a ring instead of servers; ``over_s``: push time beyond the links' transfer
+    time; ``overhead_s``, ``gap_s``, ``meets``, ``decide_s``: see :func:`_overheads`.
     """
     held = np.array(run.contents.held, np.int64)
     rows = run.tables.iterations.assign(run=number, held=held, bytes=FLOAT_BYTES * num_parameters)
@@ -267,12 +267,12 @@ def _fit_jitter(rows: pd.DataFrame, logs: pd.Series, fitted: Calibration) -> flo
 def _fit_messages(frame: pd.DataFrame, quick: pd.DataFrame, fitted: Calibration) -> None:
     """The coordinator's service time, and from the remaining overhead of quick workers the latency of a message.
 
-    Where there are sets of jobs, it is that of theirs: with neighbours, who is awake waits for a processor.
+    If there are sets of jobs, only they are used: with neighbours, a process that wakes up waits for a processor.
 
     The coordinator is serial, so no gap between two events is shorter than its service time; the shortest gaps are
-    service times of queued events. Gaps as long as the overhead itself are not: then nothing was queued. Where few
-    events queue, some of the gaps are slightly longer than a service time, and so is the estimate: its error covers
-    that.
+    service times of queued events. If a gap is as long as the overhead itself, nothing was queued. Where few
+    events queue, some of the gaps are slightly longer than a service time, which lengthens the estimate; its error
+    covers that.
     """
     rows = quick[quick["overhead_s"] > 0]
     if len(rows) < FEWEST:

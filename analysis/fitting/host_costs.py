@@ -1,4 +1,4 @@
-"""Costs of emulated hosts: core-seconds of computing and of carrying messages, and what their one kernel adds.
+"""Costs of emulated hosts: core-seconds of computing and of carrying messages, and the overhead of their common kernel.
 
 Determined from the processor time of the tasks (:mod:`analysis.measures.host_work`).
 """
@@ -44,7 +44,7 @@ def observed(number: int, run: Run, num_parameters: int, neighbours: Neighbours)
 
 
 def fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
-    """Push time beyond that of the links, for a worker that shares them with no one; the work at both ends overlaps."""
+    """Push time beyond the links' transfer time, for a worker alone on its links; the work at both ends overlaps."""
     lack = "no run of one worker whose tasks have a core each (cluster.hosts.cpu_cores=null)"
     put_median(fitted, "latency_s", rows[~rows["server_disturbed"]], "over_s", lack)
     fitted.missing["transfer_per_byte_s"] = "contained in carry_per_byte_s"
@@ -53,9 +53,9 @@ def fit_wire(rows: pd.DataFrame, fitted: Calibration) -> None:
 def fit_work(rows: pd.DataFrame, fitted: Calibration) -> None:
     """Core-seconds of carrying, computing and interruptions: processor time of servers and workers.
 
-    A byte costs less where more of them arrive together. So of jobs that had their hosts for themselves only those with
-    the most workers are used; and where there are sets of jobs, carrying and interruptions are what they are in these.
-    Where interruptions are known, computing is that of runs without any.
+    A byte costs less where more of them arrive together. So of single jobs only the runs with the most workers are
+    used. Sets of jobs, if there are any, determine carrying and interruptions. If interruptions are known, computing is
+    fitted to runs without any.
     """
     alone, crowded = rows[~rows["crowded"]], rows[rows["crowded"]]
     alone = alone[alone["num_workers"] == alone["num_workers"].max()]
@@ -81,7 +81,7 @@ def _working(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _computing(workers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """Return the time that computing an iteration's ``samples`` took (``real_s``): what the other terms leave."""
+    """Return the time that computing an iteration's ``samples`` took (``real_s``): the rest after the other terms."""
     samples = workers["samples"] / workers["iterations"]
     others_s = value_of(fitted, "data_base_s") + value_of(fitted, "data_per_sample_s") * samples
     carried = 2 * workers["bytes"] * workers["crossing_frac"]
@@ -92,7 +92,7 @@ def _computing(workers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
 
 
 def _uninterrupted_s(rows: pd.DataFrame, fitted: Calibration) -> pd.Series:
-    """Processor time without what interruptions by messages between hosts were charged to it."""
+    """Processor time without the interruptions by messages between hosts that were charged to it."""
     charged = 1 - rows["of_others"] * value_of(fitted, "interrupt_per_byte_s")
     uninterrupted: pd.Series = rows["cpu_s"] * charged
     return uninterrupted
@@ -109,7 +109,7 @@ def _fit_carrying(servers: pd.DataFrame, fitted: Calibration) -> None:
 
 
 def _fit_serving(servers: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
-    """Return what a byte costs a server (``carry``): the part that updates leave."""
+    """Return a server's cost per byte (``carry``): the part that updates leave."""
     part_bytes = servers["bytes"] / servers["num_servers"]
     updates_s = servers["updates"] * value_of(fitted, "update_base_s")
     updates_s += servers["grads"] * part_bytes * value_of(fitted, "update_per_byte_s")
@@ -128,7 +128,7 @@ def _leaving(rows: pd.DataFrame, fitted: Calibration) -> pd.DataFrame:
 def _fit_contention(alone: pd.DataFrame, crowded: pd.DataFrame, fitted: Calibration) -> bool:
     """Interruptions by neighbours, of workers whose own messages stay on their host; then carrying, at both ends.
 
-    ``alone``: workers that nobody interrupted. Returns whether interruptions are determined.
+    ``alone``: workers without interruptions. Returns whether interruptions are determined.
     """
     servers, workers = _working(crowded)
     stay = workers[workers["crossing_frac"] == 0]

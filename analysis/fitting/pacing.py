@@ -16,8 +16,8 @@ def is_paced(job: dict[str, Any]) -> bool:
 def paced_s(job: dict[str, Any], rows: pd.DataFrame) -> pd.Series | float:
     """F(b) of the worker's device for every iteration in ``rows`` (``worker``, ``samples``), seconds; NaN without one.
 
-    For one pass over the batch: rows do not say whether the gradient was accumulated. Who was not there at the start
-    has the device of worker 0.
+    For one pass over the batch: rows do not say whether the gradient was accumulated. A worker that joined later has
+    the device of worker 0.
     """
     if not is_paced(job):
         return nan

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 MIN_EVALUATIONS = 5
 LEVELS = 24
-"""Number of compared metric levels: those of a typical run at equal steps of the logarithm of its updates."""
+"""Number of compared metric levels, taken from a typical run at equal steps of the logarithm of its updates."""
 POINTS = 40
 """Number of points of the fitted curve, spaced likewise."""
 GRID = 81

@@ -1,7 +1,7 @@
-"""Costs of an all-reduce among workers, from how long its last member takes: nobody keeps that one waiting.
+"""Costs of an all-reduce among workers, from the time of its last member, which does not wait for others.
 
-The others wait for whom they receive from, so of an update's members the one with the shortest pull shows what the
-2 (n - 1) steps and the update itself took.
+The others wait for their senders, so the shortest pull of an update's members is the time of the 2 (n - 1) steps and of
+the update itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def has_ring(run: Run) -> bool:
 def updates_of(run: Run, rows: pd.DataFrame, num_parameters: int) -> pd.DataFrame:
     """A row per update in which all workers took part, of which ``rows`` are the iterations that began with it.
 
-    ``reduce_s``: what it took its last member; ``steps`` of its ring; ``part_bytes`` of a message; ``wire_s``: the
+    ``reduce_s``: the time of its last member; ``steps`` of its ring; ``part_bytes`` of a message; ``wire_s``: the
     least time for one on the hosts' links; ``run``, ``block`` of its first row.
     """
     members = int(run.job["num_workers"])
@@ -42,8 +42,8 @@ def updates_of(run: Run, rows: pd.DataFrame, num_parameters: int) -> pd.DataFram
 def fit_ring(updates: pd.DataFrame, fitted: Calibration, *, on_hosts: bool) -> None:
     """Fit a step's time beyond the update itself; on hosts also beyond its message, as the cost model does.
 
-    There a step does not depend on the size, since carrying does. It contains what a member whose quota is used up
-    waits for the kernel to refill it, which the model does evenly.
+    There a step does not depend on the size, since carrying does. It contains the wait of a member with a used-up quota
+    for the kernel to refill it, which the model spreads evenly.
     """
     own_s = value_of(fitted, "update_base_s") + value_of(fitted, "update_per_byte_s") * updates["num_bytes"]
     rows = updates.assign(hop_s=(updates["reduce_s"] - own_s) / updates["steps"])

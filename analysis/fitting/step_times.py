@@ -1,7 +1,7 @@
 """A cost model and a disturbance plan from the steps of a log, so that its job can be repeated on a virtual clock.
 
-Usual steps become a base time per rank and jitter. Slow ones become windows in time: a slow machine is slow for whoever
-computes on it then, and a job that waits less passes more iterations in the same window.
+Usual steps become a base time per rank and jitter. Slow ones become windows in time: a slow machine slows every job
+that computes on it then, and a job that waits less passes more iterations in a window.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class StepModel:
     Attributes:
         base_s: seconds of a usual step, by rank.
         sigma, rho: jitter of usual steps (logarithms, AR(1)).
-        message_s: what every iteration takes beyond the rank's own work, whether or not others wait for it.
-        barrier_s: what a round takes beyond that, once its slowest rank is done.
+        message_s: seconds of every iteration beyond the rank's own work, whether or not others wait for it.
+        barrier_s: further seconds of a round, once its slowest rank is done.
         windows: ``start_s``, ``end_s``, ``rank`` (number), ``excess_frac`` (added part of a usual step), ``of_machine``
             (a restart elsewhere would leave it behind), ``sent`` (communication, which no smaller batch shortens).
         length_s: of the log.
@@ -75,8 +75,8 @@ def fit_steps(
         log: with ranks.
         found: its slow steps.
         barrier: whether all ranks wait for each other.
-        others: logs of the same job without barriers (with them, if this one has none): what rounds cost and what
-            messages cost can only be separated by both.
+        others: logs of the same job without barriers (with them, if this one has none): the costs of rounds and of
+        messages can only be separated with both.
         round_s: seconds of a round beyond its slowest rank; None: as the log says.
         late: the log, divided; None: it is divided here.
     """

@@ -1,8 +1,8 @@
 """A part of a long log that stands for all of it: blocks of steps, one of every stretch of the log.
 
-The log is divided into stretches of equal length, and of each one block is kept, the one with which the kept steps have
-so far cost what their share of all steps has: as much time in all, and as much at every rank. So costs keep their
-proportion, short slow phases their length, and long ones their share, their begin and their end.
+The log is divided into stretches of equal length, and of each one block is kept, chosen so that the cost of the steps
+kept so far matches their share of all steps: in total, and at every rank. So costs keep their proportion, short slow
+phases their length, and long ones their share, their begin and their end.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Logs of other people's jobs, read into one form: who needed how many seconds in which step."""
+"""Logs of other people's jobs, read into one form: every rank's seconds in every step."""

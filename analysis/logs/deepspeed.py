@@ -35,7 +35,7 @@ def is_deepspeed(line: Line) -> bool:
 
 
 def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
-    """Steps of every rank that was printed, which is rank 0 alone unless somebody has changed that.
+    """Steps of every rank that was printed, which is only rank 0 by default.
 
     A step is its forward pass, backward pass and update; own work is the same without sums of gradients. The step's
     number is printed before its timers, and lines of timers between two numbers are of the steps between them. Without
@@ -75,7 +75,7 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
 
 
 def _timers(line: Line) -> dict[str, str] | None:
-    """Timers of a whole step by name, as they are printed; those of micro-steps are none."""
+    """Timers of a whole step by name, as they are printed; timers of micro-steps are excluded."""
     if (found := TIMES.search(line.text)) is None:
         return None
     timers = dict(TIMER.findall(found[1]))

@@ -28,7 +28,7 @@ def gather(
     job: dict[str, Any] | None = None,
     own_is_rest: bool = False,
 ) -> StepLog:
-    """A log of rows, in any order; in that of time, if steps were done again.
+    """A log of rows, in any order; in the order of time, if steps were done again.
 
     Args:
         source: form of the log, for people and for messages.
@@ -129,7 +129,7 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def tell_apart(log: StepLog) -> StepLog:
     """The log itself, or as whole steps if every rank logged the same times: those contain the wait for the slowest.
 
-    Where a log separates a rank's own work from the rest, equal times mean that nobody is late.
+    Where a log separates a rank's own work from the rest, equal times mean that no rank is late.
     """
     if log.num_ranks < 2:
         return _whole(log, "the log has one rank only")

@@ -1,4 +1,4 @@
-"""Intervals of time: what they cover together, and how much of other ones."""
+"""Intervals of time: their union, and its overlap with other intervals."""
 
 from __future__ import annotations
 

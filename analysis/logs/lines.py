@@ -1,4 +1,4 @@
-"""Printed logs line by line, without what launchers, clusters and terminals add to every line."""
+"""Printed logs line by line, without the additions of launchers, clusters and terminals."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PREFIXES = (
     re.compile(r"^\[\d{1,9},(\d{1,9})\]<std(?:out|err)>: ?"),  # mpirun --tag-output: [1,0]<stdout>:
     re.compile(r"^\[(\d{1,9})\] (?!\[?\d)"),  # mpiexec -prepend-rank
 )
-"""What is put before every line of a process; the group is the number or the name of the process."""
+"""Prefixes of every line of a process; the group is the number or the name of the process."""
 BEGINS = {"[": PREFIXES[1:2] + PREFIXES[4:5] + PREFIXES[7:], "(": PREFIXES[3:4]}
-"""Those of lines that begin with a bracket; of others, those that begin with a letter or a digit."""
+"""Prefixes that begin with a bracket; ``OTHERS`` begin with a letter or a digit."""
 OTHERS = tuple(one for one in PREFIXES if all(one not in some for some in BEGINS.values()))
 MOST_PREFIXES = 6
 
@@ -103,7 +103,7 @@ def _line(number: int, text: str) -> Line:
 
 
 def ranks_of(processes: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names of the ranks that printed lines with these prefixes: what differs between them, else the innermost."""
+    """Names of the ranks that printed lines with these prefixes: the part that differs, else the innermost."""
     columns = list(zip_longest(*processes, fillvalue=""))
     differing = [column for column in columns if len(set(column)) > 1] or columns[-1:]
     if not differing:

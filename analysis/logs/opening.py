@@ -15,7 +15,7 @@ from reading.unpacked import LOOKED_AT, encoding_of, unpacked, unpacked_text
 
 
 def refuse_irregular(path: Path) -> None:
-    """Refuse what is neither a file nor a directory: it might have no end, or no beginning.
+    """Refuse anything but files and directories: it might have no end, or no beginning.
 
     Raises:
         LogError: it is a pipe, a device or a socket.
@@ -39,7 +39,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 def opened_text(path: Path, errors: str = "replace", most: int | None = None) -> Iterator[io.TextIOWrapper]:
     """Its text, with ends of lines as they are anywhere.
 
-    ``errors``: what bytes that are no text become; ``most``: bytes, instead of ``MOST_BYTES``.
+    ``errors``: the treatment of bytes that are no text; ``most``: bytes, instead of ``MOST_BYTES``.
     """
     with _name(path), unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
         yield file

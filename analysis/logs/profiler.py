@@ -29,7 +29,7 @@ FURTHEST = MOST_SECONDS * 1e9
 
 
 def read_traces(paths: Sequence[Path]) -> StepLog:
-    """The ``ProfilerStep#N`` spans of every rank's traces, and what of each was spent in nothing but communication.
+    """The ``ProfilerStep#N`` spans of every rank's traces, and the part of each spent only in communication.
 
     Own work is the step less the time in which a communication kernel ran on the device (or, of a job on processors, a
     collective on the host) and no other kernel. Time in which the device is idle since the host is late is own work.
@@ -59,9 +59,9 @@ def read_traces(paths: Sequence[Path]) -> StepLog:
 
 
 def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
-    """The steps of the traces in one folder; ``other`` gets what is no trace."""
+    """The steps of the traces in one folder; ``other`` gets files that are no traces."""
     named, frames = ranks_by_name(folder), [pd.DataFrame({"step": []}, dtype="int64")]
-    alone = "0" if len(folder) == 1 else None  # of a single trace nobody needs to know the rank
+    alone = "0" if len(folder) == 1 else None  # a single trace needs no rank
     seen: dict[tuple[str, int], Path] = {}
     for path in folder:
         try:

@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """A program that prints its steps: how a line of it is recognised, and what reads them all.
+    """A program that prints its steps: how its lines are recognised, and the reader of all lines.
 
     ``within``: others train with its help, and print steps of their own, which say more.
     """

@@ -21,7 +21,7 @@ class Rows:
 
     Attributes:
         source: of messages.
-        each: what makes the program print every step, if it does not.
+        each: the setting that makes the program print every step, if it does not.
         sampled: whether a line that is not of every step is of the last one alone, and not their mean.
         remarks, job: see :class:`analysis.logs.step_log.StepLog`.
         hosts: by rank, if the log names any.

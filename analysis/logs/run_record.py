@@ -1,4 +1,4 @@
-"""Our own records, read as a log: who took how long, and nothing of what was done to them."""
+"""Our own records, read as a log: the workers' times, without the disturbances."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _base_frac(run: Run) -> float:
 
 
 def _with_rounds(log: StepLog, rows: pd.DataFrame) -> StepLog:
-    """The time between two steps' last arrivals, which is that of a round if all wait for all."""
+    """The time between two steps' last arrivals, which is a round's time if all workers wait for each other."""
     last_s = rows.groupby("step")["t"].max().reindex(list(log.steps)).to_numpy("float64")
     rounds = np.diff(last_s, prepend=nan)
     return StepLog(**{**vars(log), "round_s": rounds})

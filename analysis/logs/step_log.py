@@ -1,4 +1,4 @@
-"""The one form that all logs are read into: seconds by rank and step, and what else the log says of its job."""
+"""The one form that all logs are read into: seconds by rank and step, and the log's other data about its job."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class StepLog:
         ranks: names of the ranks, in natural order; row order of nothing, column order of the matrices.
         steps: number of every step, ascending.
         own_s: [steps, ranks] seconds of a rank's own work, without waiting and transfers; NaN where nothing was logged.
-            Those of whole steps (``per_rank`` is False) have one column.
+            A log of whole steps (``per_rank`` is False) has one column.
         comm_s: [steps, ranks] seconds of transfers, waiting included where a collective waits; None: not logged.
         data_s: [steps, ranks] seconds of loading, a part of ``own_s``; None: not logged.
         begin_s: [steps, ranks] when the work of that step began, from the log's first; None: not logged.
         round_s: [steps] seconds from one step's end to the next's, of all ranks; None: not logged.
-        own_is_rest: whether own work is what transfers leave of a step, so that it may contain the wait for others.
+        own_is_rest: whether own work is a step without its transfers, so that it may contain the wait for others.
         per_rank: whether the log distinguishes its ranks.
         hosts: host of every rank, or empty.
-        job: what is known of the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
+        job: facts about the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
             ``own_clock`` (its settings in seconds are meant for it), ``jct_s``.
         remarks: what a reader of the results must know about this log.
@@ -90,7 +90,7 @@ def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
 
 
 def rounds_s(log: StepLog) -> Floats:
-    """[steps] seconds of whole steps; where the log does not say, those of the slowest rank and the usual rest."""
+    """[steps] seconds of whole steps; if the log lacks them, the slowest rank's seconds and the usual rest."""
     slowest = np.asarray(np.nanmax(log.own_s, axis=1))
     if log.round_s is None:
         return slowest

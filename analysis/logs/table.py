@@ -41,7 +41,7 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
 
     ``seconds`` is the time of the step at this rank. With a ``compute`` column that is the rank's own work, with a
     ``comm`` column its own work is the rest of ``seconds``; without either, ``seconds`` are its own work, and nothing
-    is known of transfers and barriers. What a ``data`` column says of loading is own work, too.
+    is known of transfers and barriers. The loading time of a ``data`` column is own work, too.
 
     Args:
         path: one for which :func:`analysis.logs.table_file.is_table` holds; a text has a header.

@@ -109,7 +109,7 @@ def _refuse_long_texts(path: Path, batch: pa.RecordBatch) -> None:
 
 
 def is_table(path: Path) -> bool:
-    """Whether its name is that of a table."""
+    """Whether its name ends like a table's."""
     return plain_name(path).endswith((*TEXTS, ".parquet"))
 
 
@@ -121,7 +121,7 @@ def has_columns(path: Path, names: Iterable[str]) -> bool:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether its name is that of a Parquet file."""
+    """Whether its name ends like a Parquet file's."""
     return plain_name(path).endswith(".parquet")
 
 

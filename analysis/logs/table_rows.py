@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 FEWEST = 3
 """Columns that every table needs."""
 EXTREMES = ("__MIN", "__MAX")
-"""Ends of columns that Weights & Biases adds to those of times."""
+"""Name endings of columns that Weights & Biases adds to columns of times."""
 
 
 def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def wide_rows(table: TableFile, step: str, by_rank: Sequence[str], remarks: list
 
 
 def _seconds(table: TableFile, cells: pd.DataFrame, known: Bools, first: int, commas: set[str]) -> Floats:
-    """[rows, ranks] the cells as numbers; those of thousands of ranks at once, unless one needs a closer look."""
+    """[rows, ranks] the cells as numbers; thousands of ranks are parsed at once, unless a cell needs a closer look."""
     if all(pd.api.types.is_numeric_dtype(kind) for kind in cells.dtypes):
         seconds = cells.to_numpy("float64", na_value=np.nan)
         if not np.isinf(seconds).any():

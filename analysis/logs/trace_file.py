@@ -101,7 +101,7 @@ def _decode(path: Path) -> File | list[Event]:
 
 
 def _mend(data: bytes, error: msgspec.DecodeError) -> bytes:
-    """Return what the text may have meant; raise the error where nothing is known."""
+    """Return the possible meanings of the text; raise the error where nothing is known."""
     if "invalid character" in str(error) and (plain := data.translate(WITHOUT_CONTROLS)) != data:
         return plain
     end = data[-MEBI:].rstrip()

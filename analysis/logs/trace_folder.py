@@ -18,12 +18,12 @@ NUMBER = re.compile(r"\d++")
 
 
 def is_trace(path: Path) -> bool:
-    """Whether the file's name is that of a trace."""
+    """Whether the file is named like a trace."""
     return plain_name(path).endswith(".json")
 
 
 def traces_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(traces of a folder, those of its folders): profilers leave one per profiled iteration (``iteration_10/``).
+    """(traces of a folder, traces of its folders): profilers leave a folder per profiled iteration (``iteration_10/``).
 
     Raises:
         LogError: there are too many.

@@ -1,9 +1,9 @@
 """The interval of a ratio of two sums over time, from how much neighbouring blocks of time differ.
 
-The point is the ratio of the sums themselves, and the interval lies around it. What differs from one block to the next
-is chance (jitter, and when short slow phases fell); what changes once in a log, as a host that is slow from some step
-on, is in both of nearly all neighbours and counts as given. That is the estimator by successive differences of
-systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
+The point is the ratio of the sums themselves, and the interval lies around it. Differences from one block to the next
+are chance (jitter, and when short slow phases fell); a change that happens once in a log, as a host that is slow from
+some step on, is in both of nearly all neighbours and counts as given. This is the estimator by successive differences
+of systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ratio_interval(tops: Floats, bottoms: Floats) -> tuple[float, float]:
 
 
 def in_blocks(values: Floats, length: int) -> Floats:
-    """[blocks] sums of as many steps each, of at most forty blocks; what is left over belongs to the last one."""
+    """[blocks] sums of equally many steps, in at most forty blocks; remaining steps belong to the last block."""
     length = max(length, -(-len(values) // MOST_BLOCKS))
     starts = np.arange(0, max(1, len(values) - length + 1), length)
     return np.asarray(np.add.reduceat(values, starts))

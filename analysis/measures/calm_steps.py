@@ -1,4 +1,4 @@
-"""A log as it would have been without its slow steps: what single ranks, hosts or all of them cost it."""
+"""A log as it would have been without its slow steps: the cost of single ranks or hosts, or of all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from analysis.measures.phases import phases, runs
 from analysis.measures.slow_steps import PERSISTENT_FRAC, SIGMAS, Bools, Floats, SlowSteps, quick
 
 PHASE_ROUNDS = 2
-"""Phases change what is usual for a rank, and that its phases."""
+"""Phases change a rank's usual time, which changes its phases."""
 SHORT = 3
 """Slow steps of which fewer follow each other have no level of their own: they would have been usual ones."""
 
 
 @dataclass(frozen=True)
 class CalmJob:
-    """A log, what of it was slow, and the seconds of every rank had it not been slow."""
+    """A log, its slow steps, and the seconds of every rank without them."""
 
     log: StepLog
     late: Lateness
@@ -63,7 +63,7 @@ def part_of(saved_s: Floats, late: Lateness) -> float:
 
 
 def with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
-    """The same with all steps of slow phases, those between slow ones included, and bases without these."""
+    """The same with all steps of slow phases, also the usual ones within, and bases without these."""
     usual_frac = float(np.quantile(found.slow_frac, 0.25))
     slow, base_s, relative = found.slow, found.base_s, own_s / found.shared[:, None]
     for _ in range(PHASE_ROUNDS):
@@ -77,7 +77,7 @@ def with_phases(found: SlowSteps, own_s: Floats, least: float) -> SlowSteps:
 
 
 def calm_steps(found: SlowSteps, own_s: Floats) -> Floats:
-    """[steps, ranks] seconds without what made steps slow: those of a phase less its level, with their jitter.
+    """[steps, ranks] seconds without slow phases: steps of a phase are divided by its level and keep their jitter.
 
     A single slow step would have been a usual one, and never quicker than the quicker ranks.
     """

@@ -1,4 +1,4 @@
-"""The commands of a strategy besides those of every iteration (one run)."""
+"""The commands of a strategy besides the usual ones of every iteration (one run)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ POWER = 0.8
 MOST_SEEDS = 10_000
 ROUNDING = 1e-9
 SAME_FRAC = 0.01
-"""A difference that nobody cares about, however certain it is."""
+"""A difference that does not matter, however certain it is."""
 
 
 class Distinction(NamedTuple):
@@ -39,10 +39,10 @@ class Distinction(NamedTuple):
 def distinguish(ratios: Iterable[float], coarse_frac: float = 0.0) -> Distinction:
     """Judge ratios of a time to the baseline's, one per seed; below 1 is faster.
 
-    The interval is that of the logarithms (Student's t, extended to their median), so that twice and half as long count
-    alike; with runs that never ended, the median's order statistics. All of it within 1 % of 1 is the same, however
-    certain the difference is. Times that are only known to ``coarse_frac`` of the baseline's are not distinguishable by
-    less than that.
+    The interval is computed from the logarithms (Student's t, extended to their median), so that twice and half as long
+    count alike; with runs that never ended, the median's order statistics. All of it within 1 % of 1 is the same,
+    however certain the difference is. Times that are only known to ``coarse_frac`` of the baseline's are not
+    distinguishable by less than that.
     """
     array = np.asarray(list(ratios), dtype="float64")
     if len(array) < 2:
@@ -95,7 +95,7 @@ def _pairs(effect: float, power: float, significance: float) -> int:
 
 def power_of(effect: float, pairs: int, significance: float = SIGNIFICANCE) -> float:
     """Power of a two-sided paired t test for a standardised mean difference (noncentral t)."""
-    from scipy.special import nctdtr, stdtrit  # those of scipy.stats take 0.3 s more to import
+    from scipy.special import nctdtr, stdtrit  # scipy.stats takes 0.3 s more to import
 
     shift = effect * pairs**0.5
     critical = stdtrit(pairs - 1, 1.0 - significance / 2)

@@ -47,11 +47,11 @@ class _Hits(NamedTuple):
 def achieved(
     plan: pd.DataFrame, iterations: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
 ) -> pd.DataFrame:
-    """The plan with what was achieved, one row per disturbance.
+    """The plan with the achieved effects, one row per disturbance.
 
     Adds ``hits`` (iterations of the worker, or updates of the server, that it disturbed), ``planned_s`` (seconds that
     should have been added to these), ``achieved_s`` (seconds measured), ``reported_s`` (the part of ``planned_s`` that
-    was measured: what a server has not reported is none) and ``first_effect_s`` (when the first was issued). Where
+    was measured; servers may not have reported all of it) and ``first_effect_s`` (when the first was issued). Where
     windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than workers and
     servers have no hits.
     """

@@ -20,9 +20,9 @@ from strategies.protocol import Joined, ServerJoined
 DECISION = re.compile(r"\S+ s (?P<stage>[^,:]+), (?P<rule>[^:]+): (?P<what>.*) \((?P<numbers>[^()]*)\)")
 """How the Scaler logs a decision: ``60 s sample, plan: Resize role server, count 8 (workers 24)``."""
 OUTCOMES = ("done", "denied")
-"""What follows in parentheses when that has ended."""
+"""The text in parentheses when the decision has been carried out or denied."""
 STAYS = "stays"
-"""What such a decision begins with that changes nothing."""
+"""The beginning of a decision that changes nothing."""
 
 
 def is_elastic(run: Run) -> bool:

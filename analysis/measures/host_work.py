@@ -32,7 +32,7 @@ WORK_COLUMNS = (
     "num_workers",
 )
 INSTANT_S = 1e-9
-"""What is sent at once is sent evenly within this."""
+"""Data that is sent at once counts as sent evenly within this time."""
 
 
 def hosts_of(run: Run) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class Traffic(NamedTuple):
 
     all_bytes_per_s: float
     of_others: dict[str, float]
-    """By task: those of messages of which it is no end, while a worker computes or a server has a message."""
+    """By task: bytes of other tasks' messages, while a worker computes or a server has a message."""
 
 
 def traffic(run: Run, num_bytes: int) -> Traffic:

@@ -1,8 +1,8 @@
 """The effect of every disturbance: requested, read back, and on the work. A run in, a tidy frame out.
 
-Iterations that overlap an edge of a window, or begin within ``EDGE_S`` after one, count on neither side, nor do those
-under several windows at once. The effect of a window on work is relative to the same workers' undisturbed iterations of
-the same run, those nearest in time, because a machine's speed drifts.
+Iterations that overlap an edge of a window, or begin within ``EDGE_S`` after one, count on neither side; neither do
+iterations under several windows at once. The effect of a window on work is relative to the same workers' undisturbed
+iterations of the same run, those nearest in time, because a machine's speed drifts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of what is compared: the strategy's label, and the case (all other settings in which runs differ)."""
+"""Names of compared runs: the strategy's label, and the case (all other settings in which runs differ)."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ MOST = 32
 def drawn(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
     """The heights of the lanes of ``workers``, which ascend: their numbers, or with more than ``MOST`` their places.
 
-    With more, half of the lanes are those of the slowest, by the mean time of their
-    iterations, and the other half those of workers that are evenly spaced among the rest.
+    With more, half of the lanes show the slowest workers, by the mean time of their iterations, and the other half
+    workers that are evenly spaced among the rest.
     """
     if len(workers) <= MOST:
         return {worker: float(worker) for worker in workers}

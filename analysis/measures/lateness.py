@@ -1,6 +1,6 @@
 """How long every rank kept the others of a log waiting: its own work, and its communication beyond the others'.
 
-Two things are nobody's lateness: a pause of all ranks together (a checkpoint, an evaluation), and the wait for others.
+Two things make no rank late: a pause of all ranks together (a checkpoint, an evaluation), and the wait for others.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from analysis.measures.slow_steps import MAD_SIGMA, Bools, Floats, quick
 
 PAUSE_SIGMAS = 6.0
 NEARBY = 25
-"""Steps that tell what is usual at a step; what lasts for half of them is no pause."""
+"""Steps that determine the usual time at a step; a slowdown that lasts for half of them is no pause."""
 FEWEST_RANKS = 3
-"""Of two ranks nobody can tell whether one sent slowly or the other one worked slowly."""
+"""With two ranks it is undecidable whether one sent slowly or the other worked slowly."""
 JOINT_FRAC = 0.5
 """A rank's long communication lengthens the step by this part of it, at least, if others wait for it."""
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """A log's steps, divided into what single ranks took and what all did together.
+    """A log's steps, divided into the time of single ranks and the time of all together.
 
     Attributes:
         own_s: [steps, ranks] seconds that a rank kept others waiting, of which ``comm_s`` (0 where the log does not
-            say) is communication beyond that of others. In a step with a pause it is that of a neighbouring step.
-        length_s: [steps] seconds of every step, whatever it was spent on; their sum is what was logged of the job.
+            say) is communication beyond the other ranks'. A step with a pause takes a neighbouring step's values.
+        length_s: [steps] seconds of every step, on any activity; their sum is the logged time of the job.
         pause_s: [steps] of these, the pause of all ranks together.
     """
 
@@ -41,7 +41,7 @@ class Lateness:
 
     @property
     def rest_s(self) -> Floats:
-        """[steps] what was left of a step after its slowest rank and its pause: transfers and barriers."""
+        """[steps] the rest of a step after its slowest rank and its pause: transfers and barriers."""
         return np.asarray(self.length_s - self.pause_s - np.nanmax(self.own_s, axis=1))
 
     @property
@@ -51,7 +51,7 @@ class Lateness:
 
 
 def lateness(log: StepLog, *, barrier: bool, slow_frac: float) -> Lateness:
-    """Divide a log with ranks; without barriers nobody waits, and nothing is divided.
+    """Divide a log with ranks; without barriers no rank waits, and nothing is divided.
 
     Args:
         log: with ``per_rank``.
@@ -91,7 +91,7 @@ def _late(log: StepLog, part_s: Floats, length_s: Floats, slow_frac: float) -> F
     """[steps, ranks] communication (or loading) beyond the median rank's, where it kept the others waiting; else 0.
 
     A rank that waits in a collective communicates for long, too. So it must be late itself: its work and communication
-    end after those of others, or (where all of a step is one or the other) the step is longer by that.
+    end after the others', or (if a step is all work or all communication) the step is longer by that.
     """
     assert log.comm_s is not None
     ends_s, usual_s = log.own_s + log.comm_s, float(np.median(length_s))

@@ -13,7 +13,7 @@ from analysis.measures.metrics import jct_s
 from analysis.records.load import Run
 
 MODE, DECISIONS = "mode", "decisions"
-"""What the gate of a strategy with modes logs, and its schedule."""
+"""The keys that the gate and the schedule of a strategy with modes log."""
 
 
 def modes_over_time(run: Run) -> pd.DataFrame:

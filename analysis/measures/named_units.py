@@ -1,4 +1,4 @@
-"""Which ranks and hosts of a log are slow more than now and then, or cost much: those that are worth a name."""
+"""The ranks and hosts of a log that are worth naming: slow more than now and then, or costly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analysis.measures.slow_steps import FEWEST_FRAC, FEWEST_STEPS, Bools, Float
 from analysis.measures.slow_units import Course, Group, course, groups
 
 COSTLY_FRAC = 0.005
-"""What is slow in few steps is named if it costs so much of the job's time."""
+"""A unit that is slow in few steps is named if it costs so much of the job's time."""
 LONE_FRAC, LONE_TIMES = 0.01, 5.0
 """A single event is named if it costs so much, and is so many times as long as any of others at other times."""
 ODD_SIGMAS = 5.5

@@ -51,7 +51,7 @@ class Neighbours:
                 self._sent.setdefault(folder, []).append((run.path, times, sent))
 
     def bytes_per_s(self, run: Run, until_s: pd.Series, period_s: pd.Series) -> pd.Series:
-        """Return what other jobs sent, by iterations that ended in the periods until then on the run's clock."""
+        """Return other jobs' bytes sent, by iterations that ended in the periods until then on the run's clock."""
         total = pd.Series(0.0, index=until_s.index)
         for path, times, sent in self._sent.get(set_of(run) or Path(), []):
             if path != run.path:

@@ -1,4 +1,4 @@
-"""One number of a run for those who search for the best settings, such as a sweeper of Hydra's."""
+"""One number of a run for searches of the best settings, such as Hydra's sweepers."""
 
 from __future__ import annotations
 

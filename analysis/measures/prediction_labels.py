@@ -25,7 +25,7 @@ Losses = list[tuple[float, int]]
 
 
 def timed(run: Run) -> pd.DataFrame:
-    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and what they had.
+    """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and their resources.
 
     That is ``cpu``, ``memory``, ``samples``, ``cpu_frac`` (NaN if the record does not say how much processor time an
     iteration took) and ``bytes_per_s`` (NaN if it does not say how large the model is).
@@ -111,8 +111,8 @@ def _last_begun_s(theirs: pd.DataFrame, lost_s: np.ndarray, at_s: np.ndarray) ->
 def windows(run: Run) -> pd.DataFrame:
     """The plan by worker: ``worker``, ``start_s``, ``end_s``, ``slept`` (added to iterations that begin within).
 
-    A host's or link's disturbance counts for every worker there. Those of servers are left out, as they slow all
-    workers alike, and so are kills, which leave no iteration to be slow.
+    A host's or link's disturbance counts for every worker there. Disturbances of servers are left out, as they slow all
+    workers alike; kills are left out, as they leave no slow iteration.
     """
     found = [
         (worker, one.start_s, one.end_s, one.kind in SLEPT)

@@ -1,4 +1,4 @@
-"""Rank what could be done: strategies by the work of repeated jobs in the logged history, cures by what they save."""
+"""Rank the options: strategies by the work of repeated jobs in the logged history, cures by the time that they save."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ranked(NamedTuple):
 def ranked(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s: float = 0.0) -> list[Ranked]:
     """Strategies from the fastest to the slowest, by the time that each needs for the present one's work.
 
-    All pass the whole logged history; who is faster does more in it.
+    All pass the whole logged history; a faster candidate does more work in it.
 
     Args:
         jobs: by strategy.
@@ -85,8 +85,8 @@ def cured(name: str, length_s: Floats, saved_s: Floats, restart_s: float, block:
     Args:
         name: of it.
         length_s: [steps] seconds of the logged steps.
-        saved_s: [steps] of these, what it saves.
-        restart_s: what it costs once.
+        saved_s: [steps] of these, the saved seconds.
+        restart_s: its cost, once.
         block: steps of a block of its interval.
     """
     total = float(length_s.sum())
@@ -102,7 +102,7 @@ def by_time(rows: list[Ranked]) -> list[Ranked]:
 
 
 def work_in_blocks(times_s: Floats, work: Floats, end_s: float, blocks: int) -> Floats:
-    """[blocks] of work that was done at some times: what was done between two of them is spread evenly."""
+    """[blocks] of work that was done at some times: work between two of them is spread evenly."""
     edges = np.linspace(0.0, end_s, blocks + 1)
     done = np.interp(edges, np.concatenate([[0.0], times_s]), np.concatenate([[0.0], np.cumsum(work)]))
     return np.asarray(np.diff(done))

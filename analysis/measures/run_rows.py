@@ -14,7 +14,7 @@ from analysis.measures.warning_lines import stored, together
 
 TIMES = ("jct_s", "tta_s")
 PAIR = ("seed", "plan_sha256")
-"""What two runs have in common that are compared with each other."""
+"""The columns that must be equal for two runs to be compared."""
 CELL = ("case", "strategy")
 MEANS = (
     "final_metric",
@@ -38,8 +38,7 @@ def run_rows(
     ``path``, ``run_id``, ``case``, ``strategy`` (labels), ``runtime``, ``calibration``, ``backend``, ``seed``,
     ``plan_sha256``, ``status``, ``completed``, ``jct_s`` (infinite unless completed), ``lasted_s`` (finite),
     ``tta_s`` (infinite if missed, nan without a target), ``tta_step_s`` (it may have been so much sooner), ``target``,
-    those of ``MEANS``, ``spent_*_s``, the seconds that all workers spent in each phase, and ``warnings``, as in the
-    summary.
+    ``MEANS``, ``spent_*_s``, the seconds that all workers spent in each phase, and ``warnings``, as in the summary.
     """
     labels = zip(metas, paths, case_labels(metas), strategy_labels(metas), strict=True)
     return [
@@ -126,7 +125,7 @@ def warnings_of(runs: Rows, shown: Callable[[str], str] = str) -> list[str]:
     """Reasons why a comparison is unfair or thin: different plans for one seed, fewer than five seeds, missing seeds.
 
     Includes the warnings of the runs themselves (:mod:`analysis.measures.warned`), of each strategy the worst;
-    ``shown``: what lines call it.
+    ``shown``: its name in lines.
     """
     found = []
     for (case, seed), group in grouped(runs, "case", "seed").items():

@@ -85,7 +85,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
         usual = np.where(slow, np.nan, over)
         over = over - _level(usual)
         sigma = _spread(over, slow)
-        if turn:  # who is slow is known but for a few
+        if turn:  # nearly all slow steps are known by now
             sigma = max(sigma, _sigma(_residuals(np.where(slow, np.nan, logs))))
         slow = np.nan_to_num(over, nan=0.0) > max(least, SIGMAS * sigma)
         rows = np.where(slow, np.nan, logs - shared[:, None])
@@ -94,7 +94,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
 
 
 def _level(usual: Floats) -> float:
-    """The level of usual steps: that of the quicker ranks, since half of them or more may be slow all the time."""
+    """The level of usual steps, measured on the quicker ranks, since half of the ranks or more may always be slow."""
     known = usual[:, ~np.isnan(usual).all(axis=0)]
     return float(np.quantile(np.nanmedian(known, axis=0), QUICK, method="lower"))
 
@@ -120,7 +120,7 @@ def quick(values: Floats) -> Floats:
 
 
 def _medians(rows: Floats, instead: Floats) -> Floats:
-    """[ranks] medians of the columns; of a column without values that of ``instead``."""
+    """[ranks] medians of the columns; a column without values has the median of ``instead``."""
     none = np.isnan(rows).all(axis=0)
     return np.asarray(np.nanmedian(np.where(none, instead, rows), axis=0))
 

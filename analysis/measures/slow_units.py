@@ -54,7 +54,7 @@ class Course(NamedTuple):
 
 
 def hosts_of(ranks: Sequence[str], hosts: Sequence[str], ranks_per_host: int | None) -> tuple[str, ...]:
-    """The host of every rank: as logged, else as the names of ranks say, else by number; empty: nobody knows.
+    """The host of every rank: as logged, else as the names of ranks say, else by number; empty: unknown.
 
     Args:
         ranks: names, in natural order.
@@ -132,7 +132,7 @@ def _of_hosts(members: list[int], ranks: Sequence[str], hosts: Sequence[str]) ->
 
 
 def _hosts_name(chosen: list[str], hosts: list[str]) -> str:
-    """Group hosts that are slow together, since one would hide what another one costs."""
+    """Group hosts that are slow together, since one would hide another's cost."""
     if len(chosen) == 1:
         return f"host {chosen[0]}"
     first = hosts.index(chosen[0])

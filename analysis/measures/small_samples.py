@@ -33,15 +33,15 @@ def interval(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[f
 
 
 def interval_of_times(values: Iterable[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The same of what differs by factors (times, their ratios; 0 or more): of the logarithms, so never below 0."""
-    with np.errstate(divide="ignore"):  # of 0, the ratio to what never ended: -inf
+    """The same for factors (times, their ratios; 0 or more): of the logarithms, so never below 0."""
+    with np.errstate(divide="ignore"):  # of 0, the ratio to a job that never ended: -inf
         low, high = interval(np.log(np.asarray(list(values), dtype="float64")), confidence)
     return float(np.exp(low)), float(np.exp(high))
 
 
 def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
     """Mean +- t s / sqrt(n), extended to include the median."""
-    from scipy.special import stdtrit  # what scipy.stats.t.ppf calls, which takes 0.4 s to import
+    from scipy.special import stdtrit  # scipy.stats.t.ppf calls this, but takes 0.4 s to import
 
     half = stdtrit(len(values) - 1, 0.5 + confidence / 2) * values.std(ddof=1) / np.sqrt(len(values))
     mean, middle = values.mean(), np.median(values)

@@ -42,7 +42,7 @@ def compare_runs(runs: Rows, baseline: str | None = None) -> pd.DataFrame:
     ``runs``, ``seeds`` (numbers); ``metric``, ``higher_is_better``, ``target``; for ``jct`` and ``tta`` each: ``_s``
     ``_low_s``, ``_high_s``, ``_missed``, ``_ratio``, ``_ratio_low``, ``_ratio_high``, ``_pairs`` (seeds compared);
     ``tta_step_s`` (the largest); ``warned`` and ``warned_pairs``, how many runs have warnings, and how many pairs with
-    one that has; medians of ``MEANS``, but the largest ``staleness_max``. Intervals are those of the verdicts
+    one that has; medians of ``MEANS``, but the largest ``staleness_max``. Intervals are computed as for verdicts
     (:func:`analysis.measures.small_samples.interval_of_times`).
     """
     rows = []

@@ -1,8 +1,8 @@
 """The cost of stragglers to a job: its steps as they were, and as they would have been without stragglers.
 
-The manner is that of published what-if analysis ("Understanding Stragglers in Large Model Training Using What-if
-Analysis", OSDI 2025): the slowdown is the ratio of the actual to the straggler-free time, and the part of a rank, or of
-a host, in it is what the job would gain if that alone were like the others. The ideal here is a job of median workers.
+The method is published what-if analysis ("Understanding Stragglers in Large Model Training Using What-if
+Analysis", OSDI 2025): the slowdown is the ratio of the actual to the straggler-free time, and the part of a rank or
+host in it is the job's gain if that rank or host alone were like the others. The ideal here is a job of median workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from analysis.measures.slow_steps import Bools, Floats, SlowSteps, slow_steps
 from analysis.measures.slow_units import hosts_of
 
 LONG_FRAC = 0.1
-"""What is slow once but for so much of the log is its machine's fault, as what is slow to the end."""
+"""A unit that is slow once, but for so much of the log, is its machine's fault, like a unit that is slow to the end."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Straggling:
     """The cost of stragglers in a log.
 
     Attributes:
-        slowdown: actual time over that of median workers; ``low``, ``high``: its 95 % interval, by blocks of steps.
-        without_slow: the same if no step were slow: what ordinary variation costs, since all wait for the slowest.
+        slowdown: actual time over median workers' time; ``low``, ``high``: its 95 % interval, by blocks of steps.
+        without_slow: the same if no step were slow: the cost of ordinary variation, since all wait for the slowest.
         actual_s: seconds of all steps: their sum, whatever columns the log has.
         ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
             ``transient`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual
@@ -53,9 +53,9 @@ class Straggling:
             rank were like the median), ``part`` (of its unit).
         found: the steps behind it.
         late: the log, divided.
-        units: what is slow, the costliest first.
+        units: the slow units, the costliest first.
         saved_s: [steps] by units, how much shorter each step would have been had these not been slow.
-        scattered_frac: of the job's time, what slow steps cost that belong to no unit.
+        scattered_frac: of the job's time, the cost of slow steps that belong to no unit.
         pauses: of all ranks.
         hosts: of every rank, or empty.
     """

@@ -1,4 +1,4 @@
-"""A run's warnings to readers of its results: all that it is known not to have done as asked."""
+"""A run's warnings to readers of its results: all requests that it is known not to have fulfilled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def disturbances_of(run: Run) -> pd.DataFrame:
 
 
 def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
-    """All warnings of a run: its strategy's own, what was asked for and not done, and laws that its record breaks.
+    """All warnings of a run: its strategy's own, unfulfilled requests, and laws that its record breaks.
 
     ``injected``: its :func:`disturbances_of`.
     """
@@ -42,7 +42,7 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
 
 
 def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
-    """Those of the jobs that have records in these directories; damaged ones are left out."""
+    """The warnings of jobs that have records in these directories; damaged records are left out."""
     found = []
     for folder in folders:
         try:

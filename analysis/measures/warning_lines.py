@@ -1,4 +1,4 @@
-"""Warnings to readers of results as a summary keeps them, and those of many runs together."""
+"""Warnings to readers of results as a summary keeps them, and the joint warnings of many runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read the record of a cluster's run: many jobs on shared hosts (``docs/record.md``).
 
-What happened to the jobs is taken from ``cluster.jsonl`` alone, which is readable whatever killed the run. The tables
-that are written at the end add what it lacks (samples of the hosts, numbers of iterations) where they exist.
+The jobs' history is taken from ``cluster.jsonl`` alone, which is readable however the run ended. The tables that are
+written at the end, if they exist, add samples of the hosts and numbers of iterations.
 """
 
 from __future__ import annotations

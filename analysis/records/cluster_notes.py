@@ -59,7 +59,7 @@ class Preempted(_OfJob, frozen=True, tag=True):
 
 
 class Reserved(_OfJob, frozen=True, tag=True):
-    """The job was granted what a mode of it needs of its hosts."""
+    """The job was granted a mode's needs of its hosts."""
 
 
 class Refused(_OfJob, frozen=True, tag=True):
@@ -67,7 +67,7 @@ class Refused(_OfJob, frozen=True, tag=True):
 
 
 class Ended(_OfJob, frozen=True, tag=True):
-    """The job has left the cluster; ``done`` if it did what it was submitted for."""
+    """The job has left the cluster; ``done`` if it completed its work."""
 
     status: str = "done"
     reason: str = ""

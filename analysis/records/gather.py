@@ -72,7 +72,7 @@ class Gathered:
         """Every type of event, by its number in the column ``kind`` of ``events``."""
         self.kept: list[Line] = []
         self.places = array("q")
-        """Where lines begin that say more than that gradients arrived and what became of them (bytes)."""
+        """Offsets (bytes) of lines with more than arrivals of gradients and their fate."""
         self.num_lines, self.end_s = 0, 0.0
         self._finished: tuple[int, Finished] | None = None
 

@@ -122,7 +122,7 @@ class History:
         rows.applied_t.append(nan)
 
     def _halt(self) -> None:
-        """Void all open gradients: what has not been applied by now never will be."""
+        """Void all open gradients: they can no longer be applied."""
         self._halted = True
         self._issued.clear()
         self._ready.clear()

@@ -86,13 +86,13 @@ class Laws:
 
     @property
     def problems(self) -> list[str]:
-        """All problems so far, first those of the order."""
+        """All problems so far, problems of the order first."""
         return [problem for _, problems in self._found for problem in problems]
 
 
 @dataclass
 class _Order:
-    """Time never decreases (that sequence numbers have no gaps, whoever reads the log has checked)."""
+    """Time never decreases (the reader of the log has checked that sequence numbers have no gaps)."""
 
     latest: float = 0.0
 
@@ -105,9 +105,9 @@ class _Order:
 
 @dataclass
 class _Members:
-    """Layouts are numbered from 0, and nobody is named who is not in them. Older records have none.
+    """Layouts are numbered from 0, and only their members are named. Older records have none.
 
-    Who has left may still be named, as when its last gradient is scored, but neither joins nor computes.
+    A worker that has left may still be named, as when its last gradient is scored, but neither joins nor computes.
     """
 
     version: int = -1
@@ -153,7 +153,7 @@ class _Lives:
     here: dict[int, int | None] = field(default_factory=dict)
     """Incarnation of every present worker; None for one whose return during a server's absence was not announced."""
     ready: dict[int, int] = field(default_factory=dict)
-    """Who holds a gradient that was not sent yet."""
+    """Workers that hold a gradient that was not sent yet."""
     sent: dict[int, int] = field(default_factory=dict)
     """Whose the gradients are that were."""
     unused: set[int] = field(default_factory=set)

@@ -38,7 +38,7 @@ def lines_with(folder: Path, kind: str, decoder: msgspec.json.Decoder[Found]) ->
 
 
 def _has(text: bytes, kind: str) -> bool:
-    """Whether it is such an event. So may be what is no JSON: two lines, of which a lost block has made one."""
+    """Whether it is such an event. So may be text that is no JSON: a lost block has joined two lines."""
     try:
         line = msgspec.json.decode(text)
     except msgspec.DecodeError:

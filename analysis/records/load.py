@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 CLUSTER_EVENTS = "cluster.jsonl"
-"""The file that the directory of a cluster has and that of a single run has not."""
+"""The file that distinguishes the directory of a cluster from a single run's."""
 
 
 def load_run(path: str | os.PathLike[str], *, check: bool = False) -> Run:
     """Read a run's directory; a torn line at the end of the events is accepted (the run was killed).
 
-    What an earlier analysis has stored of the log is used if the log is still the same
-    (:mod:`analysis.records.stored`); otherwise it is read, in one pass.
+    The columns that an earlier analysis stored are used if the log is still the same (:mod:`analysis.records.stored`);
+    otherwise the log is read, in one pass.
 
     Args:
         path: the run's directory.

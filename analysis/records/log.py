@@ -22,11 +22,11 @@ DAMAGED = "The record is damaged: repeat the run or leave it out"
 MAX_BYTES = 256 * MIB
 """Of a file that is read whole."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
-"""Errors of the machine, not of what is read."""
+"""Errors of the machine, not of the record."""
 
 
 class RecordError(ValueError):
-    """A record that cannot be read: the file and line, what is wrong with it, and what to do."""
+    """A record that cannot be read: the file and line, the error, and the remedy."""
 
 
 def read_whole(path: Path) -> bytes:
@@ -41,7 +41,7 @@ def read_whole(path: Path) -> bytes:
 
 @contextmanager
 def of_record(path: Path) -> Iterator[None]:
-    """Whatever goes wrong meanwhile is said of this record, as a :class:`RecordError`: others are read all the same.
+    """Any error meanwhile becomes a :class:`RecordError` about this record, so that others are still read.
 
     Nothing that a file holds is known to make sense before it is used, and no two damaged files fail alike. A pipe or a
     device among the files is refused at once: reading it would wait, or never end.
@@ -65,7 +65,7 @@ def _special(folder: Path) -> Iterator[tuple[Path, str]]:
     """Pipes, sockets and devices anywhere in a record, and what each is."""
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):
-            with suppress(OSError):  # a link to nowhere: who needs it says so
+            with suppress(OSError):  # a link to nowhere: a later reader reports it
                 if kind := special(path.stat()):
                     yield path, kind
 

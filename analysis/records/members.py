@@ -8,7 +8,7 @@ from analysis.records.schema import LayoutChanged
 
 
 def numbers_of(run: Run, role: str) -> list[int]:
-    """Numbers of all ``worker`` or ``server`` nodes that the run ever had; its job names those of the start."""
+    """Numbers of all ``worker`` or ``server`` nodes that the run ever had; its job names the initial nodes."""
     start = {Node(role, (number,)) for number in range(run.job.get(f"num_{role}s") or 0)}
     layouts = [line.note for line in run.notable_lines if isinstance(line.note, LayoutChanged)]
     later = {parse_node(name) for layout in layouts for name in layout.nodes}

@@ -1,4 +1,4 @@
-"""``meta.json`` and the windows of ``plan.json`` as typed values: what of them is used, and what older records lack.
+"""``meta.json`` and the windows of ``plan.json`` as typed values: the fields in use, with defaults for older records.
 
 Sizes have the bounds of settings, so that no number of a file makes a list that does not fit into memory.
 """

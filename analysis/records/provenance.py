@@ -1,4 +1,4 @@
-"""One caption per figure: what ran, where, and with which seeds, so that no figure lacks its context."""
+"""One caption per figure: runs, machine and seeds, so that no figure lacks its context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 SEPARATOR = " \N{MIDDLE DOT} "
 """Between the parts of a caption."""
 UNKNOWN = "unknown"
-"""What a record says of a commit that it cannot name, such as that of an installed package."""
+"""The text for a commit that a record cannot name, such as an installed package's."""
 
 
 def caption(metas: Sequence[dict[str, Any]]) -> str:

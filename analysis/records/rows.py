@@ -20,7 +20,7 @@ INTEGERS, FLOATS = np.empty(0, np.int64), np.empty(0)
 
 
 class Undone(NamedTuple):
-    """At ``t`` (seconds) parameters were those of ``version`` again: later updates that had been made are void."""
+    """At ``t`` (seconds) the parameters returned to ``version``: later updates are void."""
 
     t: float
     version: int

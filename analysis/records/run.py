@@ -53,7 +53,7 @@ class Contents:
     make_tables: Callable[[], Tables]
     """The same frames whenever it is called: columns become them, and two runs may share contents."""
     problems: Sequence[str] | None = None
-    """What laws its lines break; None: nobody has looked."""
+    """The laws that its lines break; None: not checked."""
     integrity: Integrity | None = None
     """As stored by an earlier analysis."""
     modified_ns: int = 0

@@ -37,9 +37,9 @@ from strategies.protocol import (
 DURATIONS = ("wait_s", "pull_s", "data_s", "compute_s", "send_s")
 """Parts of an iteration in order; they sum to the whole iteration."""
 PARTS = tuple(name for name in Timings.__struct_fields__ if name not in DURATIONS)
-"""What else is known of an iteration: parts of these durations, and processor seconds."""
+"""More about an iteration: parts of these durations, and processor seconds."""
 UNREADABLE = (UnicodeDecodeError, RecursionError)
-"""What msgspec raises, besides its own errors, for bytes that are no text and for brackets without end."""
+"""Errors that msgspec raises, besides its own, for bytes that are no text and for brackets without end."""
 ROWS = "iterations.parquet"
 """The file of a run that was recorded by rows (:mod:`analysis.records.rows`)."""
 
@@ -188,7 +188,7 @@ OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)
 KEPT = frozenset((*OF_TASKS, Evaluated, Observed))
 """Events of which tables are made one by one."""
 REPORTS = frozenset((Updated, Reported))
-"""What a server tells of its updates."""
+"""A server's report of its updates."""
 COMMON = frozenset((Ready, Arrived, Updated))
 """Events that come with every iteration or update."""
 ORDINARY = frozenset((Compute, Send, Apply, Drop))
@@ -206,7 +206,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     decide_us: float = 0.0
     note: Note | Other | None = None
     state: bytes = b""
-    """What the strategy logs of itself: a JSON object; empty where it logs nothing."""
+    """The strategy's own log of its state: a JSON object; empty if it logs nothing."""
 
 
 class _Envelope(msgspec.Struct, gc=False):

@@ -1,4 +1,4 @@
-"""How a run was started: what Hydra has written into its directory (``.hydra/``), if it started it."""
+"""How a run was started, from Hydra's files in its directory (``.hydra/``), if Hydra started it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reading.plain import parse_yaml
 CONFIG, OVERRIDES = ".hydra/config.yaml", ".hydra/overrides.yaml"
 META = "meta.json"
 NOTE, MULTIRUN = "sweep.jsonl", "multirun.yaml"
-"""What tells that a directory is a sweep's: our own note, and Hydra's."""
+"""Files that mark a directory as a sweep's: our own note, and Hydra's."""
 PROGRAM = "python run.py"
 MAX_BYTES = 64 * MIB
 

@@ -1,9 +1,8 @@
 """The columns stored next to a log, so that later loads need not read the log.
 
 ``columns/`` holds every table as an Arrow file, uncompressed: a load maps the files into memory and decodes nothing,
-and the system reads only the columns that somebody looks at. ``columns/index.json`` says of which log they are. They
-are derived, so they may be deleted at any time; what does not belong to the log as it is now, or was derived by other
-code, is ignored.
+and the system reads only the columns that somebody looks at. ``columns/index.json`` identifies their log. They are
+derived, so they may be deleted at any time; columns of another log, or derived by other code, are ignored.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ class Source(msgspec.Struct, frozen=True):
     meta: str
     """Hashes (BLAKE2b)."""
     code: str
-    """Hash of what derives the columns."""
+    """Hash of the code that derives the columns."""
 
 
 class Index(msgspec.Struct, frozen=True):
-    """``index.json``: what :class:`Contents` holds besides columns. ``files``: the size of each."""
+    """``index.json``: the fields of :class:`Contents` besides columns. ``files``: the size of each."""
 
     source: Source
     files: dict[str, int]
@@ -104,7 +103,7 @@ def stored_index(root: Path) -> Index | None:
 
 
 def read_contents(root: Path) -> Contents | None:
-    """Return what an earlier analysis has stored of the log, or None if nothing fits it."""
+    """Return the columns that an earlier analysis has stored, or None if none fit the log."""
     folder, index = root / FOLDER, stored_index(root)
     try:
         if index is None or not _fits(root, index):

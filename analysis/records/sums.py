@@ -1,6 +1,6 @@
-"""``SHA256SUMS`` of a record: what the files were when they were written, by whoever wrote them.
+"""``SHA256SUMS`` of a record: the hashes of its files when they were written, by their writer.
 
-The run sums what it has recorded, an analysis what it derives from that, and each only its own: drawing a record again
+A run sums the files that it recorded, an analysis the files that it derived: drawing a record again
 does not vouch for a log that was changed meanwhile.
 """
 
@@ -29,7 +29,7 @@ def stored_sums(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def summed(folder: Path, *, new: bool = False) -> Iterator[None]:
-    """Have the sums of ``folder`` say what is written below it meanwhile, by :func:`analysis.files.write_file`.
+    """Add sums to ``folder`` for files that are written below it meanwhile, by :func:`analysis.files.write_file`.
 
     Lines of other files stay. Of a run that was killed there are no sums, and none are begun, unless they are ``new``:
     of a directory in which all is derived.
@@ -53,7 +53,7 @@ def _write(folder: Path, derived: Mapping[str, str], new: bool) -> None:
 
 @cache
 def code_of(*rooms: Path) -> str:
-    """A hash of the modules in these folders, read once: what other code has derived may lack something, or differ."""
+    """A hash of the modules in these folders, read once: other code may have derived other files."""
     found = hashlib.blake2b()
     for path in (path for room in rooms for path in sorted(room.glob("*.py"))):
         found.update(path.read_bytes())

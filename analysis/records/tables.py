@@ -136,7 +136,7 @@ def _injections(lines: list[Line]) -> pd.DataFrame:
     ``t`` when it took effect; ``target``, ``kind``, ``level`` (remaining fraction of processor, GPU or link, else 0 or
     1); ``by`` the mechanism; ``asked`` and ``achieved`` (read back) in cores, parts of a GPU, bytes per second on the
     wire, or 0 and 1, null for no limit; ``late_s`` behind the plan when it was begun, ``took_s`` until it was done;
-    ``measured``: what was left of a GPU since the change before.
+    ``measured``: the remaining part of a GPU since the change before.
     """
     found = [line for line in lines if isinstance(line.note, Injected)]
     columns: dict[str, Any] = {"t": _floats(found, "t")}
@@ -175,8 +175,8 @@ def _restarts(lines: list[Line]) -> pd.DataFrame:
     """One row per ``Lost``, ``Joined``, ``Failed``, ``ServerLost``, ``ServerJoined`` and ``Restored``.
 
     ``t``, ``what``, ``role`` (``worker``, ``server`` or ``job``), ``id`` (-1 for the job), ``reason``, ``version``.
-    What was ordered and undoes nothing has other names: a node that was retired is ``Left``, and so is a server that
-    held nothing; parameters that were divided again are ``Repartitioned``; a job that gave its places to others was
+    Changes that were ordered and undo nothing have other names: a node that was retired, or a server that held nothing,
+    is ``Left``; parameters that were divided again are ``Repartitioned``; a job that gave its places to others was
     ``Preempted`` and is ``Resumed``.
     """
     found, moves, away = [], False, False

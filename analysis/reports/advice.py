@@ -53,10 +53,10 @@ UNEVEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Everything that is said about a log; ``ranking`` is empty if nothing could be ranked.
+    """All results about a log; ``ranking`` is empty if nothing could be ranked.
 
     ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``restart_s``:
-    what replacing a host costs. ``cures``: those that are no strategies; their rows are in the ranking, too.
+    the cost of replacing a host. ``cures``: those that are no strategies; their rows are in the ranking, too.
     """
 
     log: StepLog
@@ -108,7 +108,7 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def unit_lines(advice: Advice) -> list[str]:
-    """A line for each of what is slow: who, since when, in which part, and what its cure saves."""
+    """A line for each slow unit: its name, since when, in which part, and the savings of its cure."""
     found = advice.found
     lines = [_unit_line(advice, unit) for unit in found.units[:MOST_UNITS]]
     if len(found.units) > MOST_UNITS:
@@ -120,7 +120,7 @@ def unit_lines(advice: Advice) -> list[str]:
 
 
 def scattered_lines(advice: Advice) -> list[str]:
-    """Say what slow steps cost that belong to no straggler: nothing is to be replaced for them."""
+    """State the cost of slow steps that belong to no straggler: replacing a machine does not avoid it."""
     cost_frac = advice.found.scattered_frac
     if cost_frac < LEAST_SCATTERED:
         return []
@@ -151,7 +151,7 @@ def _unit_line(advice: Advice, unit: SlowUnit) -> str:
 
 
 def pause_lines(advice: Advice) -> list[str]:
-    """Steps that were long for all ranks, which are nobody's fault."""
+    """Steps that were long for all ranks, so that none is to blame."""
     pauses, total = advice.found.pauses, advice.found.actual_s
     if not pauses.count or pauses.seconds < LEAST_PAUSE * total:
         return []

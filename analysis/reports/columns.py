@@ -10,7 +10,7 @@ IN_WORDS: dict[Quantity, str] = {"jct": "job completion time", "tta": "time to t
 
 Name = Literal["seeds", "time", "step", "ratio", "interval", "verdict", "score"]
 COLUMNS: tuple[Name, ...] = ("seeds", "time", "step", "ratio", "interval", "verdict", "score")
-"""What may follow the names of case and strategy; a step has the time to the target alone."""
+"""Columns that may follow the names of case and strategy; only the time to the target has a step."""
 NUMBERS = tuple(name for name in COLUMNS if name != "verdict")
 
 

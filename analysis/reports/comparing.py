@@ -103,8 +103,8 @@ def sheet(
 ) -> Sheet:
     """The rows as text; columns that say nothing here are left out.
 
-    ``names`` are those of cases and strategies for people, which come before those that strategies have already; None
-    leaves all as they are in configurations, for programs: they get numbers alone, and nothing where there is none.
+    ``names`` of cases and strategies are for people and override the strategies' own; None keeps the configurations'
+    names, for programs, whose cells are numbers, or empty.
     """
     known = NO_NAMES if names is None else names
     shown = str if names is None else partial(shown_name, names=known)
@@ -136,7 +136,7 @@ class _Form(NamedTuple):
     for_people: bool
 
     def head(self, name: Name) -> tuple[str, ...]:
-        """One head, or those of both ends of an interval."""
+        """One head, or two for the ends of an interval."""
         if name == "interval" and not self.for_people:
             return "95 % low", "95 % high"
         named = NAMES[self.quantity]
@@ -167,7 +167,7 @@ class _Form(NamedTuple):
         return (DASH if low == DASH else f"[{low}, {high}]",)
 
     def number(self, value: float, digits: int) -> str:
-        """The number; what does not exist is a dash for people."""
+        """The number; for people a missing one is a dash."""
         if self.for_people:
             return number_text(value, digits)
         return "" if isnan(value) else f"{value:.{digits}f}"

@@ -29,11 +29,11 @@ WORDS = (
     "the parameters and applying the gradient. Waiting: share of all workers' time. BPT: batch processing time, a "
     "worker's data and computing without waiting; a median over all iterations hides a rare straggler."
 )
-"""What the heads of a table mean."""
+"""The meaning of a table's heads."""
 ONE_SEED = "One seed decides nothing: a difference may be chance. Repeat the sweep with several, such as seed=0,1,2."
 MARK = "*"
 MARKED = f"{MARK} with a run that has a warning."
-"""What the mark next to a name or a number says."""
+"""The meaning of the mark next to a name or a number."""
 
 
 class Column(NamedTuple):

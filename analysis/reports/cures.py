@@ -1,4 +1,4 @@
-"""The cures of stragglers besides strategies, and what each saves: the log without those stragglers (pure)."""
+"""The cures of stragglers besides strategies, and their savings: the log without those stragglers (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.reports.remedies import NOTHING, Remedy
 MOST = 5
 """So many units have a cure each."""
 LEAST_FRAC = 0.001
-"""What saves less of the job's time is no cure."""
+"""A change that saves less of the job's time is no cure."""
 
 
 CHECKPOINTS = "write checkpoints in the background"

@@ -32,7 +32,7 @@ ABSOLUTE = ("staleness_mean", "staleness_max", "dropped_frac")
 NAMES = {"jct_s": "JCT", "tta_s": "TTA"}
 """The times that verdicts are about, and that strategies are ranked by."""
 MEANINGS = {"jct_s": "job completion time", "tta_s": "time to accuracy"}
-"""What these stand for, which a page says where it first uses them."""
+"""The meaning of these abbreviations, which a page gives where it first uses them."""
 CASE_KEYS = STRATEGY_KEYS | {"straggler", "straggler_fields", "num_samples", "validation_samples"}
 """Settings of the job in which cases may differ (a strategy may hold samples out)."""
 DEVICE_KEYS = frozenset({"device", "devices", "hosts"})
@@ -173,7 +173,7 @@ def repetitions(runs: Sequence[Run], first: Sequence[Run], runtime: str, may_dif
         if key not in firsts:
             raise RecordError(f"{run.path}: a second {runtime} record of {_job_name(run)}, of which there is no first")
         _check_same(firsts[key], run, may_differ)
-        # delays that are given in iterations follow the device, and so does the plan
+        # delays that are given in iterations, and so the plan, follow the device
         if not may_differ and firsts[key].meta.get("plan_sha256") != run.meta.get("plan_sha256"):
             raise RecordError(f"{run.path}: another straggler plan than {firsts[key].path}, so it does not repeat it")
     return list(runs)

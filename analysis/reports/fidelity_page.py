@@ -99,7 +99,7 @@ def paced_cells(row: Any) -> Iterator[str]:
 
 
 def interval_text(row: Any, of: str = "") -> str:
-    """The interval in per cent: ``-1.2 to +0.3``; ``of``: what the names of its limits begin with."""
+    """The interval in per cent: ``-1.2 to +0.3``; ``of``: the prefix of its limits' names."""
     limits = row[f"{of}low"], row[f"{of}high"]
     if any(map(isnan, limits)):
         return DASH

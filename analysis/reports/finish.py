@@ -8,7 +8,7 @@ from analysis.records.load import CLUSTER_EVENTS
 
 
 def preload(run_dir: Path) -> None:
-    """Import what :func:`finish` needs for this record: most of the time that it takes for a short run."""
+    """Import the modules that :func:`finish` needs for this record: most of its time for a short run."""
     if is_set(run_dir):
         import analysis.reports.cluster
         import analysis.reports.cluster_console

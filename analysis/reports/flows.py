@@ -76,7 +76,7 @@ def flows(
     rows = iterations[iterations["applied_version"].notna()]
     used = dict(zip(rows["grad"], zip(rows["applied_version"], rows["applied_t"], strict=True), strict=True))
     long = pieces["end_s"] - pieces["start_s"] > SHORTEST_S
-    busy = pieces[(pieces["phase"] != "wait") & long]  # those of an iteration are in a row
+    busy = pieces[(pieces["phase"] != "wait") & long]  # lines of an iteration are in a row
     ends = busy.drop_duplicates("grad", keep="last").itertuples()
     for number, (first, last) in enumerate(zip(busy.drop_duplicates("grad").itertuples(), ends, strict=True)):
         track, begin_us, end_us = (workers, int(first.worker)), _middle_us(first), _middle_us(last)

@@ -68,7 +68,7 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
 
 
 def counted(cells: Sequence[Cell]) -> str:
-    """The number of harmed cells of those that were tried (who is refused was not), and the largest gain."""
+    """The number of harmed cells among the tried ones (refused cells do not count), and the largest gain."""
     tried = [cell for cell in cells if cell.outcome != "refused"]
     failed = [cell for cell in tried if cell.outcome == "failed"]
     harmed = [cell for cell in tried if cell.harmed and cell.outcome != "failed"]

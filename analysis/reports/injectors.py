@@ -1,4 +1,4 @@
-"""The tables of what injectors achieve of what is requested, and the page's part with them."""
+"""The tables of requested and achieved effects of injectors, and the page's part with them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NOTE = f"{FOLDER}/{SUMMARY}"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """``columns/summary.json``. ``sums``: SHA-256 of the sources; ``summary``: that of the summary."""
+    """``columns/summary.json``. ``sums``: SHA-256 of the sources; ``summary``: SHA-256 of the summary."""
 
     sums: dict[str, str]
     summary: str
@@ -34,7 +34,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def sums_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of what a summary follows from; to be taken before it is read."""
+    """SHA-256 of a summary's sources; to be taken before it is read."""
     return {name: found for name in SOURCES if (found := sum_of(folder / name))}
 
 

@@ -20,4 +20,4 @@ REMEDIES = {name: Remedy(one.changes, one.needs) for name, one in ABOUT.items() 
 LEFT_OUT = {name: one.not_advised for name, one in ABOUT.items() if one.not_advised}
 """Strategies that are no answer to the question, and why."""
 ASYNCHRONOUS = frozenset(name for name, one in ABOUT.items() if one.asynchronous)
-"""Strategies in whose logs nobody waits for all."""
+"""Strategies whose workers do not wait for all others."""

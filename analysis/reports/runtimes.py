@@ -13,7 +13,7 @@ from analysis.reports.columns import NAMES, Quantity
 from analysis.reports.console import number_text
 
 APART = ("runtime", "calibration", "backend")
-"""In what the two may differ: a virtual run has a cost model, and may leave out the computing. Cases may name these."""
+"""Settings that may differ: a virtual run has a cost model, and may leave out the computing. Cases may name these."""
 
 
 def runtime_lines(runs: Rows, quantity: Quantity) -> list[str]:
@@ -46,7 +46,7 @@ def runtime_lines(runs: Rows, quantity: Quantity) -> list[str]:
 
 
 def _rest(case: str) -> str:
-    """The case without what the two may differ in."""
+    """The case without the settings in which the two may differ."""
     words = re.split(r", (?=[\w.]+=)", case)  # a calibration may have a comma
     return ", ".join(word for word in words if word.partition("=")[0] not in APART)
 

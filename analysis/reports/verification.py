@@ -1,6 +1,6 @@
-"""The checks of a record by itself: that it is whole, lawful, and the source of the files derived from it.
+"""The checks of a record by itself: that it is complete, valid, and the source of the files derived from it.
 
-Everything is computed again from the log; what an earlier analysis stored next to it is compared, never trusted.
+Everything is computed again from the log; files that an earlier analysis stored are compared, never trusted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def verify_record(run: Run, *, same_code: bool = True) -> Iterator[Check]:
 
 
 def verify_cluster(cluster: Cluster, *, same_code: bool = True) -> Iterator[Check]:
-    """Questions that the record of a set of jobs answers, those of its single jobs apart."""
+    """Questions that the record of a set of jobs answers, without the questions about its single jobs."""
     done = cluster.status == "done"
     yield Check("complete", "ok" if done else "failed", f"{cluster.status} at {cluster.end_s:g} s")
     yield from check_sums(cluster.path)

@@ -21,7 +21,7 @@ DERIVED = (
     "report.html",
     "decisions.",
 )
-"""How names begin of what an analysis writes, and writes again when it is asked for."""
+"""Prefixes of the files that an analysis writes, and writes again on request."""
 REQUIRED = (LOG, "iterations.parquet", "meta.json", "plan.json", "cluster.jsonl", "hosts.parquet", "jobs.parquet")
 """Files that every run with sums has summed."""
 UNVOUCHED = ("sums alone", "no sums")
@@ -31,13 +31,13 @@ MOST_NAMES = 200
 
 
 class Check(NamedTuple):
-    """One question about a record, its answer, and what was found; ``unchecked`` says why nobody can tell."""
+    """One question about a record, its answer, and what was found; ``unchecked`` says why there is none."""
 
     question: str
     verdict: Verdict
     found: str
     files: tuple[str, ...] = ()
-    """Those of which every byte follows from others, as the answer shows."""
+    """Files whose every byte is derived from other files, as the answer shows."""
 
 
 def files_of(folder: Path) -> list[str]:
@@ -88,7 +88,7 @@ def _sum(folder: Path, name: str) -> str | None:
 
 
 def unvouched(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
-    """Name the files that no answer has vouched for, whether or not they have a sum, which anybody can make again."""
+    """Name the files that no answer has vouched for, with or without a sum, since anyone can compute a sum again."""
     vouched = {name for check in checks for name in check.files}
     left = [name for name in files_of(folder) if name not in vouched]
     try:
@@ -102,7 +102,7 @@ def unvouched(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
 
 
 def compared(folder: Path, computed: Mapping[str, bytes]) -> tuple[tuple[str, ...], list[str], list[str]]:
-    """(names of files that are as computed, those with another content, those that are not there)."""
+    """(names of files that are as computed, files with other contents, missing files)."""
     same, other, missing = [], [], []
     for name, content in computed.items():
         path = folder / name
@@ -127,6 +127,6 @@ def numbers_of_figures(folder: Path, draw: Callable[[Path], object]) -> dict[str
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names, as many as anybody reads."""
+    """Names, as many as are readable."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -23,7 +23,7 @@ class Export(Callback):
         self.where = where
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        """Hydra calls this before the job: what it will not be able to do is no news for its end."""
+        """Hydra calls this before the job: a sink that cannot work must be reported before the job, not after."""
         if package := missing(self.sink):
             print(
                 f"{self.sink}: {package} is not installed, so nothing will be sent (pip install {package}; "

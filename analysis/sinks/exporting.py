@@ -33,7 +33,7 @@ def export(run_dir: Path, sink: str, where: str | None = None) -> str:
     try:
         run = load_run(run_dir)
         with of_record(run.path):
-            summarise(run)  # what a sink finds out later has been sent in part
+            summarise(run)  # later problems of a sink would leave a partial export
         placed: str = module.export(run, where or SINKS[sink])
     except ModuleNotFoundError as error:
         raise SinkError(f"{sink}: {error.name} is not installed (pip install {module.NEEDS})") from None

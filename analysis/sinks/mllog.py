@@ -1,6 +1,6 @@
 """Log lines in the manner of MLPerf training (``:::MLLOG {...}``), with its keys where they mean the same.
 
-Only the format is that of MLPerf: a run here is no submission, and its times may be those of a virtual clock.
+Only the format is MLPerf's: a run here is no submission, and a virtual clock may have measured its times.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def lines(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _outcome(run: Run) -> tuple[str, str]:
-    """(status, reason): as in MLPerf, only who gets to the target is successful; without one, who completes.
+    """(status, reason): as in MLPerf, a run is successful if it reaches the target; without one, if it completes.
 
-    Who gets there is successful even if the job then trains for longer than it may.
+    A run that reaches the target is successful even if the job then trains for longer than allowed.
     """
     summary = summarise(run)
     if run.status == "done" and summary["tta_missed"] is False:

@@ -1,4 +1,4 @@
-"""CPU quotas of process groups, enforced by stopping and continuing: what a cgroup does, without privilege.
+"""CPU quotas of process groups, enforced by stopping and continuing: like a cgroup, without privilege.
 
 Coarser than a cgroup (a tick instead of a scheduler slice) and as exact in the long run: any excess use, whatever its
 cause, becomes debt and is paid off by being stopped.

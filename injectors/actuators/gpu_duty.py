@@ -13,7 +13,7 @@ from typing import final
 MOST_HOGS = 24
 """Processes per device: each has a context of some hundred megabytes there."""
 CREDIT_S = 0.25
-"""What a hog has missed for so long, since others had their turns, it may still take; older claims are forfeited."""
+"""A hog may make up for turns that it missed within this time because of others; older claims are forfeited."""
 
 
 def hogs_for(left_frac: float, sharers: int) -> int:

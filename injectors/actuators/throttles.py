@@ -1,4 +1,4 @@
-"""All throttling of a run's processes: rules keyed by task or host name, applied to the processes that are alive.
+"""All throttling of a run's processes: rules keyed by task or host name, applied to the running processes.
 
 A rule is a level, not an event: a rule for ``worker:1`` also applies to its next incarnation.
 """
@@ -59,8 +59,8 @@ class _Process:
 class Throttles:
     """Owned by the parent of the processes, which calls :meth:`tick` in its loop and reports every start and end.
 
-    One rule per target: a new quota replaces the previous one, whoever enforces it. Quotas of a task and of its host
-    nest (``duty``). cpulimit continues its process at times of its own, so it works neither alongside ``duty``
+    One rule per target: a new quota replaces the previous one, even from another mechanism. Quotas of a task and of its
+    host nest (``duty``). cpulimit continues its process at times of its own, so it works neither alongside ``duty``
     (refused) nor on a paused process (its limit is suspended during the pause).
     """
 
@@ -102,7 +102,7 @@ class Throttles:
     # ---- rules ------------------------------------------------------------------------------------------------------
 
     def set_cpu(self, target: str, cores: float | None, by: str = "duty") -> float | None:
-        """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns what is enforced.
+        """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns the enforced quota.
 
         Raises ``ValueError``, and changes nothing, for a quota that cannot be enforced.
         """

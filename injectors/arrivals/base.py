@@ -8,7 +8,7 @@ import msgspec
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One job as its source describes it; what it does not mention is the run's own setting."""
+    """One job as its source describes it; fields that it does not mention take the run's own settings."""
 
     job: str
     """Its name, unique in the source: letters, digits, ``-`` and ``_``, since its record's folder has it."""
@@ -40,7 +40,7 @@ class Arrivals(Protocol):
 
     @property
     def foreign(self) -> bool:
-        """Whether somebody else may have written the settings that it gives: a file says them, and no command line."""
+        """Whether its settings come from a file, which others may have written, and not from the command line."""
         return False
 
     def submissions(self, seed: int) -> list[Submission]:

@@ -1,4 +1,4 @@
-"""Draw what a source of jobs does not tell: sizes, servers, models (pure)."""
+"""Draw the data that a source of jobs lacks: sizes, servers, models (pure)."""
 
 from __future__ import annotations
 

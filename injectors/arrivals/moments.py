@@ -37,7 +37,7 @@ class Unit:
         return 1.0 if named is None else named
 
     def refuse_long(self, column: str, seconds: float, most_s: float, what: str) -> None:
-        """Raise ``ValueError`` for what would be too long, unless somebody has said the unit."""
+        """Raise ``ValueError`` for a time that would be too long, unless the unit was given."""
         if seconds > most_s and self.given_s is None and unit_in(column) is None:
             raise ValueError(
                 f"column {column}: {what} {seconds / 86400.0:.3g} days if it has seconds; {self.setting}=0.001 if it "

@@ -81,7 +81,7 @@ class Philly(Arrivals):
             raise ValueError(f"path={self.path}: {error}") from None
 
     def _choose(self, jobs: Sequence[TracedJob]) -> list[TracedJob]:
-        """Those in the window and of the right size, by time of submission."""
+        """Jobs in the window and of the right size, by time of submission."""
         if not jobs:
             raise ValueError(f"path={self.path}: has no usable job")
         since_s = min(one.submit_s for one in jobs) if self.begin is None else _seconds("begin", self.begin)

@@ -49,11 +49,11 @@ class JobTable(Arrivals):
         end_column: when it ended, likewise; its length is counted from its start, or from its submission if no column
             has the start.
         iterations_column: number of iterations of every worker.
-        seconds_per_iteration_column: what one takes; with the number of iterations this is the duration.
+        seconds_per_iteration_column: seconds per iteration; with the number of iterations this is the duration.
         seconds_per_iteration_unit_s: seconds per unit of that column; None: as with ``submit_unit_s``.
         job_column: name of the job; None: the number of its row.
-        user_column: who has submitted it.
-        model_column: what it trains.
+        user_column: the user who submitted it.
+        model_column: the model that it trains.
         servers_column: number of parameter servers.
         worker_cpu_cores_column: cores that a worker uses on average.
         server_cpu_cores_column: cores that a server uses on average.

@@ -18,7 +18,7 @@ LETTERS = re.compile(r"P?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)
 """2h5m3s (Kubernetes), PT2H5M3S (ISO 8601)."""
 DATE = re.compile(r"\d{4}([-/])\d\d\1\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d ")
 FORMS = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%a %b %d %H:%M:%S %Y")
-"""Besides that of ISO 8601: a day may not stand before its month, or after, as nobody could tell."""
+"""Formats besides ISO 8601. Numeric days and months need the year first, or their order would be ambiguous."""
 OFFSETS = {" PDT": "-07:00", " PST": "-08:00", " UTC": "+00:00", "Z": "+00:00"}
 
 
@@ -51,8 +51,8 @@ def zone_of(name: str) -> ZoneInfo:
 def seconds_of(place: str, column: str, cell: object, zone: ZoneInfo | None) -> float:
     """Seconds since 1970 of a time such as ``2017-10-09 07:01:55``, a ``datetime``, or a time with its own zone.
 
-    ``zone`` is that of times that say none, and None refuses those. Of an hour that exists twice, since the clocks went
-    back in it, the first is meant. Raises ``ValueError`` naming the place.
+    ``zone`` applies to times without a zone; None refuses these. An hour that exists twice, because the clocks went
+    back, means the first. Raises ``ValueError`` naming the place.
     """
     found = cell
     if isinstance(cell, str):

@@ -38,7 +38,7 @@ class IterationSlowdowns(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class IterationTimes(Pattern):
-    """Each target's iterations take as long as those of a worker of a real job. Nothing is random.
+    """Each target's iterations take as long as a real worker's. Nothing is random.
 
     The file is CSV or Parquet with one row per worker and iteration, in any order, and its time; other columns are
     ignored. Seconds over the baseline are the factor by which the job's own computing takes longer. Iterations follow

@@ -43,8 +43,8 @@ class OperatorTrace(Pattern):
     would hide. A rank's slow-down is its extent relative to the baseline:
 
     - ``balanced``: the extent of a pipeline of equal operators, as in the paper's what-if analysis: with m
-      micro-batches and p stages (m + p - 1)(f + b), where f and b are the means of the whole trace. What all ranks
-      share, such as uneven stages, slows all targets.
+      micro-batches and p stages (m + p - 1)(f + b), where f and b are the means of the whole trace. Delays that all
+      ranks share, such as uneven stages, slow all targets.
     - ``median``: the median of the ranks in that step, which leaves only the differences between ranks.
 
     Not represented: anything outside the pipeline (launch, optimizer, collectives, garbage collection), ranks faster

@@ -19,7 +19,7 @@ class Periods:
     """In every period, each target straggles with some probability, for part of the period.
 
     Draws depend only on their key: a target that straggles at a smaller probability also straggles at a larger one, and
-    a longer horizon extends a shorter one. The fields are those of the patterns that have periods.
+    a longer horizon extends a shorter one. The patterns that have periods explain the fields.
     """
 
     period_s: float

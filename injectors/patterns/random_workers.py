@@ -29,7 +29,7 @@ class RandomWorkers(Pattern):
         num_workers: number of stragglers (in the paper s, one or two).
         sleep_s: seconds added to every iteration; None if ``sleep_iters`` is given.
         sleep_iters: the same as a multiple of the nominal time of an undisturbed iteration.
-        fault: True: the delay is ``ENDLESS_S``, whatever the other two say, while the process stays alive.
+        fault: True: the delay is ``ENDLESS_S``, whatever the other two say; the process keeps running.
         name: see :class:`Pattern`.
     """
 

@@ -1,8 +1,8 @@
 """A Ray cluster of several nodes on this machine, to try ``launcher=ray``: ``python -m scripts.cluster.ray_local 3``.
 
-Every node is a raylet of its own, as on another machine. Ray listens at all interfaces, and asks whoever calls for the
-token that is made for the cluster, which proves membership and encrypts nothing. Ctrl-C, or the end of standard
-input (``--until-eof``), ends all of them; after a SIGKILL of this program Ray's own reapers do so.
+Every node is a raylet of its own, as on another machine. Ray listens at all interfaces. Clients authenticate with the
+cluster's token; nothing is encrypted. Ctrl-C, or the end of standard input (``--until-eof``), ends all of them; after a
+SIGKILL of this program Ray's own reapers do so.
 """
 
 from __future__ import annotations

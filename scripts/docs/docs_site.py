@@ -1,4 +1,4 @@
-"""Hook of mkdocs (``mkdocs.yml``): README, DESIGN and others become pages, and links are those of the site.
+"""Hook of mkdocs (``mkdocs.yml``): README, DESIGN and others become pages, and links become the site's.
 
 The cards of methods are listed as their folders say (``about.toml``), here and in ``docs/methods/README.md``.
 
@@ -21,7 +21,7 @@ PAGES = {"README.md": "index.md", "DESIGN.md": "DESIGN.md", "CONTRIBUTING.md": "
 PAGES |= {"CHANGELOG.md": "CHANGELOG.md"}
 """Files outside of ``docs/`` that are pages, and their places on the site."""
 SHIM = "https://unpkg.com/iframe-worker/shim"
-"""What the theme would fetch to search where pages are files; the same is in ``docs/javascripts/``."""
+"""The theme would fetch this to search where pages are files; a copy is in ``docs/javascripts/``."""
 ROLE = re.compile(r":(?:class|func|data|mod|meth|attr):(?=<code)")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 

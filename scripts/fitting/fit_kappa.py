@@ -148,7 +148,7 @@ def report(case: Case, jobs: pd.DataFrame, arguments: argparse.Namespace, consol
 
 
 def _line(x: int, rows: pd.DataFrame, limit_s: float) -> str:
-    """One x: its time to accuracy, and the updates it took against those of the fit."""
+    """One x: its time to accuracy, and the updates that it took and that the fit expects."""
     reached = int(rows["reached"].sum())
     tta_s = median(rows["tta_s"])
     time = f"TTA {tta_s:.4g} s" if tta_s < float("inf") else f"never within {limit_s:g} s, so it is worth infinity"

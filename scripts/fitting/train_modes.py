@@ -1,29 +1,27 @@
-r"""Fit the model with which STAR-ML costs modes, to drawn decisions and to those of recorded runs.
+r"""Fit the model with which STAR-ML costs modes to drawn decisions and to recorded runs' decisions.
 
 python -m scripts.fitting.train_modes --out modes.npz                             # drawn decisions, some minutes
-python -m scripts.fitting.train_modes runs/star --draw 0 --epochs 200 --out modes.npz  # only those of runs of star_h
+python -m scripts.fitting.train_modes runs/star --draw 0 --epochs 200 --out modes.npz  # only recorded runs of star_h
 python -m scripts.fitting.train_modes runs/rings --topology allreduce --draw 1000 --out ring_modes.npz
 
 The commands that made the files that come along are in docs/methods/star.md.
 
-A decision is the workers' predicted times, the batch and the noise scale; STAR-H says what every mode would cost, which
-is what the model learns (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), of
-whom one straggles at least, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of
-them is learnt with two noise scales and prices of staleness: half of these are 1.3, that of the digits at a rate of
-0.03 (with ``--mode-cost priced`` that of STAR's figure 16), the others drawn around it. Of recorded decisions the
-times, the noise scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose
-price is 1.
+A decision is the workers' predicted times, the batch and the noise scale; the model learns the costs of all modes by
+STAR-H (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), at least one of them a
+straggler, noise scales from 30 to 10,000 and batches from 16 to 256 samples, log-uniform. Each of them is learnt with
+two noise scales and prices of staleness: half of these are 1.3, the price for the digits at a rate of 0.03 (with
+``--mode-cost priced`` STAR's figure 16), the others are drawn around it. Of recorded decisions the times, the noise
+scale and the batch are taken, at ``--kappa``. A file knows one ``mode_cost``, and ``literal``, whose price is 1.
 
 Then ``--test`` more decisions are drawn with another seed, of which nothing was learnt, and of recorded ones every
 fifth is left out: printed is how often the model chooses as STAR-H does, and by how much its choices are worse. Use
 the file with ``strategy.learning.use_ml_from_start=true strategy.learning.weights=FILE``. Exit code 0, or 2 for invalid
 input.
 
-With ``--topology allreduce`` the modes are those of a ring, where equation 3 leaves a model nothing to shorten: what it
-has to learn is what modes took. Recorded runs are then of star_ml (record=events, learning.use_ml_from_start=false),
-and every mode that they measured is learnt with several noise scales, batches and prices; drawn decisions teach it
-equation 3 for the modes that nobody used. Every fifth run is left out, and printed is how far equation 3 and the model
-are off there.
+With ``--topology allreduce`` the modes are a ring's, where equation 3 is cheap to compute: the model learns the modes'
+measured times. Recorded runs are then of star_ml (record=events, learning.use_ml_from_start=false), and every mode that
+they measured is learnt with several noise scales, batches and prices; drawn decisions teach it equation 3 for unused
+modes. Every fifth run is left out; the errors of equation 3 and of the model there are printed.
 """
 
 from __future__ import annotations

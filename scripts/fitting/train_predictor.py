@@ -1,4 +1,4 @@
-r"""Fit the LSTM of a straggler predictor to recorded runs: what workers received, or how much slower they were.
+r"""Fit the LSTM of a straggler predictor to recorded runs: the workers' resources, or how much slower they were.
 
 python -m scripts.fitting.train_predictor runs/received --series resources --out predictors/fitted/resources.npz
 python -m scripts.fitting.train_predictor runs/received --series deviation --out predictors/fitted/deviation.npz
@@ -9,8 +9,8 @@ much an iteration exceeded the fastest worker's. STAR's network: two layers of 5
 training data, Adam with rate 0.001, batches of 20. It predicts the next value from all before it, in windows of
 ``--history``.
 
-Of every fifth worker nothing is learnt: the errors on its windows are printed, with those of repeating the last
-value. The file has weights, z-scores and this command; inference needs numpy only. Exit code 0, or 2 for invalid input.
+Every fifth worker is left out: the errors on its windows are printed, next to the errors of repeating the last value.
+The file has weights, z-scores and this command; inference needs numpy only. Exit code 0, or 2 for invalid input.
 """
 
 from __future__ import annotations

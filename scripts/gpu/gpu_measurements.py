@@ -128,7 +128,7 @@ def _epochs(count: int) -> list[str]:
 
 
 def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
-    """All results that these runs say: of the papers, then of the virtual clock; what is not complete is left out."""
+    """All results of these runs: the papers', then the virtual clock's; incomplete ones are left out."""
     alone = {batch: f"alone_{batch}" for batch in SIZES[device].batches}
     if runs.keys() >= set(alone.values()):
         yield from saturation({batch: runs[name] for batch, name in alone.items()})
@@ -185,7 +185,7 @@ def idle_order(shared: Mapping[str, Run]) -> Row:
 
 
 def gpu_stragglers(run: Run) -> Row:
-    """STAR figure 1b: no job has stragglers by the GPU's time, where nobody shares it; here four workers do."""
+    """STAR figure 1b: no job has stragglers by the GPU's time, where no other job shares it; here four workers do."""
     full = computed(run.tables.iterations)
     full = full[full["samples"] == full["assigned_samples"]]
     times = full.groupby("iteration")["compute_s"]

@@ -1,12 +1,12 @@
-"""Everything that needs a GPU, most wanted first, in steps of three minutes: what is done is kept, whatever happens.
+"""Everything that needs a GPU, most wanted first, in steps of three minutes; results of finished steps are kept.
 
 python -m scripts.gpu.gpu_session                           # all steps; half an hour; writes to out/gpu/cuda
 python -m scripts.gpu.gpu_session --minutes 14              # ends within this time, whatever is left
 python -m scripts.gpu.gpu_session --device fake             # the same, smaller, on the fake device: shows that it runs
 
-The output of each step is OUTDIR/steps/NAME.txt, as it comes. The same command continues with what has not run, then
-repeats what failed. Without a GPU it says so and does nothing. The exit code is 0 if all steps have succeeded (or were
-skipped with their reason), 1 if one failed or is left, 2 for invalid input.
+The output of each step is OUTDIR/steps/NAME.txt, as it comes. The same command continues with the steps that have not
+run, then repeats the failed ones. Without a GPU it says so and does nothing. The exit code is 0 if all steps have
+succeeded (or were skipped with their reason), 1 if one failed or is left, 2 for invalid input.
 """
 
 from __future__ import annotations

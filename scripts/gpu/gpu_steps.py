@@ -1,6 +1,6 @@
 """The measurements and tests on a GPU, most wanted first (pure): steps of a few minutes, and which comes next.
 
-A machine with a GPU is there for a short time, and once: what was never seen on hardware stands before what was.
+A machine with a GPU is available once, for a short time: steps that never ran on hardware come first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runtime.house import module_name
 
 BENCH, TESTS = "tests/bench/test_bench_gpu.py", "tests/live/test_gpu.py"
 OURS = ("records", "unfinished", "steps", "hogs", "data", "costs.yaml", "measured.md")
-"""All that a session writes, with the measurements that are its steps."""
+"""All files that a session writes, with the measurements that are its steps."""
 LEAST_S = 20.0
 """A step that would have less is not begun: starting CUDA alone takes half of it."""
 
@@ -82,7 +82,7 @@ def _measure(part: str, shows: str, device: str, out: Path) -> Step:
 
 
 def order(all_steps: Sequence[Step], done: Mapping[str, Result]) -> Iterator[Step]:
-    """Those that are left: first what has never run, then what failed or was ended."""
+    """The remaining steps: first the ones that never ran, then the ones that failed or were ended."""
     yield from (step for step in all_steps if step.name not in done)
     yield from (step for step in all_steps if step.name in done and done[step.name].exit_code)
 

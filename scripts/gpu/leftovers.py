@@ -1,7 +1,7 @@
-"""Ends what a program has started, whatever becomes of the program, and of whoever watches it.
+"""Ends all processes that a program has started, however the program or its watcher ends.
 
-The program must run in a session of its own, which it need not stay alone in: what it starts may form groups, but not
-sessions, unless it dies with it anyway.
+The program must run in a session of its own. Its processes may form groups, but no sessions, unless they end with it
+anyway.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def nothing_left() -> Iterator[Callable[[], None]]:
     """Kill what is left of a program's session at the end of the block, and also if this process is killed within it.
 
     Yields what the program has to call in its new session before anything else (``preexec_fn``). From then on a process
-    of its own sees to that, which the end of this one wakes up, so there is no moment at which nobody does.
+    of its own does this; the end of this process wakes it up, so there is no gap.
     """
     waits, ends = os.pipe()
     waits_for_it, done = os.pipe()
@@ -47,14 +47,14 @@ def nothing_left() -> Iterator[Callable[[], None]]:
 
 
 def watch(session: int, waits: int, done: int) -> None:
-    """Kill a session when nobody can write to ``waits`` any more; never returns. ``done`` stays open until then."""
+    """Kill a session when no process can write to ``waits`` any more; never returns. ``done`` stays open until then."""
     try:
         os.setsid()
         for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(one, signal.SIG_IGN)
         first, second = sorted((waits, done))
         for low, high in ((0, first), (first + 1, second), (second + 1, os.sysconf("SC_OPEN_MAX"))):
-            os.closerange(low, high)  # the program's starter waits until nobody else has its descriptors
+            os.closerange(low, high)  # the program's starter waits until no other process has its descriptors
         os.read(waits, 1)
         end_session(session)
     finally:

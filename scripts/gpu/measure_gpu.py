@@ -1,4 +1,4 @@
-"""Measure on a GPU what papers and goals say of shared GPUs, how well the virtual clock predicts it, and hogs.
+"""Measure the papers' and goals' statements on shared GPUs, the virtual clock's accuracy there, and hogs.
 
 python -m scripts.gpu.measure_gpu                    # on the first GPU; five minutes; writes to out/gpu/cuda
 python -m scripts.gpu.measure_gpu --device fake      # the same jobs, smaller, on the fake device: shows that they run
@@ -6,7 +6,7 @@ python -m scripts.gpu.measure_gpu --part fidelity    # one part: fidelity, satur
 
 MPS is needed for unequal shares; without it those rows are left out. Existing records are not made again, so the same
 command continues after an interruption. After each part it prints a table of all existing records, and writes it to
-OUTDIR/measured.md; what hogs take of the device (python run.py injectors) is below OUTDIR/hogs. Without a GPU it
+OUTDIR/measured.md; the hogs' use of the device (python run.py injectors) is below OUTDIR/hogs. Without a GPU it
 says so and does nothing. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid
 input.
 """

@@ -84,7 +84,7 @@ def make(
     parameters: int = 0,
     factors: Mapping[str, float] | None = None,
 ) -> dict[str, Cluster]:
-    """The records of one side by placement; those that exist are taken as they are.
+    """The records of one side by placement; existing ones are taken as they are.
 
     ``parameters``: of the model; ``factors``: of the speed of virtual processors, by placement.
     """

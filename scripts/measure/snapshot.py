@@ -5,7 +5,7 @@ python -m scripts.measure.snapshot --live           # the live ones, too (some m
 python -m scripts.measure.snapshot 'hosts/*'        # some of them, by name
 python -m scripts.measure.snapshot --write          # store the outcomes, after an intended change
 
-Stored for every job: how it ended, its time, updates, staleness, the hash of its final parameters, and that of all
+Stored for every job: how it ended, its time, updates, staleness, the hash of its final parameters, and the hash of all
 commands that its strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used, no
 internals. Hashes of parameters depend on the machine (matrix products differ in the last bit between processors), so
 elsewhere they are not compared, which is reported. The exit code is 1 if anything differs.
@@ -208,7 +208,7 @@ def stored() -> dict[str, Any]:
 
 
 def keep(found: dict[str, dict[str, Any]]) -> None:
-    """Store these outcomes, keeping those of other jobs.
+    """Store these outcomes, keeping other jobs' outcomes.
 
     If those are of another machine, the file remains that one's, and these have no hashes of parameters.
     """

@@ -54,7 +54,7 @@ class Coverage:
         return hashlib.sha256("".join(map(self._digest, [test, *sorted(lines)])).encode()).hexdigest()[:16]
 
     def record(self, tests: Sequence[str], jobs: int) -> Iterator[str]:
-        """Run those of these test files that are not known as they are now; a line about each."""
+        """Run these test files unless their present version was recorded; a line about each."""
         missing = [test for test in tests if test not in self.rows]
         for path in (one for place in PLACES for one in (self.root / place).rglob("*.*") if one.is_file()):
             self._digest(str(path.relative_to(self.root)))  # now: what is run are copies of the files
@@ -74,10 +74,10 @@ class Coverage:
                 yield f"{test}: {ended.spent_s:.1f} s" if passed else f"{test} is not used: {ended.code}\n{ended.said}"
 
     def tests_of(self, mutant: Mutant) -> list[str]:
-        """Those that execute it, within limits; first who executes most of its file in a second.
+        """Tests that execute it, within limits; first the test that executes most of its file per second.
 
-        What is declared outside of functions is executed by all who import it: there, who executes most lines that
-        mention its name.
+        Declarations outside of functions are executed by every import: there, first the test that executes most lines
+        that mention the name.
         """
         of_file = {row.test: set(row.lines[mutant.file]) for row in self.rows.values() if mutant.file in row.lines}
         places = statement(self.root / mutant.file, mutant.line, mutant.line + mutant.old.count("\n") - 1)

@@ -7,8 +7,8 @@
     python -m scripts.mutation.mutants --report out/mutants.md      # a table, and every survivor by its name
 
 Bugs are made by the operators of universalmutator, in Python and in C: lines are drawn by a seed, one bug of each.
-Those that no operator makes are written down in ``tests/mutants/``, with those of the operators that no test can tell
-from the original, each with the reason.
+``tests/mutants/`` has bugs that no operator makes, and bugs of operators that no test can tell from the original, each
+with the reason.
 
 Which tests execute which lines is recorded first (several times as long as they take; again only for files that have
 changed). A bug is tested by those that execute its line, the most thorough in a second first, within limits. A bug in C
@@ -81,7 +81,7 @@ def verdict_of(code: int) -> str:
 
 
 def report(found: Sequence[tuple[Mutant, Verdict]]) -> tuple[str, float]:
-    """A table by room, what was not killed, and the killed part of what a test could notice."""
+    """A table by room, the surviving mutants, and the killed part of the mutants that a test could notice."""
     rows = [
         "| room | mutants | equivalent | killed | survived | untested | killed |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",

@@ -29,14 +29,14 @@ UNTOUCHED = (
     r"^static .*\{$",
     r"^\s*_Static_assert",
 )
-"""Lines without mutants: what is wrong there everything finds, or the type checker alone."""
+"""Lines without mutants: any test finds an error there, or only the type checker does."""
 
 
 @dataclass(frozen=True)
 class Mutant:
     """``new`` in the place of ``old``, which is whole lines from ``line`` on, counted from 1.
 
-    ``breaks``: what that breaks, if people wrote it; ``equivalent``: why no test can tell it from the original.
+    ``breaks``: the broken behaviour, if people wrote it; ``equivalent``: why no test can tell it from the original.
     """
 
     file: str
@@ -78,7 +78,7 @@ def written(file: str, text: str, find: str, put: str, **about: str) -> Mutant:
 
 
 def read_lists(root: Path = ROOT) -> list[Mutant]:
-    """Those that people wrote, in the order of the files."""
+    """Mutants that people wrote, in the order of the files."""
     found = []
     for path in sorted((root / LISTS).glob("*.yaml")):
         for file, mutants in (yaml.safe_load(path.read_text()) or {}).items():

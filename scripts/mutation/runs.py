@@ -30,7 +30,7 @@ NOT_COMPILED, SAME_CODE = 98, 99
 
 
 class Task(NamedTuple):
-    """A mutant (or the tree as it is), what its fork does over the copy, and how long, in processor seconds."""
+    """A mutant (or the tree as it is), its fork's work over the copy, and the limit in processor seconds."""
 
     mutant: Mutant | None
     work: Callable[[Path], int]
@@ -79,7 +79,7 @@ class Slot:
         return self._originals[module]
 
     def plant(self, mutant: Mutant | None) -> None:
-        """This one and no other; what is compiled of it is made by the fork (:meth:`start`)."""
+        """Plant only this mutant; the fork compiles its module (:meth:`start`)."""
         if self._changed is not None:
             self._write(*self._changed)
             for module in modules_of(self._changed[0]):
@@ -100,7 +100,7 @@ class Slot:
         os.utime(path, (1_000_000_000 + self._writes,) * 2)
 
     def said(self, lines: int = 12) -> str:
-        """The end of what the last tests printed."""
+        """The end of the last tests' output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:]) if self._log.exists() else ""
 
     def start(self, task: Task) -> int:
@@ -145,7 +145,7 @@ class Slot:
 
 
 def _import_from(copy: Path) -> None:
-    """Whatever was imported here of the working tree, that of the copy is meant from now on."""
+    """From now on, imports take the copy's modules instead of the working tree's."""
     own = (ROOT, ROOT / "scripts")
     sys.path[:] = [str(copy), *(one for one in sys.path if one and Path(one).resolve() not in own)]
     copied = {"scripts", *(path.stem for path in copy.iterdir())}
@@ -203,6 +203,6 @@ def _next_of(running: dict[int, float]) -> tuple[int, int, float]:
             ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGKILL)  # what it has left
+                    os.killpg(pid, signal.SIGKILL)  # its remaining processes
                 return pid, os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         time.sleep(POLL_S)

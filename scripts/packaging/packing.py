@@ -1,8 +1,8 @@
 """How the package is made of the repository: which folders are its parts, and how their files change on the way.
 
-In the repository ``runtime`` is a module of its own, in the package it is ``stragglab.runtime``: nothing of ours is
-then a top-level module of anybody's environment. Imports are rewritten where they stand, by the syntax tree, so that
-lines keep their numbers. ``setup.py`` uses this, and so it needs nothing but the standard library.
+In the repository ``runtime`` is a module of its own, in the package it is ``stragglab.runtime``: so none of our modules
+is a top-level module of a user's environment. Imports are rewritten where they stand, by the syntax tree, so that lines
+keep their numbers. ``setup.py`` uses this, and so it needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOSE = ("scripts/cluster", "scripts/fitting", "scripts/gpu", "scripts/measure",
 """Folders of modules without an ``__init__.py``. Other rooms of ``scripts/`` need the repository."""
 ROOTS = frozenset({*PACKAGES, "scripts", "tests"})
 SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests.contract.test_virtual_allreduce")
-"""What a user's strategy is checked by; of the tests only these are shipped, with the modules that they import."""
+"""Tests of a user's strategy; of the tests only these are shipped, with the modules that they import."""
 PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
 """Of pytest, for these."""
 OF_THE_REPOSITORY = ("scripts.gpu.gpu_session", "scripts.measure.snapshot")
@@ -77,7 +77,7 @@ def as_package(root: Path) -> Layout:
 
 
 def is_shipped(module: str, suite: frozenset[str]) -> bool:
-    """Whether a module of the loose folders belongs into the package; ``suite``: those of the tests that do."""
+    """Whether a module of the loose folders belongs into the package; ``suite``: the tests' modules that do."""
     if module in OF_THE_REPOSITORY:
         return False
     return module in suite if module.startswith("tests.") else True

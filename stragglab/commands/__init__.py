@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str | int, str]] = {
 """By word: what it does; how long that takes (a number: minutes on two processors, in proportion less on more); where
 the result is."""
 FLAGS = {"--version": "runtime.version"}
-"""Programs of flags: what Hydra would say only when all of it is imported."""
+"""Programs of flags: Hydra would print this only after importing everything."""
 MEASURED_ON = 2
 """Processors on which the times in minutes were measured."""
 

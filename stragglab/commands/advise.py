@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from analysis.reports.advice import Advice
 
 KEPT = "the log is as it was; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 SAID_BYTES = 1 << 22
-"""Reading a larger file takes so long that it is said."""
+"""Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
 OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*")
-"""All that it writes."""
+"""All files that it writes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from analysis.fitting.robust import Estimate
 
 KEPT = "no cost model was written; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 UNITS = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns", 1e-12: "ps"}
 FOLDER = Path() if INSTALLED else DIRECTORY
@@ -135,7 +135,7 @@ def describe(fitted: Calibration, runs: Sequence[Run], command: str) -> str:
 
 
 def show(fitted: Calibration, console: Console) -> None:
-    """Print what was fitted and how well, and what was not and why."""
+    """Print the fitted costs and their errors, and why others were not fitted."""
     from rich import box
     from rich.table import Table
 

@@ -5,10 +5,10 @@ python run.py check my_lab --long    # all cases: more seeds, and 64 workers
 
 Each file of a group is composed and built as a run would, with the defaults for everything else (``runtime=virtual``);
 each experiment is read, and the runs of its first seed are checked. Parts of a task's initial parameters
-(``initial_part``) must be those of all of them. Then every strategy goes through the contract
-suite: lawful, deterministic, alive, uses every sample once, picklable, replayable, and refuses settings out of range by
-their names. The suite needs pytest (``pip install 'stragglab[check]'``). The exit code is 0 if nothing
-failed, 1 if something did, 2 for a folder that is no project.
+(``initial_part``) must equal the same parts of all parameters. Then the contract suite tests that every strategy sends
+only valid commands, is deterministic, never deadlocks, uses every sample once, can be pickled and replayed, and refuses
+settings out of range by their names. The suite needs pytest (``pip install 'stragglab[check]'``). The exit code is 0 if
+nothing failed, 1 if something did, 2 for a folder that is no project.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from runtime.run.checking import Checked
 
 KEPT = "the project is as it was; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 DEFAULT_BACKEND = "torch"
 SHARED = ["jobs=poisson", "jobs.num_jobs=20", "cluster=star_servers"]
@@ -42,7 +42,7 @@ SURROUNDINGS = {
     "policy": SHARED,
     "prevention": [*SHARED, "strategy=star_h", "strategy.prevent=true"],
 }
-"""What else a choice of a group needs: jobs that share hosts, and for ``prevention`` some that ask for more."""
+"""Settings that a choice of a group needs: jobs that share hosts, and for ``prevention`` jobs that ask for more."""
 SUITE = ("test_strategies.py", "test_virtual.py", "test_virtual_allreduce.py")
 PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
 FOLDER = "STRAGGLAB_CONTRACT_STRATEGIES"

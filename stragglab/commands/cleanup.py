@@ -1,6 +1,6 @@
 """Show what crashed runs have left on the machine (control groups), and remove it with --reap.
 
-A run cleans up after itself however it ends, as long as its janitor is not killed together with it. What is shown here
+A run cleans up after itself however it ends, as long as its janitor is not killed together with it. The list shown here
 comes from the registry that runs keep of such things, never from the pattern of a name; a live run is never touched.
 
 python run.py cleanup          # show

@@ -3,7 +3,7 @@
 python run.py compare runs/2024-11-21_08-00-00_sweep               # every run below a directory
 python run.py compare runs/a runs/b runs/c --baseline asp          # these, relative to asp
 python run.py compare runs/sweep --by tta --as latex > table.tex   # time to the target, as LaTeX (csv, markdown)
-python run.py compare runs/sweep --name my_strategy='My method'     # what the table calls a strategy, or a case
+python run.py compare runs/sweep --name my_strategy='My method'     # the table's name for a strategy, or a case
 python run.py compare runs/sweep --as latex --columns time,ratio,interval    # these columns, in this order
 python run.py compare runs/sweep -o out/comparison                 # with figures and a page, too
 python run.py compare runs/live runs/virtual                       # the same jobs on both clocks: do they agree?
@@ -21,10 +21,10 @@ star marks what contains a run that is known not to have done all that was asked
 not keep up; a line says what.
 
 CSV, Markdown and LaTeX have numbers alone in their cells, a dash (in CSV nothing) for those that do not exist, and no
-verdict unless --columns asks for it; what is to be said about them follows below the table (for CSV as lines on the
-terminal). CSV has the names of configurations, other forms those for people. Runs are in the order of the command line,
-those below one directory in its order; the folder of an experiment has the experiment's order and names. The exit code
-is 0, or 2 for invalid input.
+verdict unless --columns asks for it; remarks follow below the table (for CSV on the terminal). CSV has the names of
+configurations, other formats the names for people. Runs are in the order of the command line, runs below one directory
+in its order; the folder of an experiment has the experiment's order and names. The exit code is 0, or 2 for invalid
+input.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from stragglab.terminal.finding import records_below
 from stragglab.terminal.naming import add_names
 
 KEPT = "the records are as they were; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
 
 
 def find(folder: Path) -> list[Path]:
-    """Every run at or below a directory, those of an experiment in its order.
+    """Every run at or below a directory, the runs of an experiment in its order.
 
     Raises:
         ConfigError: there are only sets of jobs.

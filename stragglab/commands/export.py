@@ -25,7 +25,7 @@ from stragglab.terminal.finding import records_below
 
 TENSORBOARD = "tensorboard"
 KEPT = "the records are as they were; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

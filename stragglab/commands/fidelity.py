@@ -114,7 +114,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     for name, text in zip(given, asked.overrides, strict=True):
         if name in OURS:
             refuse(f"{text}: is chosen by this program; see --help for its options")
-    # who chooses the devices has to say what slower ones are
+    # a user who chooses the devices also specifies the slower ones
     asked.pacing = bool(asked.grid.speed) and asked.grid.speed not in given
     asked.slowing = not {text.partition("=")[0] for text in asked.grid.slower} & set(given)
     return asked

@@ -4,7 +4,7 @@ python run.py figures runs/2024-11-21_08-00-00_sweep                   # every r
 python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
 
 python run.py figures runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
-python run.py figures runs/a_sweep --name my_strategy='My method'      # what figures call a strategy, or a case
+python run.py figures runs/a_sweep --name my_strategy='My method'      # the figures' name for a strategy, or a case
 
 Runs of clusters (jobs=NAME) are compared with each other.
 """
@@ -29,7 +29,7 @@ from stragglab.terminal.naming import add_names
 from stragglab.terminal.paper_figures import WIDTHS_IN, add_paper, form_of
 
 KEPT = "existing figures are whole; the same command draws all of them again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 THROTTLED = ("cpu", "gpu", "bandwidth")
 """Kinds of disturbance whose effect is plotted next to what was requested."""

@@ -8,9 +8,9 @@ python run.py injectors --device cuda                   # only what takes a part
 
 Leave the machine idle meanwhile, since any other computation is measured, too. Every run is a job of one worker and one
 server on two emulated hosts (without hosts where this machine cannot emulate any) whose plan goes through several
-levels with undisturbed stretches between them. What this machine lacks is left out and reported. Existing records are
-not made again, so the same command continues after an interruption. The exit code is 0 for a report (including one with
-misses), 1 if a run failed, 2 for invalid input.
+levels with undisturbed stretches between them. Levels that this machine does not support are left out and reported.
+Existing records are not made again, so the same command continues after an interruption. The exit code is 0 for a
+report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations

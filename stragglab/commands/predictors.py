@@ -50,7 +50,7 @@ from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, 
 from stragglab.terminal.finding import readable
 
 KEPT = "the records are as they were; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 WIDE = 1000
 """Width of a table in a file or a pipe, in columns."""

@@ -14,7 +14,7 @@ from runtime.importing import importing, without
 from runtime.quitting import kept
 from stragglab.commands import COMMANDS
 
-if TYPE_CHECKING:  # what only jobs need is imported where they need it: what is refused does not wait for it
+if TYPE_CHECKING:  # jobs import their modules late, so that a refusal is fast
     from omegaconf import DictConfig
 
     from runtime.run.checking import Checked
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what only jobs need is imported where they need it: what is
     from runtime.run.preflight import Jobs, Ready
 
 CONTINUES = "runs that have ended are kept; the same command continues from there"
-"""What a signal leaves of a sweep."""
+"""Printed after a signal to a sweep."""
 exit_codes = [0]
 """Of the jobs that Hydra has started in this process."""
 
@@ -94,7 +94,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
             print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
         exit_code, reason = print_error(NAME, error), str(error)
-        # what is missing of a sweep, its report tells by these directories
+        # the report of a sweep recognises missing runs by these directories
         if not sweep:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep continue)
@@ -138,12 +138,12 @@ def by_hydra(ready: Ready) -> int:
     from runtime.config.hydra_internal import read_all_once
     from runtime.run.elsewhere import FailedElsewhere, ask, noted, tell
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # what Hydra itself stumbles over is ours to tell
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # we report Hydra's own errors
     ask(ready.jobs.directory if ready.jobs else None)
     sys.argv[1:] = ready.argv
     if not ready.jobs:
         read_all_once()
-    if ready.jobs:  # a date in its name is that of the directory which is claimed
+    if ready.jobs:  # Hydra must use the claimed directory, whose name has a date
         folder = QuotedString(str(ready.jobs.directory), Quote.single).with_quotes()
         sys.argv.append(f"hydra.sweep.dir={folder}")
     try:
@@ -185,7 +185,7 @@ def main(composed: DictConfig) -> float:
         refuse_used("hydra.sweep.subdir", Path(places.output_dir), (SETTINGS, "run.log"))
         metric, result = job.config.metric, run_job(job, Path(places.output_dir))
         exit_code = result.exit_code
-        # who is done, or has failed, ends the others
+        # a signal ends the sweep even if this job has ended by itself
         if result.interrupted_by and HydraConfig.get().mode == RunMode.MULTIRUN:
             exit_code = KILLED + result.interrupted_by
     except ConfigError as error:

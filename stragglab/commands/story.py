@@ -3,12 +3,12 @@
 python run.py story runs/a                                   # the whole job: stragglers, decisions, losses, the end
 python run.py story runs/a worker:3                          # one worker: orders, iterations, waits, restarts
 python run.py story runs/a worker:3 --from 10 --to 20        # between two times (seconds of the job)
-python run.py story runs/a update:40                         # who was waited for in the update that made version 40
-python run.py story runs/a gradient:17                       # what became of a gradient
+python run.py story runs/a update:40                         # the workers that the update to version 40 waited for
+python run.py story runs/a gradient:17                       # the fate of a gradient
 python run.py story runs/a_set b                             # a set of jobs: why job b waited
 
-Every line has its time in seconds, its line in the log (seq), what happened, and after "because" the cause that the
-record has for it. The exit code is 0, or 2 if there is no such record or subject.
+Every line has its time in seconds, its line in the log (seq), the event, and after "because" its cause, if the record
+has one. The exit code is 0, or 2 if there is no such record or subject.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from runtime.record.progress import said_late
 from runtime.run.streams import run_program
 
 KEPT = "the record is as it was; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

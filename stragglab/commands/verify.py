@@ -5,11 +5,11 @@ python run.py verify out/experiments                                 # every run
 python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
 
 Asked of each: is it complete, has every file the hash that it had, does it obey the laws of the protocol (every sample
-accounted for), do summary, tables, columns, timeline and the numbers of figures follow from the log, are parameters and
-plan those whose hashes were recorded, do the settings give the stored configuration, does a fresh strategy give the
-recorded answers to the recorded events, and is the code here the code that made it? Sweeps and comparisons have
-questions of their own. What cannot be checked is said with the reason, by the names of files, and is no failure. The
-exit code is 0 if nothing failed, 1 if something did, 2 if there is no record.
+accounted for), do summary, tables, columns, timeline and the numbers of figures follow from the log, do parameters and
+plan have the recorded hashes, do the settings give the stored configuration, does a fresh strategy give the recorded
+answers to the recorded events, and is the code here the code that made it? Sweeps and comparisons have questions of
+their own. Files that cannot be checked are listed with the reason and are no failure. The exit code is 0
+if nothing failed, 1 if something did, 2 if there is no record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 KEPT = "the records are as they were; the same command starts again"
-"""What a signal leaves."""
+"""Printed after a signal."""
 
 STYLES: dict[Verdict, str] = {"ok": "green", "failed": "bold red", "unchecked": "yellow"}
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         paths = records_below(arguments.dirs, _find)
     except ConfigError as error:
         return print_error("verify", error)
-    with importing():  # what all checks need takes longer than most of them
+    with importing():  # these imports take longer than most checks
         import analysis.measures.metrics  # noqa: F401
     console = Console(highlight=False)
     failed = 0

@@ -35,7 +35,7 @@ from strategies.protocol import Apply, Arrived, Drop
 
 DOING = "repeating the job under every strategy"
 SOON_S = 1.0
-"""After so long it is said how far that is."""
+"""After so many seconds the progress is printed."""
 USUAL_S = 0.06
 """Seconds of a usual iteration for which the shipped settings in seconds (windows, cooldowns) are made."""
 FIXED = (
@@ -175,7 +175,7 @@ def configured(replay: Replay, name: str, composed: Mapping[str, Any], costs: Pa
 
 
 def cost_file(replay: Replay, about: str) -> str:
-    """The text of the cost model (``cluster.costs``); what devices compute is in the cluster, not here."""
+    """The text of the cost model (``cluster.costs``); the devices' speeds are in the cluster, not here."""
     model, scale = replay.model, replay.scale
     steps = 2 * (replay.workers - 1)
     values = {

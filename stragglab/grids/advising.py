@@ -42,7 +42,7 @@ WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
 class Job(NamedTuple):
-    """A logged job, understood: what it did, what that cost, and how to repeat it."""
+    """A logged job, understood: its steps, the cost of its stragglers, and how to repeat it."""
 
     log: StepLog
     present: str
@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
 
 def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
-    """Diagnose the log of a job, and fit to it what repeats it."""
+    """Diagnose the log of a job, and fit a job that repeats it."""
     from analysis.fitting.step_times import fit_steps
     from analysis.measures.straggling import straggling
 
@@ -116,7 +116,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
 
 
 def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
-    """(the job that lasts as long as the logged history, or a part of it that stands for all; what is said of that)."""
+    """(the job that lasts as long as the logged history, or a representative part of it; remarks about this)."""
     import numpy as np
 
     from analysis.fitting.step_times import part_of

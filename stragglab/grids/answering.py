@@ -23,9 +23,9 @@ def answer(
 
     Args:
         program: its name, with which its line begins.
-        parse: returns what was asked, with ``out``, the folder that is written.
+        parse: returns the arguments, with ``out``, the folder that is written.
         work: returns an exit code, or None for 0.
-        refusals: errors about the input, besides those of settings and records.
+        refusals: errors about the input, besides errors of settings and records.
     """
     where = ""
     refused: tuple[type[Exception], ...] = (ConfigError, RecordError, *refusals)

@@ -53,7 +53,7 @@ APART = ("hydra", "names")
 
 
 def known_specs() -> dict[str, Path]:
-    """Paths of all experiments by name, those of the user's project included; raises :class:`ConfigError`."""
+    """Paths of all experiments by name, the user's project included; raises :class:`ConfigError`."""
     ours, own = find_specs(SPECS), project.conf()
     theirs = {} if own is None else find_specs(own / SPECS.name)
     for name in ours.keys() & theirs.keys():
@@ -185,7 +185,7 @@ def tabulated(spec: Spec) -> Results:
 
 
 def names_in_records(spec: Spec) -> dict[str, str]:
-    """``figure.names``, and those of levels that are one choice also for that choice: records know no levels."""
+    """``figure.names``; a level that is one setting also names that setting, as records know no levels."""
     names = dict(spec.figure.names)
     for levels in spec.axes.values():
         for level, words in levels.items():

@@ -21,7 +21,7 @@ SIDES = {"virtual": "virtual", "slowed": "virtual", "live": "live", "again": "li
 """The variants of a case and their runtimes: ``slowed`` on devices that are 1 % slower, ``again`` a second time,
 ``paced`` on processors as fast as live."""
 FIRST = ("virtual", "slowed", "live", "again")
-"""Those that need no records of others."""
+"""Runs that need no other records."""
 
 
 class Cell(NamedTuple):

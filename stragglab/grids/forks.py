@@ -33,8 +33,8 @@ def in_forks(
 ) -> Generator[tuple[str, int]]:
     """``work(name)`` for every name, each in a fork, ``jobs`` at a time; yields (name, exit code) as they end.
 
-    A name is taken when its fork is about to begin, which inherits what that has made. ``meanwhile`` is called again
-    and again while this process waits for them.
+    A name is taken when its fork is about to begin, so that the fork inherits all that was made until then.
+    ``meanwhile`` is called again and again while this process waits for them.
 
     Forks are sessions of their own: a Ctrl-C in the terminal reaches only this process, which then interrupts them.
     They die with this process in any case. A fork that was killed has the exit code 128 + signal.

@@ -32,7 +32,7 @@ BUSY_LOAD = 0.5
 QUIET = ("draw=false", "view=none")
 """Settings of every run of a grid."""
 GRID = ("records", "unfinished")
-"""What is in the directory of a grid, besides its results."""
+"""Contents of the directory of a grid, besides its results."""
 Runner = Callable[[Sequence[str], Path], int]
 """Runs ``run.py`` with these arguments, writing its output to that file; returns the exit code."""
 

@@ -88,7 +88,7 @@ def jobs_of(asked: argparse.Namespace, console: Console) -> pd.DataFrame:
 
 
 def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The jobs, and those of other cells from the file, in the order of the grid."""
+    """The jobs, and the other cells' jobs from the file, in the order of the grid."""
     if path.exists():
         old, keys = pd.read_csv(path), pd.MultiIndex.from_frame(jobs[CELL])
         jobs = pd.concat([old[~pd.MultiIndex.from_frame(old[CELL]).isin(keys)], jobs])

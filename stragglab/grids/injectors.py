@@ -1,7 +1,7 @@
 """The runs that measure the injectors (pure): jobs of one worker, and the windows of their plans.
 
 A job's iterations are limited by the worker's processor, or by its link. Between windows it is undisturbed, so every
-run contains what its windows are compared with.
+run contains the reference for its windows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ AIM = 1.1
 """Iterations are made slightly longer than promised, as the machine may be faster later than in the first run."""
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
 ACTUATORS: dict[str, tuple[str, ...]] = {"sleep": (), "cgroup": ("cgroup_cpu",), "duty": (), "cpulimit": ("cpulimit",)}
-"""What slows a worker down, and what it needs from the machine (``runtime.live.machines.doctor``)."""
+"""Mechanisms that slow a worker down, and their needs from the machine (``runtime.live.machines.doctor``)."""
 KINDS = {"tc": "bandwidth", "hog": "gpu"}
-"""What is disturbed, by the mechanism; the others disturb the processor."""
+"""The disturbed resource by mechanism; the others disturb the processor."""
 HOSTS = ("network", "links")
-"""What emulated hosts need from the machine."""
+"""Needs of emulated hosts from the machine."""
 LINKS_MBPS = (10, 100, 1000)
 LINK_LEVELS = (0.75, 0.25, 0.10)
 
@@ -102,7 +102,7 @@ def probe_device(device: str) -> Cell:
 
 
 def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
-    """The runs that measure what hogs take of a device, at all levels; with ``quick`` only short iterations."""
+    """The runs that measure the hogs' use of a device, at all levels; with ``quick`` only short iterations."""
     cells: list[Cell] = []
     for length_ms in LENGTHS_MS[:1] if quick else LENGTHS_MS:
         batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)

@@ -13,7 +13,7 @@ from runtime.errors import ConfigError
 
 FILE = "compared.json"
 COMPARED = ("comparison.*", "clusters.*", "job_ratios.csv", "figures", "report.html", "SHA256SUMS")
-"""All that a comparison writes."""
+"""All files that a comparison writes."""
 MOST_BYTES = 4_000_000
 
 

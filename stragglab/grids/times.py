@@ -32,7 +32,7 @@ from stragglab.grids.forks import in_forks, processors
 from stragglab.grids.grid import QUIET, JobFailed, progress
 
 TIMES = "times"
-"""The folder of these files in that of a grid."""
+"""The folder of these files within a grid's folder."""
 CODE = ("conf", "strategies", "injectors", "predictors", "reading", "runtime", "workloads")
 MADE = (".pyc", ".so")
 """Endings of files that are made of the others."""
@@ -51,8 +51,8 @@ class Task(NamedTuple):
 def time_cells(spec: Spec, out: Path, asked: argparse.Namespace, console: Console) -> pd.DataFrame:
     """A row per run, as :func:`analysis.experiments.results.measure_runs` has it, with ``outcome`` and ``note``.
 
-    ``outcome`` is done, cut (at ``max_time_s``, so that ``jct_s`` is a lower bound), refused or failed. What is there
-    is not run again, unless ``asked.again``; ``asked.jobs`` run at a time. Raises :class:`JobFailed`.
+    ``outcome`` is done, cut (at ``max_time_s``, so that ``jct_s`` is a lower bound), refused or failed. Runs that have
+    results are not repeated, unless ``asked.again``; ``asked.jobs`` run at a time. Raises :class:`JobFailed`.
     """
     there, tasks = list(cells(spec)), list(tasks_of(spec, out))
     missing = [task for task in tasks if asked.again or not task.path.exists()]
@@ -85,9 +85,9 @@ def tasks_of(spec: Spec, out: Path) -> Iterator[Task]:
 
 
 def code_sha256(root: Path = ROOT) -> str:
-    """Hash of all that a virtual job reads: Python and C, configurations, and what was fitted or recorded.
+    """Hash of all files that a virtual job reads: Python and C, configurations, fitted and recorded files.
 
-    What is hidden does not count: caches of tools.
+    Hidden files do not count: they are caches of tools.
     """
     found = hashlib.sha256()
     for folder in CODE:
@@ -143,7 +143,7 @@ def _size(task: Task) -> int:
 
 
 def case_of(raw: Mapping[str, Any]) -> str:
-    """What a job shares with all that have the same plan, if their clusters have the same shape."""
+    """Settings that all jobs with the same plan share, if their clusters have the same shape."""
     return json.dumps([raw[name] for name in ("straggler", "seed", "max_time_s")], sort_keys=True)
 
 

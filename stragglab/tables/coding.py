@@ -1,8 +1,8 @@
 """Properties of gradient codes that follow from arithmetic alone: nothing is run, on neither a clock nor machines.
 
-``python run.py experiment`` takes the rows of an experiment with ``table: coding`` from here. Times are those of Wang
-et al. (ICDCS 2019, Eq. 3): a worker's time is its share of the data over its throughput, here its vCPUs, and the
-iteration ends when the available rows can be decoded; there is neither network nor chance.
+``python run.py experiment`` takes the rows of an experiment with ``table: coding`` from here. Times follow Wang et al.
+(ICDCS 2019, Eq. 3): a worker's time is its share of the data over its throughput, here its vCPUs, and the iteration
+ends when the available rows can be decoded; there is neither network nor chance.
 """
 
 from __future__ import annotations

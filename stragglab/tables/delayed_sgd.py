@@ -1,9 +1,9 @@
-"""SGD whose gradients are late by drawn delays: what MLfabric's slide 6 says of their variance, simulated in numpy.
+"""SGD whose gradients are late by drawn delays: MLfabric's slide 6 on their variance, simulated in numpy.
 
-Rows of experiments with ``table: delayed_sgd``. Logistic regression, convex and smooth; in update t the gradient of a
-mini-batch is that of the parameters tau_t updates ago, and the rate is C / sqrt(t + tau_t) (AdaDelay). Delays come from
-a generator, so that nothing but their distribution differs; C is the best of ``RATES`` for every cell and seed, since
-the bounds hold for rates that know the distribution.
+Rows of experiments with ``table: delayed_sgd``. Logistic regression, convex and smooth; update t uses a mini-batch's
+gradient at the parameters of tau_t updates ago, and the rate is C / sqrt(t + tau_t) (AdaDelay). Delays come from a
+generator, so that nothing but their distribution differs; C is the best of ``RATES`` for every cell and seed, since the
+bounds hold for rates that know the distribution.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def delayed_sgd(spec: Spec) -> pd.DataFrame:
     """Rows for the axes ``tau`` (the mean delay) and ``delays``: ``uniform`` from 0 to 2 tau, ``narrow``, ``none``.
 
     ``excess``, the loss of the mean of all iterates above the least possible after 2,000 updates, in thousandths;
-    ``exponent``, the slope of its logarithm over that of t in the last nine tenths; ``rate``, the chosen C.
+    ``exponent``, the slope of its logarithm over log t in the last nine tenths; ``rate``, the chosen C.
     """
     return pd.DataFrame([computed(cell, row(cell)) for cell in cells(spec)])
 

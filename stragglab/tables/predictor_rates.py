@@ -1,7 +1,7 @@
 """How right straggler predictors are on the runs of an experiment, for ``python run.py experiment``.
 
-Labels are those of ``python run.py predictors --labels realised``: an iteration straggles if it took 20 % longer
-than those that the other workers were in.
+Labels are as in ``python run.py predictors --labels realised``: an iteration straggles if it took 20 % longer than the
+concurrent iterations of the other workers.
 """
 
 from __future__ import annotations

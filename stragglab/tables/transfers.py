@@ -90,8 +90,8 @@ def _case(sizes: Sequence[float], uplinks: Sequence[float], versions: Sequence[i
 def commits(case: Case, system: str) -> list[tuple[Update, float, int]]:
     """(update, when it is applied, its delay) in order.
 
-    ``fair``: all at once, applied as they arrive; ``shortest``: shortest first; ``deadline``: with deadlines and
-    without drops of what would leave the server idle; ``drop``: with both, as MLfabric does.
+    ``fair``: all at once, applied as they arrive; ``shortest``: shortest first; ``deadline``: with deadlines, without
+    drops of updates that would leave the server idle; ``drop``: with both, as MLfabric does.
     """
     if system == "fair":
         ends = fair_finishes(case.pending, case.links)

@@ -1,4 +1,4 @@
-"""``--name ID=NAME``: what tables and figures for people call a strategy or a case."""
+"""``--name ID=NAME``: names of strategies and cases in tables and figures for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_names(parser: ArgumentParser) -> None:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Every way to divide the text: labels have such signs, too (``ssp bound=3``), and so may names."""
+    """Every way to divide the text: labels, too, have ``=`` (``ssp bound=3``), and names may have it."""
     parts = text.split("=")
     found = [("=".join(parts[:cut]), "=".join(parts[cut:])) for cut in range(1, len(parts))]
     if not any(label and name for label, name in found):

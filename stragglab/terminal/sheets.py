@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words, where runs are compared."""
 WIDE = 1000
-"""Columns of what is no terminal, so that no row is broken."""
+"""Columns in a file or pipe, so that no row is broken."""
 
 
 def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[str]) -> None:
-    """Columns named in ``words`` stand at the left, others at the right. What is no terminal is as wide as it needs."""
+    """Columns named in ``words`` are aligned left, others right. A file or pipe is as wide as the table needs."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in sheet.head:
         table.add_column(head, justify="left" if head in words else "right")
@@ -33,7 +33,7 @@ def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[st
 
 
 def print_titled(console: Console, sheets: Iterable[fidelity_page.Sheet]) -> None:
-    """All columns at the left; each table below its own title. What is no terminal is wide enough for any row."""
+    """All columns aligned left; each table below its own title. A file or pipe is wide enough for any row."""
     width, console.width = console.width, console.width if console.is_terminal else WIDE
     for sheet in sheets:
         table = Table(*sheet.heads, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)

@@ -29,7 +29,7 @@ MAX_META_BYTES = 64 * MIB
 
 @dataclass(frozen=True)
 class RecordedEvents:
-    """The ``count`` events to replay: those of lines 0 to ``last_seq``, which every pass reads again from the log."""
+    """The ``count`` events to replay, of lines 0 to ``last_seq``, which every pass reads again from the log."""
 
     path: Path
     count: int

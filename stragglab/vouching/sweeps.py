@@ -19,7 +19,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def verify_sweep(folder: Path) -> Iterator[Check]:
-    """Questions about the directory of a sweep, those of its runs apart."""
+    """Questions about the directory of a sweep, without the questions about its runs."""
     yield from check_sums(folder)
     note = read(folder)
     if note is None or note.head is None:

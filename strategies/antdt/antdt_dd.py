@@ -55,7 +55,7 @@ MOST_PROFILES = 3
 @final
 @dataclass(kw_only=True)
 class AccumulationLoad(AccumulationSettings):
-    """Fast devices accumulate micro-batches for the slow ones; the fields are those of ``AntDTDD``.
+    """Fast devices accumulate micro-batches for the slow ones; ``AntDTDD`` explains the fields.
 
     Worker i computes X_i samples in C_k micro-batches by the plan, which is solved again when workers leave or join,
     and after another profile when a worker's speed turns out to differ from its profile.

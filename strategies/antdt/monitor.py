@@ -4,12 +4,12 @@ AntDT's Monitor (section V-D). Its owner feeds it all events (:meth:`Monitor.obs
 ``short`` (AntDT's L_trans) or the ``long`` window (L_per); the windows are seconds of event time that end at the last
 event.
 
-What a record is
-----------------
+Contents of a record
+--------------------
 For a worker: the means of time and samples over ``report_iters`` iterations, or over fewer when they take so long that
 a window would hold fewer than ``min_records``. Only whole batches count, because the short ones at an epoch's end are
 not representative, and the first ``warmup_iters`` iterations of a process are ignored. For a server: one ``Updated``.
-Records of a lost process are removed; those of all other nodes stay.
+Records of a lost process are removed; other nodes keep theirs.
 
 ``times`` selects the time of an iteration: ``bpt``, loading and computing (AntDT's BPT of a worker), or ``iter``, with
 sending, without which a slow link is invisible.

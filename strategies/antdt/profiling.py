@@ -45,7 +45,7 @@ class AccumulationSettings:
         types: device type of every worker, by rank; later ones count as the slowest. None: workers whose profiled
             speeds differ by a factor of at most ``type_ratio`` are of one type.
         type_ratio: see ``types``; above 1.
-        devices: what is known of each type; no profile is run when every type's speed is given.
+        devices: the known data of each type; no profile is run when every type's speed is given.
         max_batch_samples: largest micro-batch of a type without one in ``devices`` (memory); None: no cap.
         profile_sizes: batch sizes to measure; None: a quarter, half and all of the even share.
         profile_iters: iterations of each of these sizes.
@@ -212,7 +212,7 @@ def _group_size(total: int, num_workers: int, size: int) -> int:
 class Curve:
     """F(b): seconds of one micro-batch of b samples, non-decreasing, from measured (samples, seconds).
 
-    The median of every size, raised to that of smaller sizes where it is below; straight lines between sizes,
+    The median of every size, raised to the largest median of smaller sizes; straight lines between sizes,
     constant below the smallest, and in proportion above the largest.
     """
 

@@ -1,4 +1,4 @@
-"""Methods of a rule and no more: who waits for whom.
+"""Methods that are a rule of waiting and no more.
 
 Configurations, each with a file and a card of its own: ``bsp``, ``asp`` (and ``asp_even``), ``ssp``,
 ``backup_workers``, ``first_k``, ``static_x``, ``dynamic_x``. Cards: ``docs/methods/bsp.md``, ``docs/methods/asp.md``,

@@ -23,8 +23,8 @@ class ASP(Composition):
         data: ``dynamic`` or ``even``.
         lr_rule: ``batch_linear`` scales the learning rate by the worker's share of the global batch, so that N times
             more updates of 1/N of the batch move as far; ``unit`` leaves it unchanged, as native TensorFlow does;
-            ``inverse`` and ``linear`` are ``batch_linear`` with a penalty for late gradients (AntDT's ADJUST_LR),
-            and so is ``adadelay``, whose penalty fades as updates are made.
+            ``inverse`` and ``linear`` are ``batch_linear`` with a penalty for late gradients (AntDT's ADJUST_LR); the
+            penalty of ``adadelay`` fades as updates are made.
     """
 
     data: str = "dynamic"

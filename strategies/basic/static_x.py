@@ -81,7 +81,7 @@ class ExactlyGate:
 @final
 @dataclass(kw_only=True)
 class StaticX(Composition):
-    """The parameters are updated with the mean of every ``x`` gradients that arrive, whoever computed them.
+    """The parameters are updated with the mean of every ``x`` gradients that arrive, from any workers.
 
     Source: STAR, section IV-B (static-x-order). Decided at ``Arrived``: the x-th gradient since the last update makes
     the next, and the workers whose gradients are in it continue. A late gradient becomes part of the next update and is

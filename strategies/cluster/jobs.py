@@ -1,4 +1,4 @@
-"""What a policy remembers of the cluster's jobs: those that wait, by size and rank, and those that hold GPUs."""
+"""A policy's memory of the cluster's jobs: waiting jobs, by size and rank, and jobs that hold GPUs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WaitingJobs:
 
     @property
     def first_value(self) -> float:
-        """The smallest value of all; infinity: nobody waits."""
+        """The smallest value of all; infinity: no job waits."""
         return min((jobs[0][0][0] for jobs in self._sizes.values()), default=math.inf)
 
     @property

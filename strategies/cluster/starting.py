@@ -19,7 +19,7 @@ Holders = list[tuple[Rank, JobState]]
 def start_until_blocked(walk: Walk, room: Room, placement: Placement) -> tuple[list[StartJob], JobState | None]:
     """Start jobs up to the first without a place, which is returned, too (None: all have started).
 
-    What starts is taken in ``room``.
+    Their places are taken in ``room``.
     """
     starts: list[StartJob] = []
     for _, state in walk:
@@ -31,7 +31,7 @@ def start_until_blocked(walk: Walk, room: Room, placement: Placement) -> tuple[l
 
 
 def start_what_fits(walk: Walk, room: Room, placement: Placement) -> list[StartJob]:
-    """Start every job that has a place, in order; what starts is taken in ``room``."""
+    """Start every job that has a place, in order; the places are taken in ``room``."""
     starts: list[StartJob] = []
     walk.limit = min(walk.limit, room.free_gpus)
     for _, state in walk:
@@ -61,12 +61,12 @@ def start_by_preempting(
 ) -> list[ClusterCommand]:
     """Starts, and orders to leave for jobs that must give way; the jobs that they make room for start afterwards.
 
-    ``holding``: the jobs with GPUs whose value is above that of some waiting job, with ranks, the last first; the list
-    is changed. ``leaving``: those that were ordered to go already; whoever they make room for is not given more. What
-    starts is taken in ``room``.
+    ``holding``: the jobs with GPUs whose value is above some waiting job's, with ranks, the last first; the list
+    is changed. ``leaving``: jobs that were already ordered to go; a job that they make room for is not given more.
+    Places of jobs that start are taken in ``room``.
     """
     commands: list[ClusterCommand] = []
-    soon = room.copy() if leaving else room  # one and the same until somebody leaves
+    soon = room.copy() if leaving else room  # one and the same until a job leaves
     for job in leaving:
         soon.release(job)
     waits = False
@@ -76,7 +76,7 @@ def start_by_preempting(
                 soon.take(state.request, start.places)
             commands.append(start)
         elif try_to_start(state, soon, placement) is not None:
-            waits = True  # for those that leave; nobody of higher rank may take that away
+            waits = True  # until the victims have left; later jobs must not take its place
         else:
             if soon is room:
                 soon = room.copy()

@@ -54,7 +54,7 @@ class Rules:
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers there were, and what all servers used, before workers were last added."""
+    """The number of workers, and the servers' total use, before workers were last added."""
 
     workers: int
     server_cores_used: float
@@ -82,7 +82,7 @@ class JobNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that matches: what it changes, why, and the s_hat that it corrects, if it does."""
+    """A rule that matches: its changes, their reason, and the corrected s_hat, if any."""
 
     rule: str
     changes: tuple[Change, ...]
@@ -100,7 +100,7 @@ def hot_server(now: JobNow, rules: Rules) -> Finding | None:
     """Servers near all of their cores get as many as their part of the load takes with all workers at full speed.
 
     ``s = min(s_hot / s_used s_hat N_w, C_max)`` in whole cores, for all hot servers in one change. The paper's own case
-    (two servers of 16 cores get 24) goes beyond C_total, and so does this: what is over is among the numbers.
+    (two servers of 16 cores get 24) exceeds C_total, and this rule may, too; the excess is among the numbers.
     """
     hot = [server for server in now.usage.nodes("server") if _is_hot(now.usage, server, rules)]
     return _more_cores(now, "hot server", hot)
@@ -109,8 +109,8 @@ def hot_server(now: JobNow, rules: Rules) -> Finding | None:
 def idle_servers(now: JobNow, rules: Rules) -> Finding | None:
     """Servers that do not use their cores get more workers: ``min(s_total / s_hat, sqrt K) - N_w`` of them.
 
-    s_hat is measured again, and s_total / s_hat rounded up: 32 / (27.4 / 8) = 9.34 became 10 workers in the paper. What
-    exceeds C_total is of low priority.
+    s_hat is measured again, and s_total / s_hat rounded up: 32 / (27.4 / 8) = 9.34 became 10 workers in the paper.
+    Workers beyond C_total have low priority.
     """
     usage, servers, workers = now.usage, now.usage.nodes("server"), now.usage.nodes("worker")
     used, cores = _used_cores(usage), sum(usage.given[server].cores for server in servers)
@@ -191,14 +191,14 @@ ORDER: tuple[Callable[[JobNow, Rules], Finding | None], ...] = (
 
 
 def worker_memory(usage: UsageHistory) -> int:
-    """Bytes for a new worker: the most that one has used and a margin; what they were given if nothing is known."""
+    """Bytes for a new worker: the largest use so far and a margin; if unknown, the present workers' memory."""
     workers = usage.nodes("worker")
     peak = max(usage.memory_bytes(worker) for worker in workers)
     return ceil(peak * (1 + MEMORY_MARGIN_FRAC)) or max(usage.given[worker].memory_bytes for worker in workers)
 
 
 def _more_cores(now: JobNow, rule: str, servers: list[NodeId]) -> Finding | None:
-    """These get what their part of the load needs, where that is more than they have."""
+    """These servers get as many cores as their part of the load needs, if this is more than they have."""
     given, num_workers = now.usage.given, len(now.usage.nodes("worker"))
     used = _used_cores(now.usage, RECENT)
     changes: list[Change] = []
@@ -239,7 +239,7 @@ def _straggles(usage: UsageHistory, server: NodeId, rules: Rules) -> bool:
 
 
 def _worth_more(now: JobNow, used: float, num_workers: int, rules: Rules) -> bool:
-    """Whether the workers that were added last did anything; what servers use rises with the throughput."""
+    """Whether the last added workers helped; the servers' use of cores rises with the throughput."""
     before = now.growth
     if before is None or num_workers <= before.workers:
         return True

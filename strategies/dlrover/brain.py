@@ -1,8 +1,8 @@
 """The Brain: stages of a job, observations in, one change at a time out (DLRover sections 4.2, 4.3 and 6.1; pure).
 
-Whoever carries a decision out calls ``settled`` when that has ended, one way or the other; until then, and for
-``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a
-server's relief waits for what is under way, but no longer.
+The caller carries a decision out and calls ``settled`` when it has succeeded or failed; until then, and for
+``min_interval_s`` after, nothing is decided. Only a worker that was out of memory is replaced at once; a server's
+relief only waits for the change in progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strategies.protocol import NodeId
 
 @dataclass(kw_only=True)
 class BrainSettings(Limits, Rules):
-    """What a job may have, when it is adjusted, how long the Brain samples, and how often it looks.
+    """A job's limits, when it is adjusted, how long the Brain samples, and how often it looks.
 
     The defaults are the paper's, but for ``adjust_every_s`` and ``ps_interval_s``, which it does not give.
 
@@ -74,7 +74,7 @@ class Backoff:
         self._denials[rule] = times + 1
 
     def granted(self) -> None:
-        """The cluster gave something, or took something back: what it denied before says nothing any more."""
+        """The cluster gave something, or took something back: earlier denials no longer count."""
         self._denials.clear()
         self._again_s.clear()
 
@@ -85,7 +85,7 @@ class Stage(StrEnum):
     CREATE = "create"
     """The first nodes start."""
     SAMPLE = "sample"
-    """One worker (after a hot start: those there are) shows what it and the servers use."""
+    """One worker (after a hot start: all present workers) shows its use and the servers'."""
     OPTIMISE_SERVERS = "optimise servers"
     """The planned servers take the parameters over."""
     OPTIMISE_WORKERS = "optimise workers"
@@ -136,7 +136,7 @@ class Brain:
     Args:
         settings: of its resources.
         iterations: steps that the job takes in all; None: not known.
-        initial: what it begins with, from earlier jobs; None: with the nodes that it has.
+        initial: its first nodes, from earlier jobs; None: with the nodes that it has.
     """
 
     def __init__(self, settings: BrainSettings, iterations: int | None, initial: InitialPlan | None = None) -> None:
@@ -174,7 +174,7 @@ class Brain:
         self._steps, self._idle_s = steps, dict(idle_s or {})
 
     def out_of_memory(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
-        """This node was killed for want of memory, perhaps again; ``given``: what all nodes have, it among them."""
+        """This node was killed for want of memory, perhaps again; ``given``: resources of all nodes, with it."""
         self._out_of_memory[node] = dict(given)
 
     @property
@@ -197,7 +197,7 @@ class Brain:
         changes, self.under_way = self.under_way, ()
         if granted and _concerns_servers(changes):
             self._servers_s, self._growth = t, None
-        if granted and _resizes_servers(changes):  # whoever was killed before holds another part of the parameters
+        if granted and _resizes_servers(changes):  # a server that was killed before holds other parameters now
             self._out_of_memory = {node: then for node, then in self._out_of_memory.items() if node.role == "worker"}
         if granted:
             self._backoff.granted()
@@ -213,7 +213,7 @@ class Brain:
     # ---- what is decided ---------------------------------------------------------------------------------------------
 
     def decide(self, t: float) -> Decision | None:
-        """What to do now, if anything; a decision without changes only says why everything stays."""
+        """The decision that is due now, if any; a decision without changes only says why everything stays."""
         node = self._next_relief()
         if node is not None:
             return self._after_oom(t, node, self._out_of_memory.pop(node))
@@ -281,7 +281,7 @@ class Brain:
         return self._change(t, "plan", (change, *self._resize_sample(plan)), numbers)
 
     def _resize_sample(self, plan: Plan) -> tuple[Change, ...]:
-        """The workers of the sample get the planned cores, so that what they use with these servers is measured so."""
+        """The workers of the sample get the planned cores, so that their use with these is measured."""
         given = [self._usage.given[one] for one in self._usage.nodes("worker")]
         if all(one.cores == plan.worker_cores for one in given):
             return ()

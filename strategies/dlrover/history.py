@@ -1,7 +1,7 @@
-"""The plan that a job begins with, from what finished jobs like it used at their peak (pure).
+"""The plan that a job begins with, from the peak use of similar finished jobs (pure).
 
 The paper names the inputs, "information of completed jobs that are using the same table" (DLRover section 4.3), and no
-formula; the margins are those of the public brain.
+formula; the margins come from the public brain.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from strategies.dlrover.plan import WHOLE, Limits
 LAST = 5
 """Finished jobs that count."""
 CORES_MARGIN, MEMORY_MARGIN = 1.5, 1.2
-"""By what factor a plan exceeds the cores of servers, and the memory of nodes, that were used."""
+"""Factor by which a plan exceeds the used cores of servers and the used memory of nodes."""
 
 
 class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job needed. Cores and bytes are peaks; ``worker_cores_used`` is its w_hat, the last one measured."""
+    """The needs of one job. Cores and bytes are peaks; ``worker_cores_used`` is its w_hat, the last one measured."""
 
     workload: str
     dataset: str
@@ -69,7 +69,7 @@ def initial_plan(jobs: Sequence[FinishedJob], workload: str, dataset: str, limit
     """From the last jobs of the same workload and dataset, else of the same workload; None: there are none.
 
     Element by element: servers for the largest sum of used cores and a margin, the mean worker's cores rounded up, the
-    median number of workers, the largest memory and a margin. What exceeds ``cores_total`` is cut: workers first.
+    median number of workers, the largest memory and a margin. A plan above ``cores_total`` is cut: workers first.
 
     Args:
         jobs: finished ones, the oldest first.

@@ -1,8 +1,8 @@
 """How many workers and servers of how many cores: Eq. 7 to 11 of DLRover in whole numbers (pure).
 
 The paper solves for real numbers and prints whole ones. This reading gives both rows of its Table 1: workers get whole
-cores, servers ``server_cores`` each, and what does not fill another server stays free. Inequalities (3), (5) and (8)
-are strict in print; Table 1 uses all 200 cores and samples with all 32 of a machine, so equality is lawful here.
+cores, servers ``server_cores`` each, and cores that do not fill another server stay free. Inequalities (3), (5) and (8)
+are strict in print; Table 1 uses all 200 cores and samples with all 32 of a machine, so equality is allowed here.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class BrainPlanner:
         self._progress_s = {node: 0.0 for node in given if node.role == "worker"}
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
-        """Progress, what nodes use, and who was out of memory."""
+        """Progress, the nodes' use, and nodes that ran out of memory."""
         match event:
             case Joined(worker=worker):  # one that never delivers anything hangs, too
                 self._progress_s[NodeId.worker(worker)] = event.t
@@ -67,7 +67,7 @@ class BrainPlanner:
     def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
         """Only observations of all nodes count.
 
-        Nobody uses more than its limit: a quota holds over its own periods, so within others a busy node may seem to
+        No node uses more than its limit: a quota holds over its own periods, so within others a busy node may seem to
         use 1.01 of its core, for which a plan in whole cores would give it two.
         """
         uses: dict[NodeId, Use] = {}

@@ -6,8 +6,8 @@ that a worker really uses, s_hat the cores that all servers together use for one
 W_c and W_u the work of computing and of updating, r the work that a core does per second.
 
 1. Model (Eq. 1): R = sum_i B_w / (t_io + W_c / (r min(w_i, w_hat)) + W_u / (r min(s_avail, s_hat))), s_avail being
-   s_total, or s_total / N_w if N_w s_hat > s_total. So cores above w_hat per worker are wasted, and so are workers
-   above s_total / s_hat. Steps 4 to 6 stay below both limits; no step solves Eq. 1.
+   s_total, or s_total / N_w if N_w s_hat > s_total. So cores above w_hat per worker, and workers above s_total / s_hat,
+   are wasted. Steps 4 to 6 stay below both limits; no step solves Eq. 1.
 2. Create (``history``): the first nodes are the job's, or follow from the last five jobs of the same workload (hot
    start): servers for 1.5 times the most cores that servers used, the mean w_hat rounded up, the median number of
    workers.
@@ -57,8 +57,8 @@ class DLRover(BrainSettings, ScalerSettings, Composition):
 
     Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation",
     arXiv:2304.01468, 2023: the Brain of sections 4.2 and 4.3, the rules of 5.4, and the seamless switch of 5.3.
-    Training is ASP with dynamic shards; a worker's batch is that of the start whatever their number is, so updates grow
-    with it.
+    Training is ASP with dynamic shards; a worker's batch keeps its initial size, so an update covers more samples with
+    more workers.
 
     Departures: present workers get more or fewer cores in place (``Allocate``) where the paper starts other pods; see
     also :mod:`strategies.dlrover.adjust` and :mod:`strategies.dlrover.plan`.

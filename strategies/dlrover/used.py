@@ -1,12 +1,12 @@
-"""What nodes use, and what follows: samples, requests, and memory that was not enough (DLRover section 4.2; pure).
+"""Use of nodes and its consequences: samples, requests, and nodes that ran out of memory (DLRover section 4.2; pure).
 
-The paper lists it with the other problems of a stage. Here it is answered as soon as it happens, before any rule of
-``adjust``: the node is gone, and whatever else matches would leave it so.
+The paper lists a lack of memory with the other problems of a stage. Here it is answered at once, before any rule of
+``adjust``: the node is gone, and no other rule would replace it.
 
 A node with a request may use idle cores, too, so a worker that is alone on a host of four cores seems to need four of
 them, and servers that keep up with it four times what they need for a worker of one core. A plan may only count on
 what is guaranteed. Both uses are proportional to the speed of the workers, so both are taken back by the same factor:
-in all, what the workers used up to their requests over what they used.
+the workers' total use up to their requests, divided by their total use.
 
 A worker of 1 core that uses 3.2, with servers that use 0.8: 1 core and 0.8 / 3.2 = 0.25. Time in which a worker waits
 for others does not shrink with its cores, so with one core it would use a bit less than 1, and servers less than 0.25:
@@ -88,8 +88,8 @@ def after_server_oom(
     """Twice as many servers, or twice the memory for this one.
 
     While the job is sampled the number doubles. Later that helps only if servers are about equally full; otherwise one
-    of them holds a large tensor. Twice as many servers keep their cores where these fit into ``cores_total``, and get
-    what fits otherwise; if that is not one core each, memory doubles after all.
+    of them holds a large tensor. Twice as many servers keep their cores if these fit into ``cores_total``, and
+    otherwise get as many as fit; if that is not one core each, memory doubles after all.
 
     Args:
         node: the server that was killed.

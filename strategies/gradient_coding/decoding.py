@@ -124,7 +124,7 @@ class Code:
 
     @cached_property
     def _solutions(self) -> tuple[Floats, Floats]:
-        """The shortest a (m,) with a B = 1, and an orthonormal basis (m, m - rank) of what may be added to it."""
+        """The shortest a (m,) with a B = 1, and an orthonormal basis (m, m - rank) of vectors to add."""
         m, k = self.matrix.shape
         if k > m:  # the square factor has the same left side, and is a fraction of the work
             across, triangle = np.linalg.qr(self.matrix.T)

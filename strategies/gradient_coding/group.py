@@ -135,7 +135,7 @@ class CodedGroup:
     def decoded(self, arrived: Collection[int], *, eager: bool) -> Decoding | None:
         """The decoding of these workers' rows, or None where they are not enough.
 
-        All but s workers are enough, and so is a complete group; ``eager`` tries any set that covers every part.
+        All but s workers, or a complete group, are enough; ``eager`` tries any set that covers every part.
         """
         most = len(arrived) >= len(self.workers) - self.s
         if not (most or eager or self.code.groups):

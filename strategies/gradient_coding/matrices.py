@@ -1,4 +1,4 @@
-"""The matrices B (m x k): what each worker sends is its row times the parts' gradients; groups with plain sums.
+"""The matrices B (m x k): each worker sends its row times the parts' gradients; groups with plain sums.
 
 Wang et al., Algorithms 2 and 3. A group never has more than m - s workers: each part has s holders outside of it.
 """

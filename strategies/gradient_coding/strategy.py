@@ -1,10 +1,10 @@
 """Gradient coding: every update is the full gradient, whichever s workers are late or dead.
 
-Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) says who computes what, a decodes; g_j is the
-gradient sum of part j.
+Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) assigns parts to workers, a decodes; g_j is
+the gradient sum of part j.
 
 1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), in whole parts and
-   at most k; worker i gets the n_i parts after those of worker i - 1, in a circle, so that every part is at s + 1
+   at most k; worker i gets the n_i parts after worker i - 1's parts, in a circle, so that every part is at s + 1
    workers. The first three schemes below ignore throughputs: k = m, n_i = s + 1 (``naive``: 1). W_j are the holders of
    part j.
 2. B (``matrices``), zero outside of W_j in column j; ``schemes`` takes the best of several random draws:

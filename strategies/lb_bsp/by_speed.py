@@ -1,4 +1,4 @@
-"""LB-BSP on processors: batches in proportion to predicted speeds; nobody is left with too few (SoCC 2020; pure)."""
+"""LB-BSP on processors: batches in proportion to predicted speeds; no worker is left with too few (SoCC 2020; pure)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Regaining:
         sizes: Sequence[int],
         lows: Sequence[int],
     ) -> list[int]:
-        """Lower bounds for a round of ``total`` samples, given the ``sizes`` by speed and those of the last round.
+        """Lower bounds for a round of ``total`` samples, given the ``sizes`` by speed and the last round's sizes.
 
         ``speeds`` are in samples per second, as measured with the earlier sizes.
         """

@@ -52,8 +52,8 @@ class LGC(Composition):
 
     With ``topology=allreduce`` (STAR's LGC-AR) the K fastest workers by the mean of their last times are a ring, and
     every other worker is the child of one of them: its gradient enters the first sum after it was delivered, if it is
-    at most ``max_delay_versions`` late. LGC-AR waits for nobody outside of the ring; with ``wait_s`` parents wait for
-    their children, as STAR's do. K workers are chosen again every ``reselect_iters`` updates; STAR does not say how
+    at most ``max_delay_versions`` late. LGC-AR waits for no worker outside of the ring; with ``wait_s`` parents wait
+    for their children, as STAR's do. K workers are chosen again every ``reselect_iters`` updates; STAR does not say how
     often.
 
     Attributes:
@@ -90,7 +90,7 @@ class LGC(Composition):
         return self.make(Parts, gate=whole if self.blocks == 1 else in_parts)
 
     def _ring(self) -> Parts:
-        """The ring of the K fastest, whose children nobody waits for."""
+        """The ring of the K fastest, which does not wait for its children."""
         if self.blocks != 1:
             raise ValueError(f"blocks={self.blocks}: a ring sums whole gradients; use blocks=1, or topology=ps")
         return self.make(Parts, gate=self.make(RingGate), schedule=self.make(SlowestApart))

@@ -1,4 +1,4 @@
-"""What links carry, as far as transfers have shown, and which transfers are overdue (pure)."""
+"""Bandwidths of links, as far as transfers have shown them, and overdue transfers (pure)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Bandwidths:
     def took(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
 
-        What stays on a server's host says nothing about a link.
+        A transfer within a server's host says nothing about a link.
         """
         uplink = self._uplink(worker)
         if planned_s <= 0 or send_s <= 0 or uplink in self._serving:

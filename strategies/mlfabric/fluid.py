@@ -1,8 +1,8 @@
-"""What planners take and give, and when transfers end: under reservations, or all at once with fair shares (pure).
+"""Input and output of planners, and when transfers end: under reservations, or all at once with fair shares (pure).
 
 Data is a fluid: a transfer has a rate at any time, and a link carries at most its capacity. ``Reservations`` is
-MLfabric's network: the first planned takes what its path has left, and later ones have the rest ("reserve the
-bandwidth of the bottleneck for as long as the transfer lasts"). ``fair_finishes`` is the network without a plan:
+MLfabric's network: the first planned transfer takes the free rate of its path, and later ones have the rest ("reserve
+the bandwidth of the bottleneck for as long as the transfer lasts"). ``fair_finishes`` is the network without a plan:
 max-min fair shares among all that have begun, as TCP tends to.
 """
 
@@ -48,10 +48,10 @@ class Slot:
     """A place in the order: an update's transfer, and when and at which version it is applied.
 
     Attributes:
-        update: what is sent.
-        start_s: when its first byte leaves; what precedes it on its links may still be under way where they leave room.
+        update: the update that is sent.
+        start_s: when its first byte leaves; earlier transfers on its links may not have ended if they leave room.
         finish_s: when its last byte has arrived.
-        commit_s: when it is applied: no earlier than what precedes it in the order.
+        commit_s: when it is applied: no earlier than its predecessors in the order.
         version: updates applied before this one.
         segments: the rates that are reserved for it on each link of its path; gaps between them are pauses.
     """
@@ -178,7 +178,7 @@ class Reservations:
         return steady, walks
 
     def reserve(self, path: Sequence[str], segments: Sequence[Segment]) -> None:
-        """Take these rates from every link of ``path``; what they leave is at least 0."""
+        """Take these rates from every link of ``path``; the remaining rates are at least 0."""
         for name in path:
             times = self._times[name]
             for start, end, rate in segments:

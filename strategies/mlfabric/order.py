@@ -2,12 +2,12 @@
 
 Slides 11 to 14: the next slot belongs to the transfer that ends first, given what is reserved, so that updates arrive
 early on average. An update whose deadline is this slot goes instead, so that no applied update has a delay above
-``tau_max``. One that would keep the server waiting for long is dropped. What the slides leave open is decided here:
+``tau_max``. One that would keep the server waiting for long is dropped. Our decisions where the slides leave them open:
 slots count from 0, an update that no slot can hold any more is dropped too ("missed"), and "for long" is a number of
 seconds.
 
 Slide 15: neighbours in the order may go to an aggregator first, which sends their sum, so that fewer bytes enter the
-server; members of group i are at the aggregator no later than all earlier groups are at the server, so that nobody
+server; members of group i are at the aggregator no later than all earlier groups are at the server, so that no transfer
 waits for an aggregate. A group is one update: members keep their order, and have smaller delays than without groups.
 """
 
@@ -90,7 +90,7 @@ def group(
 def _gather(
     order: Sequence[Update], aggregator: Aggregator, server: set[str], network: Reservations, times: tuple[float, float]
 ) -> tuple[int, Reservations, float] | None:
-    """How many of the next updates can be summed at ``aggregator``, what that leaves of the network, and when they are.
+    """How many of the next updates can be summed at ``aggregator``, the network's remaining rates, and their times.
 
     ``times``: from when on the aggregator is free, and when all earlier groups are at the server. None: fewer than two.
     """
@@ -177,7 +177,7 @@ def plan(
 
 
 class _Waiting:
-    """An update without a slot, and what was last known of its transfer: bounds, since reservations only grow."""
+    """An update without a slot, and the last known values of its transfer: bounds, since reservations only grow."""
 
     __slots__ = ("finish_s", "kind", "last_slot", "segments", "solo_s", "start_s", "update")
 
@@ -192,7 +192,7 @@ class _Waiting:
         self.segments: tuple[Segment, ...] = ()
 
     def least_s(self, network: Reservations) -> float:
-        """A better bound on the finish: nobody sends where nothing is left."""
+        """A better bound on the finish: no transfer uses a full link."""
         self.start_s = network.open_s(self.update.path, self.start_s)
         self.finish_s = max(self.finish_s, self.start_s + self.solo_s)
         return self.finish_s

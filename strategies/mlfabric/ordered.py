@@ -1,12 +1,12 @@
 """Gate of one gradient per update whose transfers are planned: MLfabric's order with deadlines (pure).
 
 A plan gives every held gradient a slot, or drops it. A slot is sent when all that the plan ends before it on one of its
-links have arrived; nobody relies on the planned seconds, since links may be slower than known. Updates are applied in
+links have arrived; nothing relies on the planned seconds, since links may be slower than known. Updates are applied in
 the order of the slots: one that arrives early waits. So no applied update is later than its plan allowed.
 
-A slot that takes several times as long as planned leaves the order, so that a worker that is slow, paused or dead
-without anybody knowing holds nobody up: later ones are sent and applied. When it arrives after all, it gets the first
-place that makes nobody else too late, or is dropped if it is too late itself.
+A slot that takes several times as long as planned leaves the order, so that a worker that is slow, paused or dead,
+unknown to the planner, delays no other: later ones are sent and applied. When it arrives after all, it gets the first
+place that makes no other update too late, or is dropped if it is too late itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TransferSettings:
         tau_max: bound on the delay of applied updates, in versions; None: twice the workers of the start.
         window_s: seconds after a plan until the next if its slots are not all applied; None: until they are.
         idle_tolerance_s: seconds that a due update may be later than the shortest; None: the median transfer's.
-        late_factor: planned durations after which a transfer holds nobody up any more; None: 4; 1e9: never.
+        late_factor: planned durations after which a transfer no longer delays others; None: 4; 1e9: never.
         parallel_sends: slots on their way at a time; more than the slides' 1 fill the gaps between short transfers.
         smoothing: weight of the newest transfer in a worker's bandwidth.
         num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
@@ -231,7 +231,7 @@ class OrderedGate(TransferSettings):
         return NOTHING
 
     def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Nobody waits for what the worker has not sent whole."""
+        """Transfers that the worker has not completed are no longer awaited."""
         self._forget(worker)
         if self._replicas is not None:
             self._replicas.lost_worker(worker)
@@ -296,7 +296,7 @@ class OrderedGate(TransferSettings):
         return []
 
     def _replicate(self, replicas: Replicas, t: float) -> Iterator[AnyCommand]:
-        """Let replicas receive what they must have before the updates that wait or travel."""
+        """Let replicas receive the gradients that must precede the waiting or travelling updates."""
         order = [self._grads[slot.update.id] for slot in self._slots]
         arrived = bool(order) and order[0].id in self._arrived
         yield from replicas.transfers(order, arrived, t, lambda worker: self._links.alone_s(worker, self._num_bytes))
@@ -348,7 +348,7 @@ class OrderedGate(TransferSettings):
         self._overdue += len(late)
 
     def _watch(self) -> Iterator[Wake]:
-        """Look again when the next transfer is overdue, if somebody waits for one."""
+        """Look again when the next transfer is overdue, if others wait for one."""
         waits = self._held or any(slot.update.id in self._arrived for slot in self._slots)
         if waits and (next_s := self._expected.next_s) < self._watch_s:
             self._watch_s = next_s

@@ -1,4 +1,4 @@
-"""What replicas of the servers lack, within a bounded divergence, and what they must receive before more updates.
+"""Updates that replicas of the servers lack, within a bounded divergence, and must receive before more are applied.
 
 MLfabric, slides 16 and 17: a replica receives the same updates in the same order, and later. It is never further than
 ``div_max`` from the servers, at any instant, since an update waits for what the replicas must have first. A gradient
@@ -28,7 +28,7 @@ from strategies.protocol import Grad, Ready, Replicate, Replicated, Started
 
 @dataclass(frozen=True, kw_only=True)
 class Lag:
-    """What the server has applied and a replica has not.
+    """The updates that the server has applied and a replica has not.
 
     Attributes:
         momentum: mu, from 0 to below 1.
@@ -152,7 +152,7 @@ class Replicas:
         self._worker_of[ready.grad.id] = ready.grad.worker
 
     def dropped(self, grad: Grad) -> None:
-        """Nobody keeps it any more."""
+        """No task keeps it any more."""
         del self._sqr_norms[grad.id], self._worker_of[grad.id]
         self._gone.discard(grad.id)
         for follower in self.followers.values():
@@ -189,7 +189,7 @@ class Replicas:
         self._prune()
 
     def _prune(self) -> None:
-        """Forget who computed what all replicas have followed."""
+        """Forget the workers of updates that all replicas have followed."""
         followed = min(follower.version for follower in self.followers.values()) - self._first
         while self._pruned < followed:
             grad = self._applied[self._pruned]
@@ -268,7 +268,7 @@ class Replicas:
     def transfers(
         self, order: Sequence[Grad], arrived: bool, t: float, alone_s: Callable[[int], float]
     ) -> Iterator[Replicate]:
-        """What replicas must receive so that these can be applied in this order, the first of which has ``arrived``.
+        """Transfers to replicas that must precede the updates in this ``order``; ``arrived``: the first update has.
 
         ``alone_s(worker)``: seconds of a gradient's transfer.
         """

@@ -14,8 +14,8 @@ from strategies.parts.composition.parts import Parts, Slots
 class Composed(Slots, Composition):
     """Any gate with any load policy, detectors, schedule, screen and actions that fit it.
 
-    What every system of this package does in its own file, a YAML does here: each part is named by its class and has
-    its own settings. Parts that cannot work together are refused (:mod:`strategies.parts.composition.parts`).
+    A system of this package has a file of its own; here a YAML replaces it: each part is named by its class and has its
+    own settings. Parts that cannot work together are refused (:mod:`strategies.parts.composition.parts`).
 
     Attributes:
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.

@@ -24,7 +24,7 @@ Laws
 3. Commands are carried out in order: ``Apply`` then ``Compute`` computes on the updated parameters.
 4. A gradient is a handle to the **sum** over its samples. It is used up by exactly one ``Apply`` or ``Drop``. One that
    is held is sent at most once, and its worker is busy until it has arrived or is dropped.
-5. An unlawful command raises :class:`ProtocolError` with what last happened to the worker concerned.
+5. An invalid command raises :class:`ProtocolError` with what last happened to the worker concerned.
 """
 
 from strategies.protocol.cluster import ClusterCommand as ClusterCommand

@@ -14,7 +14,7 @@ from strategies.protocol.nodes import NodeId
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host of the cluster offers to jobs."""
+    """The resources that one host of the cluster offers to jobs."""
 
     number: int
     """The host's number, as in ``host:3``; the machines of a cluster are numbered from 0."""
@@ -27,7 +27,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task uses while nobody disturbs it, and in turns: an estimate for placements and not a limit."""
+    """The undisturbed use of one task, part of the time: an estimate for placements, not a limit."""
 
     cpu_cores: float = 0.0
     """On average over an iteration."""
@@ -51,7 +51,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     servers: int = 0
     """Number of parameter servers, which need none."""
     duration_s: float | None = None
-    """How long it would take alone and undisturbed, as far as anybody knows before; None: unknown."""
+    """Estimate, known before, of its time alone and undisturbed; None: unknown."""
     user: str = ""
     model: str = ""
     worker: TaskDemand = TaskDemand()
@@ -84,11 +84,11 @@ to give them back."""
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a job that has been submitted and has not ended."""
+    """The state of a job that has been submitted and has not ended."""
 
     request: JobRequest
     number: int
-    """It was the n-th to be submitted, from 0: what policies break ties by, never by its name."""
+    """It was the n-th to be submitted, from 0: policies break ties by this, never by its name."""
     since_s: float
     """When it came to be in its phase."""
     phase: JobPhase = "waiting"

@@ -18,7 +18,7 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Worker: compute the gradient sum of ``num_samples`` samples on the current parameters.
 
     The coordinator takes the samples from the data service; ``accum`` micro-batches of near-equal size. With ``parts``
-    the samples are those of these parts of the round, and the worker sends the sum of their gradient sums with these
+    the samples belong to these parts of the round, and the worker sends the sum of their gradient sums with these
     coefficients, computed in one pass with weighted samples or each as a micro-batch of its own, as the model allows;
     ``num_samples`` is then only recorded as assigned.
     """
@@ -62,7 +62,7 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
 
-    ``Arrived`` follows for each. Those that travel at the same time share links. A strategy that needs this command
+    ``Arrived`` follows for each. Transfers at the same time share links. A strategy that needs this command
     schedules transfers: none of its workers pushes a gradient without it, and one that neither sends nor drops what is
     held is stuck.
     """
@@ -134,7 +134,7 @@ Priority = Literal["normal", "low"]
 
 
 class Launch(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which nobody has had.
+    """Request another node, ``worker:4`` or ``server:2``; its number is the next of its role, which is new.
 
     It is pending until the scheduler has a place for it, and starts then, during training: ``Joined`` or
     ``ServerJoined`` follows, or ``Denied``. A server holds nothing before a ``Repartition`` names it.
@@ -170,7 +170,7 @@ class Repartition(Command, frozen=True, kw_only=True, tag=True, omit_defaults=Tr
 
     servers: tuple[int, ...]
     shares: tuple[float, ...] = ()
-    """Empty: those of the job (``topology.server_shares``) if it has some for so many servers, else equal ones."""
+    """Empty: the job's (``topology.server_shares``) if it has some for so many servers, else equal shares."""
 
 
 class Allocate(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):

@@ -142,7 +142,7 @@ class Replicated(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Denied(Event, frozen=True, kw_only=True, tag=True):
-    """What was asked for this node is not available, and nothing has changed; one that was launched does not come."""
+    """A request for this node cannot be satisfied, and nothing has changed; a node that was launched does not come."""
 
     node: str
     reason: str
@@ -205,8 +205,8 @@ class Scored(Event, frozen=True, kw_only=True, tag=True):
 class Measured(Event, frozen=True, kw_only=True, tag=True):
     """|sum_k weights[k] * G_k|^2 of the update that resulted in ``version``, as its ``Apply`` requested (``measure``).
 
-    Later updates may have been applied meanwhile. It does not come if all roll back first, so do not wait
-    for it: a strategy that gives no command until it comes is stuck.
+    Later updates may have been applied meanwhile. The event does not come if all roll back first, so a strategy that
+    gives no command until it comes may deadlock.
     """
 
     version: int

@@ -13,8 +13,8 @@ _TEXT = re.compile("([a-z]+):(0|[1-9][0-9]{0,8})")
 class NodeId(NamedTuple):
     """Role and number of a node; its text is ``worker:1``. ``worker:2`` comes before ``worker:10``.
 
-    A number names one node for the whole job: whoever joins later has a number that nobody had before. A new process
-    of the same node is another *incarnation* of it.
+    A number names one node for the whole job: a node that joins later has a new number. A new process of the same node
+    is another *incarnation* of it.
     """
 
     role: str

@@ -31,8 +31,8 @@ class Placement(Protocol):
 class Policy(Protocol):
     """Which job starts, and which gives its GPUs back. Hyper-parameters are dataclass fields, the state is its own.
 
-    It is notified of every change, then asked; what it answers is carried out in order, and it is notified of that,
-    too. Its answers depend on these calls alone, and on no job's name.
+    It is notified of every change, then asked; its commands are carried out in order, and it is notified of them, too.
+    Its answers depend on these calls alone, and on no job's name.
     """
 
     needs_durations: bool = False
@@ -56,7 +56,7 @@ class Policy(Protocol):
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         """Commands at ``t`` seconds of the cluster's clock.
 
-        It is asked while a job waits, after every change but that of a job from ``starting`` to ``running``.
+        It is asked while a job waits, after every change except a job's from ``starting`` to ``running``.
 
         ``room`` is a copy, in which the answer may be tried out.
         """

@@ -21,7 +21,7 @@ class Tenant(NamedTuple):
 
 
 class Room:
-    """What is free and planned. Whoever decides gets a copy, and may take and release in it to try things.
+    """Free and planned resources. A policy gets a copy, in which it may take and release places to try them.
 
     Every take keeps the laws: a gang is whole, and no GPU is held twice. Read the attributes, change by methods only.
 
@@ -41,7 +41,7 @@ class Room:
         self.free = [machine.gpus for machine in machines]
         """Free GPUs by machine."""
         self.tenants: list[tuple[Tenant, ...]] = [()] * len(self.machines)
-        """What is placed on each machine, in the order in which it came."""
+        """Tasks on each machine, in the order of their placement."""
         self.held: dict[str, tuple[JobRequest, Places]] = {}
         """The jobs that hold GPUs."""
 

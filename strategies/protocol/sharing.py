@@ -3,9 +3,9 @@
 A strategy may not command another job's tasks. It says what its own tasks will need in addition (``Reserve``); the
 policy, as pure as a strategy, decides what tasks of other jobs give up for that, and the runtime carries it out.
 
-A *share* is what a task holds of its host: what it uses on average over an iteration of its own, in which nothing is
-waited for (of the job that asks: over time, as it waits less in another mode). With a smaller share an iteration takes
-longer in proportion. A task that works by turns is limited while it works (:func:`limit_of`).
+A *share* is the part of its host that a task holds: its average use over an iteration of its own without waiting (for
+the job that asks: over time, as it waits less in another mode). With a smaller share an iteration takes longer in
+proportion. A task that works by turns is limited while it works (:func:`limit_of`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 
 Resource = Literal["cpu_cores", "link_bytes_per_s"]
 RESOURCES: tuple[Resource, ...] = ("cpu_cores", "link_bytes_per_s")
-"""What is reserved: processor cores, and the rate at which a task sends. Fields of that name have these units."""
+"""Resources to reserve: processor cores, and the rate at which a task sends. Fields of these names have these units."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node (``server:0``) will use in addition to what it uses without a reservation."""
+    """Resources that a node (``server:0``) will use in addition to its use without a reservation."""
 
     node: str
     cpu_cores: float = 0.0
@@ -30,7 +30,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node holds of its host; None: what it can get."""
+    """A node's share of its host; None: no fixed share."""
 
     node: str
     cpu_cores: float | None = None
@@ -38,7 +38,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tasks of one host have together; None: no limit."""
+    """The resources that the tasks of one host have together; None: no limit."""
 
     host: str
     cpu_cores: float | None = None
@@ -47,7 +47,7 @@ class HostRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task was measured to need."""
+    """The measured needs of one task."""
 
     node: str
     host: str
@@ -59,7 +59,7 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes_per_s: float = math.inf
     """Likewise."""
     cpu_s: float = 0.0
-    """Processor seconds of an iteration: of a worker its own, of a server those of a global batch."""
+    """Processor seconds of an iteration: a worker's own; a server's for a global batch."""
     sent_bytes: float = 0.0
     """Likewise."""
     iter_s: float | None = None
@@ -69,22 +69,22 @@ class TaskLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limit_of(share: float, before: float, peak: float) -> float:
-    """What a task may use while it works so that it has this share, and not the one from before.
+    """The limit on a task's use while it works that gives it this share instead of the previous one.
 
-    Its iteration takes work / share instead of work / before; the difference is that between work / limit and
-    work / peak. Infinite if it need not be limited.
+    Its iteration takes work / share instead of work / before; the difference equals work / limit - work / peak.
+    Infinite if it need not be limited.
     """
     slowness = max(0.0, 1.0 / share - 1.0 / before)
     return 1.0 / (1.0 / peak + slowness) if slowness else math.inf
 
 
 class JobLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job was measured to need."""
+    """The measured needs of one job."""
 
     job: str
     tasks: tuple[TaskLoad, ...]
     groups: tuple[tuple[str, ...], ...] = ()
-    """Workers whose gradients make an update together; a worker in no group waits for nobody."""
+    """Workers whose gradients make an update together; a worker in no group waits for no other."""
     gain: float = 1.0
     """By how much its metric has improved lately."""
     model: str = ""
@@ -103,7 +103,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: what every task holds that has another share now, by (job, node). With ``ok`` False nobody has."""
+    """The answer: the new share of every task whose share changes, by (job, node); none if ``ok`` is False."""
 
     ok: bool
     reason: str = ""
@@ -117,7 +117,7 @@ class Prevention(Protocol):
     """Decides what jobs on the same hosts grant each other; its answer depends on its settings and on the question."""
 
     takes: ClassVar[bool]
-    """Whether it may refuse, or take anything from anybody."""
+    """Whether it may refuse, or take anything from any task."""
 
     def answer(self, asked: Asked) -> Grant:
         """Grant or refuse; the shares of a host's tasks must not exceed what the host has."""

@@ -12,15 +12,15 @@ DATA_POLICIES = ("dynamic", "shared", "even")
 """Allocation policies of the data service; see :class:`Strategy`."""
 
 AggregatorsAt = Literal["free", "workers"]
-"""On which hosts aggregators are: those without tasks first, or those of workers."""
+"""On which hosts aggregators are: hosts without tasks first, or workers' hosts."""
 
 CoresAs = Literal["limit", "request"]
-"""What the cores of a node are: the most that it may use, or the least that it can have (as in Kubernetes)."""
+"""Meaning of a node's cores: the most that it may use, or the least that it can have (as in Kubernetes)."""
 
 
 @runtime_checkable
 class Strategy(Protocol):
-    """What a plug-in implements: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
+    """The interface of a plug-in: hyper-parameters as dataclass fields, decisions in :meth:`handle`.
 
     A strategy inherits from this class explicitly. Attributes and methods that it does not define have the defaults
     given here; none of them is a behaviour to override.
@@ -79,7 +79,7 @@ class Strategy(Protocol):
     """Cores that it allocates to every ``worker`` and every ``server`` at the start; those not named get no limit."""
 
     cores_as: CoresAs = "limit"
-    """What the cores in its commands are; a ``request`` is refused before the run where nothing could keep it."""
+    """Meaning of the cores in its commands; a ``request`` is refused before the run if nothing could enforce it."""
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Return the commands that answer ``event``."""
@@ -100,7 +100,7 @@ class Strategy(Protocol):
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         """Workers whose gradients make an update together now, so that the faster ones of a group wait for the slowest.
 
-        Who is in none waits for nobody. A cluster takes from workers that wait what they do not need.
+        A worker in no group waits for no other. A cluster takes resources that waiting workers do not need.
         """
         return ()
 

@@ -34,7 +34,7 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     round: int | None = None
     """For a weighted sum over parts: the number of their round (see :class:`Partition`)."""
     round_samples: int | None = None
-    """Samples of all parts of that round; ``samples`` are those of the worker's own parts."""
+    """Samples of all parts of that round; ``samples`` belong to the worker's own parts."""
     members: tuple[int, ...] = ()
     """The gradients in a sum that an aggregator has sent (``Send.via``); their workers are all idle.
 
@@ -105,11 +105,11 @@ class NodeUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     """Likewise."""
     busy_frac: float | None = None
     """For a server: part of the time that went into its work, as far as reported: updates, and live what it receives
-    and sends, too, so that one whose processor is throttled is busy whichever of these that delays."""
+    and sends, too, so that a server with a throttled processor is busy, whichever part is delayed."""
     gpu_frac: float | None = None
-    """For a worker on a GPU: part of the time in which that device was busy, with whoever uses it."""
+    """For a worker on a GPU: part of the time in which that device was busy, with any process."""
     gpu_memory_bytes: int | None = None
-    """Memory in use on that device, by whoever."""
+    """Memory in use on that device, by all processes."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -1,4 +1,4 @@
-"""Which mode is chosen, by what each would cost: candidates, hysteresis and the decision with its numbers (pure)."""
+"""The choice of a mode by the costs of all: candidates, hysteresis and the decision with its numbers (pure)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Choice:
     Ties: the larger x, and static before dynamic. One group is SSGD and groups of one are ASGD, with their prices.
 
     Attributes:
-        modes: the candidates: any of ``MODES``. What stands in no list is not lost: without stragglers it is SSGD.
+        modes: the candidates: any of ``MODES``. SSGD need not be listed: it is the mode without stragglers.
         min_gain_frac: part by which the best must be better than the present mode for a change (STAR: 0).
         costs: how the modes are priced.
     """

@@ -54,16 +54,16 @@ class ModeChooser(Deciding):
 
     A decision takes ``decision_s``. With ``pause`` no worker begins to compute meanwhile; otherwise training continues
     in the old mode, and the decision is based on predictions that much further ahead. The new mode is taken with the
-    first update after the decision (an update during the pause is enough, as nobody has begun to compute since).
+    first update after the decision (an update during the pause is enough, as no worker has begun to compute since).
     Without stragglers it is SSGD, or with ``when_calm: cheaper`` the present mode if SSGD would cost more, so that the
     next straggler need not hold up a whole round before it is known. Neither takes ``decision_s``. A predicted time has
-    changed if it differs by more than ``cluster_frac`` from that of the last decision.
+    changed if it differs by more than ``cluster_frac`` from the last decision's.
 
     Attributes:
         choice: the candidates, and how one is chosen.
         cluster_frac: part of the fastest member's time by which the slowest of a cluster may take longer.
         when_calm: the mode without stragglers: ``ssgd`` (STAR), or ``cheaper``.
-        prevention: what modes need of the hosts, which is then asked for before a mode is taken; one that is refused
+        prevention: modes' needs from the hosts, requested before a mode is taken; one that is refused
             gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
     """
 
@@ -178,7 +178,7 @@ class ModeChooser(Deciding):
         return self._decide(t, workers, outlook, groups, noise)
 
     def _stays(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
-        """Whether the present mode is kept although nobody straggles, because SSGD costs as much or more."""
+        """Whether the present mode is kept without stragglers, because SSGD costs as much or more."""
         noise = self._noise.phi_of(self._batch_samples * len(workers))
         if self.when_calm == "ssgd" or noise is None or "ssgd" not in self.choice.modes:
             return False
@@ -189,7 +189,7 @@ class ModeChooser(Deciding):
         return mode_s[SSGD] >= mode_s.get(present, inf)
 
     def _has_moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
-        """Whether a time differs by more than a cluster is wide from that of the last decision, in fastest times.
+        """Whether a time differs from the last decision's by more than the width of a cluster, in fastest times.
 
         The first prediction of a straggler may be between its old and its new time: it is tagged, but costs are wrong.
         """
@@ -276,7 +276,7 @@ class ModeChooser(Deciding):
         return self._take_change(t)
 
     def _take_change(self, t: float) -> Sequence[Verdict]:
-        """The updates that the change completes, if it is due: with an update, or if nobody computes since the last."""
+        """The updates that the change completes, if it is due: with an update, or if no worker computes after one."""
         if self._change is None:
             return ()
         self._at_boundary |= self._updated

@@ -1,4 +1,4 @@
-"""What choosers of modes have in common, of servers or of a ring: when is decided, and who waits meanwhile (pure)."""
+"""Common parts of choosers of modes, with servers or a ring: when to decide, and who waits meanwhile (pure)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from strategies.star.times import ModeTimes
 
 @dataclass(kw_only=True)
 class DecisionSettings:
-    """When is decided, and what it takes.
+    """When decisions are made, and their duration.
 
     Attributes:
         predict_every_iters: iterations of every worker on average from one prediction to the next.
-        redecide_iters: iterations of every worker on average after which is decided again while somebody is tagged,
-            although nothing changed.
+        redecide_iters: iterations of every worker on average after which a new decision is made while a worker is
+        tagged, although nothing changed.
         decision_s: seconds that a decision takes.
         pause: whether workers wait for a decision.
         max_pause_frac: decisions that change nothing pause ever less often, until they take this part of the time.
-        learning: what costs the modes once it has learnt enough, in seconds of its own (STAR-ML,
+        learning: prices the modes once it has learnt enough, in seconds of its own (STAR-ML,
             :class:`strategies.star.learned.ModeLearner`); None: STAR-H always decides.
     """
 
@@ -46,8 +46,8 @@ class DecisionSettings:
 class Deciding(DecisionSettings, ABC):
     """Abstract: a schedule that chooses modes, by a model or without, and holds Computes while it decides.
 
-    ``_pause`` is that of the decision in progress. With ``_begins`` the mode is measured from the next update on after
-    which nobody pauses.
+    ``_pause`` belongs to the decision in progress. With ``_begins`` the mode is measured from the next update on after
+    which no worker pauses.
     """
 
     def _query(self, peers: Peers) -> None:

@@ -1,4 +1,4 @@
-"""What a job's tasks need in a mode in addition to SSGD, and asking the cluster for it (STAR, III and IV-D1; pure)."""
+"""Resources that a job's tasks need in a mode beyond SSGD, and requests for them (STAR, III and IV-D1; pure)."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ class DemandSettings:
 @final
 @dataclass(kw_only=True)
 class ModeDemands(DemandSettings):
-    """Demands of a mode, from what servers and workers were measured to use in SSGD.
+    """Demands of a mode, from the measured use of servers and workers in SSGD.
 
     A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
     1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
-    but waits less: what it uses on average grows.
+    but waits less: its average use grows.
     """
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class ModeDemands(DemandSettings):
         return all(len(self._cores.get(str(server), ())) >= LEAST_SAMPLES for server in self._servers)
 
     def of(self, mode: Mode, workers: Sequence[int], times_s: Sequence[float]) -> tuple[Demand, ...]:
-        """What the mode needs on servers and workers, of whom each takes its predicted ``times_s`` for an iteration."""
+        """The mode's needs on servers and workers; each worker takes its predicted ``times_s`` for an iteration."""
         cycles_s = mode_cycles_s(mode, workers, times_s)
         round_s = max(times_s)
         rate, before = sum(1.0 / cycle_s for cycle_s in cycles_s.values()), len(workers) / round_s

@@ -34,7 +34,7 @@ def first_updates(ticks: NDArray[np.int64], sizes: NDArray[np.int64]) -> FirstUp
     """The x earliest finishers make an update and begin again then; the others keep what they have.
 
     Args:
-        ticks: iteration times, ascending, [workers]; those who finish together are taken in this order.
+        ticks: iteration times, ascending, [workers]; workers that finish together are taken in this order.
         sizes: values of x, from 1 to the number of workers.
     """
     count = len(ticks)

@@ -1,4 +1,4 @@
-"""What a model of STAR-ML is given about a mode, and the estimate that it corrects (section IV-C2; pure).
+"""A mode's features for a model of STAR-ML, and the estimate that the model corrects (section IV-C2; pure).
 
 STAR lists the workers' predicted times and deviations, the model, the rate, the step and the mode. Here phi stands for
 model, rate and step, as in equations 1 and 2, and a mode also by what regular iterations would make of it.
@@ -21,7 +21,7 @@ AROUND = np.array([0.7, 0.85, 0.95, 1.05, 1.2, 1.5])
 TINY = 1e-6
 """Least interval, as a part of another: several updates may be made at once."""
 SPANS = ((0, 11), (5, 11), (3, 7), (7, 11))
-"""Spans of the first updates, from the end of one to that of another."""
+"""Spans of the first updates, from the end of one to the end of another."""
 MODE_FEATURES = (
     "x of the workers",
     "is dynamic",
@@ -44,7 +44,7 @@ MODE_FEATURES = (
 
 
 class Rows(NamedTuple):
-    """One row for each mode: what the model is given, float [modes, features], and log seconds, float [modes].
+    """One row for each mode: the model's input, float [modes, features], and log seconds, float [modes].
 
     ``log_s`` is the estimate of a unit of progress's seconds that the model corrects.
     """
@@ -82,8 +82,8 @@ def rows_of(
 ) -> Rows:
     """Rows for updates of each x of ``sizes``, then for each grouping of workers, given by their indices.
 
-    SSGD, ASGD and dynamic x-order have closed forms, which are their estimates; those of other x are between the two
-    readings of :mod:`strategies.star.estimates`.
+    SSGD, ASGD and dynamic x-order have closed forms, which are their estimates; estimates of other x lie between the
+    two readings of :mod:`strategies.star.estimates`.
     """
     times = np.sort(np.asarray(times_s, dtype=float))
     slowest_s = float(times[-1])
@@ -100,7 +100,7 @@ def rows_of(
 def _of_sizes(times_s: Floats, sizes: np.ndarray, batch_samples: float, phi_samples: float, costs: ModeTimes) -> Rows:
     """Rows of static x-order; ``times_s`` ascend. Estimates are parts of the slowest worker's time.
 
-    What STAR-H simulates are times in ticks, so regular iterations are of these, too.
+    STAR-H simulates times in ticks, so regular iterations are in ticks, too.
     """
     count = len(times_s)
     ticks = np.minimum(np.rint(TICKS * times_s / times_s[0]), MOST_TICKS).astype(np.int64)
@@ -152,7 +152,7 @@ def _of_groupings(
     phi_samples: float,
     costs: ModeTimes,
 ) -> Rows:
-    """Rows of dynamic x-order: the closed form; what has no meaning for groups is 0."""
+    """Rows of dynamic x-order: the closed form; features without a meaning for groups are 0."""
     seconds = [costs.dynamic_s(times_s, groups, batch_samples, phi_samples) for groups in groupings]
     log_s = np.log(np.array(seconds) / slowest_s)
     features = np.zeros((len(groupings), len(MODE_FEATURES)))

@@ -85,14 +85,14 @@ class ModeLearner:
         regressor: ``mlp`` (a network of 64 and 32 rectified units) or ``ridge``.
         use_ml_from_start: whether the model of ``weights`` decides from the start; otherwise the job learns its own.
         weights: a file of scripts/fitting/train_modes.py; empty: the one that comes along.
-        decision_s: seconds that its decisions take; those of STAR-H take the schedule's.
+        decision_s: seconds that its decisions take; STAR-H's decisions take the schedule's.
         min_samples: rows before the first fit.
         max_samples: rows that are kept.
         max_regret_frac: see above.
         epochs: passes over the rows by the first fit, for ``mlp``.
         refit_samples: new rows from one check to the next.
         refit_epochs: passes by each refinement.
-        check_every: decisions of the model from one that is costed by STAR-H, too, to the next.
+        check_every: after so many decisions of the model, STAR-H costs one, too.
         hold_updates: updates of a mode after which its time counts as measured.
         max_workers: workers that the model has room for; with more, STAR-H decides.
         slice_steps: minibatches of a fit at each arrival.
@@ -165,7 +165,7 @@ class ModeLearner:
                 )
 
     def reset(self) -> None:
-        """Forget what a job has taught."""
+        """Forget the samples and the fit of a job."""
         inputs = len(INPUTS[self.topology][1](self.max_workers))
         self.model: Model = Network(inputs) if self.regressor == "mlp" else Ridge(inputs)
         if self.use_ml_from_start:
@@ -204,7 +204,7 @@ class ModeLearner:
             self._add(asked.costed(mode_s, self.max_workers, measured=False))
 
     def measured(self, asked: Asked[M], mode: M, unit_s: float) -> None:
-        """Take over what a mode took that was chosen at a decision; what is not finite is ignored."""
+        """Take over the measured time of a mode that a decision chose; a time that is not finite is ignored."""
         if asked.num_workers <= self.max_workers and 0 < unit_s < float("inf"):
             self._add(asked.costed({mode: unit_s}, self.max_workers, measured=True))
 
@@ -213,7 +213,7 @@ class ModeLearner:
         self._new += len(one.targets)
 
     def advance(self) -> None:
-        """Do a slice of what is to be done between decisions: cost a mode, or some steps of a fit."""
+        """Do a slice of the work between decisions: cost a mode, or some steps of a fit."""
         if self._waiting:
             self._cost_one()
         elif self._judged:

@@ -1,6 +1,6 @@
-"""What the mode of the last decision takes as long as it is used, for a model to learn from (section IV-C2; pure).
+"""The time that the last decision's mode takes while it is used, for a model to learn from (section IV-C2; pure).
 
-What a mode of a ring took is a line of the record, too, from which a model may learn afterwards.
+A ring mode's time is also a line of the record, from which a model may learn afterwards.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class HeldPace(NamedTuple):
 class Held:
     """Collects the updates of one mode since it was taken, at time ``t``.
 
-    The updates of a group are alike, and so are all others; ``place`` distinguishes groups. ``global_samples``: those
-    of a global batch, in which the lag counts staleness (:func:`strategies.star.orders.order_lags`).
+    The updates of a group are alike, as are all updates without groups; ``place`` distinguishes groups.
+    ``global_samples``: a global batch, in which the lag counts staleness (:func:`strategies.star.orders.order_lags`).
     """
 
     def __init__(self, t: float, version: int, global_samples: float) -> None:
@@ -78,7 +78,7 @@ class Held:
 
     @property
     def pace(self) -> HeldPace:
-        """Means over all updates, of which there are some; :meth:`unit_s` is that of these where all are alike."""
+        """Means over all updates, of which there must be some; its ``unit_s`` holds if all updates are alike."""
         _, grads, samples, squares = (sum(column) for column in zip(*self._sums.values(), strict=True))
         seconds = self._last_s - self._begun_s
         return HeldPace(seconds / self.updates, samples / self.updates, squares / grads, self._lags / self.updates)
@@ -88,7 +88,7 @@ class Held:
 class Measuring:
     """Measures a mode from when it is taken until the next decision, if a decision chose it and all workers stay.
 
-    ``costs`` has the prices of staleness; ``learning`` None: nobody learns, and nothing is measured.
+    ``costs`` has the prices of staleness; ``learning`` None: no model learns, and nothing is measured.
     """
 
     def __init__(self, learning: ModeLearner | None, costs: ModeTimes) -> None:
@@ -99,7 +99,7 @@ class Measuring:
         self._held: Held | None = None
 
     def forget(self, version: int | None = None) -> None:
-        """Workers came or went, or a checkpoint of ``version`` was restored: what is measured belongs to no mode."""
+        """Workers came or went, or a checkpoint of ``version`` was restored: the measured time belongs to no mode."""
         self._held = self.asked = None
         if version is not None:
             self._version = version
@@ -122,7 +122,7 @@ class Measuring:
             self._held = Held(t, self._version, global_samples)
 
     def learn(self, mode: Any) -> Held | None:
-        """``mode`` has been used until now: what it took, if that is learnt."""
+        """``mode`` has been used until now: take its time, if a model learns."""
         held, asked, self._held = self._held, self.asked, None
         if self._learning is None or held is None or asked is None or held.updates < self._learning.hold_updates:
             return None
@@ -143,7 +143,7 @@ LINE = re.compile(
 class RingTook(NamedTuple):
     """A mode that was used for so many updates, and what was predicted when it was chosen.
 
-    ``times_s`` and ``delivered_s`` are by worker, in the order of ``workers``; they and ``overhead_s`` are those of a
+    ``times_s`` and ``delivered_s`` are by worker, in the order of ``workers``; they and ``overhead_s`` are as in
     :class:`strategies.star.ring_question.RingQuestion`.
     """
 

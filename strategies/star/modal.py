@@ -15,7 +15,7 @@ from strategies.protocol import Grad
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """Which gradients make an update: any ``x`` of all workers' (None: those of all), or those of a whole group.
+    """Which gradients make an update: any ``x`` of all workers' (None: all), or all gradients of a group.
 
     ``Mode()`` is SSGD (``AllGate``), ``Mode(x=1)`` ASGD (``EachGate``), any other x static x-order (``ExactlyGate``),
     ``groups`` dynamic x-order (``GroupsGate``). The two exclude each other.
@@ -47,8 +47,8 @@ class ModalGate:
     ``at`` knows the place of every worker.
 
     A sum of gradients waits as one and counts as so many, so an update of x may have more when there are sums from
-    before a change. It makes an update where its first worker is; those of its workers that another group has got
-    meanwhile wait for that update.
+    before a change. It makes an update at the place of its first worker; if its other workers belong to another group
+    by then, they wait for this update, too.
     """
 
     rounds: ClassVar[bool] = False
@@ -142,7 +142,7 @@ class ModalGate:
             return NOTHING
         update = self.at.take(place, needed)
         go = self.members.intersection(self._workers_of(update)) - self.at.computing
-        # who left, came back and delivered again; of sums, whose workers may be of several places
+        # workers that left, came back and delivered again; workers of a sum may be of several places
         go.difference_update(self._workers_of(self.at.buffer.values() if self._sums else self.at.waiting(place)))
         for grad in update:
             self._sums.pop(grad.id, None)
@@ -154,7 +154,7 @@ class ModalGate:
         return [worker for grad in grads for worker in self._sums.get(grad.id, (grad.worker,))]
 
     def waiting_groups(self) -> list[list[int]]:
-        """All with SSGD, the groups of dynamic x-order; with static x-order nobody in particular is waited for."""
+        """All with SSGD, the groups of dynamic x-order; with static x-order no particular worker is waited for."""
         if self.mode.x is not None:
             return []
         places = sorted({self.at.of[worker] for worker in self.members})

@@ -82,7 +82,7 @@ def group_lag(times_s: Sequence[float], groups: Sequence[Sequence[int]]) -> floa
 
 
 def _between(times_s: Sequence[float], sizes: Sequence[int]) -> dict[int, Simulation]:
-    """Simulations of every x between a single gradient and those of all workers."""
+    """Simulations of every x between a single gradient and the gradients of all workers."""
     fastest_s, count = min(times_s), len(times_s)
     ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
     between = tuple(x for x in sizes if 1 < x < count)
@@ -155,7 +155,7 @@ def _staleness(taken: NDArray[np.bool_], share: float) -> tuple[float, float]:
     owner = place[late] // len(taken)
     same = place[late + 1] // len(taken) == owner
     late, owner = late[same], owner[same]
-    staleness = place[late + 1] - place[late] - 1.0  # that of all others is 0
+    staleness = place[late + 1] - place[late] - 1.0  # otherwise 0
     count = taken.sum(axis=0) - 1
     known = count > 0
     batches = share * staleness

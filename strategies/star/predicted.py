@@ -183,8 +183,8 @@ class PredictedTimes(PredictionSettings):
     def outlook(self, workers: Sequence[int], t: float, lead_s: float = 0.0) -> Outlook | None:
         """The prediction at time ``t`` for what ``workers`` do ``lead_s`` later: mean times over the horizon.
 
-        Tagged are those who straggle in any iteration of it. None for fewer than two workers with a known time, and
-        where a predictor says nothing usable.
+        Workers that straggle in any of its iterations are tagged. None for fewer than two workers with a known time,
+        and where a predictor says nothing usable.
         """
         known = [worker for worker in workers if worker in self._last_s]
         later_s = self._later_s(lead_s) if known else {}

@@ -1,4 +1,4 @@
-"""STAR's schedule without servers: who leaves the ring, and how long parents wait (sections IV-B, IV-C1; pure)."""
+"""STAR's schedule without servers: workers that leave the ring, and parents' waits (sections IV-B, IV-C1; pure)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from strategies.star.times import ModeTimes
 class RingChooser(Deciding):
     """Chooses how many of the predicted stragglers are children, and how long their parents wait, by equation 3.
 
-    Candidates are x = 0 to all tagged workers, of whom the slowest x leave, with each of ``waits_s``. A decision is
-    made when the tags change, and every ``redecide_iters`` while somebody is tagged; it is carried out with the first
+    Candidates are x = 0 to all tagged workers, with each of ``waits_s``; the slowest x leave. A decision is
+    made when the tags change, and every ``redecide_iters`` while a worker is tagged; it is carried out with the first
     update from ``decision_s`` later on. Without stragglers all are in the ring, which needs no decision.
 
-    Predicted times must be without links (``PredictedTimes.with_links``), which only children have: what they spend
-    there is measured. A worker that is none yet is expected to spend as much as the present children do on average or,
-    without any, ``link_s``.
+    Predicted times must be without links (``PredictedTimes.with_links``), which only children have: their time there is
+    measured. A worker that is none yet is expected to spend as much as the present children do on average or, without
+    any, ``link_s``.
 
     With ``learning`` a model costs the modes once it has learnt enough (STAR-ML), from what equation 3 says of them and
     from what they took while they were used.
@@ -200,7 +200,7 @@ class RingChooser(Deciding):
             batch_samples=self._batch_samples,
             phi_samples=phi,
             overhead_s=self._overhead.seconds,
-            present=self._mode._replace(apart=there[: len(times_s) - 1]),  # the gate lets nobody leave last
+            present=self._mode._replace(apart=there[: len(times_s) - 1]),  # the gate does not let the last member leave
             costs=self.costs,
         )
 

@@ -1,4 +1,4 @@
-"""The modes of a ring: who leaves it, how long parents wait for children, and what an update takes (IV-B; pure)."""
+"""Modes of a ring: workers that leave it, parents' waits for children, an update's time (IV-B; pure)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RingOverhead:
         self._updated_s = t
 
     def interrupted(self) -> None:
-        """What is measured until the next update is something else: a pause, or processes that begin."""
+        """Times until the next update do not count: they contain a pause, or the start of processes."""
         self._updated_s = None
 
     def arrived(self, t: float, computed_s: float) -> None:
@@ -58,7 +58,7 @@ WHOLE = RingMode((), 0.0)
 
 
 def candidates(times_s: Mapping[int, float], tagged: Collection[int], waits_s: Sequence[float]) -> list[RingMode]:
-    """All modes with up to all tagged workers apart, the fewest and the shortest wait first; somebody stays."""
+    """All modes with up to all tagged workers apart, the fewest and the shortest wait first; at least one stays."""
     slowest = sorted(tagged, key=lambda worker: (times_s[worker], worker), reverse=True)[: len(times_s) - 1]
     counts = range(1, len(slowest) + 1)
     return [WHOLE, *(RingMode(tuple(slowest[:count]), wait_s) for count in counts for wait_s in sorted(waits_s))]

@@ -1,11 +1,11 @@
-"""A decision about the modes of a ring: what each costs, by equation 3 or by a model (section IV-C; pure).
+"""A decision about the modes of a ring: the cost of each, by equation 3 or by a model (section IV-C; pure).
 
 The estimate that a model corrects is equation 3: all parents wait for as long as they may, and a child that has not
-delivered by then counts for nothing. What happens differs (:class:`strategies.parts.gates.ring.RingGate`): sums go
-round and parameters step for some time, for which a child waits as members do; a wait ends when all children have
-delivered; and one that delivers before the next ring starts counts there, an update late. Besides predicted times,
-deviations and the mode the model is therefore given what a mode would be worth by that. As with servers, phi stands for
-the paper's model, learning rate and step.
+delivered by then counts for nothing. A real ring differs (:class:`strategies.parts.gates.ring.RingGate`): sums go round
+and parameters step for some time, for which a child waits as members do; a wait ends when all children have delivered;
+and one that delivers before the next ring starts counts there, an update late. Therefore the model's input has the
+mode's cost by these rules, besides predicted times, deviations and the mode. As with servers, phi stands for the
+paper's model, learning rate and step.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class RingQuestion:
     Attributes:
         times_s: predicted iteration times by worker, without a child's link.
         delivered_s: seconds until each of them has delivered to its parent if it is a child.
-        tagged: the stragglers, of whom the slowest may leave the ring.
+        tagged: the stragglers; the slowest of them may leave the ring.
         waits_s: seconds that parents may wait.
         batch_samples: samples of every worker.
         phi_samples: the noise scale.
         overhead_s: seconds of an update in which no member of the ring computes or waits for a child, as measured;
             equation 3 has none.
-        present: the mode that is used; somebody of ``times_s`` is in its ring.
+        present: the mode that is used; a worker of ``times_s`` is in its ring.
         costs: the price of staleness in what modes took; equation 3 has none.
     """
 
@@ -78,7 +78,7 @@ class RingQuestion:
 
     @property
     def workers(self) -> tuple[int, ...]:
-        """The workers in the order of all that is said of them."""
+        """The workers in the order of all their values."""
         return tuple(self.times_s)
 
     @property
@@ -110,17 +110,17 @@ class RingQuestion:
         return ring_s(members_s, children_s, wait_s, self.batch_samples, self.phi_samples)
 
     def costed(self, mode_s: Mapping[RingMode, float], max_workers: int, *, measured: bool) -> Costed:
-        """Rows of modes and what they cost, in their order; what equation 3 says is of rings without any overhead."""
+        """Rows of modes and their costs, in their order; equation 3 is about rings without any overhead."""
         rows = self.rows(list(mode_s), max_workers, self.overhead_s if measured else 0.0)
         return costed_rows(rows, list(mode_s.values()), measured=measured)
 
     def _modes(self) -> list[RingMode]:
-        """The candidates and the present mode, those that move fewest first."""
+        """The candidates and the present mode; modes that move the fewest workers first."""
         found = candidates(self.times_s, self.tagged, self.waits_s)
         return found if self.present in found else [*found, self.present]
 
     def rows(self, modes: Sequence[RingMode], max_workers: int, overhead_s: float) -> Rows:
-        """Rows for these modes, of each of whom somebody stays in the ring; the estimates are equation 3.
+        """Rows for these modes, each of which keeps a worker in the ring; the estimates are equation 3.
 
         ``max_workers``: workers that the model has room for.
         """

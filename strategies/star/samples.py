@@ -1,4 +1,4 @@
-"""What STAR-ML learns from: costed decisions and measured modes, the newest so many rows (pure)."""
+"""The training data of STAR-ML: the newest rows of costed decisions and measured modes (pure)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELD_OUT_FRAC = 0.2
 
 
 class Costed(NamedTuple):
-    """One decision, or one measured mode: its rows, the logarithms of what the estimates lack, and weights."""
+    """One decision, or one measured mode: its rows, the logarithms of the estimates' errors, and weights."""
 
     features: Floats
     targets: Floats

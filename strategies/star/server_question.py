@@ -15,7 +15,7 @@ from strategies.star.samples import Costed, Model, costed_rows
 
 
 class Question(NamedTuple):
-    """What is to be decided: the arguments of :meth:`strategies.star.choice.Choice.priced`."""
+    """A question to decide: the arguments of :meth:`strategies.star.choice.Choice.priced`."""
 
     workers: tuple[int, ...]
     times_s: tuple[float, ...]

@@ -7,8 +7,8 @@ update of x gradients to the next.
 1. Predict (IV-A; ``predicted``): after every ``predict_every_iters`` iterations of all workers on average, the T_i over
    the next ``horizon_iters``. STAR's LSTM predicts the processor and the bandwidth that a worker receives, and a
    regression turns them into times; here ``predictor`` says how. Worker i is tagged if d_i > ``straggler_frac``.
-2. If nobody is tagged: SSGD (``when_calm=cheaper``: the present mode, if SSGD would cost more).
-3. If somebody is tagged (``chooser``): workers are clustered. In the order of T_i the two neighbouring clusters whose
+2. If no worker is tagged: SSGD (``when_calm=cheaper``: the present mode, if SSGD would cost more).
+3. If a worker is tagged (``chooser``): workers are clustered. In the order of T_i the two neighbouring clusters whose
    union has the least max T / min T are merged, while this ratio is at most 1 + ``cluster_frac``. A decision (steps 4
    to 8) follows when the tags or the clusters have changed, or a T_i by more than ``cluster_frac``; else after
    ``redecide_iters`` iterations.
@@ -80,8 +80,8 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
 
     Source: STAR, sections IV-A to IV-D (STAR-H, STAR-ML and STAR-), for one job; the algorithm is above. Decided at
     ``Arrived``. Batches stay B / N. There are trees (``tree_fanout``) in SSGD and in every cluster of dynamic x-order,
-    decided at ``Ready``. The cluster's policy decides about step 7 (``prevent``): it takes from tasks of other jobs
-    what delays nobody, then shares in proportion to 1 / (sensitivity x gain).
+    decided at ``Ready``. The cluster's policy decides about step 7 (``prevent``): it takes resources from tasks of
+    other jobs without delaying them, then shares in proportion to 1 / (sensitivity x gain).
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. The cluster places nodes (IV-D2). Trees have
@@ -106,7 +106,7 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
         when_calm: without stragglers ``ssgd`` (STAR), or the present mode if SSGD would cost more (``cheaper``).
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
         lr_rule: see :mod:`strategies.parts.weights`.
-        topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, who are children
+        topology: ``ps``, or ``allreduce``, where a mode is a ring without some of the stragglers, which are children
             (:mod:`strategies.star.ring`); other ``modes`` are refused there, ``when_calm`` and clusters have no
             use, and prices none without ``learning``.
         waits_s: with ``allreduce``, seconds that parents may wait for their children.

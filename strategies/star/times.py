@@ -1,4 +1,4 @@
-"""What a mode costs: seconds per unit of progress, from predicted iteration times and the noise scale (pure).
+"""The cost of a mode: seconds per unit of progress, from predicted iteration times and the noise scale (pure).
 
 Source: STAR, equations 1 to 3. An update of M samples makes 1 / (1 + phi / M) of the progress that one of infinitely
 many would make, phi being the gradient noise scale; so a unit of progress takes 1 + phi / M updates.
@@ -6,8 +6,8 @@ many would make, phi being the gradient noise scale; so a unit of progress takes
 As printed, the equations count a stale gradient as much as a fresh one. Then asynchronous updates win whatever the
 times are: x workers cannot be waited for in less than x times the mean interval of single gradients. Therefore
 ``priced`` multiplies the updates by 1 + kappa times the mean square of their staleness. That orders equal workers; but
-a straggler's few gradients are very stale, for which it charges far too much in static x-order, and in dynamic x-order
-nobody but the straggler. ``pooled`` multiplies by 1 + kappa times the square of the lag
+a straggler's few gradients are very stale, for which it charges far too much in static x-order, and only the straggler
+in dynamic x-order. ``pooled`` multiplies by 1 + kappa times the square of the lag
 (:func:`strategies.star.orders.order_lags`), one number for all gradients of a mode.
 """
 
@@ -48,7 +48,7 @@ def updates_per_progress(samples: float, phi_samples: float) -> float:
 class ModeTimes:
     """Seconds per unit of progress of every mode of a parameter-server job.
 
-    ``times_s`` are the predicted iteration times of all workers, each of whom computes ``batch_samples``.
+    ``times_s`` are the predicted iteration times of all workers; each computes ``batch_samples``.
 
     Attributes:
         mode_cost: how updates are timed and priced. ``priced``: by simulation, the mean squared staleness in updates
@@ -140,7 +140,7 @@ class ModeTimes:
 def ring_s(
     members_s: Sequence[float], children_s: Sequence[float], wait_s: float, batch_samples: float, phi_samples: float
 ) -> float:
-    """T_a of equation 3: seconds per unit of progress of a ring of members, who wait ``wait_s`` for their children.
+    """T_a of equation 3: seconds per unit of progress of a ring of members, which wait ``wait_s`` for their children.
 
     Args:
         members_s: predicted iteration times of the members; there is one at least.
@@ -161,7 +161,7 @@ FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
 """By workload: learning rates, ascending, and the ``kappa`` that ``scripts/fitting/fit_kappa.py WORKLOAD --lr RATES
 --phi 300`` fitted to 4 workers there (three seeds)."""
 UNKNOWN = 16.0
-"""For workloads that nobody has fitted: too high a price costs 10 to 18 %, too low a one lets training diverge."""
+"""For workloads without a fit: too high a price costs 10 to 18 %, too low a one lets training diverge."""
 
 
 def kappa_for(mode_cost: str, workload: str | None, lr: float | None) -> float:

@@ -123,7 +123,7 @@ class SwitchSettings:
 class SyncThenAsync(SwitchSettings):
     """Changes modes after an update, and only when the last change is over.
 
-    The fields are those of :class:`strategies.sync_switch.SyncSwitch`, which explains them.
+    :class:`strategies.sync_switch.SyncSwitch` explains the fields.
     """
 
     looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)

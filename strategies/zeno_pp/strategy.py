@@ -80,7 +80,7 @@ class DescentScreen(DescentSettings):
         self._incoming = self._in_a_row = 0
 
     def asks(self, grad: Grad, version: int) -> Score | None:
-        """Score every gradient except those of the first updates and those without samples."""
+        """Score every gradient except in the first updates and except gradients without samples."""
         if not grad.samples or version < self.warmup_updates:
             return None
         refresh = self._incoming % self.refresh_every == 0
@@ -131,7 +131,7 @@ class ZenoPP(DescentSettings, Composition):
 
     Source: Xie, Koyejo, Gupta, "Zeno++: robust fully asynchronous SGD", ICML 2020, and its code; the algorithm is
     above. Decided at ``Arrived`` and ``Scored``. Rejected gradients count towards ``refresh_every``. A gradient of norm
-    0 is rejected, and so are all while |r| is 0. The first ``warmup_updates`` are plain ASP.
+    0 is rejected; while |r| is 0, all are. The first ``warmup_updates`` are plain ASP.
 
     Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
     applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed

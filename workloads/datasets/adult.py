@@ -57,7 +57,7 @@ class Adult(Dataset):
     """Inputs float32 [N, 5 + 8], numbers followed by ids; targets float32 [N] (1: more than $50,000).
 
     Numbers have zero mean and unit standard deviation over the training part.
-    Fields are those of TensorFlow's Wide & Deep tutorial; ``fnlwgt``, the weight of a record, is left out.
+    Fields are as in TensorFlow's Wide & Deep tutorial; ``fnlwgt``, the weight of a record, is left out.
     """
 
     name = "adult"

@@ -56,7 +56,7 @@ def draw(seed: int, initializers: Iterable[Initializer]) -> NDArray[np.float32]:
 
 
 def draw_part(seed: int, initializers: Iterable[Initializer], lo: int, out: NDArray[np.float32]) -> None:
-    """Fill ``out`` with [lo, lo + len(out)) of :func:`draw`, to the bit; what precedes it is drawn in blocks."""
+    """Fill ``out`` with [lo, lo + len(out)) of :func:`draw`, to the bit; preceding values are drawn in blocks."""
     stream, hi, end = np.random.default_rng(seed), lo + len(out), 0
     block = np.empty(BLOCK, dtype=np.float32)
     for one in initializers:

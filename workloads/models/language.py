@@ -1,6 +1,6 @@
 """Sizes of the language models that STAR trains on WikiText-2, from which every framework builds.
 
-The defaults are those of STAR's published code: embedding and hidden width 200, 2 layers, 8 heads, no dropout, untied
+The defaults come from STAR's published code: embedding and hidden width 200, 2 layers, 8 heads, no dropout, untied
 output weights. With the 28,782 words of its tokenizer that is 46 MiB in float32 for both.
 """
 

@@ -103,7 +103,7 @@ def _draw_case(
 
 
 def merged(group: Sequence[Drawn]) -> Straggling:
-    """The stragglers of several runs as those of one."""
+    """The stragglers of several runs in one table."""
     lot = [each.found for each in group if each.found]
     frames = [
         pd.concat([getattr(each, name) for each in lot], ignore_index=True)

@@ -23,7 +23,7 @@ NOTE = (
 )
 TOLERANCE = 1.05
 MOST = 4.0
-"""The right end of the axis; what is later, or never, is drawn there."""
+"""The right end of the axis; later times, and infinite ones, are drawn there."""
 LEAST = 0.1
 """The farthest left end, if a line reaches as far."""
 ROW_IN = 0.21

@@ -27,7 +27,7 @@ HIGHEST_PERPLEXITY = 12.0
 FITTING = 16
 """Characters of names that fit below the panel of final values next to each other."""
 GROUP = 0.7
-"""Width of the points of a panel among the final values; 1 is the distance between those of two panels."""
+"""Width of the points of a panel among the final values; 1 is the distance between two panels' points."""
 
 
 def draw(path: Path, results: Results) -> Path:
@@ -100,7 +100,7 @@ def looks_of(results: Results) -> dict[str, Look]:
 
 
 def curves_of(results: Results, panel: str | None, metric: str) -> pd.DataFrame:
-    """:func:`analysis.measures.stats.curves` of one panel; ``perplexity`` is that of ``loss``."""
+    """:func:`analysis.measures.stats.curves` of one panel; ``perplexity`` takes the curves of ``loss``."""
     chosen = [(cell, each) for cell, each in results.evaluations if panel in (None, *cell.levels.values())]
     scored = [targets.scores(each, "loss" if metric == "perplexity" else metric) for _, each in chosen]
     if metric == "perplexity":

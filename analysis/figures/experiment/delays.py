@@ -20,7 +20,7 @@ from analysis.figures.style import Look, level_looks
 ARROW = "arrow: never ends"
 NOTE = f"lines: median over the seeds, bars: 95 % interval (Student's t), {ARROW}"
 NESTED = 1.6
-"""Flat lines may coincide: each marker is this much smaller than that of the line before, in points."""
+"""Flat lines may coincide: each line's markers are this much smaller than the previous line's, in points."""
 APART_FRAC = 0.3
 """Distance from the longest delay to the first separate point, and between those, as a fraction of the axis."""
 

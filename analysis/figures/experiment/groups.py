@@ -19,7 +19,7 @@ from analysis.figures.style import FAINT, Look, level_looks
 
 NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
 ON_BAR = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.15"}
-"""What makes a text on a bar legible, whatever its colour."""
+"""An outline that makes text on a bar legible, whatever its colour."""
 WIDTH = 0.8
 """Width of a group; 1 is the distance between groups."""
 

@@ -26,7 +26,7 @@ ALONE_IN, ALONE_MARGIN_IN = 0.24, 1.0
 DARK = 1.2
 """Doublings from which on a colour is so dark that its number is white."""
 REACH = 2.0
-"""Doublings from the middle of the scale to its ends, 1/4 and 4; what is beyond has the same colour."""
+"""Doublings from the middle of the scale to its ends, 1/4 and 4; values beyond have the colour of the end."""
 COLOURS: Colormap = LinearSegmentedColormap.from_list("harm", ["#0072B2", "#ffffff", "#D55E00"]).with_extremes(
     bad="#dddddd"
 )

@@ -1,4 +1,4 @@
-"""Workers that share their host with a parameter server of another job: what that costs them. Pure.
+"""Workers that share their host with a parameter server of another job, and the cost of this. Pure.
 
 STAR's figure 11: a job's server and workers of two other jobs are on one host, and the job leaves SSGD.
 """

@@ -36,8 +36,8 @@ def cluster_table(
 ) -> pd.DataFrame:
     """One row per run: ``path``, ``label``, ``case``, ``seed``, ``status``, ``jobs``, ``jobs_completed`` and numbers.
 
-    ``warnings`` are those of the summary. Numbers are those of ``MEASURED`` (infinite where a job never ended),
-    ``OTHERS`` and ``STRAGGLERS`` (NaN without records of the jobs).
+    ``warnings`` come from the summary. The numbers are ``MEASURED`` (infinite where a job never ended), ``OTHERS`` and
+    ``STRAGGLERS`` (NaN without records of the jobs).
     """
     labels, cases = cluster_labels(metas)
     rows = []
@@ -92,8 +92,8 @@ def compare_clusters_table(runs: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFr
     ``runs``, ``seeds``, ``jobs`` and ``jobs_completed`` (of all runs), ``warned`` (runs with warnings); for every
     number of a run its median over the runs, with ``_low`` and ``_high`` (:mod:`analysis.measures.small_samples`; NaN
     for one run); ``jct_ratio``, the median of the paired ratios (``pairs``), with ``_low`` and ``_high`` and
-    ``ratio_over``: with several seeds it is the interval of the medians of each (``seeds``), with one that of a
-    bootstrap over its jobs (``jobs``), which does not cover other workloads.
+    ``ratio_over``: with several seeds it is the interval of the medians of each (``seeds``), with one seed the interval
+    of a bootstrap over its jobs (``jobs``), which does not cover other workloads.
     """
     rows = []
     for (case, label), group in runs.groupby(["case", "label"], sort=False):

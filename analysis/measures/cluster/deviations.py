@@ -1,6 +1,6 @@
 """Stragglers of one job as STAR's measurement study defines them (sections II and III-A of the paper). Pure.
 
-T_i is what worker i needs for an iteration: loading, receiving parameters with the wait for the servers, computing and
+T_i is worker i's time for an iteration: loading, receiving parameters with the wait for the servers, computing and
 sending; waiting at barriers is left out. Its deviation is d_i = (T_i - min_k T_k) / min_k T_k over the workers of the
 same iteration, and it straggles if d_i > 20 %. An iteration is compared where at least two workers had a full batch.
 """
@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.measures.work import STRAGGLER_FRAC
 
 PARTS = ("processor_s", "injected_s", "link_s", "servers_s")
-"""What T consists of: data and computing; what a disturbance added to it; the worker's link; waiting for servers."""
+"""The parts of T: data and computing; the time that a disturbance added; the worker's link; waiting for servers."""
 STEPS = {"data": ("data_s",), "compute": ("compute_s",), "communication": ("pull_s", "send_s")}
 """The parts for which the study's Fig. 1(b) to (d) gives deviations of their own."""
 
@@ -117,7 +117,7 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _changes(rows: pd.DataFrame) -> np.ndarray:
-    """T over that of the same worker's iteration before, minus 1."""
+    """T relative to the same worker's previous iteration, minus 1."""
     order = np.lexsort((rows["iteration"].to_numpy(), rows["worker"].to_numpy()))
     time_s, worker = rows["time_s"].to_numpy()[order], rows["worker"].to_numpy()[order]
     return np.asarray((time_s[1:] / time_s[:-1] - 1.0)[worker[1:] == worker[:-1]])

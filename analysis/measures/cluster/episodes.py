@@ -1,4 +1,4 @@
-"""Episodes of straggling, and why: what was stretched, and whose tasks were on the same hosts at that time. Pure."""
+"""Episodes of straggling and their causes: stretched parts, and jobs with tasks on the same hosts then. Pure."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def episodes(rows: pd.DataFrame, offset_s: float, spans: pd.DataFrame) -> pd.Dat
         the cluster's clock; ``iterations``; ``lost_s``: the sum of T - min T; ``deviation_frac``, its mean;
         ``excess_processor_s`` and so on: by how much each part of T exceeded the worker's undisturbed median, on
         average over the episode; ``reference``: ``own`` if the worker has ``CALM`` iterations without straggling, else
-        ``job`` (the median over those of all workers); ``cause`` (of ``CAUSES``); ``host`` of the worker (-1: unknown)
-        and ``span``, the row of ``spans``.
+        ``job`` (the median over such iterations of all workers); ``cause`` (of ``CAUSES``); ``host`` of the worker (-1:
+        unknown) and ``span``, the row of ``spans``.
     """
     rows = rows.sort_values(["worker", "iteration"], kind="stable")
     slow = is_slow(rows).to_numpy()

@@ -14,7 +14,7 @@ class AtLiveSpeed(NamedTuple):
     """The virtual set on other processors, so that it takes as much processor time as live."""
 
     factor: float
-    """Their speed, of that of the machine while the costs were fitted."""
+    """Their speed relative to the machine's speed while the costs were fitted."""
     met: ClusterFidelity
 
 

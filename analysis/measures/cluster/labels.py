@@ -10,13 +10,13 @@ from analysis.measures.labels import case_labels, with_files
 NOT_SETTINGS = frozenset(
     {"schema", "kind", "run_id", "started_at", "seed", "versions", "machine", "plan_sha256", "fitted"}
 )
-"""What ``meta.json`` says of the run itself, and not of how it was set up; fitted files belong to the strategies."""
+"""Entries of ``meta.json`` about the run itself, not its settings; fitted files belong to the strategies."""
 NAMED = ("policy", "placement", "strategy")
-"""The settings that name a run: what decides when jobs start and where, and what decides for each job."""
+"""The settings that name a run: policy and placement of the cluster, and the strategy of each job."""
 
 
 def settings_of(meta: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a cluster's run by their dotted names; those of its section ``cluster`` without this prefix.
+    """All settings of a cluster's run by their dotted names; settings in its section ``cluster`` lack this prefix.
 
     The hosts are a setting, too: ``hosts`` in words, such as ``4 x 8 GPUs``.
     """
@@ -37,9 +37,9 @@ def hosts_text(meta: dict[str, Any]) -> str:
 def cluster_labels(metas: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
     """(label, case) of each run.
 
-    The label has those of policy, placement and strategy that vary (the policy if none does), with the fields in which
-    runs of the same names differ, and with the fitted files of runs that would else be called alike. The case is what
-    else varies, as ``key=value``; empty if nothing does.
+    The label has the names among policy, placement and strategy that vary (the policy if none does), the fields in
+    which runs of the same names differ, and the fitted files of runs that would otherwise have equal labels. The case
+    has all other settings that vary, as ``key=value``.
     """
     settings = [settings_of(meta) for meta in metas]
     varying = {key for each in settings for key in each if len({repr(other.get(key)) for other in settings}) > 1}

@@ -49,7 +49,7 @@ def _pieces(changes: list[tuple[float, str, int]]) -> tuple[np.ndarray, list[fro
     t, present, servers = [-np.inf], [frozenset[str]()], [0]
     jobs: set[str] = set()
     number = 0
-    for when, job, change in sorted(changes, key=lambda one: (one[0], one[2] >= 0)):  # who leaves goes first
+    for when, job, change in sorted(changes, key=lambda one: (one[0], one[2] >= 0)):  # departures first
         (jobs.add if change >= 0 else jobs.discard)(job)
         number += change if change >= 0 else change + 1
         if t[-1] == when:

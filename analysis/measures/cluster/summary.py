@@ -30,8 +30,8 @@ def summarise_cluster(
 
     Returns:
         Statistics of times (``mean``, ``median``, ``p90``, ``p99``) are null where they are infinite, as with a job
-        that never ended. ``little`` has the mean number of jobs over the record and what Little's law says of it:
-        arrivals per second times the mean seconds in the system.
+        that never ended. ``little`` has the mean number of jobs over the record and its value by Little's law: arrivals
+        per second times the mean seconds in the system.
     """
     start_s, end_s = window(times, cluster.end_s)
     jobs, used, busy = in_system(times), gpus_used(cluster), running(cluster)

@@ -80,7 +80,7 @@ def _case(case: str, rows: pd.DataFrame) -> str:
 
 
 def _columns(rows: pd.DataFrame) -> list[Column]:
-    """Those of the terminal, ratios with their intervals, those that a phone shows first."""
+    """The terminal's columns, ratios with their intervals, the columns that a phone shows first."""
     baseline, found = rows.attrs.get("baseline"), []
     for column in columns(rows):
         name = plain(column.head)

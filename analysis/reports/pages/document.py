@@ -95,7 +95,7 @@ def settings_html(settings: str) -> str:
 
 
 def figures_html(figures: Iterable[tuple[Path, str]], about: str = "") -> str:
-    """Figures under each other, or side by side where there is room: (path, title); ``about``: what the page says."""
+    """Figures under each other, or side by side where there is room: (path, title); ``about``: the page's contents."""
     found = "".join(figure_html(path, title, about) for path, title in figures)
     return f'<div class="figures">{found}</div>' if found else ""
 
@@ -103,7 +103,7 @@ def figures_html(figures: Iterable[tuple[Path, str]], about: str = "") -> str:
 def figure_html(path: Path, title: str = "", about: str = "") -> str:
     """A PNG in the page itself, under ``title`` or the file's name.
 
-    Below it, of where it is from (its text file), what the page does not say of all of it (``about``).
+    Below it, the part of its source (its text file) that ``about`` does not state for the whole page.
     """
     name = title or path.stem.replace("_", " ")
     said = path.with_suffix(".txt")

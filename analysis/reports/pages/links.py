@@ -55,7 +55,7 @@ def address(path: Path, out: Path) -> str:
 
 
 def back_to_sweep(path: Path) -> list[Link]:
-    """From the page in a run's directory to that of its sweep, if it is part of one."""
+    """From the page in a run's directory to its sweep's page, if it is part of a sweep."""
     sweep = sweep_of(path)
     return [Link(address(sweep / "comparison" / PAGE, path.resolve()), "the sweep")] if sweep else []
 

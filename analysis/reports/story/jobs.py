@@ -1,4 +1,4 @@
-"""The story of one job in a set: why it waited, what it got, who took it away, from the set's own log."""
+"""The story of one job in a set, from the set's log: why it waited, its resources, and the jobs that took them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from strategies.cluster.placements.workers import on_fewest
 from strategies.protocol import JobRequest, Room, TaskDemand
 
 ROUNDING = 1e-9
-"""What is added before a quotient of demands is cut to a whole number of tasks."""
+"""Added to a quotient of demands before it is rounded down to a whole number of tasks."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""What all placements do; on which machines parameter servers may be, and simple ways to distribute them (pure)."""
+"""Common parts of placements: on which machines parameter servers may be, and simple ways to distribute them (pure)."""
 
 from __future__ import annotations
 

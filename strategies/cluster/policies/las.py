@@ -32,13 +32,13 @@ class Las(Policy):
     """Jobs that have had little run before those that have had much, in queues; within a queue in the order of arrival.
 
     A job begins in the first queue and goes to the next one when the service that it has had reaches the queue's
-    threshold; jobs of a later queue give way to those of an earlier one (discretised two-dimensional LAS). With
+    threshold; jobs of a later queue give way to jobs of an earlier one (discretised two-dimensional LAS). With
     ``quantum`` instead of thresholds there are queues without end, each so much service wide: plain LAS, in which
     running jobs and waiting ones take turns. A job that has no place is passed over.
 
     With ``promote`` a job that has starved is in the first queue again, as if it had had nothing: when it has waited
-    for ``promote`` times as long as it has run, both since it was last promoted (the paper's PROMOTEKNOB). What it
-    waits before it runs for the first time does not count.
+    for ``promote`` times as long as it has run, both since it was last promoted (the paper's PROMOTEKNOB). The wait
+    before its first run does not count.
 
     Attributes:
         thresholds: of the service, ascending, in GPU-seconds or seconds; the published simulator has 3250, 7200, 18000.
@@ -157,7 +157,7 @@ class Las(Policy):
             heapq.heappush(self._starved, (state.since_s + left_s, state.number, state.since_s))
 
     def _has_waited(self, state: JobState, until_s: float) -> None:
-        """It has GPUs; what it waited before it ran for the first time since its promotion does not count."""
+        """It has GPUs; the wait before its first run since its promotion does not count."""
         past = self._past[state.number]
         if state.attained_s > past.attained_s:
             past.waited_s += until_s - state.since_s

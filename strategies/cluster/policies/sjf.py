@@ -16,7 +16,7 @@ from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Po
 class Sjf(Policy):
     """Of the waiting jobs the shortest starts first; one that has no place is passed over, and may starve.
 
-    Durations are those of the requests, so they are known to the second.
+    Durations come from the requests, so they are known to the second.
     """
 
     needs_durations = True

@@ -15,13 +15,13 @@ from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Po
 @final
 @dataclass(kw_only=True)
 class Srtf(Policy):
-    """At every arrival and end, those run that have least left to do; one that has no place is passed over.
+    """At every arrival and end, the jobs with the least remaining time run; one that has no place is passed over.
 
-    What is left is exact, as durations are. It shrinks only while a job runs, so nothing changes between arrivals and
-    ends. Equals do not preempt each other.
+    The remaining time is exact, as durations are. It shrinks only while a job runs, so nothing changes between arrivals
+    and ends. Equals do not preempt each other.
 
     Attributes:
-        by_gpus: what is left is counted in GPU-seconds (SRSF; Tiresias, NSDI 2019), not in seconds (SRTF).
+        by_gpus: the remaining time is counted in GPU-seconds (SRSF; Tiresias, NSDI 2019), not in seconds (SRTF).
     """
 
     needs_durations = True

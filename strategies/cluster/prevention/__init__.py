@@ -1,5 +1,5 @@
-"""Prevention of new stragglers when a job changes its mode: what jobs on the same hosts give up for it (STAR, IV-D1).
+"""Prevention of new stragglers when a job changes its mode: jobs on its hosts give up resources (STAR, IV-D1).
 
-Files in reading order: ``shares`` (what every task holds of its host, and how much it gives), ``times`` (what
-that costs each job), ``star`` (the policy), ``none`` (nobody gives anything).
+Files in reading order: ``shares`` (every task's share of its host, and how much it gives), ``times`` (the cost to each
+job), ``star`` (the policy), ``none`` (no job gives anything).
 """

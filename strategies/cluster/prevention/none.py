@@ -1,4 +1,4 @@
-"""Nobody gives anything up for another job (pure)."""
+"""No job gives anything up for another (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strategies.protocol import Asked, Grant
 @final
 @dataclass(frozen=True, kw_only=True)
 class NoPrevention:
-    """Grants everything, and takes nothing from anybody."""
+    """Grants everything, and takes nothing from other jobs."""
 
     takes: ClassVar[bool] = False
 

@@ -1,7 +1,7 @@
-"""What every task holds of its host, and how much it gives of what another job lacks (STAR, section IV-D1; pure).
+"""The share of its host that every task holds, and the part that it gives to another job (STAR, section IV-D1; pure).
 
-A task holds what it was measured to use, cut to what the host has. Workers that wait use less than their shares, so
-these may sum to more than their host has. What each holds then is what it would get if nobody waited: max-min fair, as
+A task holds its measured use, limited by the host's capacity. Workers that wait use less than their shares, so the
+shares may sum to more than their host has. Then each holds its share as if no worker waited: max-min fair, as
 processors and links divide themselves.
 
 It gives by the sensitivity of its job's model. Source of the models' times: constants in STAR's published code
@@ -45,7 +45,7 @@ def free_of(capacity: float, held: Mapping[Task, float]) -> float:
 
 
 def reductions(missing: float, weights: Mapping[Task, float], most: Mapping[Task, float]) -> dict[Task, float]:
-    """``missing`` divided in proportion to ``weights``, nobody more than ``most``; what is cut off is divided again.
+    """``missing`` divided in proportion to ``weights``, at most ``most`` each; amounts above are divided again.
 
     All together give less than ``missing`` only if everybody gives the most.
     """
@@ -90,7 +90,7 @@ TIMES_S: dict[str, tuple[float, tuple[float, float], tuple[float, float]]] = {
     "transformer": (310, (530, 800), (1210, 2620)),
 }
 UNKNOWN = 1.0
-"""S of a model that nobody has measured, in either resource."""
+"""S of a model without measurements, in either resource."""
 
 
 def model_sensitivity(model: str, resource: Resource) -> float:

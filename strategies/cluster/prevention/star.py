@@ -1,4 +1,4 @@
-"""STAR's prevention upon a change of the mode (section IV-D1): who gives what, and whether that pays (pure)."""
+"""STAR's prevention upon a change of the mode (section IV-D1): how much each task gives, and whether it pays (pure)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ LEAST_GAIN, MOST_GAIN = 1e-4, 1.0
 class StarPrevention:
     """Grants what a host has left; else takes what fast workers do not need, then from all in proportion to 1 / (S A).
 
-    1. What the demand of a resource exceeds what nobody holds of the host is missing.
-    2. Workers of other jobs that wait for a slower one of their group give as much as delays nobody: so that they end
-       with it. Each gives the same part of that, as much as is missing.
-    3. What is still missing is taken from all tasks of other jobs on that host, in proportion to 1 / (S A), with the
-       sensitivity S of the job's model to this resource and its gain A; nobody keeps less than ``floor_frac``.
-    4. If anybody gives anything, it must pay: the iterations of the other jobs may take longer by less than what is
-       won for the job that asks. Otherwise, and if there is not enough, the answer is no.
+    1. The missing amount of a resource is the demand minus the host's free capacity.
+    2. Workers of other jobs that wait for a slower worker of their group can give as much as lets them end together
+       with it. Each gives the same part of this amount, as much as is missing.
+    3. The rest is taken from all tasks of other jobs on that host, in proportion to 1 / (S A), with the sensitivity S
+       of the job's model to this resource and its gain A; every task keeps ``floor_frac``.
+    4. If any task gives anything, it must pay: the other jobs' iterations must lose less time than the asking job
+       gains. Otherwise, and if there is not enough, the answer is no.
 
-    Departures: in 2 nobody gives more than is missing, and the floor holds there, too; the sum in 4 counts seconds per
+    Departures: in 2 no task gives more than is missing, and the floor holds there, too; the sum in 4 counts seconds per
     global batch, because an iteration of ASGD is one of a single worker.
 
     Attributes:

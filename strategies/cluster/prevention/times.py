@@ -17,7 +17,7 @@ Held = Mapping[Resource, Mapping[Task, float]]
 
 
 def work_of(load: TaskLoad, resource: Resource) -> float:
-    """What an iteration takes of a resource: core-seconds, or bytes sent."""
+    """An iteration's use of a resource: core-seconds, or bytes sent."""
     return load.cpu_s if resource == "cpu_cores" else load.sent_bytes
 
 
@@ -37,7 +37,7 @@ def added_s(job: str, load: TaskLoad, changed: Held) -> float:
 
 
 def iteration_s(load: JobLoad, changed: Held) -> float:
-    """Seconds per global batch: members of a group wait for their slowest, groups for nobody, and all for servers."""
+    """Seconds per global batch: members of a group, not groups, wait for each other, and all for servers."""
     times_s, servers_s = dict[str, float](), 0.0
     for task in load.tasks:
         longer_s = added_s(load.job, task, changed)
@@ -60,7 +60,7 @@ def groups_of(load: JobLoad) -> list[list[str]]:
 
 
 def waited_for_s(load: JobLoad, changed: Held) -> dict[str, float]:
-    """The time of the slowest of its group, by worker, before anything is taken from anybody."""
+    """The time of the slowest of its group, by worker, before anything is taken."""
     times_s = {task.node: task.iter_s for task in load.tasks if task.iter_s is not None}
     slowest_s = {node: max(times_s[one] for one in group) for group in groups_of(load) for node in group}
     own_s = {

@@ -58,7 +58,7 @@ class Increments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One increment: of which role, what there is afterwards, and the seconds that each role would have saved per core.
+    """One increment: its role, the size afterwards, and the seconds that each role would have saved per core.
 
     A gain is None where the increment does not fit.
     """
@@ -185,7 +185,7 @@ class OptimusPlanner:
         return self._try(t, size) if self._model is None else self._grow(t, size, self._model)
 
     def _is_due(self, t: float) -> bool:
-        """Sizes are tried one after the other; the interval is that of increments."""
+        """Sizes are tried one after the other; the interval holds for increments only."""
         waits = self._model is not None and self._decided_s is not None
         return not waits or t >= (self._decided_s or 0.0) + self.adjust_every_s
 

@@ -16,7 +16,7 @@ MIN_POINTS = 4
 
 
 class LossCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """``l(k) = 1 / (b0 k + b1) + b2`` after k steps: what SGD's O(1 / k) leaves of the loss above its limit b2."""
+    """``l(k) = 1 / (b0 k + b1) + b2`` after k steps: the loss above its limit b2 falls as SGD's O(1 / k)."""
 
     b0: float
     b1: float

@@ -40,7 +40,7 @@ class Optimus(ScalerSettings, Composition):
 
     At each decision after ``sample_s`` of undisturbed training: try the next size, until all coefficients are known;
     then the increment with the larger gain per core, until none fits or helps. Training is ASP with dynamic shards, and
-    a worker's batch is that of the start whatever their number is.
+    a worker's batch keeps its initial size.
 
     Departures: a job is alone, so cores are the dominant resource and nothing is taken from it for others. Sizes are
     tried in the job itself unless a ``profile`` tells their speed (Optimus runs each for some steps before the job),

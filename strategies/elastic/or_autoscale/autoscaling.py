@@ -29,7 +29,7 @@ from strategies.protocol import (
 
 
 def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate: float) -> float:
-    """Throughput that each worker between two sizes adds, relative to what one of the smaller size had.
+    """Throughput that each worker between two sizes adds, relative to a worker's throughput at the smaller size.
 
     1: linear speed-up; 0: none. Throughputs in any unit, ``old_rate`` above zero.
     """
@@ -140,7 +140,7 @@ class SlowWorkers:
 
 @dataclass(kw_only=True)
 class Autoscaling:
-    """By how much a job grows, and how much that must help; values are those of DLRover's comparison where it has any.
+    """By how much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
 
     Attributes:
         cores_total: of all workers and servers together; no size that exceeds it is tried.
@@ -208,7 +208,7 @@ class AutoscalingPlanner:
                 self.slow_workers.forget(worker)
                 self._restart_measurement(event.t)
             case Restored(workers=workers):
-                self.slow_workers.keep_only(workers)  # nobody reports who has left meanwhile
+                self.slow_workers.keep_only(workers)  # workers that left meanwhile are not reported
                 self._restart_measurement(event.t)
             case Joined() | ServerLost():
                 self._restart_measurement(event.t)
@@ -220,7 +220,7 @@ class AutoscalingPlanner:
             self._begin_iteration(t)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
-        """Count an update; what was measured while nodes change is void."""
+        """Count an update; measurements taken while nodes change are void."""
         self._updates += 1
         self._samples += sum(grad.samples for grad in grads)
         if self._updates >= self.autoscaler.workers and not self._under_way:

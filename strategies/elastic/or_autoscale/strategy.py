@@ -36,7 +36,7 @@ class OrAutoscale(Autoscaling, ScalerSettings, Composition):
     stays there. A worker whose throughput stays low is replaced first, by one on another machine.
 
     Departures: the original sums gradients by all-reduce; here training is ASP with dynamic shards and servers, as in
-    DLRover's comparison, and a worker's batch is that of the start whatever their number is.
+    DLRover's comparison, and a worker's batch keeps its initial size.
 
     Attributes:
         server_cores: of every server.

@@ -44,8 +44,8 @@ class Composition(Strategy):
     """Abstract: a system is a final dataclass whose :meth:`compose` returns its parts.
 
     On every event: all observing parts see it; the gate answers; the schedule and the controller of periodic decisions
-    follow; a part that settles may change the commands last. What a system needs, where it can be used and what it
-    refuses follows from its parts.
+    follow; a part that settles may change the commands last. The parts determine what a system needs, where it can be
+    used and what it refuses.
     """
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Composition(Strategy):
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:
-        """The groups of the gate; empty if it does not know in advance whom a worker waits for."""
+        """The groups of the gate; empty if it does not know in advance which others a worker waits for."""
         gate = self.parts.gate
         return gate.waiting_groups() if isinstance(gate, Waiting) else ()
 

@@ -16,7 +16,7 @@ from strategies.parts.load.shares import EvenLoad, Load
 from strategies.parts.screens import Screen
 
 OWN = __name__.removesuffix("parts.composition.parts")
-"""What precedes the names of our modules: where the package is installed, more than ``strategies.``."""
+"""Prefix of our modules' names: longer than ``strategies.`` if the package is installed."""
 
 
 def check_fit(parts: Parts) -> None:
@@ -100,11 +100,11 @@ class Slots:
     Attributes:
         gate: when arrived gradients are applied, and who may compute then (``strategies.parts.gates``); one may hold
             another (``gate.gate``).
-        load: who computes how much (``strategies.parts.load``); default: the nominal batches.
-        detectors: what measures nodes (``strategies.parts.monitoring``); other parts query them.
+        load: the workers' numbers of samples (``strategies.parts.load``); default: the nominal batches.
+        detectors: measure nodes (``strategies.parts.monitoring``); other parts query them.
         schedule: when the gate changes its mode, of gates that have modes. It has the hooks ``then`` or ``settle``.
         screen: which gradients count at all.
-        actions: what is done to nodes, decided in this order every ``decide_every_s`` seconds.
+        actions: on nodes, decided in this order every ``decide_every_s`` seconds.
         decide_every_s: seconds between two decisions of actions and of the load, if they decide anything; None: there
             are none.
         lr_rule: one of :data:`strategies.parts.weights.LR_RULES`.

@@ -1,4 +1,4 @@
-"""What a gate answers, the interface that all gates share, and who takes part in its rounds."""
+"""The answers of a gate, the interface that all gates share, and the members of its rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strategies.protocol import Grad
 
 @final
 class Roster:
-    """``members`` are counted; ``lost_work`` are those of them whose Compute died with their process.
+    """``members`` are counted; ``lost_work`` are members whose Compute died with their process.
 
     ``newcomers`` wait to enter with the next update, which may take long, or never come: see ``deserted``.
     """
@@ -33,7 +33,7 @@ class Roster:
         return bool(self.newcomers) and not self.members
 
     def lose(self, worker: int, restarting: bool, computing: AbstractSet[int]) -> bool:
-        """Whether the worker is no longer waited for; one that restarts is, and repeats what it was computing."""
+        """Whether the worker is no longer waited for; one that restarts is, and repeats its Compute."""
         if restarting:
             self.lost_work |= computing & {worker}
             return False
@@ -65,8 +65,8 @@ class Roster:
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
-    ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are those
-    of the update, with their parents (``strategies.protocol.Apply``).
+    ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are the
+    update's children, with their parents (``strategies.protocol.Apply``).
     """
 
     apply: tuple[Grad, ...] = ()
@@ -87,7 +87,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     With ``rounds`` the members go together after each update, so replicas can hold the parameters. A gate that
-    ``attaches`` workers to others says so likewise.
+    ``attaches`` workers to others declares it.
     """
 
     @property
@@ -116,7 +116,7 @@ class Gate(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A gate of which it is known who waits for whom."""
+    """A gate whose workers wait for known others."""
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         """Workers whose gradients make an update together (:meth:`strategies.protocol.Strategy.waiting_groups`)."""
@@ -130,7 +130,7 @@ class TakesSums(Waiting, Protocol):
         """Members whose gradient is still to come: they compute, hold it, or it is on its way."""
 
     def sum_arrived(self, grad: Grad, workers: Sequence[int]) -> Verdict:
-        """Answer the arrival of the sum of these workers' gradients, of whom the first is ``grad.worker``."""
+        """Answer the arrival of the sum of these workers' gradients; the first worker is ``grad.worker``."""
 
     def completed(self) -> Sequence[Verdict]:
         """Further updates that a sum has completed, in order: its workers may belong to several by now."""

@@ -47,7 +47,7 @@ class BoundedGate:
         self.at_clock[clock - 1] -= 1
         self.at_clock[clock] += 1
         if self.at_clock[self.low] and clock - self.low <= self.bound and clock not in self.blocked and self.bound:
-            return Verdict(apply=(grad,), go=(worker,))  # mostly: the slowest makes no step, and nobody else waits here
+            return Verdict(apply=(grad,), go=(worker,))  # mostly: the slowest makes no step, and no other waits here
         self.blocked[clock].add(worker)
         if self.bound > 0:
             return Verdict(apply=(grad,), go=self._release(clock))
@@ -85,7 +85,7 @@ class BoundedGate:
                 del self.at_clock[self.low]
                 self.low += 1
         if self.low == old and clock - old > self.bound:
-            return ()  # the slowest made no step, and who has made one is too far ahead
+            return ()  # the slowest made no step, and a worker that made one is too far ahead
         free = set(self.blocked.pop(clock, ())) if clock - self.low <= self.bound else set()
         for level in range(old + self.bound + 1, self.low + self.bound + 1):
             free |= self.blocked.pop(level, set())

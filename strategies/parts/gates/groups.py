@@ -28,7 +28,7 @@ class Places:
         self.divide({})
 
     def divide(self, of: dict[int, int]) -> None:
-        """Everybody has a new place, and takes along what is theirs."""
+        """Every worker moves to a new place, with its gradient or Compute."""
         self.of = of
         self._coming = Counter(of.get(worker, 0) for worker in self.computing)
         self._waiting: dict[int, dict[int, Grad]] = {}
@@ -100,7 +100,7 @@ class GroupsGate:
     ``EachGate``. A waiting gradient, and a Compute in progress, move with their worker from group to group.
 
     ``at`` knows the group of every worker; for one that has left, the first uses its remaining gradient.
-    ``members`` are those of all groups.
+    ``members`` are the members of all groups.
     """
 
     rounds: ClassVar[bool] = False

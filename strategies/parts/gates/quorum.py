@@ -1,4 +1,4 @@
-"""Gates that collect gradients until there are enough for an update; what is enough is the gate's own decision."""
+"""Gates that collect gradients until there are enough for an update; each gate decides how many are enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class QuorumGate(ABC):
 
     ``drops``: a gradient that was computed on older parameters than the current ones is dropped, and its worker
     computes again; otherwise it waits like all others. ``logged_as`` names the number of waiting gradients in the
-    record. ``version`` counts the updates, ``buffer`` holds the waiting gradients by their workers, of whom some may
+    record. ``version`` counts the updates, ``buffer`` holds the waiting gradients by their workers, some of which may
     have left.
     """
 
@@ -42,7 +42,7 @@ class QuorumGate(ABC):
     def enough(self) -> bool:
         """Whether the waiting gradients, one or more, make an update although some are ``missing``.
 
-        Asked at every arrival and departure; what all members have delivered is always enough.
+        Asked at every arrival and departure; the gradients of all members are always enough.
         """
 
     @property

@@ -41,7 +41,7 @@ class RingGate:
     max_delay_versions: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
-        """All in the ring, and nobody to wait for; a schedule changes that."""
+        """All in the ring, and no child to wait for; a schedule changes that."""
         self.wanted: tuple[int, ...] = ()
         self.wait_s = 0.0
         self.now_s = 0.0
@@ -67,7 +67,7 @@ class RingGate:
 
     @property
     def formed(self) -> bool:
-        """Whether the wanted members are outside of the ring, and nobody else; until then some of them compute."""
+        """Whether exactly the wanted members are outside of the ring; until then some of them compute."""
         return self.parents.keys() == self.roster.members.intersection(self.wanted)
 
     # ---- events -----------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class RingGate:
         wanted = [worker for worker in self.wanted if worker in members and worker not in self.computing | needed]
         stays = members - before.keys() - after.keys()
         for worker in wanted[: max(0, len(self.wanted) - len(after))]:
-            if stays == {worker}:  # nobody else has the parameters
+            if stays == {worker}:  # no other worker has the parameters
                 continue
             stays.discard(worker)
             after[worker] = before.get(worker, -1)

@@ -1,1 +1,1 @@
-"""Load policies: who computes how many samples (pure)."""
+"""Load policies: how many samples each worker computes (pure)."""

@@ -27,9 +27,9 @@ def size_of(sizes: Mapping[int, int], worker: int) -> int:
 
 
 def samples_of_round(global_batch_samples: int, least: int) -> int:
-    """Samples of a round: those of the global batch, or one for each worker or part, where so many have joined.
+    """Samples of a round: the global batch, or one for each worker or part if there are more of these.
 
-    Nobody can compute no sample at all.
+    A worker cannot compute zero samples.
     """
     return max(global_batch_samples, least)
 
@@ -44,7 +44,8 @@ def round_sizes(
 ) -> dict[int, int]:
     """Split ``total`` samples over ``workers`` so that, by ``speeds`` in samples/s, the last one finishes earliest.
 
-    The fixed cost of an iteration equals that of ``base_samples`` samples (:class:`strategies.antdt.detector.Base`).
+    The fixed cost of an iteration equals the cost of ``base_samples`` samples
+    (:class:`strategies.antdt.detector.Base`).
 
     Without any speeds the split is even. A worker without one counts as fast as the median of the others; a newcomer
     gets ``total / len(workers)`` in its first round whatever the speeds say, because nothing has been measured yet.

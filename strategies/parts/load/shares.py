@@ -33,12 +33,12 @@ class Load(Protocol):
         and whenever an update lets them go; exactly once per round and with all of its members. With any other gate
         they are all current workers; it is called once as many gradients have been applied as there are workers, and
         each takes its new size with its next order. Sizes are what is *assigned*: if a worker leaves within the round,
-        its samples are missing, and the update is the mean over those of the others.
+        its samples are missing, and the update is the mean over the other samples.
         """
 
 
 class SteadyLoad(ABC):
-    """Abstract: sizes are split once, when the job begins; ``sizes`` are those of the workers, in samples.
+    """Abstract: sizes are split once, when the job begins; ``sizes`` are by worker, in samples.
 
     A worker that joins later with a new number computes as much as most others, on top of the global batch.
     """

@@ -1,4 +1,4 @@
-"""What the Brain decides: changes of a job's resources as plain data, and the numbers that led to them (pure)."""
+"""The Brain's decisions: changes of a job's resources as plain data, and the numbers that led to them (pure)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         t: seconds since the start of the job.
         stage: of the job when this was decided.
         rule: which rule led to it.
-        changes: what is to be done, all in one go; none: everything stays, for the reason in ``why``.
-        numbers: what was measured and computed, by name.
+        changes: to be made together; none: everything stays, for the reason in ``why``.
+        numbers: measured and computed values, by name.
         why: in words, where numbers do not say it.
     """
 

@@ -28,8 +28,8 @@ class Fleet:
     """Books of a job's nodes, by what has happened.
 
     Args:
-        worker: what each worker has at the start.
-        server: what each server has at the start.
+        worker: the resources of each worker at the start.
+        server: the resources of each server at the start.
         unit_cores: cores of the job's machines that a planner counts as one; where a machine has less than one core to
             give, as emulated hosts do, whole numbers of cores mean nothing.
         limit_memory: whether new nodes have a limit of memory; a planner's books have one in any case.
@@ -47,7 +47,7 @@ class Fleet:
         self._next: dict[str, int] = {}
         self._present: dict[NodeId, Given] | None = None
         self._before: dict[NodeId, Given] = {}
-        """What nodes had before they were given other cores; a denial follows at once."""
+        """Resources of nodes before their cores changed; a denial follows at once."""
 
     def start(self, started: Started) -> None:
         workers = [NodeId.worker(number) for number in started.workers]
@@ -65,7 +65,7 @@ class Fleet:
                 self._come(NodeId.worker(number), place)
             case ServerJoined(server=number, place=place):
                 self._come(NodeId.server(number), place)
-            case Restored(workers=workers):  # nobody reports who has left while parameters were restored
+            case Restored(workers=workers):  # workers that left while parameters were restored are not reported
                 self.here = {node for node in self.here if node.role != "worker"}
                 self._present = None
                 for number in workers:
@@ -111,7 +111,7 @@ class Fleet:
         self._present = None
 
     def real_cores(self, cores: int) -> float:
-        """So many cores of a planner, in those of the job's machines."""
+        """A planner's cores, converted to cores of the job's machines."""
         return cores if self.unit_cores == 1.0 else round(cores * self.unit_cores, DIGITS)
 
     def nodes(self, role: str) -> list[NodeId]:

@@ -33,13 +33,13 @@ class WorkerChanges:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody has not come yet."""
+        """Whether a node has not come yet."""
         return bool(self._requests or self._restarted)
 
     # ---- a decision --------------------------------------------------------------------------------------------------
 
     def resize(self, change: Resize) -> list[AnyCommand]:
-        """Keep who has what is wanted, give other present ones so many cores, launch the rest."""
+        """Keep nodes with the wanted resources, give other present ones so many cores, launch the rest."""
         wanted = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         workers = self.fleet.nodes("worker")
         keep = [one for one in workers if self.fleet.given[one] == wanted][: change.count]
@@ -68,7 +68,7 @@ class WorkerChanges:
         return list(launches)
 
     def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another one, for whom the old one leaves if it is still there."""
+        """Launch another one; the old one then leaves if it is still present."""
         given = Given(cores=change.cores, memory_bytes=change.memory_bytes)
         place = self.fleet.places.get(change.node)
         launch: Launch = self.fleet.request("worker", given, [place] if change.elsewhere and place else [])
@@ -113,12 +113,12 @@ class WorkerChanges:
             self.denied += 1
 
     def restored(self, workers: Iterable[int]) -> list[AnyCommand]:
-        """These are there. Nobody reports who has left meanwhile, so the others are not waited for either."""
+        """These are there. Nodes that left meanwhile are not reported, so the others are not waited for either."""
         self._restarted.clear()
         return [command for worker in workers for command in self.joined(NodeId.worker(worker))]
 
     def give_up(self) -> None:
-        """It has taken too long: nobody reports who came and died while all rolled back."""
+        """It has taken too long: nodes that came and died while all rolled back are not reported."""
         for node in list(self._requests):
             self.gone(node)
 
@@ -130,7 +130,7 @@ WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, 
 
 @final
 class ServerChanges:
-    """The switch to ``servers``, those of the start.
+    """The switch to other servers; ``servers`` are the initial ones.
 
     ``restart_workers`` answers with what restarts all workers. ``under_way``: whether a switch was begun and has not
     ended; ``granted``: whether the last one came to its end.
@@ -160,7 +160,7 @@ class ServerChanges:
     # ---- a decision --------------------------------------------------------------------------------------------------
 
     def begin(self, t: float, changes: Iterable[Resize | Replace]) -> list[AnyCommand]:
-        """Go over to the servers that these changes of one decision ask for; nothing if they are those of now."""
+        """Switch to the servers that these changes of one decision ask for; nothing if they are the present servers."""
         self.granted = True
         keep, new = set(self.switch.servers), list[tuple[Given, NodeId | None]]()
         elsewhere: list[NodeId] = []
@@ -218,7 +218,7 @@ class ServerChanges:
         return self._to_commands(self.switch.restored(t, self._order))
 
     def woke(self, t: float, tag: str) -> list[AnyCommand]:
-        """A timer fired, perhaps that of the switch."""
+        """A timer fired, perhaps the switch's."""
         return self._to_commands(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
 
     def timer(self) -> list[AnyCommand]:

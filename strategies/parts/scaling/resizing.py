@@ -94,7 +94,7 @@ class Resizing:
         return commands + self.servers.timer() + self._look()
 
     def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another worker for one that is gone, in addition to what is under way."""
+        """Launch another worker for one that is gone, in addition to the change in progress."""
         return self.workers.replace(change)
 
     # ---- what happens ------------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ class Resizing:
     # ---- who computes ------------------------------------------------------------------------------------------------
 
     def settle(self, commands: list[AnyCommand]) -> tuple[list[AnyCommand], list[int]]:
-        """The commands without Computes while nobody may begin, and workers that may compute again now.
+        """The commands without Computes while no worker may begin, and workers that may compute again now.
 
-        Who is retired computes nothing more, unless that is denied.
+        A retired worker computes nothing more, unless its retirement is denied.
         """
         leaving = _workers_retired(commands)
         if leaving:

@@ -40,7 +40,8 @@ class ScalerSettings:
     Attributes:
         cores_total: of all workers and servers together.
         unit_cores: cores of the job's machines in one of these; see :class:`strategies.parts.scaling.fleet.Fleet`.
-        cores_as: what a node's cores are: a ``limit``, or a guaranteed ``request``, beyond which it may use idle ones.
+        cores_as: meaning of a node's cores: a ``limit``, or a guaranteed ``request``, beyond which it may use idle
+        ones.
         memory_bytes: of every node at the start.
         limit_memory: whether new nodes have that limit; it needs control groups.
         decide_every_s: seconds between two questions to the planner.
@@ -69,7 +70,7 @@ class Planner(Protocol):
         """A job begins with these nodes."""
 
     def observe_event(self, event: AnyEvent, given: Mapping[NodeId, Given]) -> None:
-        """Something has happened; ``given``: what every present node has."""
+        """Something has happened; ``given``: the resources of every present node."""
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """An update of these gradients."""
@@ -128,7 +129,7 @@ class Scaler:
         }
 
     def start(self, started: Started) -> None:
-        """Reset: the fleet is that of the start, and nothing is under way."""
+        """Reset: the fleet is the initial one, and no change is in progress."""
         self.fleet.start(started)
         self.resizing.start(started)
         self._halted = False
@@ -143,7 +144,7 @@ class Scaler:
             self._halted = False
         before = self.fleet.present()
         self.fleet.observe_event(event)
-        now = self.fleet.present()  # who has just left is still known to the planner
+        now = self.fleet.present()  # the planner still knows a node that has just left
         self.planner.observe_event(event, now if now is before else {**before, **now})
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
@@ -186,7 +187,7 @@ class Scaler:
         return self.resizing.begin(tick.t, decision.changes)
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
-        """Nobody begins to compute while parameters move."""
+        """No worker begins to compute while parameters move."""
         kept, again = self.resizing.settle(commands)
         ordered = {one.worker for one in kept if isinstance(one, Compute)}
         return kept + [order(worker) for worker in again if worker not in ordered]

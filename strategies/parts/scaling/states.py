@@ -1,10 +1,10 @@
-"""Phases of a switch to other servers, what changes them, and what is to be done then: two tables (pure).
+"""Phases of a switch to other servers, their transitions and effects: two tables (pure).
 
-``SEAMLESS`` is DLRover's (section 5.3): workers train until all new servers are ready. ``STOP_RESTART`` is what native
-TensorFlow does, and so Optimus and Or et al. in its comparison: training stops first, then new nodes start.
+``SEAMLESS`` is DLRover's (section 5.3): workers train until all new servers are ready. ``STOP_RESTART`` is native
+TensorFlow's, also for Optimus and Or et al. in DLRover's comparison: training stops first, then new nodes start.
 
-Whatever is commanded while the parameters are not there is void, so an abandoned switch is cleared up only when they
-are restored. A phase and an input that a table does not have do not happen: :func:`after` raises.
+Commands are void while the parameters are lost, so an abandoned switch is cleared up only when they are restored. A
+pair of phase and input that a table lacks does not happen: :func:`after` raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Phase(StrEnum):
     LAUNCHING = "launching"
     """Workers train, new servers start."""
     DRAINING = "draining"
-    """Nobody begins to compute; gradients that are being computed arrive."""
+    """No worker begins to compute; gradients that are being computed arrive."""
     STOPPED = "stopped"
     """Training has stopped, new servers start."""
     MOVING = "moving"
@@ -47,9 +47,9 @@ class Input(StrEnum):
     TOO_LATE = "too late"
     """A new server is still pending after the time that it may take."""
     DRAINED = "drained"
-    """Nobody computes any more."""
+    """No worker computes any more."""
     DRAIN_OVER = "drain over"
-    """Somebody still computes after the time that this may take."""
+    """A worker still computes after the allowed time."""
     SERVER_LOST = "server lost"
     """A server that holds parameters has died; the runtime restores them."""
     RESTORED_OLD = "restored on the old"
@@ -166,7 +166,7 @@ STOP_RESTART: Table = {
 }
 
 HOLDING = frozenset({Phase.DRAINING, Phase.STOPPED, Phase.MOVING})
-"""Phases in which nobody may begin to compute; while a server is lost that is void anyway."""
+"""Phases in which no worker may begin to compute; while a server is lost that is void anyway."""
 
 LAUNCHES = frozenset({Phase.LAUNCHING, Phase.STOPPED, Phase.DOWN_SWITCHING})
 """Phases in which new servers may be awaited, for as long as that may take."""

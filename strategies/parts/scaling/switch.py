@@ -1,6 +1,7 @@
-"""The switch to other servers as an automaton: what has happened in, orders out (DLRover section 5.3; pure).
+"""The switch to other servers as an automaton: events in, orders out (DLRover section 5.3; pure).
 
-Who computes, which new servers are awaited and until when is kept here; the tables of ``states`` say what follows.
+This module keeps the computing workers, the awaited servers and the deadline; the tables of ``states`` say what
+follows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_MOVES = 3
 
 
 class Order(NamedTuple):
-    """What is to be done, and with which servers or, of a drop, workers."""
+    """An effect and its servers; a drop has workers instead."""
 
     effect: Effect
     nodes: tuple[NodeId, ...] = ()
@@ -63,7 +64,7 @@ class Switch:
 
     @property
     def holds(self) -> bool:
-        """Whether nobody may begin to compute."""
+        """Whether no worker may begin to compute."""
         return self.phase in HOLDING
 
     @property
@@ -124,7 +125,7 @@ class Switch:
         return self._continue(t)
 
     def restored(self, t: float, servers: Collection[NodeId]) -> list[Order]:
-        """These hold the parameters; nobody computes.
+        """These hold the parameters; no worker computes.
 
         Raises:
             RuntimeError: they are neither the servers of before nor those that they are moved to.
@@ -153,7 +154,7 @@ class Switch:
         return orders + self._continue(t)
 
     def _continue(self, t: float) -> list[Order]:
-        """Take the next step of the switch at once if nobody is waited for any more."""
+        """Take the next step of the switch at once if it waits for no worker or server."""
         if self.phase in (Phase.LAUNCHING, Phase.STOPPED) and not self._awaited:
             return self._take(t, Input.ALL_JOINED)
         if self.phase == Phase.DRAINING and not self.computing:

@@ -1,4 +1,4 @@
-"""What every node uses while the job has the same nodes: the numbers that the Brain decides by (pure)."""
+"""The use of every node while the job has the same nodes: the numbers that the Brain decides by (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW = 5
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node was given; with ``low_priority`` it is preempted first when others need the cores."""
+    """The resources of a node; with ``low_priority`` it is preempted first when others need the cores."""
 
     cores: int
     memory_bytes: int
@@ -23,7 +23,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node used since the last observation: cores, part of the time in updates (0 to 1), memory."""
+    """A node's use since the last observation: cores, part of the time in updates (0 to 1), memory."""
 
     cores: float
     busy_frac: float = 0.0

@@ -57,7 +57,7 @@ def moved(built_s: Mapping[int, float], now_s: Mapping[int, float]) -> bool:
 def going_direct(tree: Tree, ready_s: Mapping[int, float], wait_s: float) -> frozenset[int]:
     """Workers that do not wait for their parents, nor these for them: ready more than ``wait_s`` after the parent.
 
-    Workers that are not in ``ready_s`` are not ready at all yet, and count as later than anybody.
+    Workers that are not in ``ready_s`` are not ready yet and count as the latest.
     """
     late = float("inf")
     return frozenset(
@@ -83,7 +83,7 @@ class Outgoing(NamedTuple):
 class Subtrees:
     """One group's tree, with the aggregator of every inner node and the times at which it is waited for.
 
-    The tree stays as it is during a round. ``members`` are those for whom it was made.
+    The tree stays as it is during a round. ``members`` are the workers for which it was made.
     """
 
     def __init__(self, members: Collection[int], fanout: int) -> None:
@@ -95,7 +95,7 @@ class Subtrees:
         """When the timer of a subtree is due, by its inner node."""
 
     def open(self, latency_s: Mapping[int, float]) -> bool:
-        """A round begins: what is known of latencies by now makes its tree. Returns whether that is another one."""
+        """A round begins: its tree is made from the latencies known by now. Returns whether that is another one."""
         self._wakes = {}
         known_s = {worker: latency_s[worker] for worker in self.members if worker in latency_s}
         if not moved(self._built_s, known_s):
@@ -137,7 +137,7 @@ class Subtrees:
             if together := tuple(worker for worker in pending if worker not in late):
                 yield Outgoing(together, self.via.get(parent))
             yield from (Outgoing((worker,)) for worker in pending if worker in late)
-        # whose latency is not known yet, and newcomers for whom two levels have no room
+        # whose latency is not known yet, and newcomers for which two levels have no room
         yield from (Outgoing((worker,)) for worker in held if worker in self.members and worker not in reached)
 
 
@@ -156,7 +156,7 @@ def assigned(
     """
     uses = Counter(dict.fromkeys(names, 0))
     found = [dict[int, str]() for _ in groups]
-    for elsewhere in (False, True):  # who has one on its own host comes first
+    for elsewhere in (False, True):  # workers with one on their own host come first
         for own, inner in zip(found, groups, strict=True):
             for worker in inner:
                 host = places.get(str(NodeId.worker(worker)))

@@ -1,7 +1,7 @@
 """Gate of updates whose gradients go up a tree: STAR's communication tree (pure).
 
-Near workers are inner nodes. What they and their children have computed is summed by an aggregator, on the inner
-node's own host if there is one, and continues as one vector. So the servers receive a vector from every inner node
+Near workers are inner nodes. An aggregator, on the inner node's own host if there is one, sums the gradients of the
+inner node and its children and sends them on as one vector. So the servers receive a vector from every inner node
 instead of one from every worker. Parameters come directly.
 """
 
@@ -56,8 +56,8 @@ class TreeGate:
 
     A tree is built of latencies, and again when one has moved by a fifth, with the next round: a worker's latency is
     how long parameters were on their way to it, a moving average. In the first round nothing is known, and all send
-    directly, as do workers of whom nobody knows with whom their gradients will be applied. When the groups change,
-    gradients that are held go up the new trees, or directly; what is on its way continues.
+    directly, as do workers whose group is not known. When the groups change, gradients that are held go up the new
+    trees, or directly; transfers in progress continue.
 
     Attributes:
         tree_fanout: number of inner nodes, each with as many children; there are as many aggregators.
@@ -168,7 +168,7 @@ class TreeGate:
                 self._places[str(NodeId.worker(worker))] = place
 
     def then(self, event: AnyEvent) -> Sequence[Verdict]:
-        """The updates that a sum completes besides that of its first worker."""
+        """The updates that a sum completes besides its first worker's."""
         return self._own.completed() if isinstance(event, Arrived) and event.grad.members else ()
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:

@@ -78,7 +78,7 @@ def split(rows: Any, fields: Fields) -> tuple[Any, Any, Any]:
 
 
 def weighted(table: Any, dense: Any, places: Any) -> Any:
-    """The linear part, [batch]; the table's first rows are those of the numbers."""
+    """The linear part, [batch]; the table's first rows are for the numbers."""
     count = dense.shape[1]
     numbers = tf.linalg.matvec(dense, table(tf.range(count))[:, 0])
     return numbers + tf.reduce_sum(table(places + count)[:, :, 0], axis=1)

@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 FILLS = frozenset({torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_})
-"""What those functions of ``torch.nn.init`` call that a mode does not see itself, such as ``xavier_uniform_``."""
+"""Methods called by functions of ``torch.nn.init`` that a mode does not see, such as ``xavier_uniform_``."""
 
 
 class Unfilled(TorchFunctionMode):
