@@ -25,6 +25,8 @@ pytestmark = [
 long = pytest.mark.long
 
 UPDATES = 50
+FIRST = 10
+"""Iterations of a worker in which rounding moves no unit to the other side of a kink; later, differences may grow."""
 START_S = 180.0
 """A start takes 3 s of processor time for every task; the machine may be busy with something else."""
 CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
@@ -89,9 +91,10 @@ def losses(run: Run) -> Losses:
     return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in events}
 
 
-def difference(one: Losses, other: Losses) -> float:
+def difference(one: Losses, other: Losses, first: int = UPDATES * 2) -> float:
+    """The largest relative difference in the first iterations."""
     assert one.keys() == other.keys()
-    return max(abs(one[key] - other[key]) / abs(other[key]) for key in one)
+    return max(abs(one[key] - other[key]) / abs(other[key]) for key in one if key[1] < first)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,8 @@ def difference(one: Losses, other: Losses) -> float:
 def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str, other: str, learned: float) -> None:
     ours, theirs = losses(runs(name)), losses(runs(other))
     assert len(ours) >= 2 * UPDATES
-    assert difference(ours, theirs) <= 1e-4
+    assert difference(ours, theirs, FIRST) <= 1e-4
+    assert difference(ours, theirs) <= 0.03
     assert min(theirs.values()) < learned * max(theirs.values()), "nothing was learned, so nothing was compared"
 
 
@@ -116,7 +120,7 @@ def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str,
     [("another seed", "torch"), pytest.param("clicks, another seed", "clicks in torch", marks=long)],
 )
 def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str) -> None:
-    assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
+    assert difference(losses(runs(name)), losses(runs(other)), FIRST) > 0.03
 
 
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
