@@ -25,8 +25,6 @@ pytestmark = [
 long = pytest.mark.long
 
 UPDATES = 50
-FIRST = 10
-"""Iterations of a worker in which rounding moves no unit to the other side of a kink; later, differences may grow."""
 START_S = 180.0
 """A start takes 3 s of processor time for every task; the machine may be busy with something else."""
 CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
@@ -37,7 +35,10 @@ PLANTED = (
     *("cluster.num_workers=2", f"runtime.start_deadline_s={START_S:g}"),
 )
 """56 updates, on samples that are drawn here."""
-CLICKS = ("workload=wide_deep_criteo_laptop", *PLANTED)
+CLICKS = ("workload=wide_deep_criteo_laptop", "workload.optimizer.lr=0.02", *PLANTED)
+"""With the workload's own rate, 0.05, rounding decides on which side of its kink a unit is; on some processors the
+losses then differ by up to 0.9 % from the thirteenth iteration on.
+"""
 DROPPING = ("workload=xdeepfm_criteo_laptop", "workload.task.size.dropout=0.3", *PLANTED, "backend=tensorflow")
 PACED = ("cluster.device={base_s: 0.03}",)
 VIRTUAL = ("runtime=virtual", *PACED)
@@ -91,10 +92,9 @@ def losses(run: Run) -> Losses:
     return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in events}
 
 
-def difference(one: Losses, other: Losses, first: int = UPDATES * 2) -> float:
-    """The largest relative difference in the first iterations."""
+def difference(one: Losses, other: Losses) -> float:
     assert one.keys() == other.keys()
-    return max(abs(one[key] - other[key]) / abs(other[key]) for key in one if key[1] < first)
+    return max(abs(one[key] - other[key]) / abs(other[key]) for key in one)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,7 @@ def difference(one: Losses, other: Losses, first: int = UPDATES * 2) -> float:
 def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str, other: str, learned: float) -> None:
     ours, theirs = losses(runs(name)), losses(runs(other))
     assert len(ours) >= 2 * UPDATES
-    assert difference(ours, theirs, FIRST) <= 1e-4
-    assert difference(ours, theirs) <= 0.03
+    assert difference(ours, theirs) <= 1e-4
     assert min(theirs.values()) < learned * max(theirs.values()), "nothing was learned, so nothing was compared"
 
 
@@ -120,7 +119,7 @@ def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str,
     [("another seed", "torch"), pytest.param("clicks, another seed", "clicks in torch", marks=long)],
 )
 def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str) -> None:
-    assert difference(losses(runs(name)), losses(runs(other)), FIRST) > 1e-3, "ten times what is allowed"
+    assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
 
 
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
