@@ -12,8 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from analysis.measures.harm import TOLERATED
 from stragglab.commands.new import main as new_project
 from tests.support.runs import ROOT
 
@@ -70,6 +72,16 @@ def missing(first_page: str, fidelity: str, papers: str, harm: str) -> list[str]
 def test_the_first_page_says_what_the_others_found() -> None:
     pages = ("README.md", "docs/fidelity.md", "docs/paper/README.md", "docs/harm.md")
     assert missing(*((ROOT / page).read_text() for page in pages)) == []
+
+
+def test_the_answer_in_short_is_that_of_its_picture() -> None:
+    """A worker is slow: the row ``persistent``; a difference of 3 % counts, as on the page of harm."""
+    said = "most save time if a worker is slow, and half cost time if a server or a link is slow"
+    assert said in " ".join((ROOT / "README.md").read_text().split())
+    ratios = pd.read_csv(ROOT / "docs" / "images" / "harm_front.csv").set_index("straggler")["ratio"]
+    assert len(ratios["persistent"]) == 12
+    assert (ratios["persistent"] < 1 / TOLERATED).sum() > 9
+    assert [(ratios[slow] > TOLERATED).sum() for slow in ("persistent_server", "link_throttle")] == [6, 6]
 
 
 def test_other_numbers_are_caught() -> None:
