@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from analysis.about import ABOUT
+from analysis.about import STEADY
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
 from analysis.experiments.shapes import misshapen
@@ -28,8 +28,8 @@ PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
-ALL = {name: [f"strategy={name}"] for name, one in sorted(ABOUT.items()) if not one.resizes}
-"""The levels of an axis that is ``all``: the gain of a strategy that launches nodes depends on its limits."""
+ALL = {name: [f"strategy={name}"] for name in sorted(STEADY)}
+"""The levels of an axis that is ``all``."""
 KINDS = tuple(
     sorted(
         path.stem
@@ -201,6 +201,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return self.name.partition("_")[0]
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """All settings of all runs, as the description has them."""
+        levels = (level for levels in self.axes.values() for level in levels.values())
+        return tuple(chain(self.settings, *levels, *(also.settings for also in self.also)))
+
+    @property
     def recorded(self) -> bool:
         """Whether its runs leave records."""
         return self.table is None and not self.times_only
@@ -220,9 +226,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def timed(self) -> bool:
         """Whether anything is timed on this machine, including decisions only: such runs are made one after another."""
-        lines = [*self.settings, *(line for levels in self.axes.values() for each in levels.values() for line in each)]
-        lines += [line for also in self.also for line in also.settings]
-        return self.live or "runtime.decisions=measured" in lines
+        return self.live or "runtime.decisions=measured" in self.lines
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -403,13 +407,11 @@ def _times_problem(spec: Spec) -> str | None:
     """Problems of runs of which only the time is kept."""
     if not spec.times_only:
         return None
-    if spec.table is not None or spec.failing:
-        return (
-            f"times_only: has no effect with {'table' if spec.table is not None else 'failing'}; leave one of them out"
-        )
+    if other := "table" if spec.table is not None else "failing" if spec.failing else "":
+        return f"times_only: has no effect with {other}; leave one of them out"
     if spec.clusters:
         return "times_only: is of single jobs; leave out jobs=NAME"
-    if any("runtime=virtual" not in settings_of(spec, cell) for cell in cells(spec)):
+    if spec.live:
         return "times_only: is of the virtual clock; give every run runtime=virtual"
     return None
 
@@ -466,8 +468,7 @@ def _paired_problem(spec: Spec) -> str | None:
 
 
 def _settings_problem(spec: Spec) -> str | None:
-    lines = [*spec.settings, *(line for levels in spec.axes.values() for each in levels.values() for line in each)]
-    for line in (*lines, *(line for also in spec.also for line in also.settings)):
+    for line in spec.lines:
         setting, sign, _ = line.lstrip("+").partition("=")
         if not sign:
             return f"{line}: must be setting=value"

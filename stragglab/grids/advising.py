@@ -37,7 +37,10 @@ GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
 CHECKING = "repeating the job as it was"
 NO_RANKS = "without times of single ranks nothing can be ranked"
+NEEDS_PS = "choose topology=ps, or another strategy"
+"""The cure for a strategy that does not work on all-reduce, as a job's settings have it."""
 PS = "--topology ps, if the job has parameter servers, tries them"
+"""The same as an argument of ``advise``."""
 WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
 
 
@@ -148,7 +151,7 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
         by_reason.setdefault(why.replace(f"strategy={name}", "strategy=..."), []).append(name)
     said = {refused[names[0]] if len(names) == 1 else why: names for why, names in by_reason.items()}
     lines = (f"not possible: {', '.join(names)}: {why}" for why, names in said.items())
-    return [line.replace("choose topology=ps, or another strategy", PS) for line in lines]
+    return [line.replace(NEEDS_PS, PS) for line in lines]
 
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:

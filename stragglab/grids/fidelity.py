@@ -11,7 +11,7 @@ import argparse
 from itertools import product
 from typing import NamedTuple
 
-from analysis.about import ABOUT
+from analysis.about import ABOUT, STEADY
 from analysis.measures.agreement import TOLERANCE_FRAC
 from stragglab.grids.choices import choices
 from stragglab.terminal.lists import names_of
@@ -56,7 +56,7 @@ class Grid(NamedTuple):
 CORE = "bsp,asp_even,ssp,backup_workers"
 DECIDING = ",".join(name for name, one in ABOUT.items() if one.monitors)
 """Strategies that monitor, so that their decisions may depend on noise."""
-ALL = ",".join(name for name, one in ABOUT.items() if not one.resizes)
+ALL = ",".join(STEADY)
 SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
 _TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
 _JOB = (

@@ -106,13 +106,14 @@ def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:
     """
     by_name = {task.name: task for task in sorted(tasks, key=_size, reverse=True)}
     raw: dict[str, Any] = {}
+    composed: dict[str, dict[str, Any]] = {}
     shared = Shared()
 
     def prepared() -> Iterator[str]:
         nonlocal raw
         case = ""
         for name, task in by_name.items():
-            raw = composer.raw(task.words)
+            raw = composed.pop(name) if name in composed else composer.raw(task.words)
             if case_of(raw) != case:
                 with suppress(ConfigError), importing():  # the task itself says why it is refused
                     shared.checked(raw)
@@ -124,8 +125,8 @@ def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:
         return 0
 
     with composing(parse_arguments([])) as composer:
-        for name in one_of_each(by_name.values()):  # a mistake in a setting is found before the first run
-            composer.raw(by_name[name].words)
+        # a mistake in a setting is found before the first run
+        composed |= {name: composer.raw(by_name[name].words) for name in one_of_each(by_name.values())}
         yield from in_forks(prepared(), work, jobs)
 
 

@@ -16,6 +16,8 @@ from analysis.measures.ranking import Ranked
 from analysis.reports.advice import Advice, best_lines, page, sentences, whole_steps
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from runtime.errors import ConfigError
+from runtime.run.preflight import preflight
 from scripts.measure import validate_advice
 from stragglab.commands import advise
 from stragglab.grids import advising
@@ -150,6 +152,11 @@ def test_what_cannot_be_is_one_line(wrong: str, tmp_path: Path, capsys: pytest.C
 def test_every_strategy_is_tried_or_left_out_for_a_reason() -> None:
     assert sorted([*REMEDIES, *LEFT_OUT]) == choices("strategy")
     assert set(REMEDIES) >= ASYNCHRONOUS
+
+
+def test_a_job_is_refused_in_the_words_that_advice_replaces() -> None:
+    with pytest.raises(ConfigError, match=re.escape(advising.NEEDS_PS)):
+        preflight(["topology=allreduce", "strategy=asp"])
 
 
 def test_a_reason_that_several_strategies_share_is_one_line() -> None:
