@@ -27,7 +27,7 @@ def built_of(module: Path) -> Path:
 def compile_module(module: Path, *flags: str) -> str:
     """Compile ``_NAME.c`` into a module in its folder; returns what the compiler says if it fails, else nothing."""
     built_of(module).unlink(missing_ok=True)
-    return _refuse("-shared", "-fPIC", *FLAGS, *flags, str(module), "-o", str(built_of(module)), "-lm")
+    return _find_error("-shared", "-fPIC", *FLAGS, *flags, str(module), "-o", str(built_of(module)), "-lm")
 
 
 def is_c(source: Path, text: str) -> bool:
@@ -36,10 +36,10 @@ def is_c(source: Path, text: str) -> bool:
         folder = Path(directory, "runtime", *source.parent.parts[-2:])
         shutil.copytree(source.parents[1], folder.parent, ignore=shutil.ignore_patterns("*.so", "*.py", "__pycache__"))
         (folder / source.name).write_text(text)
-        return not any(_refuse("-fsyntax-only", str(module)) for module in modules_of(folder / source.name))
+        return not any(_find_error("-fsyntax-only", str(module)) for module in modules_of(folder / source.name))
 
 
-def _refuse(*arguments: str) -> str:
+def _find_error(*arguments: str) -> str:
     """Return the compiler's error if it fails, else nothing."""
     house = ['-DHOUSE=""', f"-I{sysconfig.get_path('include')}"]
     command = [*shlex.split(str(sysconfig.get_config_var("CC"))), *house, *arguments]

@@ -65,7 +65,7 @@ def draw_fidelity(
             times.set_title(f"stragglers: {name.replace('_', ' ')}")
         keys = _keys(paced=bool(medians["paced_pairs"].fillna(0).any()))
         page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handlelength=1.2)
-        return save(page, path, _show(medians, seeds))
+        return save(page, path, _plotted_numbers(medians, seeds))
 
 
 def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def _keys(*, paced: bool) -> list[Artist]:
     return [*keys, marker] if paced else keys
 
 
-def _show(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
+def _plotted_numbers(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
     """The plotted numbers: the medians, then every seed."""
     columns = ["straggler", "strategy", "seed", "live", "virtual", "error"]
     paced = ["paced"] if medians["paced_pairs"].fillna(0).any() else []

@@ -87,7 +87,7 @@ def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
 
 def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
     issued, compute_s, injected_s = work
-    pairs = _plan(rows, issued, compute_s - injected_s)
+    pairs = _pair_with_plan(rows, issued, compute_s - injected_s)
     total_s = np.bincount(pairs.item, pairs.planned_s, minlength=len(issued))[pairs.item]
     done = pairs.per_row(_share(pairs.planned_s, total_s) * injected_s[pairs.item])
     planned_s = pairs.per_row(pairs.planned_s)
@@ -96,7 +96,7 @@ def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
 
 def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame, server: int) -> _Hits:
     issued = updates["t"].to_numpy()
-    pairs = _plan(rows, issued, np.zeros(len(issued)))
+    pairs = _pair_with_plan(rows, issued, np.zeros(len(issued)))
     by_item = np.argsort(pairs.item, kind="stable")
     items = pairs.item[by_item]
     notes = server_busy[server_busy["server"] == server]
@@ -113,7 +113,7 @@ def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
     return _Hits(pairs.per_row(), pairs.per_row(pairs.planned_s), done, reported, _first(pairs, issued))
 
 
-def _plan(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> _Pairs:
+def _pair_with_plan(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> _Pairs:
     """Windows that were open when work was issued, and the seconds that each should have added."""
     start, end, magnitude = (rows[name].to_numpy(dtype="float64") for name in ("start_s", "end_s", "magnitude"))
     order = np.argsort(issued_s, kind="stable")

@@ -308,7 +308,7 @@ def _effect(window: Any, subject: _Subject) -> Row:
     felt_s = _median(felt)
     low, high = np.quantile(felt, [0.1, 0.9]) / base_s if len(felt) else (nan, nan)
     effect: Row = {"iterations": len(felt), "base_s": base_s, "felt_s": felt_s, "slowdown": felt_s / base_s}
-    effect |= {"slowdown_p10": low, "slowdown_p90": high, "slowdown_asked": _ask_slowdown(window, base_s)}
+    effect |= {"slowdown_p10": low, "slowdown_p90": high, "slowdown_asked": _requested_slowdown(window, base_s)}
     return effect if window.kind in SLEPT else effect | {"onset_s": _onset_s(window, subject, (base_s * felt_s) ** 0.5)}
 
 
@@ -319,7 +319,7 @@ def _base_s(window: Any, subject: _Subject) -> float:
     return _median(subject.felt_s[clear[np.argsort(away_s, kind="stable")[:NEAREST]]]) or nan
 
 
-def _ask_slowdown(window: Any, base_s: float) -> float:
+def _requested_slowdown(window: Any, base_s: float) -> float:
     match window.kind:
         case "delay":
             return 1.0 + float(window.magnitude) / base_s

@@ -32,7 +32,7 @@ def tta_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True, ev
 
     Infinite if there is none. Where fewer follow, all of them must reach it.
     """
-    hit = _hold_for(scored, target, higher_is_better, evals)
+    hit = _is_held(scored, target, higher_is_better, evals)
     return float(scored["asked_s"][hit].iloc[0]) if hit.any() else inf
 
 
@@ -41,7 +41,7 @@ def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = Tru
 
     NaN if none reaches it.
     """
-    hit = _hold_for(scored, target, higher_is_better, evals).to_numpy()
+    hit = _is_held(scored, target, higher_is_better, evals).to_numpy()
     if not hit.any():
         return nan
     first, asked_s = int(hit.argmax()), scored["asked_s"].to_numpy()
@@ -50,7 +50,7 @@ def tta_step_s(scored: pd.DataFrame, target: float, higher_is_better: bool = Tru
 
 def tta_interp_s(scored: pd.DataFrame, target: float, higher_is_better: bool = True, evals: int = 1) -> float:
     """The same, interpolated linearly between that evaluation and the one before it."""
-    hit = _hold_for(scored, target, higher_is_better, evals)
+    hit = _is_held(scored, target, higher_is_better, evals)
     if not hit.any():
         return inf
     after = int(hit.to_numpy().argmax())
@@ -101,7 +101,7 @@ def best(scored: pd.DataFrame, higher_is_better: bool = True) -> float:
     return float(scored["value"].max() if higher_is_better else scored["value"].min())
 
 
-def _hold_for(scored: pd.DataFrame, target: float, higher_is_better: bool, evals: int) -> pd.Series:
+def _is_held(scored: pd.DataFrame, target: float, higher_is_better: bool, evals: int) -> pd.Series:
     """Whether an evaluation and the ``evals`` - 1 after it (or all, if there are fewer) reach the target."""
     reached = scored["value"] >= target if higher_is_better else scored["value"] <= target
     return reached[::-1].rolling(evals, min_periods=1).min()[::-1].astype(bool)

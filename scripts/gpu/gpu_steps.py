@@ -50,7 +50,7 @@ def steps(device: str, out: Path) -> list[Step]:
             ("run.py", "injectors", "--device", device, "--quick", "-o", str(out / "hogs")),
             180,
         ),
-        _measure("fidelity", "JCT on the virtual clock within 5 %, alone and next to hogs", device, out),
+        _measuring_step("fidelity", "JCT on the virtual clock within 5 %, alone and next to hogs", device, out),
         _tests(
             "ddp_graphs", "ours at 0.95 of plain DDP, all kernels of a gradient launched at once", BENCH, "graphs", 180
         ),
@@ -66,8 +66,8 @@ def steps(device: str, out: Path) -> list[Step]:
             180,
         ),
         _tests("shared", "hogs' account, shares by MPS", TESTS, "other_work or shares_of", 120),
-        _measure("saturation", "time of a batch by its size", device, out),
-        _measure("shares", "order of idle times with unequal shares", device, out),
+        _measuring_step("saturation", "time of a batch by its size", device, out),
+        _measuring_step("shares", "order of idle times with unequal shares", device, out),
     ]
 
 
@@ -76,7 +76,7 @@ def _tests(name: str, shows: str, file: str, selected: str, most_s: float) -> St
     return Step(name, shows, words, most_s)
 
 
-def _measure(part: str, shows: str, device: str, out: Path) -> Step:
+def _measuring_step(part: str, shows: str, device: str, out: Path) -> Step:
     words = ("-m", module_name("scripts.gpu.measure_gpu"), "--device", device, "--part", part, "-o", str(out))
     return Step(part, shows, words, 180)
 

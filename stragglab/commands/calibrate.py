@@ -143,7 +143,7 @@ def show(fitted: Calibration, console: Console) -> None:
     for head in ("cost", "value", "± std. error", "of", ""):
         table.add_column(head, justify="left" if head in ("cost", "") else "right", no_wrap=bool(head))
     for name, each in _order(fitted):
-        table.add_row(name, *_show(name, each), f"{each.observations:,}", each.note)
+        table.add_row(name, *_format(name, each), f"{each.observations:,}", each.note)
     console.print(table)
     console.print("Not determined by these runs, so at its default:")
     for reason, names in _missing(fitted).items():
@@ -164,7 +164,7 @@ def _order(fitted: Calibration) -> list[tuple[str, Estimate]]:
     return sorted(fitted.estimates.items(), key=lambda item: names.index(item[0]))
 
 
-def _show(name: str, each: Estimate) -> tuple[str, str]:
+def _format(name: str, each: Estimate) -> tuple[str, str]:
     """Value and error in the unit that suits the larger of them."""
     unit, factor = "", 1.0
     if name.endswith("_s"):

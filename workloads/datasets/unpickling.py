@@ -71,16 +71,16 @@ class _Machine:
             "EMPTY_DICT": lambda _: self.stack.append({}),
             "EMPTY_LIST": lambda _: self.stack.append([]),
             "EMPTY_TUPLE": lambda _: self.stack.append(()),
-            "DICT": lambda _: self.stack.append(_pairs(self._mark())),
-            "LIST": lambda _: self.stack.append(self._mark()),
-            "TUPLE": lambda _: self.stack.append(tuple(self._mark())),
+            "DICT": lambda _: self.stack.append(_pairs(self._pop_to_mark())),
+            "LIST": lambda _: self.stack.append(self._pop_to_mark()),
+            "TUPLE": lambda _: self.stack.append(tuple(self._pop_to_mark())),
             "TUPLE1": lambda _: self._tuple(1),
             "TUPLE2": lambda _: self._tuple(2),
             "TUPLE3": lambda _: self._tuple(3),
             "SETITEM": lambda _: self._set(self._last(2)),
-            "SETITEMS": lambda _: self._set(self._mark()),
+            "SETITEMS": lambda _: self._set(self._pop_to_mark()),
             "APPEND": lambda _: self._extend(self._last(1)),
-            "APPENDS": lambda _: self._extend(self._mark()),
+            "APPENDS": lambda _: self._extend(self._pop_to_mark()),
             "MEMOIZE": lambda _: self._remember(len(self.memo)),
             "GLOBAL": self._name,
             "STACK_GLOBAL": lambda _: self._name(" ".join(self._last(2))),
@@ -115,7 +115,7 @@ class _Machine:
         del self.stack[-count:]
         return taken
 
-    def _mark(self) -> list[Any]:
+    def _pop_to_mark(self) -> list[Any]:
         taken: list[Any] = []
         while (item := self.stack.pop()) is not MARK:
             taken.append(item)

@@ -45,7 +45,7 @@ def cluster_table(
         row = {key: summary[key] for key in ("seed", "status", "jobs", "jobs_completed", *OTHERS)}
         row["makespan_s"] = inf if row["makespan_s"] is None else row["makespan_s"]
         for name, (times, statistic) in MEASURED.items():
-            row[name] = _reach(summary, times, statistic)
+            row[name] = _statistic_of(summary, times, statistic)
         row |= {name: (summary["stragglers"] or {}).get(name) for name in STRAGGLERS}
         row["warnings"] = summary.get("warnings") or []
         rows.append(row)
@@ -54,7 +54,7 @@ def cluster_table(
     return frame.assign(path=[str(path) for path in paths], label=labels, case=cases)
 
 
-def _reach(summary: dict[str, Any], times: str, statistic: str) -> float:
+def _statistic_of(summary: dict[str, Any], times: str, statistic: str) -> float:
     value = summary[times][statistic]
     if value is not None:
         return float(value)

@@ -55,7 +55,7 @@ def num_devices(environ: Mapping[str, str] = os.environ) -> int:
 
 def num_shown(environ: Mapping[str, str] = os.environ) -> int | None:
     """How many devices ``CUDA_VISIBLE_DEVICES`` names, whether they are there or not; None: it does not say."""
-    return len(_show(environ[VISIBLE])) if VISIBLE in environ else None
+    return len(_visible_devices(environ[VISIBLE])) if VISIBLE in environ else None
 
 
 def name_of(device: int, environ: Mapping[str, str] = os.environ) -> str:
@@ -65,7 +65,7 @@ def name_of(device: int, environ: Mapping[str, str] = os.environ) -> str:
     """
     if VISIBLE not in environ:
         return str(device)
-    shown = _show(environ[VISIBLE])
+    shown = _visible_devices(environ[VISIBLE])
     return shown[device] if shown else environ[VISIBLE]
 
 
@@ -74,6 +74,6 @@ def order_of(environ: Mapping[str, str] = os.environ) -> str:
     return environ.get(ORDER, BY_BUS)
 
 
-def _show(names: str) -> list[str]:
+def _visible_devices(names: str) -> list[str]:
     """CUDA shows devices up to the first invalid one (CUDA's programming guide, environment variables)."""
     return list(takewhile(lambda name: name not in ("", "-1"), map(str.strip, names.split(","))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from runtime.live.control.session import LiveSession
 
 
+@dataclass(eq=False)
 class LivePort:
     """Collects the orders of a turn; :meth:`flush` sends them, first to servers, which are on the critical path.
 
@@ -43,22 +45,18 @@ class LivePort:
     of the server.
     """
 
-    def __init__(
-        self,
-        hub: Hub,
-        loop: Loop,
-        roster: Roster,
-        nodes: LiveNodes,
-        session: LiveSession,
-        disturb: Disturb,
-        last_save: str = "",
-        followers: LiveFollowers | None = None,
-    ) -> None:
-        self.hub, self.loop, self.disturb = hub, loop, disturb
-        self.roster, self.nodes, self.session = roster, nodes, session
+    hub: Hub
+    loop: Loop
+    roster: Roster
+    nodes: LiveNodes
+    session: LiveSession
+    disturb: Disturb
+    last_save: str = ""
+    followers: LiveFollowers | None = None
+
+    def __post_init__(self) -> None:
         self.evaluations = LiveEvaluations()
         self.sent_s: dict[int, float] = {}
-        self.last_save, self.followers = last_save, followers
         self._drop: list[int] = []
         self._apply: ApplyOrder | None = None
         self._deliver: list[tuple[str, int, int, int]] = []
@@ -219,15 +217,15 @@ class LivePort:
         self._drop, self._apply, self._deliver, self._weigh = [], None, [], []
         data = encode(update)
         for key in self.roster.holders:
-            slowed = self._slow(update, key)
+            slowed = self._with_delay(update, key)
             if slowed is not update:
                 self.hub.send(key, slowed)
             else:
                 self.hub.send_encoded(key, data)
         if self.followers is not None:
-            self.followers.update(update, self._slow)
+            self.followers.update(update, self._with_delay)
 
-    def _slow(self, update: Update, server: NodeId) -> Update:
+    def _with_delay(self, update: Update, server: NodeId) -> Update:
         """As the plan disturbs this server."""
         delay_s, slowdown_frac = self.disturb(str(server), self.loop.now) if update.apply else (0.0, 0.0)
         if not (delay_s or slowdown_frac):

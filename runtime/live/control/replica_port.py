@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.core.executor import Disturb
 from runtime.core.job import ApplyOrder, ComputeOrder
 from runtime.core.node_orders import AllocateOrder
-from runtime.live.control.nodes import LiveNodes
 from runtime.live.control.port import LivePort
-from runtime.live.control.roster import Roster
-from runtime.live.transport.hub import Hub
-from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     Deliver,
     DropGradients,
@@ -28,23 +23,14 @@ REMEMBERED_VERSIONS = 4
 """Updates before the newest order whose states are kept in any case."""
 
 if TYPE_CHECKING:
-    from runtime.live.control.session import LiveSession
+    pass
 
 
 class ReplicaPort(LivePort):
     """As :class:`LivePort`; ``states`` holds the data service's state before each of the last updates, by version."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        loop: Loop,
-        roster: Roster,
-        nodes: LiveNodes,
-        session: LiveSession,
-        disturb: Disturb,
-        last_save: str = "",
-    ) -> None:
-        super().__init__(hub, loop, roster, nodes, session, disturb, last_save)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.states: dict[int, dict[str, Any]] = {}
         self._versions: dict[int, int] = {}
         """The version that a gradient is computed on, until it is used or dropped."""

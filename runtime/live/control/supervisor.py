@@ -162,12 +162,12 @@ class LiveSupervisor:
             case Saved():
                 return inputs.Saved(task.key, message.id)
             case Loaded():
-                return self._load_state(task.key, message)
+                return self._read_loaded(task.key, message)
             case Halted():
                 return inputs.Halted(task.key, incarnation, message.generation, message.version)
         return None
 
-    def _load_state(self, key: Key, message: Loaded) -> inputs.AnyInput | None:
+    def _read_loaded(self, key: Key, message: Loaded) -> inputs.AnyInput | None:
         """A replica that takes over knows nothing of the data, and reads the last checkpoint if that is newer."""
         if message.id != effects.FOLLOWED:
             return inputs.Loaded(key, message.generation, message.version, message.state)

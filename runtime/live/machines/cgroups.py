@@ -113,7 +113,7 @@ class Cgroup:
             for group in self._within():
                 group._hide()
             part.set_quota(quota_of(None, self.period_us) if self.hidden else quota)
-            held = self._hold_for(None if self.hidden else cores)
+            held = self._check_held(None if self.hidden else cores)
         except (OSError, QuotaRefused) as error:
             self.wanted, self.hidden = before
             why = "; ".join(explain(error)) if isinstance(error, OSError) else str(error)
@@ -204,7 +204,7 @@ class Cgroup:
             self.parts["cpu"].set_quota(quota_of(self.wanted, self.period_us))
             self.hidden = False
 
-    def _hold_for(self, asked: float | None) -> float | None:
+    def _check_held(self, asked: float | None) -> float | None:
         held = self.cores()
         same = held == asked or (asked and held and abs(held - asked) <= ROUNDING * asked)
         if not same:

@@ -26,7 +26,7 @@ def _untrainable(job: Facts) -> dict[str, object]:
     return {"able": others or "runtime=virtual backend=none"}
 
 
-def _find_unmeasured(job: Facts) -> bool:
+def _is_unmeasured(job: Facts) -> bool:
     """Whether the metric is neither measured nor estimated."""
     return not job.backend.computes and job.backend.load_progress() is None
 
@@ -34,7 +34,7 @@ def _find_unmeasured(job: Facts) -> bool:
 def _ends(job: Facts) -> dict[str, object]:
     """The setting by which a metric ends the job."""
     ends = [name for name in ("stop_at_target", "stop_at_convergence") if getattr(job.config, name)]
-    return {"setting": ends[0]} if ends and _find_unmeasured(job) else {}
+    return {"setting": ends[0]} if ends and _is_unmeasured(job) else {}
 
 
 END: Rule[Facts] = Rule(
@@ -65,7 +65,7 @@ BACKENDS: tuple[Rule[Facts], ...] = (
     ),
     Rule(
         "a target that nobody measures",
-        lambda job: job.workload.target is not None and _find_unmeasured(job),
+        lambda job: job.workload.target is not None and _is_unmeasured(job),
         "workload.target={workload.target:g}: backend={names.backend} measures no {workload.metric}",
         "estimate it with backend.progress=NAME, or set workload.target=null",
     ),

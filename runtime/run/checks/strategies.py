@@ -32,7 +32,7 @@ def _rising(job: Facts) -> dict[str, object]:
     return dict(zip(("field", "value"), wrong[0], strict=True)) if wrong and job.strategy.replicas else {}
 
 
-def _describe_pacing(job: Facts) -> dict[str, object]:
+def _find_pacing(job: Facts) -> dict[str, object]:
     """The setting of a device that paces workers by sleeping, where a strategy predicts by received resources."""
     if not job.strategy.reads_received:
         return {}
@@ -143,7 +143,7 @@ STRATEGIES: tuple[Rule[Facts], ...] = (
     ),
     Rule(
         "predictions by received resources and paced devices",
-        _describe_pacing,
+        _find_pacing,
         "{setting}: paces iterations by sleeping, and strategy={names.strategy} predicts by the processor time that "
         "they received, in which no sleep shows",
         "set {setting}=null, or predict by times (ema)",

@@ -45,7 +45,7 @@ class Shown:
     """Seconds per sample of the slowest device that paces a worker; 0: none does."""
 
 
-def _describe_pacing(job: Shown) -> dict[str, object]:
+def _find_pacing(job: Shown) -> dict[str, object]:
     """A throttled task whose device sleeps for longer."""
     if "cpu" not in job.around.kinds or job.costs.data_s(1) >= LOADING_FRAC * job.paced_s:
         return {}
@@ -74,7 +74,7 @@ def _endless_host(job: Shown) -> dict[str, object]:
 HIDDEN: tuple[Rule[Shown], ...] = (
     Rule(
         "a throttled processor and paced devices",
-        _describe_pacing,
+        _find_pacing,
         "cluster.device: paces the iterations of {target} by sleeping, which would hide a throttled processor",
         "set cluster.device=null, or choose a straggler that sleeps",
     ),
