@@ -60,7 +60,7 @@ class Starts:
         if not self.recovery.tasks[key].expects(incarnation):
             return
         if role == "server":
-            self.tell(self.clock.now, inputs.Ready(key, incarnation))
+            self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation)))
         elif not self.pauses.starts_late(str(key), 0.0, partial(self._on_built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))

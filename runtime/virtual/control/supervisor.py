@@ -155,25 +155,18 @@ class VirtualSupervisor:
 
     # ---- the coordinator ---------------------------------------------------------------------------------------------
 
-    def _announce_server(self, t: float, news: effects.ServerJoined) -> None:
-        """Report a server that has joined, unless it was lost or retired while the coordinator was busy."""
-        task = self.recovery.tasks.get(NodeId.server(news.server))
-        if task is not None and task.expects(news.incarnation):
-            self.coordinator.receive(t, news)
-
     def _announce(self, t: float, news: effects.News) -> None:
         coordinator = self.coordinator
         match news:
             case (
                 effects.WorkerLost()
                 | effects.WorkerJoined()
+                | effects.ServerJoined()
                 | effects.ServerLost(holding=False)
                 | effects.AuxiliaryLost()
                 | effects.AuxiliaryJoined()
             ):
                 coordinator.receive(t, news)
-            case effects.ServerJoined():
-                self.owner.drive(lambda t: self._announce_server(t, news))  # by itself: its answers leave at once
             case effects.ServerLost():
                 if self._followers is not None:
                     self._followers.remember(coordinator.version, coordinator.snapshot())

@@ -404,7 +404,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("~seed", "seed: missing"),
     ("+strategy=ssp", "strategy"),
     ("--multirunn", "unrecognized arguments: --multirunn; --help lists what there is"),
-    ("-o out", "unrecognized arguments: -o out; hydra.run.dir=DIR is where a run's record goes"),
+    ("-o out", "unrecognized arguments: -o; hydra.run.dir=DIR is where a run's record goes"),
     ("--run --multirun", "--run --multirun: only one of these at a time"),
     ("--multirun --cfg job", "--multirun --cfg: only one of these at a time"),
     ("--resolve", "--resolve: only together with --cfg"),
