@@ -15,17 +15,17 @@ W_compute and W_update the work of computing and of updating, r the work that a 
    step 2) is observed. w_hat is the mean of used cores per worker, s_hat the used cores of all servers over N_w. If a
    server uses ``hot_util`` (0.9) of its cores, all servers get twice as many, and the sample is repeated.
 4. Optimise servers (4.1, Eq. 7 to 11; ``plan``): w = ceil(w_hat), N_w = floor(C_total / (w_hat + s_hat)), s_total =
-   C_total - N_w w, in whole servers of s. N_w is lowered until they lack at most ``max_shortfall_frac`` of N_w s_hat.
+   C_total - N_w w, in whole servers of s. N_w is lowered until these lack at most ``max_shortfall_frac`` of N_w s_hat.
 5. Optimise workers (4.2): w_hat is measured again with these servers. Workers are added up to floor((C_total - N_w
-   w_hat) / s_hat), N_w being that number of step 4 (4.2: s_total / s_hat), as far as cores are left.
+   w_hat) / s_hat) with N_w as in step 4 (4.2: s_total / s_hat), as far as cores are left.
 6. Adjust, every ``adjust_every_s``, the first rule that matches (4.2, 5.4; ``adjust``); server j uses u_j cores:
 
    - hot server, u_j >= ``hot_util`` of its cores: it gets min(s_hat N_w u_j / sum_j u_j, C_max) cores;
-   - idle servers, sum_j u_j < ``idle_util`` s_total: s_hat = sum_j u_j / N_w, and workers are added until there are
-     min(ceil(s_total / s_hat), floor(sqrt(K))); those beyond C_total have low priority;
+   - idle servers, sum_j u_j < ``idle_util`` (0.9) s_total: s_hat = sum_j u_j / N_w, and workers are added until there
+     are min(ceil(s_total / s_hat), floor(sqrt(K))); those beyond C_total have low priority;
    - a worker without progress for ``hang_s`` is restarted (one that is slow only draws fewer shards);
-   - a server that uses more than ``load_ratio`` times the mean: it gets more cores, as a hot server does;
-   - a server that uses no more than that, and is busy for ``busy_ratio`` times the mean time: it moves to another
+   - a server that uses more than ``load_ratio`` (1.2) times the mean: it gets more cores, as a hot server does;
+   - a server that uses no more than that, and is busy for ``busy_ratio`` (1.5) times the mean time: it moves to another
      machine.
 
    At any time: a worker that ran out of memory gets twice as much; for a server that did, its memory or the number of

@@ -1,7 +1,7 @@
 """Gradient coding: every update is the full gradient, whichever s workers are late or dead.
 
 Symbols: m workers, k parts of a round's samples, s stragglers; worker i has throughput c_i, g_j is the gradient sum of
-part j, row i of B (m x k) says with which weights worker i adds them, a decodes.
+part j. Row i of B (m x k) has the weights with which worker i adds them; the row vector a decodes.
 
 1. Parts per worker (Wang et al., Eq. 5 and 6; ``partitions``): n_i = k (s + 1) c_i / sum_j c_j (``speeds``), at most k,
    in whole parts by largest remainder. Worker i gets the n_i parts after worker i - 1's parts, in a circle, so that
@@ -12,7 +12,7 @@ part j, row i of B (m x k) says with which weights worker i adds them, a decodes
    - ``fractional_repetition``: m / (s + 1) blocks of s + 1 parts, each at s + 1 workers; B[i, j] = 1 on the parts of
      worker i's block.
    - ``cyclic`` (Tandon et al., Algorithm 2): H (s x m) is standard normal, but its last column makes H 1 = 0. Worker i
-     has part i and the next s parts R: B[i, i] = 1, B[i, R] = -H[:, R]^-1 H[:, i].
+     has not the parts of step 1, but part i and the next s parts R: B[i, i] = 1, B[i, R] = -H[:, R]^-1 H[:, i].
    - ``heter_aware`` (Wang et al., Algorithm 1): C (s + 1 x m) is uniform on (0, 1); for every part
      C[:, W_j] B[W_j, j] = 1, so that C B = 1.
    - ``group_based`` (Algorithms 2 and 3): a group is a set of workers whose parts are disjoint and cover all k. P
@@ -21,8 +21,8 @@ part j, row i of B (m x k) says with which weights worker i adds them, a decodes
      workers; the other workers are coded by Algorithm 1 for s - P stragglers.
 
 3. A round (``rounds``): worker i sends row i, sum_j B[i, j] g_j, as one gradient.
-4. As soon as a group is complete, or all but s workers have sent (``decoding``): a is a row vector with a B = 1 that is
-   zero at the missing workers: 1 at the workers of a complete group, or at one worker of each block
+4. As soon as a group is complete, or all but s workers have sent (``decoding``): a has a B = 1 and is zero at the
+   missing workers. It is 1 at the workers of a complete group, or at one worker of each block
    (``fractional_repetition``); else the shortest such vector. The update is sum_i a_i (row i) = sum_j g_j.
 5. The next round begins for the workers whose row has arrived. Rows of the last round that come later are dropped, and
    their workers then compute the row of the present round.

@@ -5,7 +5,7 @@ Symbols: x_i is the batch of worker i of N, v_i its samples per second, X (here 
 
 Processors (``kind: cpu``), before every round:
 
-1. v_i: samples over loading and computing time, the most of the last ``confirm_iters`` rounds (1; ``forecast``).
+1. v_i: samples over loading and computing time, the highest of the last ``confirm_iters`` (1) rounds (``forecast``).
 2. The next v_i is predicted (``forecast``, ``predictors``) by NARX, v(t+1) = f(v(t), v(t-1); c(t+1), c(t); m(t+1),
    m(t)): c and m are the worker's processor and memory, f has a layer of 10 tanh units and is trained online, on the
    last 200 iterations. ``predictor`` has simpler rules. A worker with fewer than ``min_records`` iterations gets the
@@ -13,7 +13,7 @@ Processors (``kind: cpu``), before every round:
 3. x_i in proportion to v_i, in whole samples and between the bounds: min max_i x_i / v_i with sum_i x_i = B
    (``by_speed``). If this gives worker i no more than its last batch x_i', although x_i' < B / N and
    x_i' / v_i < 0.95 B / sum_j v_j, it gets x_i' + 1: the fixed cost of an iteration makes a small batch look
-   slow. A try that has failed is repeated after twice as many rounds.
+   slow. If that makes it late, the next try follows after twice as many rounds.
 
 Accelerators (``kind: gpu``), whose time is flat below saturation, so that shares by speed would be wrong; after every
 window of ``window_iters`` rounds (8; ``by_steps``):

@@ -41,11 +41,11 @@ class LGC(Composition):
     abstract and STAR's description (section V-A); the algorithm is above. Decided at ``Arrived``. With ``batch_linear``
     the step is smaller when fewer contribute, since it is divided by the whole global batch.
 
-    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
-    expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a
-    gradient that is even later is dropped and its samples return to the queue; when fewer than K workers can still be
-    fresh, those suffice. With ``blocks`` a part begins when the last one has arrived, on the newest parameters, which
-    is less stale than the paper's parts of one gradient.
+    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient should be
+    late by ``max_delay_versions`` at most, given its last time and the last interval between updates; otherwise it
+    waits for the next update (``late_begin``). A gradient that is even later is dropped and its samples return to the
+    queue. When fewer than K workers can still be fresh, those suffice. With ``blocks`` a part begins when the last one
+    has arrived, on the newest parameters, which is less stale than the paper's parts of one gradient.
 
     STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
     the following step whatever their age, and sets K to N - 2.

@@ -23,8 +23,8 @@ v + i, so g has the deadline dl(g) = v(g) + tau_max - v. Numbers in brackets are
    the oldest updates that it lacks until this bound, with the new update included, is at most Div_max
    ``divergence_max``.
 7. The next transfer is sent when the one before it has arrived; updates are applied in slot order (``ordered``), with
-   the learning rate of update t times sqrt(t / (t + tau)) (``lr_rule=adadelay``). The worker continues with the newest
-   parameters.
+   the learning rate of update t times sqrt(t / (t + tau)) (``lr_rule=adadelay``). A worker whose g is applied or
+   dropped continues with the newest parameters.
 """
 
 from __future__ import annotations

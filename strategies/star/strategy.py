@@ -25,10 +25,10 @@ updates of m samples that make one unit of progress, t_x the mean seconds from o
        static x-order, x = 1 .. N:                T_x = n_u(x b) p t_x                     (Eq. 1)
        dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / (n_u(n_c b) p t_c)   (Eq. 2)
 
-   t_c is the largest T_i of cluster c. t_x comes from a simulation (``orders``): workers take T_i, the x that have
-   finished first make an update and begin again, the others keep what they have. p is the price of staleness: 1 in the
-   paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where lag is the mean of s / (1 + s) over gradients (in dynamic
-   x-order over updates) that are stale by s global batches.
+   t_c is the largest T_i of cluster c. t_x comes from a simulation of 200 updates or more (``orders``): workers take
+   T_i, the x that have finished first make an update and begin again, the others keep what they have. p is the price of
+   staleness: 1 in the paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where lag is the mean of s / (1 + s) over
+   gradients (in dynamic x-order over updates) that are stale by s global batches.
 6. The mode with the least cost is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays
    unless another is better by more than ``min_gain_frac`` (the paper: 0).
 7. STAR-ML (IV-C2; ``learned``; the other steps are STAR-H): from T_i, d_i, phi and the mode, a model predicts how far
