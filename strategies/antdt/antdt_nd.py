@@ -1,21 +1,21 @@
 """AntDT-ND: AntDT's solution for non-dedicated (shared) clusters (section VI-A).
 
-Symbols: T_i is the mean time of an iteration of worker i, B_i its batch, v_i its samples per second; B is the global
-batch, N the number of workers, lambda ``slowness_ratio``; L_trans and L_per are ``short_window_s`` and
-``long_window_s``.
+Symbols: B is the global batch, N (AntDT: n) the number of workers, B_i the batch of worker i, v_i its samples per
+second, T_i its mean time of an iteration (AntDT: T_i^w; of a server T_i^s) over a window: T_i^trans over
+``short_window_s`` (L_trans, 300 s), T_i^per over ``long_window_s`` (L_per, 600 s); lambda ``slowness_ratio`` (1.5).
 
-1. Monitor (``monitor``): every ``report_iters`` iterations a worker reports the mean of their times and batches; this
-   is a record. Every node has a window of L_trans and a window of L_per. A decision uses a window once the node has
-   been there for 0.8 of its length and the window has ``min_records`` records.
-2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j over
-   L_trans, and a *persistent* one if this holds over L_per; the mean includes worker i. A server is persistent by the
-   same rule over L_per, with its time per update and the mean of all servers.
+1. Workers begin with B_i = B / N. Monitor (``monitor``): every ``report_iters`` iterations (10) a worker reports the
+   mean of their times and batches; this is a record. A decision uses a node's window once the node has been there for
+   0.8 of its length and the window has ``min_records`` records.
+2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i^trans >= lambda mean_j T_j^trans,
+   and a *persistent* one if T_i^per >= lambda mean_j T_j^per; the mean includes worker i. A server is persistent by the
+   same rule, with its time per update and the mean of all servers.
 3. KILL_RESTART (``kill_restart``) of at most one node, on another machine: the slowest persistent server that may be
    restarted; if there is none, the slowest such worker, unless a new worker would wait longer than ``max_pending_s``
    for a machine. A node is restarted at most ``max_restarts`` times, ``cooldown_s`` apart.
 4. ADJUST_BS (``adjust_bs``; only BSP), if step 3 killed a worker or a worker that was not killed is transient: Eq. 3,
    min max_i B_i / v_i with sum_i B_i = B in whole samples, over all workers but the killed one; v_i is the mean of
-   B_i / T_i over L_trans. The batches hold from the next round on. A worker that joins begins with B / N.
+   B_i / T_i of the records of L_trans. The batches hold from the next round on. A worker that joins begins with B / N.
 5. Otherwise NONE. If batches were adjusted before, Eq. 3 is solved again, so that they become even again once all
    workers are equally fast.
 
@@ -74,8 +74,8 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
     def compose(self) -> Parts:
         return self.make(
             Parts,
-            gate=AllGate() if self.mode == "bsp" else EachGate(),
-            load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
             detectors={"stragglers": self.make(StragglerDetector)},
             actions={"kill_restart": self.make(KillRestart)},
+            load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
+            gate=AllGate() if self.mode == "bsp" else EachGate(),
         )

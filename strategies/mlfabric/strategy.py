@@ -1,28 +1,30 @@
 """MLfabric: asynchronous training whose transfers are ordered, so that delays are bounded and updates early.
 
-Symbols: g an update, v(g) the version that it was computed on, tau its delay, tau_max the bound on delays, v the
-version when a plan is made; slot i = 0, 1, ... is applied at version v + i. Numbers in brackets are slides.
+Symbols: g an update, v(g) the version that it was computed on, tau its delay, tau_max the bound on delays (None: twice
+the number of workers), v (slides: v_init) the version when a plan is made. Slot i = 0, 1, ... is applied at version
+v + i, so g has the deadline dl(g) = v(g) + tau_max - v. Numbers in brackets are slides.
 
-1. A worker that has computed says so (``Ready``) and holds g. A plan is made for all that wait, unless an earlier one
-   is still in progress (``ordered``, ``window_s``).
+1. A worker that has computed says so (``Ready``) and holds g. A plan (steps 2 to 5) is made for all that wait, unless
+   an earlier plan is still in progress (``ordered``, ``window_s``).
 2. finish(g) (11; ``fluid``, ``bandwidths``): from when g is ready its rate is at each instant the least that a link
    of its path has left after the reservations of earlier slots. A slot reserves exactly this rate for its transfer.
-3. Slot i (``order``): the candidate is the g with the least finish(g) among the updates with the deadline
-   v(g) + tau_max - v = i (12, 13); if there are none, the g with the least finish(g) of all. c(g), the time at which g
-   would be applied, is the later of finish(g) and the c of the slot before.
+3. Slot i (``order``): a g with dl(g) < i is dropped. The candidate is the g with the least finish(g) among the updates
+   with dl(g) = i (12, 13); if there are none, the g with the least finish(g) of all. c(g), the time at which g would be
+   applied, is the later of finish(g) and the c of the slot before.
 4. If c(candidate) is more than ``idle_tolerance_s`` later than the least c of all, the candidate is dropped (14) and
-   slot i is filled again; else it has slot i. A g whose deadline is below i is dropped, too. If ``idle_tolerance_s`` is
-   None, it is the median time that one of these transfers takes alone.
-5. Neighbours in the order are summed at an aggregator (15; ``order``): a group begins with the next update and takes
-   further ones as long as each is at the aggregator no later than all earlier groups are at the server. With fewer than
-   two members the update goes directly to the server. A sum is one update.
+   slot i is filled again; else it has slot i. If ``idle_tolerance_s`` is None, it is the median time that one of these
+   transfers takes alone.
+5. Neighbours in the order are summed (15; ``order``) at the aggregator that is free first: a group begins with the next
+   update and takes further ones as long as each is at the aggregator no later than all earlier groups are at the
+   server. A group of fewer than two goes directly to the server. A sum is one update.
 6. A replica gets the same updates in the same order (16, 17; ``replicas``). If it lacks the updates 1 .. L of changes
-   u_k, h is its momentum at its last update and mu the momentum factor, its distance from the server is at most
-   sum_k (1 + mu + ... + mu^(L-k)) |u_k| + (mu + ... + mu^L) |h|. Before an update is applied, the replica receives the
-   oldest updates that it lacks until this bound, with the new update included, is at most Div_max ``divergence_max``.
+   u_k, h is its momentum at its last update and mu (slides: gamma) the momentum factor, its distance from the server is
+   at most sum_k (1 + mu + ... + mu^(L-k)) |u_k| + (mu + ... + mu^L) |h|. Before an update is applied, the replica gets
+   the oldest updates that it lacks until this bound, with the new update included, is at most Div_max
+   ``divergence_max``.
 7. The next transfer is sent when the one before it has arrived; updates are applied in slot order (``ordered``), with
-   the learning rate of update t times sqrt(t / (t + tau)) (``lr_rule=adadelay``). The worker continues with the newest
-   parameters.
+   the learning rate of update t times sqrt(t / (t + tau)) (``lr_rule=adadelay``). A worker whose g is applied or
+   dropped continues with the newest parameters.
 """
 
 from __future__ import annotations

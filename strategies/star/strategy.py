@@ -1,51 +1,55 @@
 """STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again.
 
-Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, b = B / N a
-worker's batch, phi the gradient noise scale in samples, x the gradients of an update, t_x the mean seconds from one
-update of x gradients to the next.
+Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, B (STAR: M) the
+global batch, b = B / N a worker's batch, phi the gradient noise scale in samples (PGNS), n_u(m) = 1 + phi / m the
+updates of m samples that make one unit of progress, t_x the mean seconds from one update of x gradients to the next.
 
-1. Predict (IV-A; ``predicted``): after every ``predict_every_iters`` iterations of all workers on average, the T_i over
-   the next ``horizon_iters``. STAR's LSTM predicts the processor and the bandwidth that a worker receives, and a
-   regression turns them into times; here ``predictor`` says how. Worker i is tagged if d_i > ``straggler_frac``.
+1. Predict (IV-A; ``predicted``): every ``predict_every_iters`` iterations of all workers on average (STAR: 1), the
+   mean T_i of the next ``horizon_iters``. STAR's LSTM predicts from the last 100 iterations the processor and bandwidth
+   that a worker receives, and a regression turns them into times; here ``predictor`` says how. Worker i is tagged if
+   d_i > ``straggler_frac`` (0.2) in any of these iterations.
 2. If no worker is tagged: SSGD (``when_calm=cheaper``: the present mode, if SSGD would cost more).
-3. If a worker is tagged (``chooser``): workers are clustered. In the order of T_i the two neighbouring clusters whose
-   union has the least max T / min T are merged, while this ratio is at most 1 + ``cluster_frac``. A decision (steps 4
-   to 8) follows when the tags or the clusters have changed, or a T_i by more than ``cluster_frac``; else after
-   ``redecide_iters`` iterations.
-4. phi (``noise``): a number, a table by step, or measured. An update has n gradients of the same version and M samples;
-   g_i is the mean over the m_i samples of gradient i, L = sum_i (m_i / M) |g_i|^2, S = |sum_i (m_i / M) g_i|^2::
+3. Modes (IV-B; ``modal``): in static x-order any x gradients make an update; x = 1 is ASGD, x = N SSGD. In dynamic
+   x-order each cluster of workers makes its own updates. A gradient waits for an update with its worker; none is
+   dropped. Clusters (``chooser``): in the order of T_i the two neighbours whose union has the least max T / min T are
+   merged, while this ratio is at most 1 + ``cluster_frac``. If a worker is tagged, a decision (steps 4 to 9) follows
+   when tags or clusters have changed, or a T_i by more than ``cluster_frac``; else after ``redecide_iters`` iterations.
+4. phi (IV-C1; ``noise``): a table by step (STAR), a number, or measured. An update has n gradients of the same
+   version and m samples; g_i is the mean over the m_i samples of gradient i, L = sum_i (m_i / m) |g_i|^2,
+   S = |sum_i (m_i / m) g_i|^2::
 
-       phi = M ((L - S) / (n - 1)) / ((n S - L) / (n - 1))      moving averages of numerator and denominator
+       phi = m ((L - S) / (n - 1)) / ((n S - L) / (n - 1))      moving averages of numerator and denominator
 
-5. A unit of progress takes 1 + phi / M updates of M samples; so the modes cost (``times``)::
+5. Cost of a mode: seconds per unit of progress (IV-C1; ``times``)::
 
-       static x-order, x = 1 (ASGD) .. N (SSGD):  T_x = (1 + phi / (x b)) p t_x                        (Eq. 1)
-       dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)       (Eq. 2)
+       static x-order, x = 1 .. N:                T_x = n_u(x b) p t_x                     (Eq. 1)
+       dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / (n_u(n_c b) p t_c)   (Eq. 2)
 
-   In dynamic x-order every cluster makes updates of its own; t_c is the largest T_i of cluster c. t_x comes from a
-   simulation (``orders``): workers take T_i, the x that have finished first make an update and begin again, the others
-   keep what they have. p is the price of staleness: 1 in the paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where
-   lag is the mean of s / (1 + s) over gradients that are stale by s global batches.
+   t_c is the largest T_i of cluster c. t_x comes from a simulation of 200 updates or more (``orders``): workers take
+   T_i, the x that have finished first make an update and begin again, the others keep what they have. p is the price of
+   staleness: 1 in the paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where lag is the mean of s / (1 + s) over
+   gradients (in dynamic x-order over updates) that are stale by s global batches.
 6. The mode with the least cost is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays
    unless another is better by more than ``min_gain_frac`` (the paper: 0).
-7. Prevention (IV-D1; ``demands``): in a mode with y gradients per update a server needs g (1 - (y - 1) / (N - 1)) more
-   than in SSGD, g being its growth in ASGD (``cpu_growth_frac``, ``link_growth_frac``). The cluster is asked for it. If
-   the other jobs on those hosts would lose no less than this job wins, (T_present - T) / (1 + phi / B) seconds per
-   global batch, it refuses, and the next best mode is asked for. SSGD needs nothing more.
-8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``). Until then no worker begins to
-   compute (``pause``). Gradients that wait are kept; the rate of an update of x gradients is (x / N) r_SSGD
+7. STAR-ML (IV-C2; ``learned``; the other steps are STAR-H): from T_i, d_i, phi and the mode, a model predicts how far
+   step 5 is off. It learns from decisions by step 5, and from the measured cost of modes that were kept for some
+   updates. Once its choices cost at most ``max_regret_frac`` (5 %) more, it replaces step 5, which still checks some.
+8. Prevention (IV-D1; ``demands``): in a mode with y gradients per update a server needs g (1 - (y - 1) / (N - 1)) more
+   than in SSGD, g being its growth in ASGD (``cpu_growth_frac``, ``link_growth_frac``). Other tasks of the host give
+   what it lacks (``strategies.cluster.prevention.star``): first workers that wait for a slower one of their group, then
+   all in proportion to 1 / (S A). S = prod_j TTA_j / TTA is the sensitivity of the time to accuracy to throttling at
+   levels j, A the job's present gain. If their jobs lose no less than this job wins, (T_present - T) / n_u(B) seconds
+   per global batch (STAR: S_w >= S_o), the next best mode is asked for. SSGD needs nothing more.
+9. ``decision_s`` later (STAR: 0.97), with the next update, the gate changes its mode (``modal``). Until then no worker
+   begins to compute (``pause``). Gradients that wait are kept; the rate of an update of y gradients is (y / N) r_SSGD
    (``lr_rule``). STAR- does not pause: it decides for ``decision_s`` later, by predictions that much further ahead.
-9. Steps 1 to 8 are STAR-H. STAR-ML (IV-C2; ``learned``): a model learns from the decisions of STAR-H, and from the
-   measured cost of modes that were kept for some updates, how far the estimates of step 5 are off. Once its choices are
-   nearly as good, it takes step 5 over; now and then step 5 checks it.
-10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, workers with a
-    low latency are inner nodes. The gradients of their children, workers with a higher latency, are added to theirs on
-    the way.
+10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, the
+    ``tree_fanout`` workers with the lowest latency are inner nodes, which add the gradients of as many children each.
 
-Without servers (``ring``; IV-B): X workers are tagged. Candidates are x = 0 .. X, and for each t_w in ``waits_s``: the
-x slowest leave the ring and become children of ring workers, which wait t_w for their gradients::
+Without servers (``ring``; IV-B): X workers are tagged. Modes are x = 0 .. X and, if x > 0, each t_w in ``waits_s``: the
+x slowest leave the ring and become children of ring workers, which wait t_w for their gradients. The least T_a wins::
 
-       T_a = (1 + phi / ((N - x + q) b)) (t_ring + t_w)                                                (Eq. 3)
+       T_a = n_u((N - x + q) b) (t_ring + t_w)                                             (Eq. 3)
 
 t_ring is the largest T_i in the ring; q children deliver within t_ring + t_w.
 """
@@ -80,8 +84,7 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
 
     Source: STAR, sections IV-A to IV-D (STAR-H, STAR-ML and STAR-), for one job; the algorithm is above. Decided at
     ``Arrived``. Batches stay B / N. There are trees (``tree_fanout``) in SSGD and in every cluster of dynamic x-order,
-    decided at ``Ready``. The cluster's policy decides about step 7 (``prevent``): it takes resources from tasks of
-    other jobs without delaying them, then shares in proportion to 1 / (sensitivity x gain).
+    decided at ``Ready``. Step 8 needs ``prevent`` and a policy of the cluster that gives resources away.
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. The cluster places nodes (IV-D2). Trees have
@@ -150,9 +153,9 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
         choice = self.make(Choice, costs=self._costs())
         return self.make(
             Parts,
-            gate=with_tree(ModalGate(), self.tree_fanout, self.tree_wait_s, near_workers=True),
             detectors={"times": times, "noise": self._noise()},
             schedule=self.make(ModeChooser, choice=choice, prevention=demands if self.prevent else None),
+            gate=with_tree(ModalGate(), self.tree_fanout, self.tree_wait_s, near_workers=True),
         )
 
     def _ring(self, times: PredictedTimes) -> Parts:
@@ -164,7 +167,7 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
         if self.tree_fanout is not None:
             raise ValueError(f"tree_fanout={self.tree_fanout}: is for topology=ps; a ring has no server to relieve")
         schedule = self.make(RingChooser, costs=self._costs())
-        return self.make(Parts, gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule)
+        return self.make(Parts, detectors={"times": times, "noise": self._noise()}, schedule=schedule, gate=RingGate())
 
     def _costs(self) -> ModeTimes:
         """How staleness is priced."""

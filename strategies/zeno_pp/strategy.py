@@ -3,8 +3,8 @@
 Symbols (per-sample means): w the parameters, g a worker's gradient, r the gradient of ``validation_samples`` (the
 paper's v), gamma the learning rate at the start, lr the present one, rho and eps weight and slack.
 
-1. The server holds samples out and computes r on them and its present w, again for every ``refresh_every``-th gradient
-   that arrives; until then r stays.
+1. The server holds samples out and computes r on them and its present w, for the first gradient that arrives and every
+   ``refresh_every``-th after it; until then r stays.
 2. g arrives: the servers report <r, g>, |g| and |r|; its worker waits.
 3. g is scaled to the length of r: c = |r| / |g|.
 4. score = gamma c <r, g> - rho |c g|^2 + gamma eps; if score >= 0 then w <- w - lr c g, else g is dropped.
