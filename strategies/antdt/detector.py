@@ -168,6 +168,7 @@ class StragglerDetector(DetectorSettings):
             raise ValueError(f"center={self.center}: needs 2 workers or more")
 
     def validate_period(self, decide_every_s: float) -> None:
+        """Raise ``ValueError`` naming the window that does not fit decisions every ``decide_every_s`` seconds."""
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:

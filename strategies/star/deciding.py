@@ -15,7 +15,7 @@ from strategies.parts.nodes import Pause
 from strategies.protocol import AnyCommand, AnyEvent, Joined, Lost, Restored, Started, Woke
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import Measuring
-from strategies.star.predicted import PredictsStragglers
+from strategies.star.predicted import PredictedTimes
 from strategies.star.times import ModeTimes
 
 
@@ -52,7 +52,7 @@ class Deciding(DecisionSettings, ABC):
 
     def _query(self, peers: Peers) -> None:
         """Keep the detectors by which modes are costed."""
-        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._predicts = peers.one(PredictedTimes)
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
 
     def _begin_job(self, started: Started, costs: ModeTimes) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, final
 from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
-from strategies.parts.monitoring.base import FlagsStragglers
 from strategies.parts.nodes import Pause, is_due
 from strategies.protocol import (
     AnyCommand,
@@ -27,6 +26,7 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.sync_switch.flagged import FlagDetector
 from strategies.sync_switch.switching import SwitchingGate
 
 
@@ -126,7 +126,7 @@ class SyncThenAsync(SwitchSettings):
     :class:`strategies.sync_switch.SyncSwitch` explains the fields.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
+    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagDetector)
 
     def __post_init__(self) -> None:
         if self.switch == "restart" and self.switch_s:
@@ -146,7 +146,7 @@ class SyncThenAsync(SwitchSettings):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(SwitchingGate)
-        self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
+        self._stragglers = peers.one(FlagDetector)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
