@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runtime.core.job import ComputeOrder
 from strategies.basic.bsp import BSP
 from strategies.lb_bsp import LBBSP
-from strategies.lb_bsp.by_steps import Balancer
+from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
 from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
@@ -155,7 +155,7 @@ def test_a_move_itself_is_not_a_change_of_regime() -> None:
     """Beyond the paper. From 128 to 160 samples the time grows by 21.6 %, which a batch 1.25 times as large
     explains.
     """
-    balancer = Balancer(32, 1, 0.0, halving=True, unanimous=False)
+    balancer = Balancer(StepsSettings(window_iters=1, dead_band_frac=0.0, halving=True, unanimous=False), 32)
     balancer.round_done({0: 0.148, 1: 0.276}, {0: 128, 1: 128})
     assert balancer.move({0: 128, 1: 128}, [1, 1], [None, None]) == (0, 1, 32)
     balancer.delta = 5
@@ -172,7 +172,7 @@ def test_a_move_itself_is_not_a_change_of_regime() -> None:
 )
 def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None], moved: int) -> None:
     """Beyond the paper. D = min(Delta, b_S - lo_S, hi_L - b_L)."""
-    balancer = Balancer(32, 1, 0.05, halving=True, unanimous=False)
+    balancer = Balancer(StepsSettings(window_iters=1, dead_band_frac=0.05, halving=True, unanimous=False), 32)
     balancer.round_done({0: 1.0, 1: 2.0}, {0: 128, 1: 128})
     move = balancer.move({0: 128, 1: 128}, lows, highs)
     assert (move.samples if move else 0) == moved
@@ -183,7 +183,11 @@ def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None]
 
 def star(times: Sequence[tuple[float, float]]) -> list[int]:
     """Samples moved after each round by STAR's rule."""
-    balancer, sizes, moved = Balancer(32, 8, 0.0, halving=False, unanimous=True), {0: 128, 1: 128}, []
+    balancer, sizes, moved = (
+        Balancer(StepsSettings(window_iters=8, dead_band_frac=0.0, halving=False, unanimous=True), 32),
+        {0: 128, 1: 128},
+        [],
+    )
     for one, other in times:
         balancer.round_done({0: one, 1: other}, sizes)
         move = balancer.move(sizes, [1, 1], [None, None])
