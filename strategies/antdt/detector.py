@@ -15,7 +15,7 @@ from math import inf
 from statistics import fmean, median
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt
+from reading.ranges import Checked, NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt
 from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
 from strategies.protocol import AnyEvent, Started
 
@@ -148,7 +148,7 @@ class DetectorSettings:
 
 @final
 @dataclass(kw_only=True)
-class StragglerDetector(DetectorSettings):
+class StragglerDetector(Checked, DetectorSettings):
     """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
 
     Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt
 from strategies.antdt.detector import StragglerDetector
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
@@ -34,7 +34,7 @@ class RestartSettings:
 
 @final
 @dataclass(kw_only=True)
-class KillRestart(RestartSettings):
+class KillRestart(Checked, RestartSettings):
     """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
 
     Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does

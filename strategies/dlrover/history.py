@@ -13,7 +13,7 @@ from statistics import fmean, median_low
 import msgspec
 
 from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
-from strategies.dlrover.plan import WHOLE, Limits, Plan
+from strategies.dlrover.plan import WHOLE, Limits
 
 LAST = 5
 """Finished jobs that count."""
@@ -35,12 +35,21 @@ class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
     server_bytes: PositiveInt
 
 
-class InitialPlan(Plan, frozen=True, kw_only=True):
+class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that a job is started with, and where that is from: ``dataset`` or ``workload``."""
 
+    workers: int
+    worker_cores: int
     worker_bytes: int
+    servers: int
+    server_cores: int
     server_bytes: int
     source: str
+
+    @property
+    def cores(self) -> int:
+        """All cores of the job together."""
+        return self.workers * self.worker_cores + self.servers * self.server_cores
 
 
 def check_history(history: object, history_of: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat
+from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
 from strategies.parts.nodes import Pause, is_due
@@ -129,6 +129,7 @@ class SyncThenAsync(SwitchSettings):
     looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagDetector)
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.switch == "restart" and self.switch_s:
             raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
 

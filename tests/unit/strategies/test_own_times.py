@@ -12,7 +12,7 @@ from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
 from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Grad, Lost, Timings
+from strategies.protocol import Arrived, Grad, Lost, Started, Timings
 from strategies.sync_switch.flagged import SlowLately
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
@@ -73,6 +73,9 @@ def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest
 # ---- means and flags ------------------------------------------------------------------------------------------------
 
 
+STARTED = Started(t=0.0, workers=(0,), batch_samples=(8,), num_servers=1)
+
+
 def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
     grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
     return Arrived(t=t, grad=grad, timings=Timings(compute_s=own_s / 2, send_s=own_s / 4, recv_s=own_s / 4))
@@ -80,6 +83,7 @@ def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
 
 def test_the_window_slides_and_keeps_nothing_else() -> None:
     own = OwnTimes(2.0, warmup_iters=1)
+    own.start(STARTED)
     for t in range(1, 1001):
         own.observe_event(arrived(float(t), 0, float(t)))
     assert own.expected_s(0, 1000.0) == 999.0
@@ -228,6 +232,8 @@ def test_by_rounding_alone_nobody_keeps_one_sample() -> None:
 
 def test_one_long_iteration_does_not_change_a_forecast() -> None:
     patient, published = Forecast("last", 0.2, 1, confirm_iters=2), Forecast("last", 0.2, 1)
+    for forecast in (patient, published):
+        forecast.start(STARTED)
     for own_s in (1.0, 1.0, 9.0):
         for forecast in (patient, published):
             forecast.arrived(arrived(0.0, 0, 2 * own_s))
