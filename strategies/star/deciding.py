@@ -100,8 +100,7 @@ class Deciding(DecisionSettings, ABC):
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:
-            self.learning.check_topology(topology)
-            self.learning.check_costs(costs)
+            self.learning.check(topology, costs)
 
     @property
     def fitted(self) -> tuple[str, ...]:

@@ -115,15 +115,12 @@ class ModeLearner:
                 "use a larger one without use_ml_from_start, or strategy=star_h"
             )
 
-    def check_topology(self, strategys: str) -> None:
-        """Raise ``ValueError`` unless what it learns is the modes of this topology, the strategy's."""
+    def check(self, strategys: str, costs: ModeTimes) -> None:
+        """Raise ``ValueError`` for another topology than the strategy's, and for costs that the model cannot learn."""
         if self.topology != strategys:
             raise ValueError(
                 f"learning.topology={self.topology}: must be the strategy's, {strategys}, whose modes are others"
             )
-
-    def check_costs(self, costs: ModeTimes) -> None:
-        """Raise ``ValueError`` for costs that no model, or not the one that decides from the start, can learn."""
         if costs.mode_cost not in LEARNT_COSTS:
             raise ValueError(
                 f"mode_cost={costs.mode_cost}: a model learns {' or '.join(LEARNT_COSTS)}; choose that, or "

@@ -192,7 +192,7 @@ def test_every_part_refuses_by_itself_what_is_out_of_its_range() -> None:
 
 
 def test_a_class_that_checks_nothing_is_found() -> None:
-    """Negative control."""
+    """Negative control of the test above."""
 
     @dataclass
     class Careless:
