@@ -117,7 +117,7 @@ class Node:
 
 @dataclass(kw_only=True)
 class MonitorSettings:
-    """What is recorded.
+    """The records of a Monitor, and the windows that keep them.
 
     Attributes:
         short_window_s: seconds of the ``short`` window; the paper's L_trans.
