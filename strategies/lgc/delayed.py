@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, OneOf, PositiveInt
+from reading.ranges import Checked, NonNegativeInt, OneOf, PositiveInt
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.protocol import AnyEvent, Failed, Grad, Started
@@ -14,7 +14,7 @@ from strategies.protocol import AnyEvent, Failed, Grad, Started
 
 @final
 @dataclass(kw_only=True)
-class BlocksGate:
+class BlocksGate(Checked):
     """K workers that are whole make the update, with all parts that the others have delivered by then.
 
     A worker is whole when ``blocks`` of its parts on the current parameters have arrived; then it waits. Until then it
@@ -105,7 +105,7 @@ class BlocksGate:
 
 @final
 @dataclass(kw_only=True)
-class DelayedGate:
+class DelayedGate(Checked):
     """A gradient that is at most ``max_delay_versions`` old waits for the next update, an older one is dropped.
 
     A worker that has delivered a fresh gradient waits for the update with it. One that has delivered a late gradient
@@ -129,14 +129,12 @@ class DelayedGate:
     max_delay_versions: NonNegativeInt = 1
     late_begin: Annotated[str, OneOf("in_time", "next_update")] = "in_time"
 
-    def __post_init__(self) -> None:
-        self.now_s = 0.0
-
     def validate(self, num_workers: int) -> None:
         check_most("k_fastest", self.k_fastest, num_workers)
 
     def start(self, started: Started) -> None:
         self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
+        self.now_s = 0.0
 
     def observe_event(self, event: AnyEvent) -> None:
         """Keep the time, by which lateness is predicted; a worker that failed computes again, on newer parameters."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, PositiveInt
 from strategies.parts.gates.quorum import check_most, three_quarters
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
@@ -18,7 +18,7 @@ from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started,
 
 @final
 @dataclass(kw_only=True)
-class SlowestApart:
+class SlowestApart(Checked):
     """All but the K fastest workers leave the ring, by the mean time of their last iterations.
 
     The first choice is made when every worker has ``window_iters`` iterations, each following one after

@@ -30,7 +30,7 @@ from strategies.star.choice import Choice, Decision, Groups, costed_as
 from strategies.star.deciding import Deciding
 from strategies.star.demands import ModeDemands, Reserving
 from strategies.star.modal import SSGD, ModalGate, Mode
-from strategies.star.predicted import Outlook, PredictsStragglers
+from strategies.star.predicted import Outlook, PredictedTimes
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import updates_per_progress
 
@@ -67,7 +67,7 @@ class ModeChooser(Deciding):
             gives way to the next best, and SSGD needs nothing (section IV-D1). None: nothing is asked for.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictsStragglers, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (ModalGate, PredictedTimes, MeasuresNoise)
 
     choice: Choice = field(default_factory=Choice)
     cluster_frac: NonNegativeFloat = 0.2

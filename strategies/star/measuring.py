@@ -94,7 +94,7 @@ class Measuring:
     def __init__(self, learning: ModeLearner | None, costs: ModeTimes) -> None:
         self._learning, self._costs = learning, costs
         self._version = 0
-        self.asked: Asked[Any] | None = None
+        self.asked: Asked | None = None
         """The last decision, as long as its mode is used and all workers stay."""
         self._held: Held | None = None
 
@@ -110,7 +110,7 @@ class Measuring:
         if self._held is not None:
             self._held.applied(t, place, grads)
 
-    def decided(self, asked: Asked[Any] | None) -> None:
+    def decided(self, asked: Asked | None) -> None:
         """The mode that is taken next was chosen at this decision; None: without one."""
         self.asked = asked
 

@@ -27,7 +27,7 @@ from strategies.protocol import (
 from strategies.star.choice import check_gain
 from strategies.star.deciding import Deciding
 from strategies.star.measuring import RingTook
-from strategies.star.predicted import PredictsStragglers
+from strategies.star.predicted import PredictedTimes
 from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.times import ModeTimes
@@ -56,7 +56,7 @@ class RingChooser(Deciding):
         costs: the price of staleness in what modes took, for ``learning``.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictedTimes, MeasuresNoise)
 
     waits_s: Sequence[NonNegativeFloat] = WAITS_S
     min_gain_frac: float = 0.0

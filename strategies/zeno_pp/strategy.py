@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -57,7 +57,7 @@ class DescentSettings:
 
 @final
 @dataclass(kw_only=True)
-class DescentScreen(DescentSettings):
+class DescentScreen(Checked, DescentSettings):
     """The rule of :class:`strategies.zeno_pp.ZenoPP`, which explains it."""
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})

@@ -67,11 +67,11 @@ class Composition(Strategy):
         if self.data not in DATA_POLICIES:
             raise ValueError(f"data={self.data}: must be one of {', '.join(DATA_POLICIES)}")
         check_fit(parts)
-        self._check(object, check_settings)
+        self._check(check_settings)
         for meeting in parts.having(hooks.Meeting):
             meeting.meet(parts)
-        if (decide_every_s := parts.decide_every_s) is not None:
-            self._check(hooks.ChecksPeriod, lambda part: part.validate_period(decide_every_s))
+        if parts.decide_every_s is not None:
+            self._validate("validate_period", parts.decide_every_s)
         self._declare(parts)
         self._wire(parts)
 
@@ -126,24 +126,26 @@ class Composition(Strategy):
 
     @final
     def validate(self, num_workers: int) -> None:
-        self._check(hooks.ChecksWorkers, lambda part: part.validate(num_workers))
+        self._validate("validate", num_workers)
 
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        self._check(hooks.ChecksBatch, lambda part: part.validate_batch(num_workers, global_batch_samples))
+        self._validate("validate_batch", num_workers, global_batch_samples)
 
     @final
     def validate_length(self, epochs: int | None) -> None:
-        self._check(hooks.ChecksLength, lambda part: part.validate_length(epochs))
+        self._validate("validate_length", epochs)
 
-    def _check(self, hook: type[Made], check: Callable[[Made], None]) -> None:
-        """Check the parts with this hook; an error has the name under which the user knows the part's setting."""
+    def _validate(self, name: str, *values: float | None) -> None:
+        self._check(lambda part: hasattr(part, name) and getattr(part, name)(*values))
+
+    def _check(self, check: Callable[[object], object]) -> None:
+        """Check every part; an error has the name under which the user knows the part's setting."""
         for slot, part in self.parts.slots():
-            if isinstance(part, hook):
-                try:
-                    check(part)
-                except ValueError as error:
-                    raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
+            try:
+                check(part)
+            except ValueError as error:
+                raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:
