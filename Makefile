@@ -37,9 +37,10 @@ help:  ## what can be made | a second | the terminal
 	@awk '/^[a-z]+:.*\#\# / $(LINE)' $(firstword $(MAKEFILE_LIST))
 
 $(VENV)/.run: pyproject.toml setup.py constraints.txt $(wildcard runtime/*/_*.c runtime/*/*/_*.c runtime/*/*/*.h)
+	@echo "install: what runs need; takes a minute or two, mostly downloads of 1.6 GB (5.6 GB with CUDA); result: $(VENV)" >&2
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no virtual environment: install python3-venv (Debian: apt-get install python3-venv), or set PYTHON=..."; exit 2; }
 	@index=$$($(PY) -m scripts.packaging.torch_index "$(TORCH_INDEX)") || exit 2; test -z "$$index" || $(PIP) --extra-index-url "$$index" torch
-	$(PIP) --editable .
+	@$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -6,6 +6,7 @@ import errno
 import re
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from reading.harmless import harmless
@@ -87,6 +88,11 @@ def _lacking(problem: object) -> str:
     if isinstance(problem, BlockingIOError | RuntimeError):
         return no_process(problem)
     return no_memory(problem) if isinstance(problem, MemoryError | ImportError) else ""
+
+
+def no_directory(path: Path | None) -> str:
+    """Why a path that is no directory cannot be one: nothing is there, or a file."""
+    return "is a file, not a directory" if path is not None and path.is_file() else "no such directory"
 
 
 def refuse(message: str) -> NoReturn:

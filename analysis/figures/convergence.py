@@ -60,6 +60,8 @@ def draw_convergence(
             textcoords="offset points",
             fontsize=7.5,
             color=FAINT,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # the frame of the zoom passes behind it
+            zorder=6,
         )
         _draw_marks(axes, marks, looks, target)
     step_s = nan if target is None else float(marks["tta_step_s"].max())
@@ -80,7 +82,7 @@ def _draw_legend(axes: Axes, curves: pd.DataFrame) -> None:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.2, labelspacing=0.7)
     elif len(curves):
         rising = curves["median"].iloc[-1] >= curves["median"].iloc[0]
-        axes.legend(loc="lower right" if rising else "upper right", borderaxespad=1.6)
+        axes.legend(loc="lower right" if rising else "upper right", borderaxespad=1.6, frameon=True, edgecolor="none")
 
 
 def _tta_text(marks: pd.DataFrame, label: str, unit: Unit) -> str:

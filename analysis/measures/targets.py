@@ -108,5 +108,5 @@ def _is_held(scored: pd.DataFrame, target: float, higher_is_better: bool, evals:
 
 
 def step_text(step_s: float) -> str:
-    """Seconds between two evaluations, of three digits or more; a dash for NaN."""
-    return "\N{EN DASH}" if isnan(step_s) else f"{step_s:.3g}" if step_s < 100 else f"{step_s:.0f}"
+    """Seconds between two evaluations, of two digits or more; a dash for NaN."""
+    return "\N{EN DASH}" if isnan(step_s) else f"{step_s:.2g}" if step_s < 10 else f"{step_s:.0f}"

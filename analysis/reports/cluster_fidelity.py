@@ -20,6 +20,7 @@ HEADS = (
     "JCT at live's processor speed (s)",
     "ratio",
 )
+QUESTION = "How far are the completion times of jobs that share hosts, on the virtual clock, from live ones?"
 NOTE = """\
 The JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the
 framework before, which the virtual clock does not model. Ratios are virtual over live. At live's processor speed: the
@@ -50,7 +51,7 @@ def page(met: Mapping[str, ClusterFidelity], paced: Mapping[str, AtLiveSpeed], m
             again = paced[placement].met.jobs.set_index("job").loc[row["job"]]
             times += [f"{again['virtual_jct_s']:.1f}", f"{again['jct_ratio']:.3f}"]
             cells.append((placement, str(row["job"]), str(row["gpus"]), *times))
-    lines = ["# A set of jobs, live against virtual", "", made, "", f"from: {source}.", ""]
+    lines = ["# A set of jobs, live against virtual", "", f"{QUESTION} {made}", "", f"from: {source}.", ""]
     lines += [f"- {within}", f"- {same}", f"- {kept}", "", NOTE, "", *markdown_lines(HEADS, cells), ""]
     return "\n".join(lines)
 

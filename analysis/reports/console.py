@@ -57,7 +57,7 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
     baseline = frame.attrs.get("baseline")
     against = []
     if baseline and len(frame) > 1:
-        against = [Column(broken(relative("JCT", shown_name(baseline))), lambda row: ratio_text(row, "jct"))]
+        against = [Column(broken(relative("JCT", shown_name(baseline))), lambda row: ratio_text(row, "jct", brief))]
     step = Column("TTA\nerror\n(s)", lambda row: step_text(row["tta_step_s"]), minor=True)
     return [
         Column("strategy", lambda row: marked(shown_name(row["strategy"]), row["warned"])),
@@ -169,10 +169,14 @@ def time_text(row: pd.Series, name: str, miss: str, brief: bool = False) -> str:
     return text
 
 
-def ratio_text(row: pd.Series, name: str) -> str:
-    """Median of the ratios to the baseline by seed; marked if a run of any pair has a warning."""
+def ratio_text(row: pd.Series, name: str, brief: bool = False) -> str:
+    """Median of the ratios to the baseline by seed, and its interval; marked if a run of any pair has a warning."""
     found = number_text(row[f"{name}_ratio"], 2)
-    return found if isnan(row[f"{name}_ratio"]) else f"{found}{MARK if row['warned_pairs'] else ''}"
+    if isnan(row[f"{name}_ratio"]):
+        return found
+    low, high = (number_text(row[f"{name}_ratio_{end}"], 2) for end in ("low", "high"))
+    alone = brief or low == high or "\N{EN DASH}" in (low, high)
+    return f"{found}{MARK if row['warned_pairs'] else ''}" + ("" if alone else f" [{low}, {high}]")
 
 
 def marked(name: str, warned: int) -> str:

@@ -15,11 +15,10 @@ from analysis.reports.fidelity_summary import DASH, error_text, percent
 
 NOTES = """\
 Live and virtual: medians over the seeds. Error: the median over the seeds of virtual / live - 1 of the same job, with
-its 95 % interval (bootstrap; with five seeds it spans the smallest to the largest). The verdict is yes if the interval
-is within {percent:g} %, NO if all of it is outside on one side, else inconclusive, as with fewer than five seeds.
-"Live twice": the difference of a second live run of the same seed, median and worst; no model can be more accurate.
-"1 % slower": the change of the virtual time on devices (or cores of hosts) that are 1 % slower. Two strategies are
-distinguished if the interval of the ratio of their live times under the same seed lies beyond {percent:g} %."""
+its 95 % interval (bootstrap). The verdict is yes if the interval is within {percent:g} %, NO if all of it is outside on
+one side, else inconclusive. "Live twice": the difference of a second live run of the same seed, median and worst. "1 %
+slower": the change on devices (or cores of hosts) that are 1 % slower. Two strategies are distinguished if the
+interval of the ratio of their live times under the same seed lies beyond {percent:g} %."""
 AT_LIVE_SPEED = "at live's processor speed"
 PACED_NOTES = """\
 At live's processor speed: the error of another virtual run of each seed, on processors that need as long for an

@@ -150,7 +150,10 @@ def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
         return f"{join(path, field[1])}: missing"
     if limit := re.match(r"Expected `\w+` ([<>]=?) (\S+)", what):
         return f"{path}={show(value)}: must be {_RANGES[limit[1]]} {limit[2].removesuffix('.0')}"
-    return f"{path}={show(value)}: must be {' or '.join(_describe(option) for option in _options(node))}"
+    wanted = " or ".join(_describe(option) for option in _options(node))
+    if isinstance(value, str) and path.endswith("_s"):  # 10min, 300ms
+        wanted = wanted.replace("a number", "a number of seconds", 1)
+    return f"{path}={show(value)}: must be {wanted}"
 
 
 def _options(node: inspect.Type) -> tuple[inspect.Type, ...]:

@@ -42,6 +42,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def _refuse(message: str) -> NoReturn:
     if re.match(r"unrecognized arguments: (-o|--out)\b", message):
         raise ConfigError(f"{message}; hydra.run.dir=DIR is where a run's record goes, hydra.sweep.dir=DIR a sweep's")
+    if words := re.match(r"unrecognized arguments: --([\w.]+=\S*)", message):
+        raise ConfigError(f"--{words[1]}: a setting has no dashes; write {words[1]}")
     refuse(message)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reading.about import read_about
 from reading.errors import Unreadable
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, no_directory
 from runtime.house import FOLDERS
 
 SETTING = "project"
@@ -97,7 +97,7 @@ def _packages(own: Path) -> tuple[str, ...]:
 def _check(text: str, label: str) -> Path:
     own = Path(text).expanduser().absolute() if text else None
     if own is None or not own.is_dir():
-        raise ConfigError(f"{label}: no such directory; python run.py new DIR makes a project")
+        raise ConfigError(f"{label}: {no_directory(own)}; python run.py new DIR makes a project")
     if not (own / CONF).is_dir():
         raise ConfigError(f"{label}: has no directory {CONF}, so it is no project; python run.py new DIR makes one")
     if not _packages(own):

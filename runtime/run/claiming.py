@@ -38,7 +38,9 @@ def claim(setting: str, directory: Path, *, with_record: bool = False) -> None:
     except BlockingIOError:
         raise ConfigError(f"{setting}={directory}: another run is writing there; choose another directory") from None
     except OSError as error:
-        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
+        raise ConfigError(
+            f"{setting}={directory}: cannot be written ({reason(error)}); choose another directory"
+        ) from None
     if not with_record:
         try:
             refuse_used(setting, directory)

@@ -83,7 +83,9 @@ def _begin(setting: str, directory: Path, head: Head, kept: tuple[Ended, ...] = 
     try:
         begin(directory, head, kept)
     except OSError as error:
-        raise ConfigError(f"{setting}={directory}: cannot be written ({reason(error)})") from None
+        raise ConfigError(
+            f"{setting}={directory}: cannot be written ({reason(error)}); choose another directory"
+        ) from None
 
 
 def words(claimed: Claimed) -> str:

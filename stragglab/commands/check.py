@@ -142,7 +142,9 @@ def contract(folder: Path, *, long: bool) -> int:
     print("contract suite, some 10 to 35 s of processor time for each strategy:")
     suite = ROOT / "tests" / "contract"
     plugins = [word for name in PLUGINS for word in ("-p", module_name(name))]
-    words = ["-q", "--no-header", "-c", "/dev/null", "--rootdir", str(suite), "-p", "no:cacheprovider", *plugins]
+    # without the conftest.py of a clone, which imports what only our own tests need
+    places = ["-c", "/dev/null", "--rootdir", str(suite), "--confcutdir", str(suite)]
+    words = ["-q", "--no-header", *places, "-p", "no:cacheprovider", *plugins]
     tests = [str(suite / name) for name in SUITE]
     command = [sys.executable, "-P", "-m", "pytest", *words, *(["--long"] if long else []), *tests]
     sys.stdout.flush()

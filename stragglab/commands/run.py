@@ -204,5 +204,7 @@ def refuse_misspelt(words: Sequence[str]) -> None:
     """Name the command that is nearly written first, which would else be taken for a setting without a value."""
     from runtime.config.checking import nearest
 
-    if words and "=" not in words[0] and not words[0].startswith("-") and (near := nearest(words[0], COMMANDS)):
+    if not words or "=" in words[0] or words[0].startswith("-") or (ROOT / "conf" / words[0]).is_dir():
+        return
+    if near := nearest(words[0], COMMANDS):
         raise ConfigError(f"{words[0]}: no such command; did you mean {near}?")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.records.load import LOG, RecordError, Run, load_run
 from analysis.records.log import of_record
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, no_directory
 
 Find = Callable[[Path], Iterable[Path]]
 
@@ -36,7 +36,7 @@ def records_below(folders: Sequence[Path], find: Find) -> list[Path]:
     found: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such directory; name directories of runs, or one that holds runs")
+            raise ConfigError(f"{folder}: {no_directory(folder)}; name directories of runs, or one that holds runs")
         here = list(find(folder))
         if not here:
             raise ConfigError(f"{folder}: holds no run (a directory with meta.json and {LOG})")

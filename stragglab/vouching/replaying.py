@@ -18,7 +18,7 @@ from reading.lines import line_blocks
 from reading.plain import load_yaml, parse_json
 from runtime.config.foreign import plain_section
 from runtime.config.instantiate import instantiate
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, no_directory
 from runtime.record.meta import SCHEMA
 from runtime.record.replay import Malformed, RecordedEvent, decode
 from runtime.run.probing import reason
@@ -63,7 +63,7 @@ class Lines:
 def read_record(run_dir: Path, until: int | None = None) -> RecordedEvents:
     """The events of a run up to line ``until``; a torn last line is left out. Raises :class:`ConfigError`."""
     if not run_dir.is_dir():
-        raise ConfigError(f"{run_dir}: no such directory; name the directory of a run")
+        raise ConfigError(f"{run_dir}: {no_directory(run_dir)}; name the directory of a run")
     check_schema(run_dir / "meta.json")
     if (run_dir / ROWS).exists():
         raise ConfigError(f"{run_dir / ROWS}: was recorded by rows, without decisions; repeat it with record=events")

@@ -98,13 +98,7 @@ def _columns(rows: pd.DataFrame) -> list[Column]:
 
 
 def _ratio(name: str, baseline: str) -> Column:
-    def text(row: pd.Series) -> str:
-        key = name.lower()
-        low, high = (number_text(row[f"{key}_ratio_{end}"], 2) for end in ("low", "high"))
-        alone = low == high or "\N{EN DASH}" in (low, high)
-        return ratio_text(row, key) + ("" if alone else f" [{low}, {high}]")
-
-    return Column(relative(name, shown_name(baseline)), text)
+    return Column(relative(name, shown_name(baseline)), lambda row: ratio_text(row, name.lower()))
 
 
 def _head(name: str) -> Head:

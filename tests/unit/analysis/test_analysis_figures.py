@@ -169,6 +169,10 @@ def test_a_miss_is_said_in_the_legend() -> None:
     draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
     legend = axes.get_legend()
     assert legend.get_texts()[0].get_text() == "BSP\ntarget missed by 3 of 3"
+    assert legend.get_frame_on(), "no line of the grid strikes its text out"
+    [target] = [text for text in axes.texts if text.get_text() == "target 0.9"]
+    assert target.get_bbox_patch() is not None
+    assert target.zorder > 5, "above the frame of the zoom"
 
 
 def test_labels_of_times_are_stacked_where_they_would_overlap_and_shared_where_they_are_equal() -> None:

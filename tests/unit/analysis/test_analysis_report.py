@@ -157,6 +157,8 @@ def test_the_trace_has_the_plan_the_updates_and_the_scores(tmp_path: Path) -> No
 def test_a_comparison_leaves_tables_figures_and_a_page(comparison: tuple[pd.DataFrame, Path]) -> None:
     table, out = comparison
     assert list(table["strategy"]) == ["bsp", "asp"]
+    wide = table.assign(jct_ratio=1.01, jct_ratio_low=0.93, jct_ratio_high=1.13)
+    assert text(wide).count("1.01 [0.93, 1.13]") == 2, "a ratio near 1 is no equality"
     assert {file.name for file in out.glob("*")} == {
         "SHA256SUMS",
         "comparison.csv",

@@ -131,7 +131,7 @@ def test_accepted(path: str, value: Any) -> None:
         ("max_time_s", -1.5, "max_time_s=-1.5: must be more than 0"),
         ("max_time_s", 1e12, "max_time_s=1000000000000.0: must be at most 604800"),
         ("max_time_s", float("inf"), "max_time_s=inf: must be a finite number"),
-        ("max_time_s", "12:30", "max_time_s=12:30: must be a number"),
+        ("max_time_s", "12:30", "max_time_s=12:30: must be a number of seconds"),
         ("max_time_s", None, "max_time_s=null: must be a number"),
         ("eval_every_s", 0, "eval_every_s=0: must be at least 0.001"),
         ("checkpoint_every_s", -1, "checkpoint_every_s=-1: must be at least 0.001"),

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_make_prints_the_line_of_a_target() -> None:
     ).stdout
     shown = subprocess.run(["sh", "-c", first.splitlines()[0]], cwd=ROOT, capture_output=True, text=True, check=True)
     assert shown.stderr == next(f"{line}\n" for line in said.splitlines() if line.startswith("clean:"))
+
+
+def test_an_installation_is_announced_before_it_starts(tmp_path: Path) -> None:
+    words = ["make", "--no-print-directory", "-n", "run", f"VENV={tmp_path}"]
+    first, *rest = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert re.fullmatch(r'echo "install: .*; takes .*; result: .*" >&2', first)
+    assert any("pip install" in line for line in rest)
 
 
 @pytest.mark.parametrize("word", COMMANDS)

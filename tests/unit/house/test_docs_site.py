@@ -18,7 +18,7 @@ from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_met
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
-MOST_WITHOUT = 2
+MOST_WITHOUT = 1
 """Pages without a question at their beginning; the number may only fall (``CHANGELOG.md`` has none)."""
 SOURCES = [*(ROOT / name for name in PAGES), *sorted(DOCS.rglob("*.md"))]
 

@@ -419,7 +419,7 @@ def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path,
         assert f"--until {until}: must be 2 (the first event) to " in said
     assert "--until: " in assert_refused(replayed(records["asp"], "--until=many"))
     assert "nothing: no such directory" in assert_refused(replayed(tmp_path / "nothing"))
-    assert "no such directory" in assert_refused(replayed(records["asp"] / "meta.json"))
+    assert "is a file, not a directory" in assert_refused(replayed(records["asp"] / "meta.json"))
     assert "meta.json: missing" in assert_refused(replayed(tmp_path))
 
 

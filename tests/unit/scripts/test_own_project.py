@@ -218,7 +218,10 @@ def test_the_contract_suite_finds_what_is_planted(old: str, new: str, found: str
     assert new_project(["lab_of_faults"]) == 0
     if old:
         plant(Path("lab_of_faults", "lab_of_faults", "strategy.py"), old, new)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    Path("without").mkdir()
+    Path("without", "hypothesis.py").write_text("raise ImportError\n")  # users need pytest, not what our own tests need
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path("without").absolute()), str(ROOT)))}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command = [sys.executable, "-c", CHECKED, "lab_of_faults"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if old else 0), done.stdout

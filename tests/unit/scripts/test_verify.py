@@ -285,7 +285,10 @@ def test_many_runs_have_a_line_each(original: Path, record: Path, capsys: pytest
     assert end == "2 runs: 1 failed"
 
 
-@pytest.mark.parametrize(("words", "line"), [(["nowhere"], "no such directory"), (["."], "holds no run")])
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [(["nowhere"], "no such directory"), ([__file__], "is a file, not a directory"), (["."], "holds no run")],
+)
 def test_bad_input_is_one_line(
     words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
