@@ -152,14 +152,14 @@ def test_figure_8_does_not_fit_table_1() -> None:
     """Figure 8: 24 % less than a static job whose worker has a quarter of its cores is 1.32 times as long; by Eq. 1 and
     Table 1 its step takes 3.3 times as long, as 77 % of it is computing.
     """
-    assert 1 / (1 - 0.24) == pytest.approx(1.32, abs=0.005)
-    assert 1 - 2.3 / 3 + 4 * 2.3 / 3 == pytest.approx(3.3)
+    assert pytest.approx(1.32, abs=0.005) == 1 / (1 - 0.24)
+    assert pytest.approx(3.3) == 1 - 2.3 / 3 + 4 * 2.3 / 3
 
 
 @pytest.mark.parametrize("sample", [WIDE_AND_DEEP, XDEEPFM], ids=["wide_and_deep", "xdeepfm"])
 def test_the_second_step_has_the_workers_that_s_total_suits(sample: Need) -> None:
-    """Section 4.2: N_w = s_total / s_hat with Eq. 11's s_total, 139.0 / 5.7 = 24.4 and 27.6 / 3.1 = 8.9 for Table 1's 24
-    and 8, whatever the second sample measures; w_hat of it only has to leave room.
+    """Section 4.2: N_w = s_total / s_hat with the s_total of Eq. 11, 139.0 / 5.7 = 24.4 and 27.6 / 3.1 = 8.9 for the 24
+    and 8 of Table 1, whatever the second sample measures; its w_hat only has to leave room.
     """
     ideal = PAPER.cores_total / (sample.worker_cores + sample.update_cores)
     s_total = PAPER.cores_total - ideal * sample.worker_cores
