@@ -71,6 +71,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
+    concurrent_delays: bool = False
+    """Whether a delay that is injected into a server's update holds up the parameters of that update alone, as in
+    TensorFlow, whose servers have a thread for each request; otherwise later updates wait, too. Not on hosts."""
     ring_step_s: Seconds = 0.0
     ring_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Time of each of the 2 (n - 1) steps of an all-reduce among n workers, in which every worker sends 1/n of the

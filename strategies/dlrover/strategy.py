@@ -16,8 +16,9 @@ W_compute and W_update the work of computing and of updating, r the work that a 
    server uses ``hot_util`` (0.9) of its cores, all servers get twice as many, and the sample is repeated.
 4. Optimise servers (4.1, Eq. 7 to 11; ``plan``): w = ceil(w_hat), N_w = floor(C_total / (w_hat + s_hat)), s_total =
    C_total - N_w w, in whole servers of s. N_w is lowered until these lack at most ``max_shortfall_frac`` of N_w s_hat.
-5. Optimise workers (4.2): w_hat is measured again with these servers. Workers are added up to floor((C_total - N_w
-   w_hat) / s_hat) with N_w as in step 4 (4.2: s_total / s_hat), as far as cores are left.
+5. Optimise workers (4.2): w_hat is measured again with these servers. Workers of ceil(w_hat) cores are added up to
+   s_total / s_hat, which is the N_w of step 4 (``workers_by=room``: up to floor((C_total - N_w w_hat) / s_hat)), as far
+   as cores are left.
 6. Adjust, every ``adjust_every_s``, the first rule that matches (4.2, 5.4; ``adjust``); server j uses u_j cores:
 
    - hot server, u_j >= ``hot_util`` of its cores: it gets min(s_hat N_w u_j / sum_j u_j, C_max) cores;

@@ -54,8 +54,8 @@ class LGC(Composition):
     count as equally fast; how often the ring is chosen again, STAR does not say.
 
     Attributes:
-        k_fastest: K, fresh gradients that an update waits for; from 1 to the number of workers (BSP); None: three
-            quarters of the workers, rounded up.
+        k_fastest: K, fresh gradients that an update waits for, of fewer workers all (BSP); None: three quarters of the
+            workers, rounded up. STAR: 5, in jobs of 4 to 12.
         max_delay_versions: updates by which a gradient may be late and still count; 1 is the paper's.
         blocks: parts of a batch; 1: whole gradients only.
         late_begin: when a late worker begins again (without blocks): ``in_time`` or ``next_update``.

@@ -38,8 +38,8 @@ class DescentSettings:
         validation_samples: held out of the training data, by seed.
         rho_on: norm in the penalty, ``applied`` or ``raw``.
         rescale: apply c g; otherwise g, and c is 1.
-        discard: samples of rejected gradients are not computed again.
-        give_up_after: rejections in a row after which their samples are given up in any case.
+        discard: samples of rejected gradients are lost (paper); False: they are computed again.
+        give_up_after: rejections in a row after which their samples are lost, too, without ``discard``.
         warmup_updates: first updates, which are not screened.
     """
 
@@ -50,7 +50,7 @@ class DescentSettings:
     validation_samples: PositiveInt = 128
     rho_on: Annotated[str, OneOf("applied", "raw")] = "applied"
     rescale: bool = True
-    discard: bool = False
+    discard: bool = True
     give_up_after: PositiveInt = 20
     warmup_updates: NonNegativeInt = 0
 
@@ -134,9 +134,9 @@ class ZenoPP(DescentSettings, Composition):
     0 is rejected; while |r| is 0, all are. The first ``warmup_updates`` are plain ASP.
 
     Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
-    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed
-    again unless ``discard``; after ``give_up_after`` rejections in a row they are given up all the same, because the
-    job might never end otherwise. The validation samples are the same throughout.
+    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. The validation samples are
+    the same throughout. With ``discard=false`` rejected samples are computed again, but after ``give_up_after``
+    rejections in a row they are lost all the same, because the job might never end otherwise.
 
     Attributes:
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.

@@ -83,6 +83,8 @@ def _of_models(session: VirtualSession) -> Iterator[str]:
             yield "replicas may be lost"
     elif not isinstance(servers, Servers):
         yield "servers are of an unknown kind"
+    elif servers.costs.concurrent_delays:
+        yield "a server's delay holds up one update"
 
 
 def present_obstacle(session: VirtualSession, num_workers: int, num_servers: int) -> str | None:

@@ -90,8 +90,7 @@ class Workers(WorkerModel):
         iteration = Iteration(order, result, False, waited_s if waited_s > 0.0 else 0.0, data_s)
         iteration.loaded_s = loaded_s
         self.under_way[worker] = iteration
-        idle_s = self.servers.idle_s
-        delivered_s = idle_s if idle_s > reached_s else reached_s
+        delivered_s = max(reached_s, self.servers.idle_s, self.servers.held_s)
         if self._replicas is None:
             if self.network is None:
                 self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)

@@ -82,6 +82,7 @@ REFUSED_LINES: dict[str, str] = {
     "a throttled processor and paced devices": f"{VIRTUAL} straggler=cpu_throttle",
     "requests and a part of a GPU": f"{VIRTUAL} {HOSTS} {FAKE} {HOG} strategy=optimus strategy.cores_as=request",
     "hosts and shared memory": f"{VIRTUAL} {HOSTS} topology.transport=shm",
+    "concurrent delays and shared machines": f"{VIRTUAL} {HOSTS} cluster.costs=antdt_cluster_a_threads",
     "throttled links without a rate": f"{VIRTUAL} {HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
     "throttled hosts without a quota": f"{VIRTUAL} {HOSTS} straggler=cpu_throttle cluster.hosts.cpu_cores=null "
     "straggler.targets=['host:0']",
