@@ -10,6 +10,7 @@ from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
+from analysis.logs.mlperf import is_mllog, read_mllog
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
@@ -52,6 +53,7 @@ PRINTED = (
     Printed("torchtitan", is_torchtitan, lambda source, lines, asked: read_torchtitan(source, lines, asked.tokens)),
     Printed("nanotron", is_nanotron, lambda source, lines, _: read_nanotron(source, lines)),
     Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
+    Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (
@@ -107,7 +109,8 @@ def _read_printed(path: Path, reading: Reading) -> StepLog:
         raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
-    return gather(str(path), frame, remarks=[*rows.remarks, *lines.remarks()], job=rows.job)
+    remarks = [*rows.remarks, *lines.remarks()]
+    return gather(str(path), frame, remarks=remarks, job=rows.job, extremes=rows.extremes)
 
 
 def _program(lines: Lines) -> Printed | None:
