@@ -28,7 +28,7 @@ def gather(
     remarks: Sequence[str] = (),
     job: dict[str, Any] | None = None,
     own_is_rest: bool = False,
-    extremes: Mapping[int, Extremes] | None = None,
+    extremes: Mapping[int, tuple[Extremes, ...]] | None = None,
 ) -> StepLog:
     """A log of rows, in any order; in the order of time, if steps were done again.
 

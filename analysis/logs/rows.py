@@ -39,7 +39,7 @@ class Rows:
     remarks: list[str] = field(default_factory=list)
     job: dict[str, Any] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
-    extremes: dict[int, Extremes] = field(default_factory=dict)
+    extremes: dict[int, tuple[Extremes, ...]] = field(default_factory=dict)
     _parts: dict[str, array[float]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _ranks: array[int] = field(default_factory=lambda: array("q"))
@@ -74,7 +74,7 @@ class Rows:
     def frame(self) -> pd.DataFrame:
         """Columns ``rank``, ``step``, ``own_s``, ``round_s``, parts of steps, and ``host`` if hosts are known.
 
-        A row that is the mean of several steps has their sum.
+        A row that is the mean of several steps has their sum, and ``extremes`` are changed likewise.
         """
         ranks = pd.Categorical.from_codes(np.array(self._ranks, "int64"), list(self._names))
         rows = pd.DataFrame({"rank": ranks, "step": np.array(self._steps, "int64")})
@@ -88,6 +88,9 @@ class Rows:
             counts = _steps_of(rows, every)
             rows["own_s"] *= counts
             rows["round_s"] *= counts
+            for step, count in zip(rows["step"], counts, strict=True):
+                if step in self.extremes:
+                    self.extremes[step] = tuple(one.times(count) for one in self.extremes[step])
             cure = f"; {self.each} prints each" if self.each else ""
             kind = "last" if self.sampled else "mean"
             self.remarks.append(

@@ -35,6 +35,10 @@ class Extremes(NamedTuple):
         """Return how much later the slowest rank is."""
         return self.slowest_s - self.quickest_s
 
+    def times(self, count: float) -> Extremes:
+        """Return the same of so many steps."""
+        return self._replace(quickest_s=count * self.quickest_s, slowest_s=count * self.slowest_s)
+
 
 @dataclass(frozen=True, eq=False)
 class StepLog:
@@ -55,7 +59,7 @@ class StepLog:
         hosts: host of every rank, or empty.
         part_fracs: [steps, ranks] of each part of a step that the log names, the part of the step's seconds that it
             took; NaN where nothing was logged.
-        extremes: of steps of which the log has the quickest and the slowest rank only.
+        extremes: of steps of which the log has the quickest and the slowest rank only, by step.
         job: facts about the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
             ``own_clock`` (its settings in seconds are meant for it), ``jct_s``.
@@ -74,7 +78,7 @@ class StepLog:
     per_rank: bool = True
     hosts: tuple[str, ...] = ()
     part_fracs: dict[str, Floats] = field(default_factory=dict)
-    extremes: dict[int, Extremes] = field(default_factory=dict)
+    extremes: dict[int, tuple[Extremes, ...]] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 

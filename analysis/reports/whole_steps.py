@@ -109,16 +109,17 @@ def _parts(log: StepLog, warm: int) -> list[str]:
 
 
 def _extremes(log: StepLog) -> list[str]:
-    """What the quickest and the slowest rank of each step tell: the cost, and perhaps a name."""
-    found = [log.extremes[step] for step in log.steps if step in log.extremes]
+    """Say what slow ranks cost if the quickest and the slowest rank of each step are known, and perhaps a name."""
+    found = [(log.own_s[place, 0], one) for place, step in enumerate(log.steps) for one in log.extremes.get(step, ())]
     lines = []
-    for what in dict.fromkeys(one.what for one in found):
-        some = [one for one in found if one.what == what]
+    for what in dict.fromkeys(one.what for _, one in found):
+        some = [one for _, one in found if one.what == what]
         ratio = float(np.median([one.slowest_s / one.quickest_s for one in some]))
-        apart_s = float(np.median([one.apart_s for one in some]))
+        apart_s = [one.apart_s for one in some]
+        cost_frac = sum(apart_s) / sum(seconds for seconds, one in found if one.what == what)
         lines.append(
-            f"the slowest rank's {what} takes {ratio:.3f} times as long as the quickest's ({apart_s:.3g} s more, the "
-            f"median of {len(some)} lines): what slow ranks cost at most"
+            f"the slowest rank's {what} takes {ratio:.3f} times as long as the quickest's, {np.median(apart_s):.3g} s "
+            f"more (medians of {len(some)} lines), {cost_frac:.1%} of the time in all: slow ranks cost that at most"
         )
         lines += _slowest(some)
     return lines

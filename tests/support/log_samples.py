@@ -67,15 +67,6 @@ def _titan() -> bytes:
     return "\n".join(lines).encode()
 
 
-def _mllog() -> bytes:
-    lines = [
-        f':::MLLOG {{"time_ms": 1, "key": "tracked_stats", "value": {{"train_step_time": {_seconds(0, step)}}}, '
-        f'"metadata": {{"step": {8.0 * step}}}}}'
-        for step in range(STEPS)
-    ]
-    return "\n".join([':::MLLOG {"key": "global_batch_size", "value": 8}', *lines]).encode()
-
-
 def _scores() -> bytes:
     report = (
         "GPU relative performance:\n Worst performing 1/3 ranks:\n  Rank=1 Node=n1 Score=0.6{0}\n"
@@ -115,7 +106,8 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "titan.log": (_titan, Reading(tokens=800.0)),
     "nanotron.log": (lambda: _program("nanotron"), Reading()),
     "deepspeed.log": (lambda: _program("DeepSpeed"), Reading()),
-    "mlperf.log": (_mllog, Reading()),
+    "between.log": (lambda: _program("Megatron-LM without names"), Reading()),
+    "mlperf.log": (lambda: _program("MLPerf"), Reading()),
     "scores.log": (_scores, Reading()),
     "trace_rank0.json": (lambda: _trace(0), Reading()),
 }

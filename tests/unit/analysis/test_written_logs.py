@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,8 @@ def test_what_programs_print(program: str, seed: int, tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(data)
     log = read_log(tmp_path / "a.log", Reading(tokens=TOKENS))
     check = is_true
+    if program == "MLPerf":
+        job = replace(job, steps=tuple(range(len(job.steps))))
     if program == "resiliency":
         job = Truth(
             tuple(range(len(job.steps))), job.own_s / job.own_s.min(axis=1, keepdims=True), job.counts, job.slow
