@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
+from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlperf import is_mllog, read_mllog
@@ -58,7 +59,8 @@ PRINTED = (
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), or what {', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
+    f"them), {' or '.join(form.name for form in FORMS)} (.json), or what "
+    f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()
 
@@ -96,10 +98,19 @@ def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
-        return read_traces([path])
+        return _read_json(path)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
+
+
+def _read_json(path: Path) -> StepLog:
+    try:
+        return read_traces([path])
+    except NotATrace:
+        if (log := read_json(path)) is None:
+            raise
+        return log
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:
