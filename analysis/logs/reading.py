@@ -12,9 +12,11 @@ from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlperf import is_mllog, read_mllog
+from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
+from analysis.logs.rank_lines import is_rank_line, read_rank_lines
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
@@ -55,6 +57,8 @@ PRINTED = (
     Printed("nanotron", is_nanotron, lambda source, lines, _: read_nanotron(source, lines)),
     Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
     Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
+    Printed("nanoGPT", is_nanogpt, lambda source, lines, _: read_nanogpt(source, lines)),
+    Printed("StragglAR", is_rank_line, lambda source, lines, _: read_rank_lines(source, lines)),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (

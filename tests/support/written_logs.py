@@ -109,6 +109,33 @@ def mlperf(job: Truth) -> Printed:
     ]  # fmt: skip
 
 
+def nanogpt(job: Truth) -> Printed:
+    return [
+        (0, f"iter {step}: loss 3.2, time {1000 * ROUND * own_s.max():.2f}ms, mfu 9.22%")
+        for step, own_s in zip(job.steps, job.own_s, strict=True)
+    ]  # fmt: skip
+
+
+def modded_nanogpt(job: Truth) -> Printed:
+    """The time of training until then; a restarted job continues to count."""
+    until_ms = np.cumsum([1000 * ROUND * each for each in job.own_s.max(axis=1)])
+    return [
+        (0, f"step:{step}/9000 train_time:{until:.0f}ms step_avg:{until / step:.2f}ms")
+        for step, until in enumerate(until_ms.tolist(), 1)
+    ]  # fmt: skip
+
+
+def rank_lines(job: Truth) -> Printed:
+    """As StragglAR's measurements; the all-reduce contains the wait for the slowest rank."""
+    return [
+        (rank, f"\x1b[92mRank {rank} | Step {step} | Forward Time: {300 * own:.2f} ms | Backward Time: "
+         f"{650 * own:.2f} ms  | Loss: 5.5 | Iteration Time: {1000 * ROUND * own_s.max():.2f} ms | AR Time: "
+         f"{1000 * (ROUND * own_s.max() - own):.2f} ms | AR Buffer Size: 12549804.00 KB\x1b[0m")
+        for step, own_s in zip(job.steps, job.own_s, strict=True)
+        for rank, own in enumerate(own_s.tolist())
+    ]  # fmt: skip
+
+
 def torchtitan(job: Truth) -> Printed:
     return [
         (rank, f"[titan] 2026-03-01 09:12:01,512 - root - INFO - step: {step:2d}  loss:  7.1  memory:  9.46GiB(11.9%)  "
@@ -203,6 +230,9 @@ PROGRAMS: dict[str, Callable[[Truth], Printed]] = {
     "Megatron-LM without timers": megatron_without_timers,
     "Megatron-LM without names": megatron_between,
     "MLPerf": mlperf,
+    "nanoGPT": nanogpt,
+    "modded-nanogpt": modded_nanogpt,
+    "StragglAR": rank_lines,
     "torchtitan": torchtitan,
     "nanotron": nanotron,
     "DeepSpeed": deepspeed,
@@ -215,7 +245,11 @@ LINE_KINDS = ("launcher", "other lines", "encoding")
 def printed(rng: random.Random, program: str) -> tuple[Truth, bytes, list[str]]:
     """(a job, its log with one to three changes, these changes)."""
     kinds = rng.sample([*JOB_KINDS, *LINE_KINDS], rng.randint(1, 3))
-    if program in ("resiliency", "MLPerf"):  # a report has no step, and the number of MLPerf's counts anything
+    if program in (
+        "resiliency",
+        "MLPerf",
+        "modded-nanogpt",
+    ):  # a report has no step, and the number of MLPerf's counts anything
         kinds = [kind for kind in kinds if kind not in ("resumed", "interval")]
     job = truth(rng, *kinds)
     lines = PROGRAMS[program](job)
