@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
+from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
+from analysis.logs.mlperf import is_mllog, read_mllog
+from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
+from analysis.logs.rank_lines import is_rank_line, read_rank_lines
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
@@ -52,11 +56,15 @@ PRINTED = (
     Printed("torchtitan", is_torchtitan, lambda source, lines, asked: read_torchtitan(source, lines, asked.tokens)),
     Printed("nanotron", is_nanotron, lambda source, lines, _: read_nanotron(source, lines)),
     Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
+    Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
+    Printed("nanoGPT", is_nanogpt, lambda source, lines, _: read_nanogpt(source, lines)),
+    Printed("StragglAR", is_rank_line, lambda source, lines, _: read_rank_lines(source, lines)),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), or what {', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
+    f"them), {' or '.join(form.name for form in FORMS)} (.json), or what "
+    f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()
 
@@ -94,10 +102,19 @@ def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
     if is_trace(path):
-        return read_traces([path])
+        return _read_json(path)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
+
+
+def _read_json(path: Path) -> StepLog:
+    try:
+        return read_traces([path])
+    except NotATrace:
+        if (log := read_json(path)) is None:
+            raise
+        return log
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:
@@ -107,7 +124,8 @@ def _read_printed(path: Path, reading: Reading) -> StepLog:
         raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
-    return gather(str(path), frame, remarks=[*rows.remarks, *lines.remarks()], job=rows.job)
+    remarks = [*rows.remarks, *lines.remarks()]
+    return gather(str(path), frame, remarks=remarks, job=rows.job, extremes=rows.extremes)
 
 
 def _program(lines: Lines) -> Printed | None:

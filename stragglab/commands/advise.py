@@ -58,8 +58,8 @@ def answer(asked: argparse.Namespace) -> int:
     from rich.console import Console
 
     from analysis.logs.step_log import LogError
-    from analysis.reports.advice import whole_steps
     from analysis.reports.few_steps import compared_ranks
+    from analysis.reports.whole_steps import whole_steps
 
     for path in asked.logs:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the job's log; then logs of the same job under other strategies",
     )
     add("-o", "--out", metavar="DIR", type=Path, help="folder of the page and the tables (default: out/advice/NAME)")
-    add("--strategy", metavar="NAME", help="what the job does now (default: the record's, or bsp)")
+    add("--strategy", metavar="NAME", help="the job's present strategy (default: the record's, or bsp)")
     add(
         "--topology", choices=["ps", "allreduce"], help="where its parameters are (default: the record's, or allreduce)"
     )
