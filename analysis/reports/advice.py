@@ -23,6 +23,7 @@ from analysis.reports.console import number_text, seconds_text
 from analysis.reports.cures import Cure, action
 from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
 from analysis.reports.pages.table import Cell, Head, table_html
+from analysis.reports.parts import part_lines
 from analysis.reports.remedies import REMEDIES, Remedy
 
 DASH = "\N{EN DASH}"
@@ -85,6 +86,7 @@ def whole_steps(log: StepLog) -> list[str]:
         f"{slow.mean():.1%} of the steps took more than {1 + WORST:g} times as long; their excess is {lost_frac:.1%} "
         "of the time (by a slow rank or a checkpoint: this log cannot tell)",
         f"without these slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
+        *part_lines(log),
     ]
 
 
