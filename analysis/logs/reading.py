@@ -13,12 +13,14 @@ from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
+from analysis.logs.records import is_lines, read_records, records_in
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
+from analysis.logs.tensorboard import event_files_in, is_event_file, read_event_files
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
@@ -80,6 +82,8 @@ def _folder(path: Path) -> StepLog:
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     here, below = traces_in(path)
+    if not (here or below) and (events := event_files_in(path)):
+        return read_event_files(events)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:
@@ -93,11 +97,25 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    if is_event_file(path):
+        return read_event_files([path], reading.unit_s)
+    if is_lines(path) and (records := records_in(path)):
+        return read_records(path, records, reading.unit_s)
     if is_trace(path):
-        return read_traces([path])
+        return _json(path, reading)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
+
+
+def _json(path: Path, reading: Reading) -> StepLog:
+    """A trace, or other JSON with records of steps."""
+    try:
+        return read_traces([path])
+    except NotATrace as error:
+        if not (records := records_in(path)):
+            raise NotATrace(f"{error}, and no records of steps") from None
+    return read_records(path, records, reading.unit_s)
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:

@@ -57,7 +57,7 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
-    from analysis.logs.step_log import LogError
+    from analysis.logs.step_log import LogError, Untimed
     from analysis.reports.advice import whole_steps
     from analysis.reports.few_steps import compared_ranks
 
@@ -65,14 +65,16 @@ def answer(asked: argparse.Namespace) -> int:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
     try:
-        log, *others = [read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
+        log, *others = [read(path, asked) for path in asked.logs]
         if not log.per_rank:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
         if len(log.steps) < FEWEST_STEPS:
             return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
         advice = advise(understood(log, others, asked), asked, console)
         _write(advice, asked.out, asked.limit)
+    except Untimed as error:
+        return not_ranked(console, [str(error)])
     except (ConfigError, LogError) as error:
         return print_error("advise", error)
     for remark in (*log.remarks, *advice.remarks):
