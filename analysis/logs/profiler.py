@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
+from analysis.logs.exposed import exposed
 from analysis.logs.gathering import gather
-from analysis.logs.intervals import Floats, inside, union
+from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import whole
 from analysis.logs.step_log import LogError, StepLog
@@ -109,15 +110,12 @@ def _steps(path: Path, trace: Trace) -> pd.DataFrame:
     loading = [span for span in host if LOADING.search(span.label)]
     sending = [span for span in device or spans if COMMUNICATION.search(span.label)]
     working = [span for span in device if not COMMUNICATION.search(span.label)]
-    work, busy = union(_ends(path, working)), union(_ends(path, [*working, *sending]))
     step_spans = _ends(path, [steps[step] for step in sorted(steps)])
-    exposed = inside(busy, step_spans) - inside(work, step_spans)
-    idle = inside(union(np.concatenate([busy, _ends(path, loading)])), step_spans) - inside(busy, step_spans)
-    seconds = (step_spans[:, 1] - step_spans[:, 0]) * MICRO
-    comm_s = exposed.clip(min=0.0) * MICRO
+    parts = exposed(step_spans, _ends(path, working), _ends(path, sending), _ends(path, loading))
+    seconds, comm_s = parts.step * MICRO, parts.communication * MICRO
     own_s = (seconds - comm_s).clip(min=MICRO)
     rows = pd.DataFrame({"step": sorted(steps), "own_s": own_s, "comm_s": comm_s, "round_s": seconds})
-    return rows.assign(data_s=idle.clip(min=0.0) * MICRO) if loading else rows
+    return rows.assign(data_s=parts.loading * MICRO) if loading else rows
 
 
 def _ends(path: Path, spans: Sequence[Event]) -> Floats:

@@ -11,6 +11,7 @@ from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.nanotron import is_nanotron, read_nanotron
+from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
 from analysis.logs.records import is_lines, read_records, records_in
@@ -97,6 +98,8 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    if is_database(path):
+        return read_nsight(path)
     if is_event_file(path):
         return read_event_files([path], reading.unit_s)
     if is_lines(path) and (records := records_in(path)):

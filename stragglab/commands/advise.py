@@ -101,6 +101,8 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         samples=asked.samples,
     )
     log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    if log.job.get("one_span"):  # a profile that does not tell steps apart
+        return log
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
     if left < 1 or (left < FEWEST_STEPS and not few):
         cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
@@ -115,7 +117,7 @@ def _say_needs(asked: argparse.Namespace) -> str:
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return (
         [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
-        if asked.skip
+        if asked.skip and not log.job.get("one_span")
         else []
     )
 
