@@ -14,15 +14,18 @@ from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlperf import is_mllog, read_mllog
 from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
+from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
+from analysis.logs.records import is_lines, read_records, records_in
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
+from analysis.logs.tensorboard import event_files_in, is_event_file, read_event_files
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
@@ -88,6 +91,8 @@ def _folder(path: Path) -> StepLog:
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     here, below = traces_in(path)
+    if not (here or below) and (events := event_files_in(path)):
+        return read_event_files(events)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:
@@ -101,20 +106,29 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    if is_database(path):
+        return read_nsight(path)
+    if is_event_file(path):
+        return read_event_files([path], reading.unit_s)
+    if is_lines(path) and (records := records_in(path)):
+        return read_records(path, records, reading.unit_s)
     if is_trace(path):
-        return _read_json(path)
+        return _read_json(path, reading)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
 
 
-def _read_json(path: Path) -> StepLog:
+def _read_json(path: Path, reading: Reading) -> StepLog:
+    """A trace, JSON of a known form, or other JSON with records of steps."""
     try:
         return read_traces([path])
-    except NotATrace:
-        if (log := read_json(path)) is None:
-            raise
-        return log
+    except NotATrace as error:
+        if (log := read_json(path)) is not None:
+            return log
+        if not (records := records_in(path)):
+            raise NotATrace(f"{error}, and no records of steps") from None
+    return read_records(path, records, reading.unit_s)
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:

@@ -57,7 +57,7 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
-    from analysis.logs.step_log import LogError
+    from analysis.logs.step_log import LogError, Untimed
     from analysis.reports.few_steps import compared_ranks
     from analysis.reports.whole_steps import whole_steps
 
@@ -65,14 +65,16 @@ def answer(asked: argparse.Namespace) -> int:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
     try:
-        log, *others = [read(path, asked) for path in asked.logs]
         console = Console(highlight=False)
+        log, *others = [read(path, asked) for path in asked.logs]
         if not log.per_rank:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
         if len(log.steps) < FEWEST_STEPS:
             return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
         advice = advise(understood(log, others, asked), asked, console)
         _write(advice, asked.out, asked.limit)
+    except Untimed as error:
+        return not_ranked(console, [str(error)])
     except (ConfigError, LogError) as error:
         return print_error("advise", error)
     for remark in (*log.remarks, *advice.remarks):
@@ -99,6 +101,8 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         samples=asked.samples,
     )
     log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    if log.job.get("one_span"):  # a profile that does not tell steps apart
+        return log
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
     if left < 1 or (left < FEWEST_STEPS and not few):
         cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
@@ -113,7 +117,7 @@ def _say_needs(asked: argparse.Namespace) -> str:
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return (
         [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
-        if asked.skip
+        if asked.skip and not log.job.get("one_span")
         else []
     )
 
