@@ -5,6 +5,7 @@ python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
+python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md
 
 It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
 disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
@@ -40,7 +41,7 @@ KEPT = "the log is as it was; the same command starts again"
 SAID_BYTES = 1 << 22
 """Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
-OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*")
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""
 
 
@@ -57,10 +58,13 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
+    from analysis.logs.operators import is_operators
     from analysis.logs.step_log import LogError, Untimed
     from analysis.reports.few_steps import compared_ranks
     from analysis.reports.whole_steps import whole_steps
 
+    if is_operators(asked.logs[0]):
+        return _answer_of_operators(asked)
     for path in asked.logs:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
@@ -81,6 +85,29 @@ def answer(asked: argparse.Namespace) -> int:
         print(remark, file=sys.stderr)
     print(asked.out / "advice.html", file=sys.stderr)
     return 0 if advice.ranking else FAILED
+
+
+def _answer_of_operators(asked: argparse.Namespace) -> int:
+    """The costs of the stragglers of a job with pipeline stages, by worker and by kind; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+    from stragglab.tables.what_if import lines, sheets, tabled
+    from stragglab.terminal.sheets import print_sheet
+
+    console = Console(highlight=False)
+    try:
+        if len(asked.logs) > 1:
+            raise LogError(f"{asked.logs[1]}: one table of operators is read at a time")
+        table, found = tabled(asked.logs[0])
+    except LogError as error:
+        return print_error("advise", error)
+    for line in lines(table, found):
+        console.print(line, markup=False, soft_wrap=True)
+    for name, title, sheet in sheets(found):
+        print_sheet(console, sheet, title, ())
+        write_file(asked.out / f"{name}.csv", to_csv(*sheet))
+    return 0
 
 
 def read(path: Path, asked: argparse.Namespace) -> StepLog:
