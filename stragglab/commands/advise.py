@@ -194,6 +194,16 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     return asked
 
 
+def _unit(text: str) -> float:
+    from reading.units import unit_said
+
+    try:
+        return unit_said(text)
+    except ValueError:
+        words = f"{text}: must be seconds, such as 0.001, or the word of a unit, such as ms"
+        raise argparse.ArgumentTypeError(words) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} advise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -269,7 +279,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         table.add_argument(f"--{name}", metavar="COLUMN", default=default, help=words)
     table.add_argument(
-        "--unit", metavar="S", type=float, help="seconds per unit of times (default: by the names of columns, time_ms)"
+        "--unit", metavar="S", type=_unit, help="seconds per unit of times, or ms (default: by the names of columns)"
     )
     lines = parser.add_argument_group("printed logs")
     lines.add_argument(
