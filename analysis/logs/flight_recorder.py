@@ -47,7 +47,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Dump:
-    """What one rank has recorded.
+    """The record of one rank.
 
     Attributes:
         groups: by name, the groups that it is in.

@@ -43,7 +43,7 @@ MARKS = (
 
 
 def why_refused(path: Path) -> str | None:
-    """What is missing in a file of a form that is known to have no times of steps; None: its form is not known."""
+    """Name the form of a file that has no times of steps, and the missing times; None: its form is not known."""
     with opened(path) as file:
         begin = file.read(BEGIN)
     if begin[TAR_MARK] == b"ustar":
