@@ -19,6 +19,7 @@ from analysis.logs.opening import refuse_irregular
 from analysis.logs.profiler import read_traces
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
 from analysis.logs.records import is_lines, read_records, records_in
+from analysis.logs.refused import why_refused
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
@@ -66,7 +67,7 @@ PRINTED = (
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), {' or '.join(form.name for form in FORMS)} (.json), or what "
+    f"them), dumps of PyTorch's flight recorder, {' or '.join(form.name for form in FORMS)} (.json), or what "
     f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()
@@ -135,7 +136,7 @@ def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:
-        raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
+        raise LogError(f"{path}: {why_refused(path) or f'is no log that is known here; name {KNOWN}'}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
     remarks = [*rows.remarks, *lines.remarks()]

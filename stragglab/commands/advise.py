@@ -3,7 +3,8 @@
 python run.py advise steps.csv                         # columns rank, step, seconds
 python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
-python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
+python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, nanoGPT, MLPerf and others
+python run.py advise dumps/                            # dumps of PyTorch's flight recorder: who is waited for
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md
 
@@ -58,9 +59,12 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
+    from analysis.logs.flight_recorder import dumps_of
     from analysis.logs.operators import is_operators
     from analysis.logs.step_log import LogError, Untimed
+    from analysis.measures.hanging import hanging
     from analysis.reports.few_steps import compared_ranks
+    from analysis.reports.hanging import hanging_lines
     from analysis.reports.whole_steps import whole_steps
 
     if is_operators(asked.logs[0]):
@@ -68,8 +72,10 @@ def answer(asked: argparse.Namespace) -> int:
     for path in asked.logs:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
+    console = Console(highlight=False)
     try:
-        console = Console(highlight=False)
+        if dumps := dumps_of(asked.logs[0]):
+            return not_ranked(console, hanging_lines(dumps, hanging(dumps)))
         log, *others = [read(path, asked) for path in asked.logs]
         if not log.per_rank:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
