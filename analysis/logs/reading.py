@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.archive import refuse_archive
+from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.lines import Line, Lines
@@ -83,6 +85,8 @@ def _folder(path: Path) -> StepLog:
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     here, below = traces_in(path)
+    if not (here or below) and (graphs := chakra_in(path)):
+        return read_chakra(graphs)
     if not (here or below) and (events := event_files_in(path)):
         return read_event_files(events)
     if not (here or below):
@@ -98,8 +102,11 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    refuse_archive(path)
     if is_database(path):
         return read_nsight(path)
+    if is_chakra(path):
+        return read_chakra([path])
     if is_event_file(path):
         return read_event_files([path], reading.unit_s)
     if is_lines(path) and (records := records_in(path)):
