@@ -15,6 +15,7 @@ from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
+from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
 from analysis.logs.records import is_lines, read_records, records_in
 from analysis.logs.resiliency import is_resiliency, read_resiliency
@@ -84,6 +85,8 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
+    if tables := part_files_in(path):
+        return read_parts(tables)
     here, below = traces_in(path)
     if not (here or below) and (graphs := chakra_in(path)):
         return read_chakra(graphs)
