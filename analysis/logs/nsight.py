@@ -35,7 +35,7 @@ KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 RANGES = "NVTX_EVENTS"
 PROCESS = 1 << 24
-"""The global number of a thread has its process in the first bits and its own number in the last ones."""
+"""A global number of a thread has its process in the first bits and the thread in the last 24."""
 ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
 ONE_STEP = (
     "the profile has no ranges of steps, so all of it counts as one; torch.cuda.nvtx.range(f'step {n}') around every "

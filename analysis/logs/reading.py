@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.archive import refuse_archive
+from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
@@ -16,6 +18,7 @@ from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
+from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
 from analysis.logs.records import is_lines, read_records, records_in
@@ -91,7 +94,11 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
+    if tables := part_files_in(path):
+        return read_parts(tables)
     here, below = traces_in(path)
+    if not (here or below) and (graphs := chakra_in(path)):
+        return read_chakra(graphs)
     if not (here or below) and (events := event_files_in(path)):
         return read_event_files(events)
     if not (here or below):
@@ -107,8 +114,11 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    refuse_archive(path)
     if is_database(path):
         return read_nsight(path)
+    if is_chakra(path):
+        return read_chakra([path])
     if is_event_file(path):
         return read_event_files([path], reading.unit_s)
     if is_lines(path) and (records := records_in(path)):

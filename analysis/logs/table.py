@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.logs.gathering import gather
 from analysis.logs.metric_table import metric_rows
 from analysis.logs.metrics import read_metrics
+from analysis.logs.parts_table import has_parts, read_parts
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
 from analysis.logs.table_rows import TIMES, columns_of_ranks, long_rows, wide_rows
@@ -58,6 +59,8 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
         LogError: it cannot be read, or a column or a value is missing or impossible.
     """
     table = TableFile(path)
+    if columns == Columns() and unit_s is None and has_parts(table):
+        return read_parts([path])
     wanted = {field: name for field, name in columns._asdict().items() if name is not None}
     remarks = list[str]()
     if by_rank := columns_of_ranks(table.names, wanted):
