@@ -78,6 +78,8 @@ class Cluster(_Strict, frozen=True):
     server_cores: Positive | None
     only_modelled: str | None
     gpus: dict[str, Any] | None
+    replica: dict[str, Any] | None
+    """The inside of every worker (``conf/cluster/hybrid.yaml``); None: a worker is one rank."""
 
 
 class Topology(_Strict, frozen=True):

@@ -52,6 +52,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas and servers": f"{RING} topology.num_servers=2",
     "replicas without a collective": f"{RING} topology.collective=null",
     "replicas and shared memory": f"{RING} topology.transport=shm",
+    "workers with pipeline stages and parameter servers": f"{NONE} cluster=hybrid",
     "strategy and topology": f"{RING} strategy=zeno_pp",
     "DDP and another framework": f"{RING} topology.collective=ddp backend=tensorflow",
     "NCCL and another framework": f"{RING} topology.collective=nccl backend=tensorflow",
