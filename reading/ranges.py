@@ -1,7 +1,8 @@
 """The ranges of settings: declared at the field, and refused by its name in one wording (pure).
 
-``min_records: PositiveInt = 5`` of a dataclass or struct whose ``__post_init__`` calls :func:`check_settings` accepts
-whole numbers from 1. Ranges that depend on other settings are checked there by the functions below.
+``min_records: PositiveInt = 5`` of a :class:`Checked` dataclass, or of one whose ``__post_init__`` calls
+:func:`check_settings`, accepts whole numbers from 1. Ranges that depend on other settings are checked there by the
+functions below.
 """
 
 from __future__ import annotations
@@ -94,6 +95,13 @@ def check_settings(settings: object) -> None:
     kind: Any = type(settings)
     for name, hint in _find_ranged(kind):
         _check(hint, name, getattr(settings, name))
+
+
+class Checked:
+    """Base of dataclasses whose settings are checked when one is made."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @cache

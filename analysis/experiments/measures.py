@@ -371,6 +371,7 @@ MEASURES: dict[str, Measure] = {
     "restarts": restarts,
     "decide_frac": decide_frac,
     "solve_s": solve_s,
+    "choice_s": deciding.choice_s,
     "decide_s": deciding.decide_s,
     "scoring_s": deciding.scoring_s,
     "decision_s": deciding.decision_s,

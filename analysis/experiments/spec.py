@@ -336,10 +336,17 @@ def _figure_problem(spec: Spec) -> str | None:
     for level in spec.figure.names:
         if not any(level in levels for levels in spec.levels.values()):
             return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"
-    if spec.figure.kind == "map" and spec.figure.along is None:
-        return "figure: along: names no axis; map needs that of its columns"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
+    return _map_problem(spec.figure) if spec.figure.kind == "map" else None
+
+
+def _map_problem(figure: Drawing) -> str | None:
+    if figure.along is None:
+        return "figure: along: names no axis; map needs its columns"
+    for name, others in (("along", (figure.by, figure.panels)), ("by", (figure.panels,))):
+        if (axis := getattr(figure, name)) in others:
+            return f"figure: {name}={axis}: is drawn twice; columns (along), rows (by) and panels need an axis each"
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 
 from analysis.files import natural
 from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS, MOST_RANKS
-from analysis.logs.step_log import Floats, LogError, StepLog, rounds_s
+from analysis.logs.rows import PART
+from analysis.logs.step_log import Extremes, Floats, LogError, StepLog, rounds_s
 from reading.errors import shown
 
 SAME_SPREAD = 0.01
@@ -27,16 +28,18 @@ def gather(
     remarks: Sequence[str] = (),
     job: dict[str, Any] | None = None,
     own_is_rest: bool = False,
+    extremes: Mapping[int, tuple[Extremes, ...]] | None = None,
 ) -> StepLog:
     """A log of rows, in any order; in the order of time, if steps were done again.
 
     Args:
         source: form of the log, for people and for messages.
-        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``data_s``, ``begin_s``, ``round_s``, ``host``. Of a
-            step that was done again the last row counts.
+        rows: ``rank``, ``step``, ``own_s`` and perhaps ``comm_s``, ``data_s``, ``begin_s``, ``round_s``, ``host`` and
+            parts of steps. Of a step that was done again the last row counts.
         remarks: what a reader must know.
         job: see :class:`StepLog`.
         own_is_rest: see :class:`StepLog`.
+        extremes: see :class:`StepLog`.
 
     Raises:
         LogError: there are no rows, too many, or several processes have the same rank.
@@ -82,9 +85,15 @@ def gather(
         round_s=None if rounds is None else _together(rounds, own_s),
         own_is_rest=own_is_rest,
         hosts=tuple(hosts),
+        part_fracs={name: fracs for column in rows if (name := _part(column)) and (fracs := wide(column)) is not None},
+        extremes=dict(extremes or {}),
         job=dict(job or {}),
         remarks=(*remarks, *repeated),
     )
+
+
+def _part(column: str) -> str:
+    return column.removeprefix(PART) if column.startswith(PART) else ""
 
 
 def _together(rounds: Floats, own_s: Floats) -> Floats:
@@ -147,13 +156,18 @@ def tell_apart(log: StepLog) -> StepLog:
 
 def _whole(log: StepLog, why: str) -> StepLog:
     seconds = rounds_s(log)  # own work is no step if more is known
+    alone = log.num_ranks == 1  # the parts of its time are parts of the step
     return StepLog(
         source=log.source,
         ranks=("all",),
         steps=log.steps,
         own_s=seconds[:, None],
+        comm_s=log.comm_s if alone else None,
+        data_s=log.data_s if alone else None,
         round_s=seconds,
         per_rank=False,
+        part_fracs=log.part_fracs if log.num_ranks == 1 else {},
+        extremes=log.extremes,
         job=log.job,
         remarks=(*log.remarks, why),
     )

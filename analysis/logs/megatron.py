@@ -1,4 +1,4 @@
-"""Lines that Megatron-LM prints: the time of every iteration and, if asked for, timers of all ranks."""
+"""Lines that Megatron-LM prints: the time of every iteration and timers, of all ranks if asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
+from analysis.logs.megatron_timers import Timers, is_report, reported
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
@@ -15,20 +16,14 @@ ITERATION = re.compile(r"\biteration:?\s++(\d++)\s*+(?:/\s*+\w++\s*+)?\|")
 """Of how many may be missing, or endless (``/infinity``), in programs that print such lines as well."""
 ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)\s*+\|")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
-ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
-TIMER = re.compile(r"(?:^|\s\s)([A-Za-z][\w-]*+):$")
-RANK = re.compile(r"(?:^|\s\s)rank\s++(\d++):\s*+(\S++)$")
-"""Both are indented, so any prefix ends before them."""
 MILLI = 1e-3
 LEAST_S = 1e-6
 """A timer that shows 0 took less than that shows."""
 WORK = "forward-backward"
 """The timer of a rank's own work, as far as Megatron times it: without the sums of gradients and the optimizer."""
 NO_RANKS = "Megatron-LM printed no times of single ranks; --timing-log-level 1 --timing-log-option all makes it do so"
+NO_ITERATIONS = "there are no lines of iterations: a line of --log-straggler counts as a step of its slowest rank"
 EACH = "--log-interval 1"
-
-Timers = dict[str, dict[int, float]]
-"""Seconds by timer and rank."""
 
 
 class Iteration(NamedTuple):
@@ -40,15 +35,16 @@ class Iteration(NamedTuple):
 
 
 def is_megatron(line: Line) -> bool:
-    """Whether a line is one of an iteration."""
-    return ITERATION.search(line.text) is not None and ELAPSED.search(line.text) is not None
+    """Whether a line is one of an iteration, or of ``--log-straggler``."""
+    return (ITERATION.search(line.text) is not None and ELAPSED.search(line.text) is not None) or is_report(line)
 
 
 def read_megatron(source: str, lines: Iterable[Line], timer: str | None = None) -> Rows:
     """Iterations, and of every rank the timer ``timer`` (None: ``forward-backward``) if all ranks were printed.
 
-    ``--timing-log-option all`` makes Megatron-LM print timers of all ranks (with ``--timing-log-level 1`` or more);
-    without it only the time of whole iterations is known. Times are means since the last line, which counts as a step.
+    ``--timing-log-option all`` makes Megatron-LM print timers of all ranks (with ``--timing-log-level 1`` or more).
+    By default it prints timers of the quickest and the slowest rank, and older versions print the timers of one rank:
+    these are ``extremes`` and parts of whole iterations. Times are means since the last line, which counts as a step.
 
     Raises:
         LogError: no such timer is in it, or a number is none.
@@ -56,39 +52,40 @@ def read_megatron(source: str, lines: Iterable[Line], timer: str | None = None) 
     wanted, names = timer or WORK, set[str]()
     ranks, whole_steps = Rows(source, EACH), Rows(source, EACH, remarks=[NO_RANKS])
     for (step, seconds, batch), timers in _iterations(source, lines):
-        whole_steps.add("all", step, seconds)
-        names |= timers.keys()
-        for rank, own_s in timers.get(wanted, {}).items():
+        whole_steps.add("all", step, seconds, parts_s=timers.of_one)
+        names |= timers.names
+        if some := timers.extremes(wanted):
+            whole_steps.extremes[step] = some
+        for rank, own_s in timers.of_ranks.get(wanted, {}).items():
             ranks.add(str(rank), step, own_s, seconds)
         if batch:
             ranks.job["global_batch_samples"] = whole_steps.job["global_batch_samples"] = batch
-    if timer and names and not len(ranks):
+    if timer and names and timer not in names:
         raise LogError(f"{source}: no timer {timer} of all ranks in it; it has {', '.join(sorted(names))}")
+    if not len(whole_steps):
+        return _reports(source, lines)
     return ranks if len(ranks) else whole_steps
+
+
+def _reports(source: str, lines: Iterable[Line]) -> Rows:
+    """Lines of ``--log-straggler`` without lines of iterations."""
+    rows, found = Rows(source, remarks=[NO_ITERATIONS, NO_RANKS]), (line for line in lines if is_report(line))
+    for step, some in enumerate(filter(None, (reported(line, f"{source}: line {line.number}") for line in found))):
+        rows.add("all", step, some[0].slowest_s)
+        rows.extremes[step] = tuple(some)
+    return rows
 
 
 def _iterations(source: str, lines: Iterable[Line]) -> Iterator[tuple[Iteration, Timers]]:
     """Timers are printed after their iteration."""
-    current: Iteration | None = None
-    timers: Timers = {}
-    timer: str | None = None
+    current, timers = None, Timers()
     for line in lines:
         if (found := ITERATION.search(line.text)) and (elapsed := ELAPSED.search(line.text)):
             if current:
                 yield current, timers
-            current, timers, timer = _iteration(source, line, found[1], elapsed[1]), {}, None
-        elif ALL_RANKS.search(line.text):
-            timer = ""
-        elif timer is not None and (named := TIMER.search(line.text)):
-            timer = named[1]
-        elif timer and (ranked := RANK.search(line.text)):
-            where = f"{source}: line {line.number}"
-            milliseconds = positive(ranked[2], timer, where, MOST_SECONDS / MILLI)
-            rank = whole(ranked[1], "rank", where, MOST_STEP)
-            if rank in timers.setdefault(timer, {}):
-                timer = ""  # the name of another timer is missing: not this one's
-            else:
-                timers[timer][rank] = max(milliseconds * MILLI, LEAST_S)
+            current, timers = _iteration(source, line, found[1], elapsed[1]), Timers()
+        else:
+            timers.take(source, line)
     if current:
         yield current, timers
 

@@ -6,19 +6,30 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.archive import refuse_archive
+from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
+from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
+from analysis.logs.mlperf import is_mllog, read_mllog
+from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
+from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
+from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
+from analysis.logs.rank_lines import is_rank_line, read_rank_lines
+from analysis.logs.records import is_lines, read_records, records_in
+from analysis.logs.refused import why_refused
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
+from analysis.logs.tensorboard import event_files_in, is_event_file, read_event_files
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
@@ -52,11 +63,15 @@ PRINTED = (
     Printed("torchtitan", is_torchtitan, lambda source, lines, asked: read_torchtitan(source, lines, asked.tokens)),
     Printed("nanotron", is_nanotron, lambda source, lines, _: read_nanotron(source, lines)),
     Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
+    Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
+    Printed("nanoGPT", is_nanogpt, lambda source, lines, _: read_nanogpt(source, lines)),
+    Printed("StragglAR", is_rank_line, lambda source, lines, _: read_rank_lines(source, lines)),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), or what {', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
+    f"them), dumps of PyTorch's flight recorder, {' or '.join(form.name for form in FORMS)} (.json), or what "
+    f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()
 
@@ -79,7 +94,13 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
+    if tables := part_files_in(path):
+        return read_parts(tables)
     here, below = traces_in(path)
+    if not (here or below) and (graphs := chakra_in(path)):
+        return read_chakra(graphs)
+    if not (here or below) and (events := event_files_in(path)):
+        return read_event_files(events)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:
@@ -93,21 +114,43 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    refuse_archive(path)
+    if is_database(path):
+        return read_nsight(path)
+    if is_chakra(path):
+        return read_chakra([path])
+    if is_event_file(path):
+        return read_event_files([path], reading.unit_s)
+    if is_lines(path) and (records := records_in(path)):
+        return read_records(path, records, reading.unit_s)
     if is_trace(path):
-        return read_traces([path])
+        return _read_json(path, reading)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
+
+
+def _read_json(path: Path, reading: Reading) -> StepLog:
+    """A trace, JSON of a known form, or other JSON with records of steps."""
+    try:
+        return read_traces([path])
+    except NotATrace as error:
+        if (log := read_json(path)) is not None:
+            return log
+        if not (records := records_in(path)):
+            raise NotATrace(f"{error}, and no records of steps") from None
+    return read_records(path, records, reading.unit_s)
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:
-        raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
+        raise LogError(f"{path}: {why_refused(path) or f'is no log that is known here; name {KNOWN}'}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
-    return gather(str(path), frame, remarks=[*rows.remarks, *lines.remarks()], job=rows.job)
+    remarks = [*rows.remarks, *lines.remarks()]
+    return gather(str(path), frame, remarks=remarks, job=rows.job, extremes=rows.extremes)
 
 
 def _program(lines: Lines) -> Printed | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
 from statistics import median_low
 from typing import Any
 
@@ -12,7 +13,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.limits import MOST_ROWS
-from analysis.logs.step_log import LogError
+from analysis.logs.step_log import Extremes, LogError
+
+PART = "part "
+"""Begins the names of columns with parts of steps."""
+NO_PARTS: Mapping[str, float] = {}
 
 
 @dataclass
@@ -25,6 +30,7 @@ class Rows:
         sampled: whether a line that is not of every step is of the last one alone, and not their mean.
         remarks, job: see :class:`analysis.logs.step_log.StepLog`.
         hosts: by rank, if the log names any.
+        extremes: by step, if the log has them.
     """
 
     source: str
@@ -33,6 +39,8 @@ class Rows:
     remarks: list[str] = field(default_factory=list)
     job: dict[str, Any] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
+    extremes: dict[int, tuple[Extremes, ...]] = field(default_factory=dict)
+    _parts: dict[str, array[float]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _ranks: array[int] = field(default_factory=lambda: array("q"))
     _steps: array[int] = field(default_factory=lambda: array("q"))
@@ -42,8 +50,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self._steps)
 
-    def add(self, rank: str, step: int, own_s: float, round_s: float = nan) -> None:
-        """Add a step of a rank.
+    def add(
+        self, rank: str, step: int, own_s: float, round_s: float = nan, parts_s: Mapping[str, float] = NO_PARTS
+    ) -> None:
+        """Add a step of a rank; ``parts_s``: seconds of its parts by name.
 
         Raises:
             LogError: there are more than ``MOST_ROWS``.
@@ -56,15 +66,21 @@ class Rows:
         self._steps.append(step)
         self._own_s.append(own_s)
         self._round_s.append(round_s)
+        for name, seconds in parts_s.items():
+            fracs = self._parts.setdefault(name, array("d"))
+            fracs.extend([nan] * (len(self) - 1 - len(fracs)))
+            fracs.append(seconds / (own_s if isnan(round_s) else round_s))
 
     def frame(self) -> pd.DataFrame:
-        """Columns ``rank``, ``step``, ``own_s``, ``round_s``, and ``host`` if hosts are known.
+        """Columns ``rank``, ``step``, ``own_s``, ``round_s``, parts of steps, and ``host`` if hosts are known.
 
-        A row that is the mean of several steps has their sum.
+        A row that is the mean of several steps has their sum, and ``extremes`` are changed likewise.
         """
         ranks = pd.Categorical.from_codes(np.array(self._ranks, "int64"), list(self._names))
         rows = pd.DataFrame({"rank": ranks, "step": np.array(self._steps, "int64")})
         rows["own_s"], rows["round_s"] = np.array(self._own_s), np.array(self._round_s)
+        for name, fracs in self._parts.items():
+            rows[f"{PART}{name}"] = np.array([*fracs, *[nan] * (len(self) - len(fracs))])
         if self.hosts:
             rows["host"] = rows["rank"].astype("str").map(self.hosts).fillna("?")
         every = self._interval()
@@ -72,6 +88,9 @@ class Rows:
             counts = _steps_of(rows, every)
             rows["own_s"] *= counts
             rows["round_s"] *= counts
+            for step, count in zip(rows["step"], counts, strict=True):
+                if step in self.extremes:
+                    self.extremes[step] = tuple(one.times(count) for one in self.extremes[step])
             cure = f"; {self.each} prints each" if self.each else ""
             kind = "last" if self.sampled else "mean"
             self.remarks.append(

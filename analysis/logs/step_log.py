@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,32 @@ Floats = NDArray[np.float64]
 
 class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
+
+
+class Untimed(LogError):
+    """A log that is understood, and cannot tell how long its steps took: what it does tell, and what to log."""
+
+
+class Extremes(NamedTuple):
+    """The quickest and the slowest rank of a step, in seconds, and their names if the log has them.
+
+    ``what``: the part of the step that was timed.
+    """
+
+    what: str
+    quickest_s: float
+    slowest_s: float
+    quickest: str = ""
+    slowest: str = ""
+
+    @property
+    def apart_s(self) -> float:
+        """Return how much later the slowest rank is."""
+        return self.slowest_s - self.quickest_s
+
+    def times(self, count: float) -> Extremes:
+        """Return the same of so many steps."""
+        return self._replace(quickest_s=count * self.quickest_s, slowest_s=count * self.slowest_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +61,9 @@ class StepLog:
         own_is_rest: whether own work is a step without its transfers, so that it may contain the wait for others.
         per_rank: whether the log distinguishes its ranks.
         hosts: host of every rank, or empty.
+        part_fracs: [steps, ranks] of each part of a step that the log names, the part of the step's seconds that it
+            took; NaN where nothing was logged.
+        extremes: of steps of which the log has the quickest and the slowest rank only, by step.
         job: facts about the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
             ``own_clock`` (its settings in seconds are meant for it), ``jct_s``.
@@ -52,6 +81,8 @@ class StepLog:
     own_is_rest: bool = False
     per_rank: bool = True
     hosts: tuple[str, ...] = ()
+    part_fracs: dict[str, Floats] = field(default_factory=dict)
+    extremes: dict[int, tuple[Extremes, ...]] = field(default_factory=dict)
     job: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -77,15 +108,17 @@ def _of(log: StepLog, chosen: NDArray[np.bool_]) -> StepLog:
     def rest(values: Floats | None) -> Floats | None:
         return None if values is None else values[chosen]
 
-    begin_s = rest(log.begin_s)
+    begin_s, steps = rest(log.begin_s), tuple(compress(log.steps, chosen))
     return replace(
         log,
-        steps=tuple(compress(log.steps, chosen)),
+        steps=steps,
         own_s=log.own_s[chosen],
         comm_s=rest(log.comm_s),
         data_s=rest(log.data_s),
         begin_s=None if begin_s is None else begin_s - np.nanmin(begin_s),
         round_s=rest(log.round_s),
+        part_fracs={name: fracs[chosen] for name, fracs in log.part_fracs.items()},
+        extremes={step: log.extremes[step] for step in steps if step in log.extremes},
     )
 
 

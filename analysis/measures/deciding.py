@@ -1,12 +1,15 @@
 """The time that the decisions of a job's strategy took (frames and seconds of one run).
 
-Three different times: ``decide_s`` is measured on the machine of the run, ``scoring_s`` is on the job's clock (modelled
-on a virtual one), and ``paused_s`` is what settings say that a decision takes.
+Four different times: ``decide_s`` and ``choice_s`` are measured on the machine of the run, ``scoring_s`` is on the
+job's clock (modelled on a virtual one), and ``paused_s`` is what settings say that a decision takes.
 """
 
 from __future__ import annotations
 
 from math import nan
+from statistics import median
+
+import msgspec
 
 from analysis.records.load import Run
 from strategies.protocol import Score, Scored, Wake
@@ -22,6 +25,21 @@ def decide_s(run: Run) -> float:
     """
     total_s = float(run.tables.decisions["decide_us"].sum()) * 1e-6
     return total_s if total_s > 0 else nan
+
+
+def choice_s(run: Run) -> float:
+    """Seconds of an answer in which a mode was chosen, the median of them; NaN where none was, or was not measured.
+
+    STAR's figure 28 times its heuristic and its model, not what happens between two choices (section V-D).
+    """
+    found_us, chosen = [], 0
+    for line in run.notable_lines:
+        if b'"decisions"' in line.state:
+            number = int(msgspec.json.decode(line.state)["decisions"])
+            if number > chosen and line.decide_us > 0:
+                found_us.append(line.decide_us)
+            chosen = number
+    return median(found_us) * 1e-6 if found_us else nan
 
 
 def scoring_s(run: Run) -> float:

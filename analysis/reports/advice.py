@@ -8,8 +8,6 @@ from html import escape
 from math import isfinite, isnan
 from pathlib import Path
 
-import numpy as np
-
 from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.fitting.step_times import StepModel
@@ -34,10 +32,8 @@ LEAST_PAUSE = 0.005
 """Pauses of all ranks are mentioned if they take so much of the time."""
 MOST_RANKS, FEW_RANKS = 20, 5
 """So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
-WORST = 0.1
-"""Steps of a log without ranks that take longer than the median by more than this part are counted as slow."""
-
-
+LEAST_UNEVEN = 0.1
+"""Jitter is explained if it costs so much."""
 LEAST_SCATTERED = 0.01
 """Slow steps of ever other ranks are mentioned if they cost so much of the time."""
 NOBODY = "no host or rank is a straggler: none is slow more often than by chance"
@@ -74,20 +70,6 @@ class Advice:
         return {one.row.strategy: one.remedy for one in self.cures}.get(name) or REMEDIES[name]
 
 
-def whole_steps(log: StepLog) -> list[str]:
-    """Return the results for a log that does not tell ranks apart."""
-    seconds = log.own_s[:, 0]
-    middle = float(np.median(seconds))
-    slow = seconds > (1.0 + WORST) * middle
-    lost_frac = float((seconds[slow] - middle).sum() / seconds.sum())
-    return [
-        f"{len(seconds)} steps, {seconds_text(seconds.sum())} s in all; the median step takes {middle:.4g} s",
-        f"{slow.mean():.1%} of the steps took more than {1 + WORST:g} times as long; their excess is {lost_frac:.1%} "
-        "of the time (by a slow rank or a checkpoint: this log cannot tell)",
-        f"without these slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
-    ]
-
-
 def sentences(advice: Advice) -> list[str]:
     """Say what stragglers cost, and name them."""
     found, model = advice.found, advice.model
@@ -100,7 +82,7 @@ def sentences(advice: Advice) -> list[str]:
         f"the job takes {found.slowdown:.2f}{interval} times as long as if all ranks were like the median rank of each "
         f"step; without slow steps that would be {found.without_slow:.2f}, by jitter alone",
     ]
-    uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + WORST else []
+    uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + LEAST_UNEVEN else []
     if not found.units:
         lines += [CHANGING, *uneven] if uneven else [NOBODY]
         return [*lines, *scattered_lines(advice), *pause_lines(advice)]

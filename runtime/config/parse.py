@@ -78,6 +78,8 @@ class Cluster(_Strict, frozen=True):
     server_cores: Positive | None
     only_modelled: str | None
     gpus: dict[str, Any] | None
+    replica: dict[str, Any] | None
+    """The inside of every worker (``conf/cluster/hybrid.yaml``); None: a worker is one rank."""
 
 
 class Topology(_Strict, frozen=True):
@@ -154,7 +156,7 @@ class Config(_Strict, frozen=True):
     checkpoint_every_s: Period | None
     stuck_after_s: Positive | None
     scheduler: Spec
-    failover: Literal["shards", "checkpoint"]
+    failover: Literal["shards", "whole_shards", "checkpoint"]
     max_losses: Annotated[int, Meta(ge=0)] | None
     target_evals: Annotated[int, Meta(ge=1)]
     stop_at_target: bool

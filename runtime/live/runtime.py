@@ -100,6 +100,8 @@ class LiveRuntime:
         """Refuse a cluster that processes of this machine cannot emulate."""
         if cluster.only_modelled is not None:
             raise ConfigError(f"runtime=live: the cluster is only modelled ({cluster.only_modelled}); {VIRTUAL}")
+        if cluster.replica is not None:
+            raise ConfigError(f"runtime=live: cluster.replica is only modelled; {VIRTUAL}, or leave it out")
         for role in ("worker", "server"):
             if getattr(cluster, f"{role}_cores") is not None:
                 raise ConfigError(

@@ -12,6 +12,7 @@ from runtime.api import TELEMETRY_S, Needs, Outcome, RunContext, RunSpec, check_
 from runtime.cluster.device import DEVICES, DeviceProfile, Profiles, WorkerDevice, parse_device, profiles_of, slowest_s
 from runtime.cluster.hosts import Hosts, HostsSpec, aggregator_hosts, parse_hosts
 from runtime.cluster.leases import longest_silence_s
+from runtime.cluster.replica import REPLICA, as_replicas, parse_replica
 from runtime.cluster.requests import REQUESTS
 from runtime.config.abilities import commands_on
 from runtime.config.checking import convert
@@ -89,6 +90,10 @@ class VirtualRuntime:
             _refuse_timeless_types(self._profiles)
         elif self._spec is None:
             self._refuse_timeless(self._profile, "device")
+        if cluster.replica is not None:
+            if hosts is not None:
+                raise ConfigError(f"{REPLICA}: ranks have machines of their own; leave it or cluster.hosts out")
+            self._profiles = as_replicas(self._profiles, parse_replica(cluster.replica, cluster.num_workers))
 
     def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:
         """Refuse a ``profile``, given by ``setting``, with which an iteration takes no time."""
@@ -111,7 +116,7 @@ class VirtualRuntime:
         Of a mix of devices it is the slowest's, for which a synchronous job waits. A device counts as it is described,
         as live: one plan for both.
         """
-        if self.cluster.devices is not None:
+        if self.cluster.devices is not None or self.cluster.replica is not None:
             return slowest_s(self._profiles, batch_samples)
         profile, costs, cores = self._profile, self._values, self.cluster.worker_cores
         if self._spec is not None:

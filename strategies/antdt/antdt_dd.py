@@ -2,23 +2,26 @@
 
 Symbols: there are n_k workers of type k; F_k(b) is the time of a micro-batch of b samples, v_k the speed; B_k its
 micro-batch with B_k^min (saturation) <= B_k <= B_k^max (memory); C_k its number of micro-batches, from C^min
-``accum_min`` to C^max ``accum_max``; X_i the samples of worker i in a round; B the global batch.
+``accum_min`` to C^max ``accum_max`` (1 to 5); X_i the samples of worker i in a round; B the global batch.
 
-1. Profile (``profiling``): rounds that sum to B, in which every worker computes ``profile_iters`` batches of each of
-   ``profile_sizes``. There is no profile if ``devices`` has all speeds.
-2. Types (``profiling``): given, or workers whose speeds differ by a factor of at most ``type_ratio``. F_k is a straight
-   line between the medians of the sizes, constant below the smallest and in proportion to b above the largest
-   (``curve=linear``: b / v_k). B_k^min is the largest size that takes at most 10 % longer than the smallest size;
-   B_k^max is given.
-3. Eq. 4, once (``micro_batches``): min max_k C_k F_k(B_k) with sum_k n_k C_k B_k = B and the bounds. For every
-   combination of C_k: samples X_i in whole numbers with C_k B_k^min <= X_i <= C_k B_k^max and sum_i X_i = B that
-   minimise the time of the slowest worker: above the lower bounds each sample goes to the worker that would end first
-   with it. The combination with the least time is taken; ties: fewest micro-batches.
-4. From the next round on worker i of type k computes its X_i samples in C_k micro-batches of near-equal size and sends
-   the sum of their gradients once. A round of all workers is one update, the mean over B samples.
-5. When workers leave or join: step 3 again. When the median time of a worker over ``check_iters`` iterations differs
-   from its profile by more than the factor ``type_ratio``: steps 1 to 3 again, with a profile twice as long; a job has
-   three profiles at most.
+1. Profile (``profiling``): rounds that sum to B, in which every worker computes ``profile_iters`` (5) batches of each
+   of ``profile_sizes`` (a quarter, half and all of B / N of N workers), while the others share the rest. A worker that
+   joins or leaves meanwhile restarts the profile. There is no profile if ``devices`` has all speeds.
+2. Types (``profiling``): given, or at most four, of workers whose speeds differ by a factor of at most ``type_ratio``
+   (1.2). F_k is a straight line between the medians of the sizes, constant below the smallest and in proportion to b
+   above the largest (``curve=linear``, as in the paper: b / v_k). B_k^min is the largest size that takes at most 10 %
+   longer than the smallest size; v_k is the median throughput of the sizes from B_k^min on. B_k^max is
+   ``max_batch_samples`` of the type in ``devices``, else of all types (None: no bound; the paper: 95 % of memory).
+3. Eq. 4, once (``micro_batches``): min max_k C_k F_k(B_k) with sum_k n_k C_k B_k = B and the bounds. Here each worker
+   has its own whole number X_i in place of C_k B_k. It computes them in C_k micro-batches whose sizes differ by one at
+   most, and takes the sum of their F_k. For every combination of C_k: the X_i with C_k B_k^min <= X_i <= C_k B_k^max
+   and sum_i X_i = B that minimise the time of the slowest worker: above the lower bounds each sample goes to the worker
+   that would end first with it. The combination with the least time is taken; ties: fewest micro-batches.
+4. From the next round on worker i of type k computes its X_i samples and sends the sum of their gradients once. A round
+   of all workers is one update, the mean over B samples.
+5. When workers leave or join: step 3 again. When the median time of a worker over ``check_iters`` (100) iterations
+   differs from its profile by more than the factor ``type_ratio`` (the paper: never): steps 1 to 3 again, with a
+   profile twice as long; a job has three profiles at most.
 """
 
 from __future__ import annotations
@@ -162,8 +165,8 @@ class AntDTDD(AccumulationSettings, Composition):
     Source: AntDT section VI-B, Eq. 4; the algorithm is above.
 
     Departures: totals are per worker and not per type, since the equation often has no whole solution otherwise. The
-    rounds of the profile sum to B as well: while some workers try a size, the others share the rest. Where saturated
-    micro-batches cannot sum to B, the least is one sample, and the state reports it (``below_saturation``).
+    rounds of the profile sum to B as well. Where saturated micro-batches cannot sum to B, the least is one sample, and
+    the state reports it (``below_saturation``).
 
     Attributes:
         data: allocation policy, ``shared``, ``dynamic`` or ``even``; batch sizes differ by much.

@@ -1,23 +1,32 @@
 """AntDT-ND: AntDT's solution for non-dedicated (shared) clusters (section VI-A).
 
-Symbols: T_i is the mean time of an iteration of worker i, B_i its batch, v_i its samples per second; B is the global
-batch, N the number of workers, lambda ``slowness_ratio``; L_trans and L_per are ``short_window_s`` and
-``long_window_s``.
+Symbols: B is the global batch, N (AntDT: n) the number of workers, B_i the batch of worker i, v_i its samples per
+second, T_i its time of an iteration (AntDT: T_i^w; of a server T_i^s). Windows of the last seconds: L_trans
+``short_window_s`` (300 s), L_per ``long_window_s`` (600 s); lambda ``slowness_ratio`` (1.5). With
+``judge=at_equal_work`` (the default, ours) workers are compared by the pace T_i / (B_i + c), c being the fixed cost of
+an iteration as a number of samples. c is fitted to iterations with different batches, and 0 before there are any. With
+``judge=published`` T_i takes the place of the pace, and c = 0.
 
-1. Monitor (``monitor``): every ``report_iters`` iterations a worker reports the mean of their times and batches; this
-   is a record. Every node has a window of L_trans and a window of L_per. A decision uses a window once the node has
-   been there for 0.8 of its length and the window has ``min_records`` records.
-2. Every ``decide_every_s`` (``detector``): worker i is a *transient* straggler if T_i >= lambda mean_j T_j over
-   L_trans, and a *persistent* one if this holds over L_per; the mean includes worker i. A server is persistent by the
-   same rule over L_per, with its time per update and the mean of all servers.
-3. KILL_RESTART (``kill_restart``) of at most one node, on another machine: the slowest persistent server that may be
-   restarted; if there is none, the slowest such worker, unless a new worker would wait longer than ``max_pending_s``
-   for a machine. A node is restarted at most ``max_restarts`` times, ``cooldown_s`` apart.
+1. Workers begin with B_i = B / N. Monitor (``monitor``): every ``report_iters`` iterations (10) a worker reports the
+   mean of their times and batches; this is a record. A decision uses a node's window once the node has been there for
+   0.8 of its length and the window has ``min_records`` (5) records.
+2. Every ``decide_every_s`` (300 s; ``detector``): worker i is a *transient* straggler if its mean pace over L_trans is
+   at least lambda times the mean of all workers, itself included, and a *persistent* one if that holds over L_per.
+   (``at_equal_work``: it must hold for the medians of the records, and for the newest ``min_records``, too.) A server
+   is persistent if its mean T_i^s over L_per is at least lambda times the mean of all servers.
+3. KILL_RESTART (``kill_restart``) of at most one node (ours), on another machine: the slowest persistent server that
+   may be restarted; if there is none, the slowest persistent worker that may be, unless a new worker would wait longer
+   than ``max_pending_s`` (600 s) for a machine; a new server may wait. A node is restarted at most ``max_restarts`` (3)
+   times, ``cooldown_s`` (600 s) apart.
 4. ADJUST_BS (``adjust_bs``; only BSP), if step 3 killed a worker or a worker that was not killed is transient: Eq. 3,
-   min max_i B_i / v_i with sum_i B_i = B in whole samples, over all workers but the killed one; v_i is the mean of
-   B_i / T_i over L_trans. The batches hold from the next round on. A worker that joins begins with B / N.
-5. Otherwise NONE. If batches were adjusted before, Eq. 3 is solved again, so that they become even again once all
-   workers are equally fast.
+   min max_i (B_i + c) / v_i with sum_i B_i = B in whole samples, at least one each, over all workers but the killed
+   one. v_i is 1 / pace over L_trans; a worker that differs from the median pace by no more than 2 %, or than 3 standard
+   errors, counts as the median. (``published``: v_i is the mean of B_i / T_i of the records.) The batches hold from the
+   next round on. A worker that joins computes B / N samples in its first round, and Eq. 3 divides the rest.
+5. Otherwise NONE. If batches were adjusted before, Eq. 3 is solved again, but batches only move towards B / N, and only
+   if the round gets more than 2 % shorter, or if a worker whose batch grows ended within 0.9 of the round.
+   (``published``: batches become B / N after two decisions without a transient straggler, if the fastest worker is less
+   than 1.1 times as fast as the slowest.)
 
 In BSP an update is one round of all workers; in ASP an update is one gradient. In ASP only steps 1 to 3 remain, because
 fast workers take more samples from the data service by themselves.
@@ -50,14 +59,10 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
 
     Where the paper is silent: KILL precedes ADJUST, so that a node about to be killed does not first get a tiny batch.
     ``max_restarts`` holds for servers, too, so that a slowness that no restart cures does not stop the job forever.
-    In step 5 all workers count as equally fast if their paces differ only by noise. With ``judge=published`` the
-    batches become even after two decisions without a transient straggler, if the fastest worker is less than 1.1 times
-    as fast as the slowest.
+    Step 5 returns to even batches.
 
     Departures: by default T_i contains sending (``times``), so that a slow link is detected; the paper's T_i does not.
-    By default (``judge``) workers are compared at equal work. Step 2 then compares the paces T_i / (B_i + c), c being
-    the fixed cost of an iteration as a number of samples, and in step 4 v_i is the inverse of the pace. So a straggler
-    with a small batch remains a straggler. It must also be slow in most records and in the newest ones.
+    By default (``judge``) workers are compared at equal work, so that a straggler with a small batch remains one.
 
     Attributes:
         mode: ``bsp`` or ``asp``.
@@ -74,8 +79,8 @@ class AntDTND(RestartSettings, DetectorSettings, Composition):
     def compose(self) -> Parts:
         return self.make(
             Parts,
-            gate=AllGate() if self.mode == "bsp" else EachGate(),
-            load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
             detectors={"stragglers": self.make(StragglerDetector)},
             actions={"kill_restart": self.make(KillRestart)},
+            load=AdjustBS() if self.mode == "bsp" else EvenLoad(),
+            gate=AllGate() if self.mode == "bsp" else EachGate(),
         )

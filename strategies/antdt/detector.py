@@ -15,8 +15,8 @@ from math import inf
 from statistics import fmean, median
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, Number, OneOf, PositiveFloat, PositiveInt
-from strategies.antdt.monitor import TIMES, Monitor, Span, check_windows
+from reading.ranges import Checked, Number, OneOf
+from strategies.antdt.monitor import Monitor, MonitorSettings, Span, check_windows
 from strategies.protocol import AnyEvent, Started
 
 CENTERS = ("mean_all", "median_others")
@@ -119,36 +119,24 @@ Paces = Mapping[int, Sequence[float]]
 
 
 @dataclass(kw_only=True)
-class DetectorSettings:
+class DetectorSettings(MonitorSettings):
     """Which nodes are stragglers.
 
     Attributes:
         slowness_ratio: the paper's lambda; above 1 and, against the mean of all, less than the number of workers.
-        short_window_s: seconds; the paper's L_trans.
-        long_window_s: seconds; the paper's L_per.
-        report_iters: iterations of a worker that make one record of the Monitor.
-        min_records: records that a window needs before a decision uses it.
-        warmup_iters: first iterations of a process that the Monitor leaves out.
         center: ``mean_all`` (the paper's) or ``median_others``, for few workers.
         judge: ``at_equal_work``: workers are compared by seconds over (samples + the fixed cost of an iteration as
             samples), so that a straggler with a small batch remains one; ``published``: by their plain times.
-        times: which time of an iteration counts: ``iter`` or ``bpt``, see :mod:`strategies.antdt.monitor`.
     """
 
     slowness_ratio: Annotated[float, Number(above=1.0)] = 1.5
-    short_window_s: PositiveFloat = 300.0
-    long_window_s: PositiveFloat = 600.0
-    report_iters: PositiveInt = 10
-    min_records: PositiveInt = 5
-    warmup_iters: NonNegativeInt = 3
     center: Annotated[str, OneOf(*CENTERS)] = "mean_all"
     judge: Annotated[str, OneOf(*JUDGES)] = "at_equal_work"
-    times: Annotated[str, OneOf(*TIMES)] = "iter"
 
 
 @final
 @dataclass(kw_only=True)
-class StragglerDetector(DetectorSettings):
+class StragglerDetector(Checked, DetectorSettings):
     """Finds *transient* stragglers (by the short window) and *persistent* ones (by the long window).
 
     Source: AntDT section VI-A: a worker is a straggler if its mean batch processing time is at least ``slowness_ratio``
@@ -168,12 +156,11 @@ class StragglerDetector(DetectorSettings):
             raise ValueError(f"center={self.center}: needs 2 workers or more")
 
     def validate_period(self, decide_every_s: float) -> None:
+        """Raise ``ValueError`` naming the window that does not fit decisions every ``decide_every_s`` seconds."""
         check_windows(self.short_window_s, self.long_window_s, decide_every_s, self.min_records)
 
     def start(self, started: Started) -> None:
-        windows_s, counts = (self.short_window_s, self.long_window_s), (self.report_iters, self.min_records)
-        self.monitor = Monitor(*windows_s, *counts, self.warmup_iters, self.times)
-        self.base = Base()
+        self.monitor, self.base = Monitor(self), Base()
         self._flagged_s: dict[int, float] = {}
         self._warning = NEVER_MATURE
 
@@ -191,7 +178,7 @@ class StragglerDetector(DetectorSettings):
         if len(workers) > 1:
             self._warning = ""
         if not self.published:
-            now_s, long_s = self.monitor.t, self.monitor.long_window_s
+            now_s, long_s = self.monitor.t, self.long_window_s
             self._flagged_s |= dict.fromkeys(self.stragglers("short"), now_s)
             straggling = [worker for worker, since_s in self._flagged_s.items() if now_s - since_s < long_s]
             self.base.learn({worker: self.monitor.records(worker, "long") for worker in workers}, straggling)
@@ -216,7 +203,7 @@ class StragglerDetector(DetectorSettings):
             return found
         if not found:
             return []
-        now = self._slow({worker: own[-self.monitor.min_records :] for worker, own in records.items()})
+        now = self._slow({worker: own[-self.min_records :] for worker, own in records.items()})
         mostly = slow({worker: median(own) for worker, own in records.items()}, self.slowness_ratio, self.center)
         return [worker for worker in found if worker in now and worker in mostly]
 
@@ -230,7 +217,7 @@ class StragglerDetector(DetectorSettings):
         """Stragglers, slowest first; of a worker with few records, all must be slow."""
         means = means or {node: fmean(own) for node, own in records.items()}
         found = slow(means, self.slowness_ratio, self.center)
-        few = {node: min(records[node]) for node in found if len(records[node]) < self.monitor.min_records}
+        few = {node: min(records[node]) for node in found if len(records[node]) < self.min_records}
         all_slow = still_slow(few, means, self.slowness_ratio, self.center)
         return [node for node in found if node not in few or node in all_slow]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt
 from strategies.antdt.detector import StragglerDetector
 from strategies.parts.hooks import Peers, Tick
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
@@ -33,17 +33,40 @@ class RestartSettings:
 
 
 @final
-class Restarts:
-    """Counts every node's restarts, and keeps the time of the last and since when the node has been slow.
+@dataclass(kw_only=True)
+class KillRestart(Checked, RestartSettings):
+    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
 
-    A slowness that ``max_restarts`` have not cured will remain.
+    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
+    not stop the job forever.
+
+    ``counts`` and ``last_s``: how often a node was restarted, and when last; ``slow_since_s``: since when it is slow.
     """
 
-    def __init__(self, settings: RestartSettings) -> None:
-        self.settings = settings
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
+    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
+
+    def meet(self, peers: Peers) -> None:
+        self._detector = peers.one(StragglerDetector)
+
+    def start(self, started: Started) -> None:
         self.counts: dict[NodeId, int] = {}
         self.last_s: dict[NodeId, float] = {}
         self.slow_since_s: dict[NodeId, float] = {}
+
+    def decide(self, tick: Tick) -> Sequence[AnyCommand]:
+        servers = [NodeId.server(one) for one in self._detector.slow_servers(self.min_update_s)]
+        transient = [NodeId.worker(one) for one in self._detector.stragglers("short")]
+        workers = [NodeId.worker(one) for one in self._detector.stragglers("long")]
+        self.watch(tick.t, {*servers, *workers, *transient})
+        if workers and tick.pending_s > self.max_pending_s:
+            tick.said.append(f"{workers[0]} stays: another would be pending for {tick.pending_s:.3g} s")
+            workers = []
+        picked = self.pick(tick.t, servers, tick.said) or self.pick(tick.t, workers, tick.said)
+        if picked is None:
+            return ()
+        tick.restarted.append(picked)
+        return [Restart(node=str(picked))]
 
     def watch(self, t: float, slow: Collection[NodeId]) -> None:
         """Record that exactly these nodes are slow at the decision of time ``t``."""
@@ -61,51 +84,13 @@ class Restarts:
         return None
 
     def _refusal(self, t: float, node: NodeId) -> str:
-        if self.counts.get(node, 0) >= self.settings.max_restarts:
-            return f"restarted {self.settings.max_restarts} times"
-        if t < self.last_s.get(node, -inf) + self.settings.cooldown_s:
+        if self.counts.get(node, 0) >= self.max_restarts:
+            return f"restarted {self.max_restarts} times"
+        if t < self.last_s.get(node, -inf) + self.cooldown_s:
             return "cools down"
         slow_s = t - self.slow_since_s.get(node, t)
-        young = node.role == "worker" and slow_s < self.settings.min_slow_s
+        young = node.role == "worker" and slow_s < self.min_slow_s
         return f"slow for {slow_s:.3g} s only" if young else ""
 
-    @property
-    def total(self) -> int:
-        """The number of restarts of all nodes."""
-        return sum(self.counts.values())
-
-
-@final
-@dataclass(kw_only=True)
-class KillRestart(RestartSettings):
-    """Restarts at most one node per decision: a persistent server before a persistent worker, the slowest first.
-
-    Where the paper is silent: ``max_restarts`` applies to servers, too, so that a slowness that no restart cures does
-    not stop the job forever.
-    """
-
-    needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
-    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
-
-    def meet(self, peers: Peers) -> None:
-        self._detector = peers.one(StragglerDetector)
-
-    def start(self, started: Started) -> None:
-        self._restarts = Restarts(self)
-
-    def decide(self, tick: Tick) -> Sequence[AnyCommand]:
-        servers = [NodeId.server(one) for one in self._detector.slow_servers(self.min_update_s)]
-        transient = [NodeId.worker(one) for one in self._detector.stragglers("short")]
-        workers = [NodeId.worker(one) for one in self._detector.stragglers("long")]
-        self._restarts.watch(tick.t, {*servers, *workers, *transient})
-        if workers and tick.pending_s > self.max_pending_s:
-            tick.said.append(f"{workers[0]} stays: another would be pending for {tick.pending_s:.3g} s")
-            workers = []
-        picked = self._restarts.pick(tick.t, servers, tick.said) or self._restarts.pick(tick.t, workers, tick.said)
-        if picked is None:
-            return ()
-        tick.restarted.append(picked)
-        return [Restart(node=str(picked))]
-
     def log_state(self) -> dict[str, float | int | str]:
-        return {"restarts": self._restarts.total}
+        return {"restarts": sum(self.counts.values())}

@@ -18,8 +18,10 @@ sending, without which a slow link is invisible.
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, final
+from dataclasses import dataclass
+from typing import Annotated, Literal, final
 
+from reading.ranges import NonNegativeInt, OneOf, PositiveFloat, PositiveInt
 from strategies.protocol import (
     AnyEvent,
     Arrived,
@@ -35,7 +37,6 @@ from strategies.protocol import (
 )
 
 Span = Literal["short", "long"]
-TIMES = ("bpt", "iter")
 MATURE_FRAC = 0.8
 """Part of a window's length for which a node must have been present."""
 SERVER_REPORT_S = 0.5
@@ -114,33 +115,34 @@ class Node:
             window.push(t, x, y)
 
 
-@final
-class Monitor:
-    """Sliding windows of every worker and every server.
+@dataclass(kw_only=True)
+class MonitorSettings:
+    """The records of a Monitor, and the windows that keep them.
 
-    Args:
-        short_window_s: length of the ``short`` window.
-        long_window_s: length of the ``long`` window.
+    Attributes:
+        short_window_s: seconds of the ``short`` window; the paper's L_trans.
+        long_window_s: seconds of the ``long`` window; the paper's L_per.
         report_iters: iterations of a worker that make one record.
-        min_records: records that a decision needs; where long iterations leave fewer, the two newest stay whatever
-            their age, and suffice.
+        min_records: records that a window needs before a decision uses it; where long iterations leave fewer, the two
+            newest stay whatever their age, and suffice.
         warmup_iters: first iterations of a process that are left out (imports, allocation, caches).
-        times: ``bpt`` or ``iter``.
+        times: which time of an iteration counts, ``iter`` or ``bpt``.
     """
 
-    def __init__(
-        self,
-        short_window_s: float,
-        long_window_s: float,
-        report_iters: int,
-        min_records: int,
-        warmup_iters: int = 0,
-        times: str = "bpt",
-    ) -> None:
-        self.short_window_s, self.long_window_s = short_window_s, long_window_s
-        self.report_iters, self.min_records, self.warmup_iters = report_iters, min_records, warmup_iters
-        self.times = times
-        self.report_s = short_window_s / min_records
+    short_window_s: PositiveFloat = 300.0
+    long_window_s: PositiveFloat = 600.0
+    report_iters: PositiveInt = 10
+    min_records: PositiveInt = 5
+    warmup_iters: NonNegativeInt = 3
+    times: Annotated[str, OneOf("bpt", "iter")] = "iter"
+
+
+@final
+class Monitor:
+    """Sliding windows of every worker and every server."""
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        self.settings, self.report_s = settings, settings.short_window_s / settings.min_records
         self.t = 0.0
         self.workers: dict[int, Node] = {}
         self.servers: dict[int, Node] = {}
@@ -168,19 +170,19 @@ class Monitor:
                 self._restore(event)
 
     def _record_iteration(self, t: float, grad: Grad, timings: Timings) -> None:
-        node, seconds = self._worker(grad.worker), timings.iter_s if self.times == "iter" else timings.bpt_s
+        node, seconds = self._worker(grad.worker), timings.iter_s if self.settings.times == "iter" else timings.bpt_s
         if node.since_s is None or node.incarnation != grad.incarnation:
             node.begin(t, grad.incarnation)  # it was replaced while the job was paused, which is not notified
         if not 0 < grad.samples == grad.assigned_samples or seconds <= 0.0:
             return
         node.iterations += 1
-        if node.iterations <= self.warmup_iters:
+        if node.iterations <= self.settings.warmup_iters:
             node.reported_s = t
             return
         node.gathered += 1
         node.seconds += seconds
         node.samples += grad.samples
-        if node.gathered >= self.report_iters or t - node.reported_s >= self.report_s:
+        if node.gathered >= self.settings.report_iters or t - node.reported_s >= self.report_s:
             node.push(t, node.seconds / node.gathered, node.samples / node.seconds)
             node.gathered, node.seconds, node.samples, node.reported_s = 0, 0.0, 0.0, t
 
@@ -200,7 +202,7 @@ class Monitor:
         return self.workers[worker]
 
     def _node(self, since_s: float | None) -> Node:
-        return Node(self.short_window_s, self.long_window_s, since_s)
+        return Node(self.settings.short_window_s, self.settings.long_window_s, since_s)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class Monitor:
 
     def _enough(self, window: Window, count: int) -> bool:
         """Whether there are ``min_records`` records, or as many as fit when each takes a large part of the window."""
-        if count >= self.min_records:
+        if count >= self.settings.min_records:
             return True
         return count >= FEW_RECORDS and self.t - window.records[0][0] >= SPANNED_FRAC * window.length_s
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate
@@ -20,7 +20,7 @@ from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 
 @final
 @dataclass
-class OwnTimes:
+class OwnTimes(Checked):
     """Own times (:attr:`strategies.protocol.Timings.own_s`) of the last ``window_s`` seconds, by worker.
 
     Whole batches only, without the first ``warmup_iters`` of a process. Where iterations take longer than the window it
@@ -34,15 +34,9 @@ class OwnTimes:
     window_s: PositiveFloat = 6.0
     warmup_iters: NonNegativeInt = 3
 
-    def __post_init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
+    def start(self, started: Started) -> None:
         self._warmup = Warmup(self.warmup_iters)
         self._records: dict[int, deque[tuple[float, float]]] = {}
-
-    def start(self, started: Started) -> None:
-        self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
         """Record a usable iteration's time; a lost worker's next process is measured from the beginning."""
@@ -62,7 +56,7 @@ class OwnTimes:
 
 @final
 @dataclass(kw_only=True)
-class Regroup:
+class Regroup(Checked):
     """Forms the clusters again after every ``regroup_iters`` iterations of all workers on average.
 
     A worker that restarts, or takes longer than the detector's window, keeps its last known time; one without any gets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt, PositiveInt
+from reading.ranges import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.quorum import QuorumGate, check_most, three_quarters
 from strategies.protocol import Started
 
@@ -30,6 +30,7 @@ class FirstFreshGate(QuorumGate):
     num_backup: NonNegativeInt | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.k is not None and self.num_backup is not None:
             raise ValueError(f"num_backup={self.num_backup}: k={self.k} says already how many are waited for")
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import PositiveInt
+from reading.ranges import Checked, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
@@ -15,7 +15,7 @@ from strategies.protocol import Grad
 
 @final
 @dataclass(kw_only=True)
-class ExactlyGate:
+class ExactlyGate(Checked):
     """A worker waits for the update that its gradient is part of; nothing is ever dropped.
 
     If fewer than x gradients are waiting or in progress, those suffice. x = N is ``AllGate``, x = 1 ``EachGate``.

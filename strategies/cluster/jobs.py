@@ -26,9 +26,6 @@ class WaitingJobs:
         self._ranks: dict[int, Rank] = {}
         self._states: dict[int, JobState] = {}
 
-    def __len__(self) -> int:
-        return len(self._ranks)
-
     def add(self, state: JobState, value: float) -> None:
         """A job waits from now on; the smaller the value, the earlier its turn."""
         rank = (value, state.number)

@@ -128,16 +128,14 @@ def _spare(state: JobState, victims: Holders, holding: Holders, soon: Room, plac
         if state.request.gpus > soon.free_gpus or placement.place(state.request, soon) is None:
             soon.release(victim.request.job)
             going.append(entry)
-    soon.take(state.request, _require(placement.place(state.request, soon)))
+    places = placement.place(state.request, soon)
+    assert places is not None
+    soon.take(state.request, places)
     for entry in going:
         holding.remove(entry)
     return [victim for _, victim in going]
 
 
 def _places(holder: JobState) -> Places:
-    return _require(holder.places)
-
-
-def _require(places: Places | None) -> Places:
-    assert places is not None
-    return places
+    assert holder.places is not None
+    return holder.places

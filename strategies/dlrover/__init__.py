@@ -9,8 +9,6 @@ Configuration: ``dlrover``. Card: ``docs/methods/dlrover.md``. Experiments: ``dl
 Files in reading order: ``strategy`` (the method), ``plan`` (how many workers and servers), ``history`` (what earlier
 jobs used), ``used`` (what a sample says, and what nodes would use of their requests), ``adjust`` (rules of a running
 job), ``brain`` (which of them when, one change at a time), ``planner`` (the Brain as a strategy holds it).
-
-Source: Wang et al., "DLRover: an elastic deep training extension with auto job resource recommendation", 2023.
 """
 
 from strategies.dlrover.strategy import DLRover as DLRover

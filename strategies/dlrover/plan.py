@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from reading.ranges import Number, PositiveInt
+from reading.ranges import Number, OneOf, PositiveInt
 
 WHOLE = 1e-9
 """How far from a whole number a quotient of measured numbers is still whole."""
@@ -32,6 +32,9 @@ class Limits:
             the paper's own plan for Wide & Deep does not keep (128 of 136.8 cores). Workers rounded up to whole cores
             take the servers' share: without a bound 1.1 cores per worker and 1.0 per update would give 92 workers a
             single server of 16 cores. 1: the bare rule of Eq. 10 and 11.
+        workers_by: the number of workers in the second step. ``sample`` (section 4.2): N_w = s_total / s_hat, where
+            Eq. 11 gives s_total, so N_w stays as planned, and w_hat measured again gives the cores of each worker;
+            ``room``: Eq. 10 and 11 again with the new w_hat, so N_w rises if workers use fewer cores.
         workers_max: workers of normal and low priority together that the rules add; None: no bound but sqrt(K). Where
             servers hardly compute, K alone would let a job have hundreds of them.
     """
@@ -40,6 +43,7 @@ class Limits:
     cores_max: PositiveInt = 32
     server_cores: PositiveInt = 16
     max_shortfall_frac: Annotated[float, Number(0.0, most=1.0)] = 0.1
+    workers_by: Annotated[str, OneOf("sample", "room")] = "sample"
     workers_max: PositiveInt | None = None
 
 
@@ -109,6 +113,8 @@ def planned_workers(need: Need, planned: int, server_cores: int, limits: Limits)
         raise ValueError(
             f"cores_total={limits.cores_total}: servers have {server_cores} cores, and one worker needs {cores}"
         )
+    if limits.workers_by == "sample":
+        return min(planned, room)
     share = floor((limits.cores_total - planned * need.worker_cores) / need.update_cores + WHOLE)
     return max(1, min(share, room))
 

@@ -1,9 +1,5 @@
 """Gradient coding: the exact full gradient, whichever s workers are late or dead (Tandon et al., Wang et al.).
 
-m workers, k equal parts of the round's data, up to s stragglers. Worker i computes the parts in the support of row i of
-B (m x k) and sends ``sum_j B[i, j] g_j``; a row vector a with ``a B = 1`` that is zero at the stragglers gives
-the full gradient ``sum_i a_i (row i)``.
-
 Configurations: ``coding_naive``, ``coding_fractional``, ``coding_cyclic``, ``coding_heter_aware``,
 ``coding_group_based``. Card: ``docs/methods/gradient_coding.md``. Experiments: ``gc_*``. Paper tests:
 ``tests/paper/test_gradient_coding*.py``.
@@ -12,10 +8,6 @@ Files in reading order: ``strategy`` (the method), ``draws`` (random numbers), `
 ``decoding`` (a), ``matrices`` (B of each scheme, workers whose plain sum is enough), ``schemes`` (how good a code is
 over all straggler sets, the best of several draws), ``group`` (the workers that have the rows of a code), ``speeds``
 (their throughputs), ``rounds`` (one update after another).
-
-Sources: Tandon et al., "Gradient coding: avoiding stragglers in distributed learning", ICML 2017 (``naive``,
-``fractional_repetition``, ``cyclic``); Wang et al., "Heterogeneity-aware gradient coding for straggler tolerance",
-ICDCS 2019 (``heter_aware``, ``group_based``).
 """
 
 from strategies.gradient_coding.decoding import Code as Code

@@ -1,29 +1,33 @@
 """Gradient coding: every update is the full gradient, whichever s workers are late or dead.
 
-Symbols: m workers, k parts of a round's samples, s stragglers; B (m x k) assigns parts to workers, a decodes; g_j is
-the gradient sum of part j.
+Symbols: m workers, k parts of a round's samples, s stragglers; worker i has throughput c_i, g_j is the gradient sum of
+part j. Row i of B (m x k) has the weights with which worker i adds them; the row vector a decodes.
 
-1. Parts per worker (``partitions``): n_i = k (s + 1) c_i / sum_j c_j of throughput c_i (``speeds``), in whole parts and
-   at most k; worker i gets the n_i parts after worker i - 1's parts, in a circle, so that every part is at s + 1
-   workers. The first three schemes below ignore throughputs: k = m, n_i = s + 1 (``naive``: 1). W_j are the holders of
-   part j.
-2. B (``matrices``), zero outside of W_j in column j; ``schemes`` takes the best of several random draws:
+1. Parts per worker (Wang et al., Eq. 5 and 6; ``partitions``): n_i = k (s + 1) c_i / sum_j c_j (``speeds``), at most k;
+   the excess is shared by the others in the same way. Whole parts follow by largest remainder (ties: the lower i).
+   Worker i gets the n_i parts after worker i - 1's parts, in a circle, so that every part j is at a set W_j of s + 1
+   workers. By default k is the least number up to 8 m that makes all n_i whole, else 4 m. The first three schemes below
+   ignore throughputs and have k = m.
+2. B (``matrices``), zero outside of W_j in column j; ``schemes`` takes the best of ``draws`` (50) random matrices:
 
    - ``naive``: B = I; s = 0.
-   - ``fractional_repetition``: m / (s + 1) blocks of s + 1 parts, each at s + 1 workers; B[i, j] = 1 on the parts of
-     worker i's block.
-   - ``cyclic`` (Tandon et al., Algorithm 2): a random H (s x m) with H 1 = 0; B[i, i] = 1, and on the next s parts R:
-     B[i, R] = -H[:, R]^-1 H[:, i].
-   - ``heter_aware`` (Wang et al., Algorithm 1): a random C (s + 1 x m); for every part C[:, W_j] B[W_j, j] = 1, so that
-     C B = 1.
+   - ``fractional_repetition``: m / (s + 1) blocks of s + 1 parts, each at s + 1 workers: worker i = 0, 1, ... has block
+     i mod (m / (s + 1)), and B[i, j] = 1 on its parts.
+   - ``cyclic`` (Tandon et al., Algorithm 2): H (s x m) is standard normal, but its last column makes H 1 = 0. Instead
+     of the parts of step 1, worker i has part i and the next s parts, R: B[i, i] = 1, B[i, R] = -H[:, R]^-1 H[:, i].
+   - ``heter_aware`` (Wang et al., Algorithm 1): C (s + 1 x m) is uniform on (0, 1); for every part C[:, W_j] B[W_j, j]
+     = 1, so that C B = 1.
    - ``group_based`` (Algorithms 2 and 3): a group is a set of workers whose parts are disjoint and cover all k. P
-     disjoint groups are kept (``prune``). B is 1 on the parts of their workers; the other workers are coded by
-     Algorithm 1 for s - P stragglers.
+     disjoint groups are kept. ``prune=packing`` (ours) keeps the smallest group (ties: the lower ids), then the
+     smallest group of the workers that are left, and so on. ``paper`` drops the group that meets most others (ties: the
+     last), until all are disjoint. B is 1 on the parts of their workers. The other workers are coded by Algorithm 1 for
+     s - P stragglers, so their C has s - P + 1 rows.
 
-3. A round (``rounds``): worker i sends sum_j B[i, j] g_j in one gradient.
-4. As soon as a group is complete, or all but s workers have sent (``decoding``): a is a row vector with a B = 1 that is
-   zero at the missing workers; for a complete group a is 1 at its workers, otherwise a is the shortest such vector. The
-   update is sum_i a_i (row i) = sum_j g_j.
+3. A round (``rounds``): worker i sends row i, sum_j B[i, j] g_j, as one gradient.
+4. As soon as a group is complete, or all but s workers have sent (``decoding``): a has a B = 1 and is zero at the
+   missing workers. It is 1 at the workers of a complete group, or at one worker of each block
+   (``fractional_repetition``); else the shortest such vector. So sum_i a_i (row i) = sum_j g_j; the update is this sum
+   divided by the samples of the round.
 5. The next round begins for the workers whose row has arrived. Rows of the last round that come later are dropped, and
    their workers then compute the row of the present round.
 """
@@ -83,7 +87,8 @@ class GradientCoding(Strategy):
 
     Departures. A code is built for the current workers: when more than s have left for good, or a newcomer waits, a new
     code is built for those that remain, with the largest feasible s; a round that can no longer be decoded begins again
-    with the same samples. Throughputs that are not given are measured (the paper samples them beforehand).
+    with the same samples. Throughputs that are not given are measured (the paper samples them beforehand), each worker
+    with a fixed cost per iteration; then n_i is the division with which the last worker ends earliest.
 
     Attributes:
         scheme: ``naive``, ``fractional_repetition``, ``cyclic``, ``heter_aware`` or ``group_based``.

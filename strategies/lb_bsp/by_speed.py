@@ -85,23 +85,12 @@ class SpeedLoad(BoundedLoad):
         total, lows, highs = self._bounds(len(workers))
         speeds = self._forecast.speeds(workers)
         before = [size_of(self._sizes, worker) for worker in workers]
-        sizes = self._split(total, workers, speeds, lows, highs)
+        sizes = split_min_max(total, speeds, lows, highs)
         least = self._regaining.lows(total, workers, speeds, before, sizes, lows)
         if least != lows:
-            self._split(total, workers, speeds, *relaxed(total, least, highs))
-        self._extremes = extremes(self._sizes, workers)
-
-    def _split(
-        self,
-        total: int,
-        workers: tuple[int, ...],
-        speeds: Sequence[float],
-        lows: Sequence[int],
-        highs: Sequence[int | None],
-    ) -> list[int]:
-        sizes = split_min_max(total, speeds, lows, highs)
+            sizes = split_min_max(total, speeds, *relaxed(total, least, highs))
         self._sizes.update(zip(workers, sizes, strict=True))
-        return sizes
+        self._extremes = extremes(self._sizes, workers)
 
     def log_state(self) -> dict[str, float | int | str]:
         return {**self._extremes}

@@ -24,6 +24,30 @@ Times = Mapping[int, float]
 Sizes = Mapping[int, int]
 
 
+@dataclass(kw_only=True)
+class StepsSettings(BoundSettings):
+    """How samples move (``kind: gpu``), and the bounds of batches.
+
+    Attributes:
+        delta_samples: size of a move (gpu).
+        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
+        window_iters: rounds between two moves (gpu).
+        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
+        halving: whether swapped roles halve the step and double the window.
+        unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR),
+            which is tested after every round, instead of filling one window after another.
+        times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (STAR).
+    """
+
+    delta_samples: PositiveInt = 32
+    delta_frac: PositiveFrac | None = None
+    window_iters: PositiveInt = 8
+    dead_band_frac: NonNegativeFloat = 0.05
+    halving: bool = True
+    unanimous: bool = False
+    times: Annotated[str, OneOf("computing", "iteration")] = "computing"
+
+
 class Move(NamedTuple):
     """``samples`` move from ``straggler`` to ``leader``."""
 
@@ -39,19 +63,12 @@ class Balancer:
     Medians, because with means one round with a paused process would make it the straggler of the whole window.
 
     Args:
+        settings: how samples move.
         delta_samples: first size of a step.
-        window_iters: first number of rounds in a window.
-        dead_band_frac: part of the leader's time by which the straggler must be later.
-        halving: whether an oscillation halves the step.
-        unanimous: move only when the leader beat the straggler in every round of the window, and test the last
-            ``window_iters`` rounds after every round instead of filling one window after another.
     """
 
-    def __init__(
-        self, delta_samples: int, window_iters: int, dead_band_frac: float, halving: bool, unanimous: bool
-    ) -> None:
-        self.delta_samples, self.window_iters, self.dead_band_frac = delta_samples, window_iters, dead_band_frac
-        self.halving, self.unanimous = halving, unanimous
+    def __init__(self, settings: StepsSettings, delta_samples: int) -> None:
+        self.settings, self.delta_samples = settings, delta_samples
         self.restart()
 
     def restart(self) -> None:
@@ -68,7 +85,7 @@ class Balancer:
         self._since = 0
 
     def _fresh_step(self) -> None:
-        self.delta, self.window = self.delta_samples, self.window_iters
+        self.delta, self.window = self.delta_samples, self.settings.window_iters
         self._last_pair: tuple[int, int] | None = None
 
     def round_done(self, times: Times, sizes: Sizes) -> None:
@@ -76,9 +93,9 @@ class Balancer:
         self._rounds.append(times)
         self._since += 1
         del self._rounds[: -self.window]  # at most one window is used
-        if self._since % self.window_iters:
+        if self._since % self.settings.window_iters:
             return
-        recent = self._rounds[-self.window_iters :]
+        recent = self._rounds[-self.settings.window_iters :]
         slower, faster = self._find_changes(_medians(recent), sizes)
         if slower or faster:
             self._fresh_step()
@@ -100,9 +117,9 @@ class Balancer:
             return None
         rounds = self._rounds[-self.window :]
         medians = _medians(rounds)
-        if not self.unanimous or self._since % self.window_iters == 0:
+        if not self.settings.unanimous or self._since % self.settings.window_iters == 0:
             self._last_window = dict(sizes), medians
-        if not self.unanimous:
+        if not self.settings.unanimous:
             self._forget()
         low, high = dict(zip(sizes, lows, strict=True)), dict(zip(sizes, highs, strict=True))
         leaders = [worker for worker in sizes if (most := high[worker]) is None or sizes[worker] < most]
@@ -120,12 +137,12 @@ class Balancer:
         return Move(leader, straggler, min(self.delta, room, sizes[straggler] - low[straggler]))
 
     def _is_worth_it(self, leader: int, straggler: int, rounds: Sequence[Times], medians: Times) -> bool:
-        if medians[straggler] - medians[leader] <= self.dead_band_frac * medians[leader]:
+        if medians[straggler] - medians[leader] <= self.settings.dead_band_frac * medians[leader]:
             return False
-        return not self.unanimous or all(times[leader] < times[straggler] for times in rounds)
+        return not self.settings.unanimous or all(times[leader] < times[straggler] for times in rounds)
 
     def _step_down_if_swapped(self, leader: int, straggler: int) -> None:
-        if self.halving and self._last_pair == (straggler, leader) and self.delta > 1:
+        if self.settings.halving and self._last_pair == (straggler, leader) and self.delta > 1:
             self.delta, self.window = self.delta // 2, self.window * 2
         self._last_pair = (leader, straggler)
 
@@ -168,29 +185,6 @@ def _medians(rounds: Sequence[Times]) -> dict[int, float]:
     return {worker: median(times[worker] for times in rounds) for worker in rounds[0]}
 
 
-@dataclass(kw_only=True)
-class StepsSettings(BoundSettings):
-    """How samples move (``kind: gpu``), and the bounds of batches.
-
-    Attributes:
-        delta_samples: size of a move (gpu).
-        delta_frac: size of a move as a part of an even share, B / N, instead of ``delta_samples`` (gpu).
-        window_iters: rounds between two moves (gpu).
-        dead_band_frac: part of the fastest worker's time by which the slowest must be later (gpu).
-        halving: whether swapped roles halve the step and double the window.
-        unanimous: whether the fastest must have beaten the slowest in each of the last ``window_iters`` rounds (STAR).
-        times: which times are compared: of ``computing``, or of the whole ``iteration`` with transfers (STAR).
-    """
-
-    delta_samples: PositiveInt = 32
-    delta_frac: PositiveFrac | None = None
-    window_iters: PositiveInt = 8
-    dead_band_frac: NonNegativeFloat = 0.05
-    halving: bool = True
-    unanimous: bool = False
-    times: Annotated[str, OneOf("computing", "iteration")] = "computing"
-
-
 @final
 @dataclass(kw_only=True)
 class StepsLoad(StepsSettings, BoundedLoad):
@@ -205,7 +199,7 @@ class StepsLoad(StepsSettings, BoundedLoad):
         self._warmup = Warmup(self.warmup_iters)
         share = self._total / len(started.workers)
         delta = self.delta_samples if self.delta_frac is None else max(1, round(self.delta_frac * share))
-        self._balancer = Balancer(delta, self.window_iters, self.dead_band_frac, self.halving, self.unanimous)
+        self._balancer = Balancer(self, delta)
         self._times: dict[int, float] = {}
         self._round = started.workers
 

@@ -10,7 +10,7 @@ from typing import Annotated, final
 
 from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
-from reading.ranges import NonNegativeInt, OneOf, PositiveFrac, PositiveInt
+from reading.ranges import Checked, NonNegativeInt, OneOf, PositiveFrac, PositiveInt
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, NodeId, Observed, Started
 
@@ -39,7 +39,7 @@ class ForecastSettings:
 
 @final
 @dataclass
-class Forecast(ForecastSettings):
+class Forecast(Checked, ForecastSettings):
     """One predictor per worker.
 
     Telemetry reports what a worker used, not what was available to it; use represents it, and the last report
@@ -47,17 +47,11 @@ class Forecast(ForecastSettings):
     A worker is as slow as the fastest of its last ``confirm_iters`` iterations.
     """
 
-    def __post_init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
+    def start(self, started: Started) -> None:
         self._warmup = Warmup(self.warmup_iters)
         self._of: dict[int, SpeedPredictor] = {}
         self._newest: dict[int, deque[float]] = {}
         self._uses: dict[str, tuple[float, float]] = {}
-
-    def start(self, started: Started) -> None:
-        self._forget()
 
     def observe_event(self, event: AnyEvent) -> None:
         if isinstance(event, Arrived):

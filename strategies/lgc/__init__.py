@@ -5,8 +5,6 @@ Configuration: ``lgc``. Card: ``docs/methods/lgc.md``. Experiment: ``star_fig29`
 
 Files in reading order: ``strategy`` (the method), ``delayed`` (the gate: K fresh gradients and the late ones, whole or
 partial), ``slowest`` (LGC-AR: which workers are the ring).
-
-Source: Xu et al., "Live gradient compensation for evading stragglers in distributed learning", INFOCOM 2021.
 """
 
 from strategies.lgc.strategy import LGC as LGC

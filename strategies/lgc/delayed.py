@@ -6,15 +6,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeInt, OneOf, PositiveInt
+from reading.ranges import Checked, NonNegativeInt, OneOf, PositiveInt
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
-from strategies.parts.gates.quorum import check_most, three_quarters
+from strategies.parts.gates.quorum import three_quarters
 from strategies.protocol import AnyEvent, Failed, Grad, Started
+
+
+def num_fastest(k_fastest: int | None, num_workers: int) -> int:
+    """K of a job: STAR's 5 are all workers of a job with four of them."""
+    return three_quarters(num_workers) if k_fastest is None else min(k_fastest, num_workers)
 
 
 @final
 @dataclass(kw_only=True)
-class BlocksGate:
+class BlocksGate(Checked):
     """K workers that are whole make the update, with all parts that the others have delivered by then.
 
     A worker is whole when ``blocks`` of its parts on the current parameters have arrived; then it waits. Until then it
@@ -22,7 +27,7 @@ class BlocksGate:
     ``done`` counts the fresh parts of every worker since the last update.
 
     Attributes:
-        k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
+        k_fastest: K, of fewer workers all; None: three quarters of the workers, rounded up.
         max_delay_versions: updates by which a part may be late and still count.
         blocks: parts of a batch, m.
     """
@@ -34,15 +39,12 @@ class BlocksGate:
     max_delay_versions: NonNegativeInt = 1
     blocks: PositiveInt = 2
 
-    def validate(self, num_workers: int) -> None:
-        check_most("k_fastest", self.k_fastest, num_workers)
-
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
         if self.blocks > (smallest := global_batch_samples // num_workers):
             raise ValueError(f"blocks={self.blocks}: must be at most the samples of the smallest batch ({smallest})")
 
     def start(self, started: Started) -> None:
-        self.num_whole = self.k_fastest or three_quarters(len(started.workers))
+        self.num_whole = num_fastest(self.k_fastest, len(started.workers))
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self.roster, self.version = Roster(workers), version
@@ -105,7 +107,7 @@ class BlocksGate:
 
 @final
 @dataclass(kw_only=True)
-class DelayedGate:
+class DelayedGate(Checked):
     """A gradient that is at most ``max_delay_versions`` old waits for the next update, an older one is dropped.
 
     A worker that has delivered a fresh gradient waits for the update with it. One that has delivered a late gradient
@@ -117,7 +119,7 @@ class DelayedGate:
     ``base`` is the least version that every worker computes on, ``begun_s`` the time at which it began.
 
     Attributes:
-        k_fastest: K, from 1 to the number of workers; None: three quarters of the workers, rounded up.
+        k_fastest: K, of fewer workers all; None: three quarters of the workers, rounded up.
         max_delay_versions: updates by which a gradient may be late and still count.
         late_begin: when a late worker begins again: ``in_time`` or ``next_update``.
     """
@@ -129,14 +131,9 @@ class DelayedGate:
     max_delay_versions: NonNegativeInt = 1
     late_begin: Annotated[str, OneOf("in_time", "next_update")] = "in_time"
 
-    def __post_init__(self) -> None:
-        self.now_s = 0.0
-
-    def validate(self, num_workers: int) -> None:
-        check_most("k_fastest", self.k_fastest, num_workers)
-
     def start(self, started: Started) -> None:
-        self.num_fresh = self.k_fastest or three_quarters(len(started.workers))
+        self.num_fresh = num_fastest(self.k_fastest, len(started.workers))
+        self.now_s = 0.0
 
     def observe_event(self, event: AnyEvent) -> None:
         """Keep the time, by which lateness is predicted; a worker that failed computes again, on newer parameters."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt
-from strategies.parts.gates.quorum import check_most, three_quarters
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, PositiveInt
+from strategies.lgc.delayed import num_fastest
 from strategies.parts.gates.ring import RingGate
 from strategies.parts.hooks import Peers, State
 from strategies.parts.monitoring.base import Warmup
@@ -18,14 +18,14 @@ from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, Started,
 
 @final
 @dataclass(kw_only=True)
-class SlowestApart:
+class SlowestApart(Checked):
     """All but the K fastest workers leave the ring, by the mean time of their last iterations.
 
     The first choice is made when every worker has ``window_iters`` iterations, each following one after
     ``reselect_iters`` updates. Times are of loading and computing alone, since only children have a link of their own.
 
     Attributes:
-        k_fastest: K, from 1 to the number of workers, which is BSP; None: three quarters of the workers, rounded up.
+        k_fastest: K, of fewer workers all (BSP); None: three quarters of the workers, rounded up.
         wait_s: seconds that a parent waits for its children after its own gradient.
         reselect_iters: updates from one choice to the next.
         window_iters: iterations of a worker over which its time is averaged.
@@ -45,15 +45,12 @@ class SlowestApart:
         """``Wake`` only if parents wait."""
         return frozenset({Wake}) if self.wait_s else frozenset()
 
-    def validate(self, num_workers: int) -> None:
-        check_most("k_fastest", self.k_fastest, num_workers)
-
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(RingGate)
 
     def start(self, started: Started) -> None:
         """Fix K for the job; no time is known."""
-        self._size = self.k_fastest or three_quarters(len(started.workers))
+        self._size = num_fastest(self.k_fastest, len(started.workers))
         self._warmup = Warmup(self.warmup_iters)
         self._times_s: dict[int, deque[float]] = {}
         self._since: int | None = None

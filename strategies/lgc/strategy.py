@@ -1,20 +1,22 @@
 """LGC: live gradient compensation, synchronous training whose late gradients still count.
 
 Symbols: N workers, w_t the parameters after t updates, G_i(w) the gradient sum of worker i, B the global batch, K
-``k_fastest``.
+``k_fastest`` (None: three quarters of N, rounded up; STAR: 5).
 
 1. All workers begin together: worker i computes G_i on w_0, later on the newest w_t.
 2. Update t waits for the K fastest gradients on w_t (``delayed``).
 3. It adds the gradients of slower workers that have arrived since the last update and are one update late, j with G_j
    on w_{t-1}, and divides by the global batch, however many there are:
    w_{t+1} = w_t - lr / B (sum of the K G_i(w_t) + sum of the late G_j(w_{t-1})).
-4. Workers whose gradients are in the update compute on w_{t+1}; the others continue on what they have begun.
+4. Workers whose gradients are in the update compute on w_{t+1} (after a late gradient a worker may begin earlier, on
+   w_t: ``late_begin``); the others continue on what they have begun.
 5. A gradient that is more than ``max_delay_versions`` (the paper: 1) updates late is dropped.
 
 Partial gradients (``delayed``): a batch comes in ``blocks`` parts. Each part counts as a gradient in step 3, fresh or
 late; only workers with all parts on w_t count towards K. LGC-AR (``slowest``, ``strategies.parts.gates.ring``): the K
-fastest workers sum their gradients in a ring; every other worker, a child, sends its gradient to a ring worker, which
-adds it to its own in the next sum.
+workers with the least mean time sum their gradients in a ring; they are chosen again every ``reselect_iters`` updates.
+Every other worker is the child of the ring worker with the fewest children (STAR: with the highest bandwidth to it),
+which adds the child's gradient to its own in the next sum; then the child begins again.
 """
 
 from __future__ import annotations
@@ -39,26 +41,21 @@ class LGC(Composition):
     abstract and STAR's description (section V-A); the algorithm is above. Decided at ``Arrived``. With ``batch_linear``
     the step is smaller when fewer contribute, since it is divided by the whole global batch.
 
-    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient can be
-    expected to be late by ``max_delay_versions`` at most, and otherwise waits for the next update (``late_begin``); a
-    gradient that is even later is dropped and its samples return to the queue; when fewer than K workers can still be
-    fresh, those suffice. With ``blocks`` every batch is computed in so many parts, and the update includes the parts
-    that other workers have finished; only workers with all parts on the current parameters count towards K. A part
-    begins when the last one has arrived, on the newest parameters, which is less stale than the paper's parts of one
-    gradient.
+    Where the sources are silent: a late worker that has delivered begins again at once if its next gradient should be
+    late by ``max_delay_versions`` at most, given its last time and the last interval between updates; otherwise it
+    waits for the next update (``late_begin``). A gradient that is even later is dropped and its samples return to the
+    queue. When fewer than K workers can still be fresh, those suffice. With ``blocks`` a part begins when the last one
+    has arrived, on the newest parameters, which is less stale than the paper's parts of one gradient.
 
     STAR's own code differs and is not followed: it adds the first K without dividing, leaves the next K arrivals for
     the following step whatever their age, and sets K to N - 2.
 
-    With ``topology=allreduce`` (STAR's LGC-AR) the K fastest workers by the mean of their last times are a ring, and
-    every other worker is the child of one of them: its gradient enters the first sum after it was delivered, if it is
-    at most ``max_delay_versions`` late. LGC-AR waits for no worker outside of the ring; with ``wait_s`` parents wait
-    for their children, as STAR's do. K workers are chosen again every ``reselect_iters`` updates; STAR does not say how
-    often.
+    LGC-AR (``topology=allreduce``) is STAR's. It waits for no child, unless ``wait_s`` says for how long. All links
+    count as equally fast; how often the ring is chosen again, STAR does not say.
 
     Attributes:
-        k_fastest: K, fresh gradients that an update waits for; from 1 to the number of workers (BSP); None: three
-            quarters of the workers, rounded up.
+        k_fastest: K, fresh gradients that an update waits for, of fewer workers all (BSP); None: three quarters of the
+            workers, rounded up. STAR: 5, in jobs of 4 to 12.
         max_delay_versions: updates by which a gradient may be late and still count; 1 is the paper's.
         blocks: parts of a batch; 1: whole gradients only.
         late_begin: when a late worker begins again (without blocks): ``in_time`` or ``next_update``.

@@ -9,9 +9,6 @@ Files in reading order: ``strategy`` (the method), ``fluid`` (the values of a pl
 others have reserved), ``order`` (deadlines, shortest first, drops, and which neighbours in that order are summed on the
 way), ``bandwidths`` (what links carry, and what is overdue), ``replicas`` (what replicas lack), ``ordered`` (the gate
 that plans, sends and applies).
-
-Source: Viswanathan, Balasubramanian and Akella, "Network-accelerated distributed machine learning for multi-tenant
-settings" (MLfabric), SoCC 2020, from the slides of a talk about it.
 """
 
 from strategies.mlfabric.strategy import MLfabric as MLfabric

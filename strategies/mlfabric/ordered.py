@@ -132,11 +132,6 @@ class OrderedGate(TransferSettings):
         if self.num_aggregators and self.order == "fair":
             raise ValueError(f"num_aggregators={self.num_aggregators}: needs an order; order=fair plans nothing")
         self._check_replicas()
-        self._num_bytes = 0
-        self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
-        self._bound = math.inf
-        self._replicas: Replicas | None = None
-        self.begin((), 0)
 
     def _check_replicas(self) -> None:
         if not self.num_replicas:
@@ -169,14 +164,15 @@ class OrderedGate(TransferSettings):
             )
 
     def start(self, started: Started) -> None:
-        self._links = Bandwidths(started, self.smoothing)
+        self._links, self._num_bytes = Bandwidths(started, self.smoothing), 0
         tau_max = 2 * len(started.workers) if self.tau_max is None else self.tau_max
         self._bound = tau_max if self.order == "deadlines" else math.inf
         self._factor = self.scale if self.scale is not None else worst_case_factor(self._bound)
         self._missed, self._idle, self._summed, self._overdue = 0, 0, 0, 0
+        self._late_factor = LATE_FACTOR if self.late_factor is None else self.late_factor
+        self._replicas: Replicas | None = None
         if self.divergence_max is not None:
-            late = LATE_FACTOR if self.late_factor is None else self.late_factor
-            self._replicas = Replicas(self.divergence_max, late, self.lr_rule, self._factor)
+            self._replicas = Replicas(self.divergence_max, self._late_factor, self.lr_rule, self._factor)
             self._replicas.start(started)
 
     # ---- the gate ----------------------------------------------------------------------------------------------------
@@ -196,7 +192,7 @@ class OrderedGate(TransferSettings):
         """Workers that compute nothing until this gradient of theirs is applied or dropped."""
         self._late: dict[int, Slot] = {}
         """Sent and overdue: these left the order."""
-        self._expected = Expected(LATE_FACTOR if self.late_factor is None else self.late_factor)
+        self._expected = Expected(self._late_factor)
         self._planned_s, self._wakes = -math.inf, False
         self._watch_s = self._replica_watch_s = math.inf
         """When the next timer of either kind is due; none is set for later."""

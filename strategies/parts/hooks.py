@@ -6,18 +6,20 @@ hooks as it needs.
 
 A part may also have ``needs`` (commands besides Compute and Apply that the runtime must be able to carry out),
 ``watches_servers``, ``measures`` (updates), ``reads_received`` (resources, by iteration), ``fitted`` (files that it
-predicts by), and ``looks_at`` (the kinds of other parts that it queries).
+predicts by), and ``looks_at`` (the kinds of other parts that it queries). Before the job ``validate(num_workers)``,
+``validate_batch(num_workers, global_batch_samples)``, ``validate_length(epochs)`` and
+``validate_period(decide_every_s)``, of those that it has, raise ``ValueError`` naming the setting that does not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from strategies.parts.gates.base import Verdict
-from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, NodeId, Started
+from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, NodeId, Score, Scored, Started
 
 T = TypeVar("T")
 Order = Callable[[int], Compute]
@@ -56,38 +58,6 @@ class Meeting(Protocol):
 
     def meet(self, peers: Peers) -> None:
         """Keep references to the parts that this one queries; called when the strategy is built."""
-
-
-@runtime_checkable
-class ChecksWorkers(Protocol):
-    """A part with settings that depend on the number of workers."""
-
-    def validate(self, num_workers: int) -> None:
-        """Raise ``ValueError`` naming the setting that does not fit ``num_workers`` workers."""
-
-
-@runtime_checkable
-class ChecksBatch(Protocol):
-    """A part with settings that depend on the global batch."""
-
-    def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        """Raise ``ValueError`` naming the setting that leaves no way to split the global batch."""
-
-
-@runtime_checkable
-class ChecksLength(Protocol):
-    """A part with settings that depend on the length of the job."""
-
-    def validate_length(self, epochs: int | None) -> None:
-        """Raise ``ValueError`` naming the setting that does not fit a job of ``epochs`` (None: it ends by time)."""
-
-
-@runtime_checkable
-class ChecksPeriod(Protocol):
-    """A part with settings that depend on the period of decisions."""
-
-    def validate_period(self, decide_every_s: float) -> None:
-        """Raise ``ValueError`` naming the setting that decisions every ``decide_every_s`` seconds do not fit."""
 
 
 # ---- events ---------------------------------------------------------------------------------------------------------
@@ -131,6 +101,33 @@ class Settling(Protocol):
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
         """The commands to give instead of ``commands``; ``order`` builds Computes that were withheld before."""
+
+
+# ---- screens --------------------------------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """The verdict on a scored gradient: applied with its weight times ``factor``, or dropped."""
+
+    verdict: Verdict
+    factor: float = 1.0
+    requeue: bool = True
+
+
+@runtime_checkable
+class Screen(Protocol):
+    """Judges every gradient by itself, so it needs a gate that applies every gradient by itself."""
+
+    validation_samples: int
+    """Samples that are held out of the training data for the reference gradient."""
+
+    rescale: bool
+    """Whether accepted gradients are multiplied by a factor."""
+
+    def asks(self, grad: Grad, version: int) -> Score | None:
+        """The ``Score`` for a gradient that arrived at ``version``; None: it is not screened."""
+
+    def judged(self, scored: Scored) -> Judged: ...
 
 
 # ---- periodic decisions ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from strategies.parts.nodes import Pause
 from strategies.protocol import AnyCommand, AnyEvent, Joined, Lost, Restored, Started, Woke
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import Measuring
-from strategies.star.predicted import PredictsStragglers
+from strategies.star.predicted import PredictedTimes
 from strategies.star.times import ModeTimes
 
 
@@ -52,7 +52,7 @@ class Deciding(DecisionSettings, ABC):
 
     def _query(self, peers: Peers) -> None:
         """Keep the detectors by which modes are costed."""
-        self._predicts: PredictsStragglers = peers.one(PredictsStragglers)  # type: ignore[type-abstract]
+        self._predicts = peers.one(PredictedTimes)
         self._noise: MeasuresNoise = peers.one(MeasuresNoise)  # type: ignore[type-abstract]
 
     def _begin_job(self, started: Started, costs: ModeTimes) -> None:
@@ -100,8 +100,7 @@ class Deciding(DecisionSettings, ABC):
         if not isinstance(self.learning, ModeLearner | None):
             raise ValueError(f"learning={self.learning}: must be a strategies.star.learned.ModeLearner, or null")
         if self.learning is not None:
-            self.learning.check_topology(topology)
-            self.learning.check_costs(costs)
+            self.learning.check(topology, costs)
 
     @property
     def fitted(self) -> tuple[str, ...]:

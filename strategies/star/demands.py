@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import final
 
-from reading.ranges import Bool, NonNegativeFloat, check_settings
+from reading.ranges import Bool, Checked, NonNegativeFloat
 from strategies.protocol import (
     AnyEvent,
     Arrived,
@@ -98,16 +98,13 @@ class DemandSettings:
 
 @final
 @dataclass(kw_only=True)
-class ModeDemands(DemandSettings):
+class ModeDemands(Checked, DemandSettings):
     """Demands of a mode, from the measured use of servers and workers in SSGD.
 
     A server uses ``growth`` more in ASGD than in SSGD, and in a mode whose updates have y of N gradients the part
     1 - (y - 1) / (N - 1) of that. It sends the parameters with every gradient. A worker uses no more while it computes,
     but waits less: its average use grows.
     """
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def reset(self, started: Started) -> None:
         """A job begins: nothing was measured."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, final
+from typing import Annotated, Any, NamedTuple, final
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from predictors.network_file import FittedNetwork, load_network
 from predictors.ridge import Ridge
 from reading.ranges import Bool, NonNegativeFloat, OneOf, PositiveInt, Whole, check_settings, check_whole
 from strategies.star.features import feature_names
-from strategies.star.ring_question import ring_feature_names
+from strategies.star.ring_question import RingQuestion, ring_feature_names
 from strategies.star.samples import Costed, Model, SampleBuffer, regret_of
+from strategies.star.server_question import ServerQuestion
 from strategies.star.times import ModeTimes
 
 REGRESSORS = ("mlp", "ridge")
@@ -27,38 +28,14 @@ MAX_WORKERS = 1000
 INPUTS = {"ps": ("modes", feature_names), "allreduce": ("ring_modes", ring_feature_names)}
 """The file that comes along, and the features that a model is given about a mode, by topology."""
 
-M = TypeVar("M")
-"""A mode."""
-
-
-class Asked(Protocol[M]):
-    """A decision about modes, for which STAR-H and a model can say what they cost, in seconds per unit of progress."""
-
-    @property
-    def num_workers(self) -> int:
-        """How many workers there are."""
-
-    @property
-    def phi_samples(self) -> float:
-        """The gradient noise scale that updates for a unit of progress are computed with, in samples."""
-
-    def by_rule(self) -> dict[M, float]:
-        """Costs of all candidates and of the present mode by STAR-H, the best first."""
-
-    def by_model(self, model: Model, max_workers: int) -> dict[M, float]:
-        """The same by a model with room for so many workers."""
-
-    def one_s(self, mode: M) -> float:
-        """The cost of one mode by STAR-H."""
-
-    def costed(self, mode_s: Mapping[M, float], max_workers: int, *, measured: bool) -> Costed:
-        """The sample to learn from modes that cost so much, as STAR-H estimates or as was measured."""
+Asked = ServerQuestion | RingQuestion
+"""A decision about modes, for which STAR-H and a model can say what they cost, in seconds per unit of progress."""
 
 
 class Waiting(NamedTuple):
     """A decision of the model that STAR-H costs afterwards: modes without a cost, and the costs of the others."""
 
-    asked: Asked[Any]
+    asked: Asked
     modes: list[Any]
     found: dict[Any, float]
 
@@ -75,10 +52,6 @@ class ModeLearner:
     lose the decisions again. While it decides, every ``check_every``-th decision is costed by STAR-H afterwards.
 
     Fits and those costs are carried out between decisions, a slice with every arrival.
-
-    It decides about what it is asked (:class:`Asked`): modes of parameter servers
-    (:class:`strategies.star.server_question.ServerQuestion`) or of a ring
-    (:class:`strategies.star.ring_question.RingQuestion`).
 
     Attributes:
         topology: the strategy's: ``ps``, or ``allreduce``, whose modes are others and have a model of their own.
@@ -142,15 +115,12 @@ class ModeLearner:
                 "use a larger one without use_ml_from_start, or strategy=star_h"
             )
 
-    def check_topology(self, strategys: str) -> None:
-        """Raise ``ValueError`` unless what it learns is the modes of this topology, the strategy's."""
+    def check(self, strategys: str, costs: ModeTimes) -> None:
+        """Raise ``ValueError`` for another topology than the strategy's, and for costs that the model cannot learn."""
         if self.topology != strategys:
             raise ValueError(
                 f"learning.topology={self.topology}: must be the strategy's, {strategys}, whose modes are others"
             )
-
-    def check_costs(self, costs: ModeTimes) -> None:
-        """Raise ``ValueError`` for costs that no model, or not the one that decides from the start, can learn."""
         if costs.mode_cost not in LEARNT_COSTS:
             raise ValueError(
                 f"mode_cost={costs.mode_cost}: a model learns {' or '.join(LEARNT_COSTS)}; choose that, or "
@@ -184,7 +154,7 @@ class ModeLearner:
         """Whether the next decision is the model's."""
         return self.decides and num_workers <= self.max_workers
 
-    def priced(self, asked: Asked[M]) -> dict[M, float]:
+    def priced(self, asked: Asked) -> dict[Any, float]:
         """Seconds per unit of progress of all candidates, the best first; by STAR-H until the model decides."""
         if not self.can_decide(asked.num_workers):
             mode_s = asked.by_rule()
@@ -198,12 +168,12 @@ class ModeLearner:
 
     # ---- learning ---------------------------------------------------------------------------------------------------
 
-    def learn(self, asked: Asked[M], mode_s: Mapping[M, float]) -> None:
+    def learn(self, asked: Asked, mode_s: Mapping[Any, float]) -> None:
         """Take over STAR-H's estimates for one decision."""
         if asked.num_workers <= self.max_workers:
             self._add(asked.costed(mode_s, self.max_workers, measured=False))
 
-    def measured(self, asked: Asked[M], mode: M, unit_s: float) -> None:
+    def measured(self, asked: Asked, mode: Any, unit_s: float) -> None:
         """Take over the measured time of a mode that a decision chose; a time that is not finite is ignored."""
         if asked.num_workers <= self.max_workers and 0 < unit_s < float("inf"):
             self._add(asked.costed({mode: unit_s}, self.max_workers, measured=True))

@@ -12,14 +12,14 @@ import msgspec
 from predictors.fitted_file import known_as
 from predictors.noise_scale import OnlineNoise, noise_terms
 from predictors.noise_table import NoiseTable, read_table
-from reading.ranges import NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
+from reading.ranges import Checked, NonNegativeFloat, PositiveFrac, PositiveInt, check_settings
 from strategies.parts.hooks import Order
 from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started
 
 
 @final
 @dataclass(kw_only=True)
-class FixedNoise:
+class FixedNoise(Checked):
     """One noise scale for the whole job and all sizes of updates.
 
     Attributes:

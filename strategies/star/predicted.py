@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite, isnan, nan
 from statistics import fmean, median
-from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, NamedTuple, final
 
 from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
@@ -31,15 +31,6 @@ class Outlook(NamedTuple):
 
     times_s: tuple[float, ...]
     tagged: frozenset[int]
-
-
-@runtime_checkable
-class PredictsStragglers(Protocol):
-    """A detector that predicts iteration times over a horizon, and stragglers by them."""
-
-    def outlook(self, workers: Sequence[int], t: float, lead_s: float = 0.0) -> Outlook | None:
-        """The prediction at time ``t`` for what ``workers`` do ``lead_s`` later; None: nothing to decide by."""
-        ...
 
 
 @dataclass(kw_only=True)

@@ -27,7 +27,7 @@ from strategies.protocol import (
 from strategies.star.choice import check_gain
 from strategies.star.deciding import Deciding
 from strategies.star.measuring import RingTook
-from strategies.star.predicted import PredictsStragglers
+from strategies.star.predicted import PredictedTimes
 from strategies.star.ring_modes import WAITS_S, WHOLE, RingMode, RingOverhead, check_waits
 from strategies.star.ring_question import RingQuestion
 from strategies.star.times import ModeTimes
@@ -56,7 +56,7 @@ class RingChooser(Deciding):
         costs: the price of staleness in what modes took, for ``learning``.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictsStragglers, MeasuresNoise)
+    looks_at: ClassVar[tuple[type, ...]] = (RingGate, PredictedTimes, MeasuresNoise)
 
     waits_s: Sequence[NonNegativeFloat] = WAITS_S
     min_gain_frac: float = 0.0
@@ -138,7 +138,7 @@ class RingChooser(Deciding):
         if not tagged:
             self._seen = tagged
             self._learn()
-            self._measuring.decided(None)
+            self._measuring.asked = None
             if self._mode != WHOLE:
                 self._said = f"{t:.6g} s: no stragglers; {WHOLE}, was {self._mode}"
                 self._change = (WHOLE, t)
@@ -170,7 +170,7 @@ class RingChooser(Deciding):
             f"{t:.6g} s: stragglers {' '.join(map(str, sorted(tagged)))}; {chosen}, was {present}; best: {shown}"
             f"{' (by the model)' if by_model else ''}"
         )
-        self._measuring.decided(asked)
+        self._measuring.asked = asked
         self._begins = chosen == self._mode
         if not self._begins:
             self._change = (chosen, t + takes_s)

@@ -47,7 +47,7 @@ def ring_feature_names(max_workers: int) -> tuple[str, ...]:
 @final
 @dataclass(frozen=True, kw_only=True)
 class RingQuestion:
-    """See :class:`strategies.star.learned.Asked`.
+    """The question, whose modes equation 3 and a model can cost.
 
     Attributes:
         times_s: predicted iteration times by worker, without a child's link.

@@ -28,7 +28,7 @@ class Question(NamedTuple):
 @final
 @dataclass(frozen=True)
 class ServerQuestion:
-    """See :class:`strategies.star.learned.Asked`; ``choice`` has the candidates and STAR-H's costs."""
+    """The question, whose modes STAR-H and a model can cost; ``choice`` has the candidates and STAR-H's costs."""
 
     choice: Choice
     question: Question

@@ -1,53 +1,79 @@
 """STAR: the mode of synchronisation with the least predicted time per unit of progress, chosen again and again.
 
-Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, b = B / N a
-worker's batch, phi the gradient noise scale in samples, x the gradients of an update, t_x the mean seconds from one
-update of x gradients to the next.
+Symbols: T_i is the predicted iteration time of worker i of N, d_i = T_i / min_j T_j - 1 its deviation, B (STAR: M) the
+global batch, b = B / N a worker's batch, phi the gradient noise scale in samples (PGNS), n_u(m) = 1 + phi / m the
+updates of m samples that make one unit of progress, t_x the mean seconds from one update of x gradients to the next.
 
-1. Predict (IV-A; ``predicted``): after every ``predict_every_iters`` iterations of all workers on average, the T_i over
-   the next ``horizon_iters``. STAR's LSTM predicts the processor and the bandwidth that a worker receives, and a
-   regression turns them into times; here ``predictor`` says how. Worker i is tagged if d_i > ``straggler_frac``.
-2. If no worker is tagged: SSGD (``when_calm=cheaper``: the present mode, if SSGD would cost more).
-3. If a worker is tagged (``chooser``): workers are clustered. In the order of T_i the two neighbouring clusters whose
-   union has the least max T / min T are merged, while this ratio is at most 1 + ``cluster_frac``. A decision (steps 4
-   to 8) follows when the tags or the clusters have changed, or a T_i by more than ``cluster_frac``; else after
-   ``redecide_iters`` iterations.
-4. phi (``noise``): a number, a table by step, or measured. An update has n gradients of the same version and M samples;
-   g_i is the mean over the m_i samples of gradient i, L = sum_i (m_i / M) |g_i|^2, S = |sum_i (m_i / M) g_i|^2::
+1. Predict (IV-A; ``predicted``): every ``predict_every_iters`` (1) iterations of all workers on average, the mean T_i
+   of the next ``horizon_iters`` (30). STAR's LSTM predicts from the last 100 iterations the processor and bandwidth
+   that a worker receives, and a regression turns them into times; here ``predictor`` (``ema``) says how, within 0.2 to
+   5 times the median of the last ``history_iters`` (100). Worker i is tagged if d_i > ``straggler_frac`` (0.2) in any
+   of these iterations.
+2. If no worker is tagged: SSGD from the next update on. Here the present mode stays if SSGD would not cost less
+   (``when_calm=cheaper``).
+3. Modes (IV-B; ``modal``): in static x-order any x gradients make an update; x = 1 is ASGD, x = N SSGD. In dynamic
+   x-order each cluster of workers makes its own updates. A worker waits until its gradient is part of an update; no
+   gradient is dropped. Clusters (``chooser``): in the order of T_i the two neighbours whose union has the least max T /
+   min T are merged, while this ratio is at most 1 + ``cluster_frac`` (0.2). If a worker is tagged, a decision (steps 4
+   to 9) follows when tags or clusters have changed, or when a T_i / min_j T_j has changed since the last decision by
+   more than the factor 1 + ``cluster_frac``; else after ``redecide_iters`` (10). After k decisions in a row that paused
+   (step 9) and changed nothing, the next begins decision_s min(2^k, 1 / ``max_pause_frac``) after the last one at the
+   earliest (``max_pause_frac`` is 1 by default).
+4. phi (IV-C1; ``noise``): a table by step (STAR), a number, or measured, from every 10th update or the first after it
+   that has n > 1 gradients of one version; between them the last phi stands. Let the update have m samples, and
+   gradient i the mean g_i over its m_i samples; L = sum_i (m_i / m) |g_i|^2 and Q = |sum_i (m_i / m) g_i|^2::
 
-       phi = M ((L - S) / (n - 1)) / ((n S - L) / (n - 1))      moving averages of numerator and denominator
+       phi = (m (L - Q) / (n - 1)) / ((n Q - L) / (n - 1))
 
-5. A unit of progress takes 1 + phi / M updates of M samples; so the modes cost (``times``)::
+   Numerator and denominator are moving averages, in which the old value has the weight 0.999^(m / b).
+5. Cost of a mode: seconds per unit of progress (IV-C1; ``times``)::
 
-       static x-order, x = 1 (ASGD) .. N (SSGD):  T_x = (1 + phi / (x b)) p t_x                        (Eq. 1)
-       dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / ((1 + phi / (n_c b)) p t_c)       (Eq. 2)
+       static x-order, x = 1 .. N:                T_x = n_u(x b) p t_x                     (Eq. 1)
+       dynamic x-order, clusters c of n_c:        T_d = 1 / sum_c 1 / (n_u(n_c b) p t_c)   (Eq. 2)
 
-   In dynamic x-order every cluster makes updates of its own; t_c is the largest T_i of cluster c. t_x comes from a
-   simulation (``orders``): workers take T_i, the x that have finished first make an update and begin again, the others
-   keep what they have. p is the price of staleness: 1 in the paper, here 1 + kappa lag^2 (``mode_cost=pooled``), where
-   lag is the mean of s / (1 + s) over gradients that are stale by s global batches.
+   t_c is the largest T_i of cluster c. t_x comes from a simulation (``orders``): workers take T_i, the x that have
+   finished first make an update and begin again, the others keep what they have; of max(200, 30 N / x) updates the
+   first quarter does not count. p is the price of staleness: 1 in the paper, here 1 + kappa lag^2
+   (``mode_cost=pooled``; kappa as fitted to the workload, else 16). If a gradient is stale by s global batches (an
+   update of x gradients is x / N of one), its lag is s / (1 + s). The lag of a mode is the mean lag of its gradients,
+   in dynamic x-order the mean lag of its updates. With more than 64 workers only some x are candidates: powers of two,
+   and the sizes of the first clusters together.
 6. The mode with the least cost is chosen (``choice``); ties: larger x, static before dynamic. The present mode stays
-   unless another is better by more than ``min_gain_frac`` (the paper: 0).
-7. Prevention (IV-D1; ``demands``): in a mode with y gradients per update a server needs g (1 - (y - 1) / (N - 1)) more
-   than in SSGD, g being its growth in ASGD (``cpu_growth_frac``, ``link_growth_frac``). The cluster is asked for it. If
-   the other jobs on those hosts would lose no less than this job wins, (T_present - T) / (1 + phi / B) seconds per
-   global batch, it refuses, and the next best mode is asked for. SSGD needs nothing more.
-8. ``decision_s`` later, with the next update, the gate changes its mode (``modal``). Until then no worker begins to
-   compute (``pause``). Gradients that wait are kept; the rate of an update of x gradients is (x / N) r_SSGD
-   (``lr_rule``). STAR- does not pause: it decides for ``decision_s`` later, by predictions that much further ahead.
-9. Steps 1 to 8 are STAR-H. STAR-ML (IV-C2; ``learned``): a model learns from the decisions of STAR-H, and from the
-   measured cost of modes that were kept for some updates, how far the estimates of step 5 are off. Once its choices are
-   nearly as good, it takes step 5 over; now and then step 5 checks it.
-10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, workers with a
-    low latency are inner nodes. The gradients of their children, workers with a higher latency, are added to theirs on
-    the way.
+   unless another is better by more than ``min_gain_frac`` (0).
+7. STAR-ML (IV-C2; ``learned``), if ``learning``; without this step it is STAR-H. A model predicts by which factor the
+   cost of step 5 is wrong, from T_i, d_i, phi and the mode. (The paper's regressor needs no phi: it predicts the cost
+   itself, from T_i, d_i, the model's type, learning rate and step.) It learns from the costs of all decisions by step
+   5, and from the measured cost of modes that were kept for 20 updates or more. After 500 such costs and then every 50
+   it is fitted again, and chooses modes for the newest fifth of the decisions. The model replaces step 5 while these
+   choices cost at most ``max_regret_frac`` (5 %) more than the best on average. Every 10th of its decisions is then
+   costed by step 5 as well, to learn from.
+8. Prevention (IV-D1; ``demands``), if ``prevent``: before a mode is taken, the cluster is asked for its needs. With y
+   gradients per update a server needs g (1 - (y - 1) / (N - 1)) more than in SSGD, g being its growth in ASGD
+   (``cpu_growth_frac`` 0.43, ``link_growth_frac`` 0.18). A worker that waits less needs more, too (``check_workers``;
+   STAR leaves workers out). If a host has too little, tasks of other jobs there give it
+   (``strategies.cluster.prevention.star``): first workers that wait for a slower one of their group, then all in
+   proportion to 1 / (S A); each keeps 10 % of its share. The sensitivity S = prod_j (TTA_j / TTA) compares the time to
+   accuracy at throttling levels j with the unthrottled one (printed: prod_j ((TTA_j - TTA) / TTA)); A is the job's
+   present gain, within 1e-4 to 1. The mode is refused if this is too little, or if the iterations of those jobs get
+   longer by as many seconds as this job gains per global batch, (T_present - T) / n_u(B), or more (STAR: if S_w >=
+   S_o). Then the next best mode that is better than the present one is asked for; if there is none, the present mode
+   stays, until a decision 10 iterations later. SSGD needs nothing.
+9. ``decision_s`` (0.97) later the gate changes its mode (``modal``): at once if an update was made meanwhile, else with
+   the next update. During decision_s no worker begins to compute (``pause``). Gradients that wait are kept; the rate of
+   an update of y gradients is (y / N) r_SSGD (``lr_rule``). STAR- does not pause: it decides for ``decision_s`` later,
+   by predictions that much further ahead, and changes with the first update from then on.
+10. Trees (IV-D2; ``strategies.parts.sending.tree``): where it is known whose gradients make an update, the
+    ``tree_fanout`` (None: no tree) workers with the lowest latency are inner nodes, which add the gradients of as many
+    children each.
 
-Without servers (``ring``; IV-B): X workers are tagged. Candidates are x = 0 .. X, and for each t_w in ``waits_s``: the
-x slowest leave the ring and become children of ring workers, which wait t_w for their gradients::
+Without servers (``ring``; IV-B): X workers are tagged. Modes are x = 0 .. X and, if x > 0, each t_w in ``waits_s``: the
+x slowest leave the ring and become children of ring workers. A parent waits t_w after its own computation for their
+gradients. A later one counts in the next update; one that misses this, too, is dropped. A decision follows when tags
+have changed, else after ``redecide_iters``. The least T_a wins (ties: the least x, then the least t_w)::
 
-       T_a = (1 + phi / ((N - x + q) b)) (t_ring + t_w)                                                (Eq. 3)
+       T_a = n_u((N - x + q) b) (t_ring + t_w)                                             (Eq. 3)
 
-t_ring is the largest T_i in the ring; q children deliver within t_ring + t_w.
+t_ring is the largest T_i in the ring; q children deliver within t_ring + t_w (our reading; printed: within t_w).
 """
 
 from __future__ import annotations
@@ -80,8 +106,7 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
 
     Source: STAR, sections IV-A to IV-D (STAR-H, STAR-ML and STAR-), for one job; the algorithm is above. Decided at
     ``Arrived``. Batches stay B / N. There are trees (``tree_fanout``) in SSGD and in every cluster of dynamic x-order,
-    decided at ``Ready``. The cluster's policy decides about step 7 (``prevent``): it takes resources from tasks of
-    other jobs without delaying them, then shares in proportion to 1 / (sensitivity x gain).
+    decided at ``Ready``. Step 8 needs ``prevent`` and a policy of the cluster that gives resources away.
 
     Departures: staleness has a price, because the printed equations always choose ASGD; shipped settings predict from
     past times, not from resources, and give the noise scale as a number. The cluster places nodes (IV-D2). Trees have
@@ -150,9 +175,9 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
         choice = self.make(Choice, costs=self._costs())
         return self.make(
             Parts,
-            gate=with_tree(ModalGate(), self.tree_fanout, self.tree_wait_s, near_workers=True),
             detectors={"times": times, "noise": self._noise()},
             schedule=self.make(ModeChooser, choice=choice, prevention=demands if self.prevent else None),
+            gate=with_tree(ModalGate(), self.tree_fanout, self.tree_wait_s, near_workers=True),
         )
 
     def _ring(self, times: PredictedTimes) -> Parts:
@@ -164,7 +189,7 @@ class Star(PredictionSettings, DecisionSettings, DemandSettings, Composition):
         if self.tree_fanout is not None:
             raise ValueError(f"tree_fanout={self.tree_fanout}: is for topology=ps; a ring has no server to relieve")
         schedule = self.make(RingChooser, costs=self._costs())
-        return self.make(Parts, gate=RingGate(), detectors={"times": times, "noise": self._noise()}, schedule=schedule)
+        return self.make(Parts, detectors={"times": times, "noise": self._noise()}, schedule=schedule, gate=RingGate())
 
     def _costs(self) -> ModeTimes:
         """How staleness is priced."""

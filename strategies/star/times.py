@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeVar, final
 
 from predictors.history import Floats
-from reading.ranges import NonNegativeFloat, OneOf, check_number, check_settings
+from reading.ranges import Checked, NonNegativeFloat, OneOf, check_number
 from strategies.star.orders import group_lag, order_intervals, order_lags
 
 MODE_COSTS = ("pooled", "priced", "literal", "published", "order")
@@ -45,7 +45,7 @@ def updates_per_progress(samples: float, phi_samples: float) -> float:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ModeTimes:
+class ModeTimes(Checked):
     """Seconds per unit of progress of every mode of a parameter-server job.
 
     ``times_s`` are the predicted iteration times of all workers; each computes ``batch_samples``.
@@ -65,9 +65,6 @@ class ModeTimes:
 
     mode_cost: Annotated[str, OneOf(*MODE_COSTS)] = "priced"
     kappa: NonNegativeFloat = FIGURE_16
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def __str__(self) -> str:
         """The name in a decision's record."""

@@ -10,7 +10,7 @@ from statistics import median_low
 from typing import Annotated, final
 
 from predictors.fixed_duration import SlowFor
-from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, OneOf
 from strategies.parts.monitoring.base import Warmup
 from strategies.protocol import AnyEvent, Arrived, Lost, NodeId, Restored, Started
 
@@ -97,7 +97,7 @@ class FlagSettings:
 
 @final
 @dataclass(kw_only=True)
-class FlagDetector(FlagSettings):
+class FlagDetector(Checked, FlagSettings):
     """Flags workers whose own times, link included, have been too long for ``duration_s``.
 
     ``flagged`` and ``left_out`` (stragglers that cost more waiting than they contribute) are sets that are updated in
@@ -105,14 +105,8 @@ class FlagDetector(FlagSettings):
     ``restarted``, a set of the nodes that a schedule restarts on purpose.
     """
 
-    def __post_init__(self) -> None:
-        self.restarted: AbstractSet[NodeId] = frozenset()
-        self._forget()
-
     def start(self, started: Started) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
+        self.restarted: AbstractSet[NodeId] = frozenset()
         rule = SlowFor if self.judge == "published" else SlowLately
         self._warmup, self._slow = Warmup(self.warmup_iters), rule(self.tolerance_frac, self.duration_s)
         self.flagged: AbstractSet[int] = self._slow.flagged

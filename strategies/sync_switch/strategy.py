@@ -1,14 +1,16 @@
 """Sync-Switch: BSP at first and while all workers are equally fast, ASP for the rest.
 
-Symbols: n workers, B the global batch, T_i the last time of worker i, eta the learning rate for a batch of B / n.
+Symbols: n workers, B the global batch, T_i the last time of worker i, d_i = (T_i - min_j T_j) / min_j T_j, eta the
+learning rate for a batch of B / n.
 
 1. Configuration: every worker has a batch of B / n. BSP applies the mean of n gradients at rate n eta, ASP each
    gradient at rate eta (``lr_rule``). A switch leaves the momentum as it is.
-2. Timing (``sync_then_async``): BSP until updates have used ``bsp_frac`` of the job's samples (samples that step 4
-   trains by ASP count, too), then ASP until the end.
-3. Detection (``flagged``): worker i is slow while (T_i - min_j T_j) / min_j T_j > ``tolerance_frac``; it is flagged
-   when it has been slow in all iterations of ``duration_s``. The first iteration that is not slow clears the flag
-   (``judge=median`` compares medians).
+2. Timing (``sync_then_async``): BSP until updates have used ``bsp_frac`` of the job's samples (0.0625 to 0.5 by
+   workload; samples that step 4 trains by ASP count, too), then ASP until the end.
+3. Detection (``flagged``): worker i is slow while d_i > ``tolerance_frac`` (STAR: 0.2); it is flagged when it has been
+   slow in all iterations of ``duration_s`` (STAR: 5 s). The first iteration that is not slow clears the flag.
+   ``judge=median`` compares with the median worker's time in that window. It clears a flag when the worker's median
+   exceeds this time by at most half of the tolerance.
 4. Stragglers, as long as step 2 says BSP (``sync_then_async``). ``greedy``: ASP while a worker is flagged, then BSP
    again. ``elastic``: BSP of the workers that are not flagged; a flagged one leaves after its next gradient, computes a
    probe every ``probe_s`` whose gradient is dropped, and returns when a probe clears its flag. ``none``: nothing.
@@ -62,4 +64,4 @@ class SyncSwitch(SwitchSettings, FlagSettings, Composition):
 
     def compose(self) -> Parts:
         detectors = {"stragglers": self.make(FlagDetector)}
-        return self.make(Parts, gate=SwitchingGate(), detectors=detectors, schedule=self.make(SyncThenAsync))
+        return self.make(Parts, detectors=detectors, schedule=self.make(SyncThenAsync), gate=SwitchingGate())

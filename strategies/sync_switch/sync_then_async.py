@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat
+from reading.ranges import NonNegativeFloat, Number, OneOf, PositiveFloat, check_settings
 from strategies.parts.gates.base import Verdict
 from strategies.parts.hooks import Order, Peers
-from strategies.parts.monitoring.base import FlagsStragglers
 from strategies.parts.nodes import Pause, is_due
 from strategies.protocol import (
     AnyCommand,
@@ -27,6 +26,7 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
+from strategies.sync_switch.flagged import FlagDetector
 from strategies.sync_switch.switching import SwitchingGate
 
 
@@ -126,9 +126,10 @@ class SyncThenAsync(SwitchSettings):
     :class:`strategies.sync_switch.SyncSwitch` explains the fields.
     """
 
-    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagsStragglers)
+    looks_at: ClassVar[tuple[type, ...]] = (SwitchingGate, FlagDetector)
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.switch == "restart" and self.switch_s:
             raise ValueError(f"switch_s={self.switch_s}: is what switch=hot takes; with switch=restart it must be 0")
 
@@ -146,7 +147,7 @@ class SyncThenAsync(SwitchSettings):
 
     def meet(self, peers: Peers) -> None:
         self._gate = peers.one(SwitchingGate)
-        self._stragglers: FlagsStragglers = peers.one(FlagsStragglers)  # type: ignore[type-abstract]
+        self._stragglers = peers.one(FlagDetector)
 
     # ---- events -----------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 Symbols (per-sample means): w the parameters, g a worker's gradient, r the gradient of ``validation_samples`` (the
 paper's v), gamma the learning rate at the start, lr the present one, rho and eps weight and slack.
 
-1. The server holds samples out and computes r on them and its present w, again for every ``refresh_every``-th gradient
-   that arrives; until then r stays.
+1. The server holds samples out and computes r on them and its present w, for the first gradient that arrives and every
+   ``refresh_every``-th after it; until then r stays.
 2. g arrives: the servers report <r, g>, |g| and |r|; its worker waits.
 3. g is scaled to the length of r: c = |r| / |g|.
 4. score = gamma c <r, g> - rho |c g|^2 + gamma eps; if score >= 0 then w <- w - lr c g, else g is dropped.
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt
+from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt, OneOf, PositiveFloat, PositiveInt
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
 from strategies.parts.gates.base import Verdict
-from strategies.parts.screens import Judged
+from strategies.parts.hooks import Judged
 from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
 
 
@@ -38,8 +38,8 @@ class DescentSettings:
         validation_samples: held out of the training data, by seed.
         rho_on: norm in the penalty, ``applied`` or ``raw``.
         rescale: apply c g; otherwise g, and c is 1.
-        discard: samples of rejected gradients are not computed again.
-        give_up_after: rejections in a row after which their samples are given up in any case.
+        discard: samples of rejected gradients are lost (paper); False: they are computed again.
+        give_up_after: rejections in a row after which their samples are lost, too, without ``discard``.
         warmup_updates: first updates, which are not screened.
     """
 
@@ -50,14 +50,14 @@ class DescentSettings:
     validation_samples: PositiveInt = 128
     rho_on: Annotated[str, OneOf("applied", "raw")] = "applied"
     rescale: bool = True
-    discard: bool = False
+    discard: bool = True
     give_up_after: PositiveInt = 20
     warmup_updates: NonNegativeInt = 0
 
 
 @final
 @dataclass(kw_only=True)
-class DescentScreen(DescentSettings):
+class DescentScreen(Checked, DescentSettings):
     """The rule of :class:`strategies.zeno_pp.ZenoPP`, which explains it."""
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Score, Drop})
@@ -134,9 +134,9 @@ class ZenoPP(DescentSettings, Composition):
     0 is rejected; while |r| is 0, all are. The first ``warmup_updates`` are plain ASP.
 
     Departures: the code penalises |g|^2, which depends on the batch (``rho_on=raw``); here it is the norm of what is
-    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. Rejected samples are computed
-    again unless ``discard``; after ``give_up_after`` rejections in a row they are given up all the same, because the
-    job might never end otherwise. The validation samples are the same throughout.
+    applied, so the rule is cos(r, g) >= rho / gamma - eps / |r|^2 and depends on no size. The validation samples are
+    the same throughout. With ``discard=false`` rejected samples are computed again, but after ``give_up_after``
+    rejections in a row they are lost all the same, because the job might never end otherwise.
 
     Attributes:
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.

@@ -73,7 +73,10 @@ HURRIES: dict[str, dict[str, Any]] = {
         "learning.check_every": 2,
         "learning.max_regret_frac": 10.0,
     },
-    "zeno_pp": {"refresh_every": 3, "rho": 0.0, "rescale": False, "validation_samples": 3, "warmup_updates": 2},
+    "zeno_pp": {
+        **{"discard": False, "refresh_every": 3, "rho": 0.0, "rescale": False},
+        **{"validation_samples": 3, "warmup_updates": 2},
+    },
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
     "sync_switch_elastic": {
         "bsp_frac": 0.7,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from runtime.core.job import ComputeOrder
 from strategies.basic.bsp import BSP
 from strategies.lb_bsp import LBBSP
-from strategies.lb_bsp.by_steps import Balancer
+from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Timings
+from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Started, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, first_difference, played, unconserved, unlawful
@@ -69,11 +69,16 @@ def test_the_split_is_in_proportion_to_the_predicted_speeds(predictor: str) -> N
 
 def test_a_worker_without_records_counts_as_the_median_of_the_others() -> None:
     """Beyond the paper: a worker without records has no speed of its own."""
-    forecast = Forecast("last", 0.2, min_records=2)
+    forecast = started(Forecast("last", 0.2, min_records=2))
     for speed, worker in [(100, 0), (100, 0), (40, 1), (40, 1), (10, 2), (10, 2), (1000, 3)]:
         forecast.arrived(arrived(worker, samples=speed))
     assert forecast.speeds([0, 1, 2, 3]) == [100, 40, 10, 40]
     assert forecast.speeds([3]) == [1.0]
+
+
+def started(forecast: Forecast) -> Forecast:
+    forecast.start(Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(8, 8, 8, 8), num_servers=1))
+    return forecast
 
 
 def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
@@ -85,7 +90,7 @@ def test_a_smaller_cpu_share_lowers_the_predicted_speed_at_once() -> None:
     """Chen et al., abstract (NARX): inputs are speeds and resources. When telemetry reports that a worker has a quarter
     of its processor, a low speed is predicted before it is observed.
     """
-    blind, received = Forecast("arx", 0.2, 5), Forecast("arx", 0.2, 5)
+    blind, received = started(Forecast("arx", 0.2, 5)), started(Forecast("arx", 0.2, 5))
     for t in range(60):
         cpu = 0.25 if t % 12 >= 8 else 1.0
         received.observed(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
@@ -155,7 +160,7 @@ def test_a_move_itself_is_not_a_change_of_regime() -> None:
     """Beyond the paper. From 128 to 160 samples the time grows by 21.6 %, which a batch 1.25 times as large
     explains.
     """
-    balancer = Balancer(32, 1, 0.0, halving=True, unanimous=False)
+    balancer = Balancer(StepsSettings(window_iters=1, dead_band_frac=0.0, halving=True, unanimous=False), 32)
     balancer.round_done({0: 0.148, 1: 0.276}, {0: 128, 1: 128})
     assert balancer.move({0: 128, 1: 128}, [1, 1], [None, None]) == (0, 1, 32)
     balancer.delta = 5
@@ -172,7 +177,7 @@ def test_a_move_itself_is_not_a_change_of_regime() -> None:
 )
 def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None], moved: int) -> None:
     """Beyond the paper. D = min(Delta, b_S - lo_S, hi_L - b_L)."""
-    balancer = Balancer(32, 1, 0.05, halving=True, unanimous=False)
+    balancer = Balancer(StepsSettings(window_iters=1, dead_band_frac=0.05, halving=True, unanimous=False), 32)
     balancer.round_done({0: 1.0, 1: 2.0}, {0: 128, 1: 128})
     move = balancer.move({0: 128, 1: 128}, lows, highs)
     assert (move.samples if move else 0) == moved
@@ -183,7 +188,11 @@ def test_a_move_stays_within_the_bounds(lows: list[int], highs: list[int | None]
 
 def star(times: Sequence[tuple[float, float]]) -> list[int]:
     """Samples moved after each round by STAR's rule."""
-    balancer, sizes, moved = Balancer(32, 8, 0.0, halving=False, unanimous=True), {0: 128, 1: 128}, []
+    balancer, sizes, moved = (
+        Balancer(StepsSettings(window_iters=8, dead_band_frac=0.0, halving=False, unanimous=True), 32),
+        {0: 128, 1: 128},
+        [],
+    )
     for one, other in times:
         balancer.round_done({0: one, 1: other}, sizes)
         move = balancer.move(sizes, [1, 1], [None, None])

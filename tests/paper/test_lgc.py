@@ -147,8 +147,22 @@ def test_empty_parts_are_refused() -> None:
         LGC(blocks=5).validate_batch(4, 16)
 
 
-@pytest.mark.parametrize("k", [0, 5])
-def test_k_out_of_range_is_refused(k: int) -> None:
-    """Beyond the paper: K is from 1 to the number of workers."""
-    with pytest.raises(ValueError, match=f"k_fastest={k}: must be"):
-        LGC(k_fastest=k).validate(4)
+def test_k_below_1_is_refused() -> None:
+    """Beyond the paper: an update needs a gradient."""
+    with pytest.raises(ValueError, match="k_fastest=0: must be"):
+        LGC(k_fastest=0).validate(4)
+
+
+@pytest.mark.parametrize(("num_workers", "fresh"), [(4, 4), (5, 5), (8, 5), (12, 5)])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_k_of_star_in_jobs_of_4_to_12_workers(num_workers: int, fresh: int, blocks: int) -> None:
+    """STAR, section V-A: "we set K = 5", in jobs of 4 to 12 workers; of fewer than 5 workers, all."""
+    job = make_job(num_workers=num_workers, global_batch_samples=12 * num_workers)
+    rig = Rig(LGC(k_fastest=5, blocks=blocks), job).start()
+    for worker in range(fresh - 1):
+        for _ in range(blocks):
+            rig.arrive(worker)
+    assert rig.applied == []
+    for _ in range(blocks):
+        rig.arrive(fresh - 1)
+    assert len(rig.applied) == 1

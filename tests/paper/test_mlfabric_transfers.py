@@ -166,4 +166,4 @@ def test_the_tree_of_star() -> None:
     """STAR, section IV-D2: the nearest are inner nodes. Worked by hand with two children per node."""
     tree = build({0: 5, 1: 2, 2: 9, 3: 1, 4: 7, 5: 3}, fanout=2)
     assert [tree.children(node) for node in (None, 3, 1)] == [(3, 1), (5, 0), (4, 2)]
-    assert [tree.depth(worker) for worker in (3, 1, 5, 2)] == [1, 1, 2, 2]
+    assert tree.parents == {3: None, 1: None, 5: 3, 0: 3, 4: 1, 2: 1}

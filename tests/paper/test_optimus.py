@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from strategies.elastic.optimus.planner import Increments, Rate, Step, next_step
 from strategies.elastic.optimus.remaining import LossCurve, fit_loss
-from strategies.elastic.optimus.speed import COEFFICIENTS, Kind, Measured, SpeedModel, first_sizes, fit_speed
+from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
 from tests.support.runs import ROOT
 
-WORKED = SpeedModel(kind="async", coefficients=(0.5, 0.2, 0.01, 0.03))
+WORKED = SpeedModel(coefficients=(0.5, 0.2, 0.01, 0.03))
 SIZES = [(1, 1), (1, 4), (2, 4), (4, 8), (2, 8), (4, 4)]
 
 
@@ -36,33 +36,19 @@ def test_the_asynchronous_speed() -> None:
     assert WORKED.rate(2, 10) == pytest.approx(6.0241, abs=5e-5)
 
 
-def test_the_synchronous_speed() -> None:
-    """Section 3.2: f(p, w) = 1 / (a0 M/w + a1 + a2 w/p + a3 w + a4 p): M / w samples per worker and step."""
-    model = SpeedModel(kind="sync", coefficients=(0.01, 0.2, 0.1, 0.02, 0.03), global_batch_samples=128)
-    assert model.rate(2, 4) == pytest.approx(1 / (0.01 * 32 + 0.2 + 0.1 * 2 + 0.02 * 4 + 0.03 * 2))
-
-
 def test_coefficients_are_recovered_from_six_points() -> None:
     """Section 3.2: NNLS on measured sizes; six points of a known model."""
-    assert fit_speed("async", measured(WORKED, SIZES)).coefficients == pytest.approx(WORKED.coefficients, rel=1e-9)
+    assert fit_speed(measured(WORKED, SIZES)).coefficients == pytest.approx(WORKED.coefficients, rel=1e-9)
 
 
 coefficients = st.floats(0.001, 1.0)
 
 
-@given(
-    st.sampled_from(["async", "sync"]),
-    st.tuples(*[coefficients] * 5),
-    st.integers(1, 3),
-    st.integers(1, 5),
-    st.sampled_from([1, 64, 512]),
-)
-def test_the_first_sizes_tell_all_coefficients(
-    kind: Kind, chosen: tuple[float, ...], more_servers: int, more_workers: int, batch: int
-) -> None:
+@given(st.tuples(*[coefficients] * 4), st.integers(1, 3), st.integers(1, 5))
+def test_the_first_sizes_tell_all_coefficients(chosen: tuple[float, ...], more_servers: int, more_workers: int) -> None:
     """Section 3.2: a job is profiled at a few sizes before it is planned for."""
-    model = SpeedModel(kind=kind, coefficients=chosen[: COEFFICIENTS[kind]], global_batch_samples=batch)
-    found = fit_speed(kind, measured(model, first_sizes(1, 1, more_servers, more_workers)), batch)
+    model = SpeedModel(coefficients=chosen)
+    found = fit_speed(measured(model, first_sizes(1, 1, more_servers, more_workers)))
     for p, w in product((1, 3, 8), (1, 4, 16)):
         assert found.rate(p, w) == pytest.approx(model.rate(p, w), rel=1e-4)
 
@@ -71,7 +57,7 @@ def test_the_first_sizes_tell_all_coefficients(
 def test_no_coefficient_is_negative(speeds: list[float]) -> None:
     """Section 3.2: non-negative least squares: contradictory measurements make no speed negative or infinite."""
     rows = [Measured(servers=p, workers=w, steps_per_s=speed) for (p, w), speed in zip(SIZES, speeds, strict=True)]
-    model = fit_speed("async", rows)
+    model = fit_speed(rows)
     assert min(model.coefficients) >= 0
     assert 0 < model.rate(3, 7) < inf
 
@@ -87,13 +73,13 @@ def test_no_coefficient_is_negative(speeds: list[float]) -> None:
 def test_sizes_that_do_not_tell_are_refused(sizes: list[tuple[int, int]], message: str) -> None:
     """Beyond the paper: at one number of servers, w/p and w cannot be distinguished."""
     with pytest.raises(ValueError, match=message):
-        fit_speed("async", measured(WORKED, sizes))
+        fit_speed(measured(WORKED, sizes))
 
 
 def test_a_size_at_which_nothing_was_done_is_refused() -> None:
     """Beyond the paper: a speed of zero has no time per step."""
     with pytest.raises(ValueError, match="above zero"):
-        fit_speed("async", [Measured(servers=1, workers=1, steps_per_s=0.0)])
+        fit_speed([Measured(servers=1, workers=1, steps_per_s=0.0)])
 
 
 # ---- loss ----------------------------------------------------------------------------------------------------------
@@ -220,7 +206,7 @@ def test_an_increment_that_does_not_fit_leaves_the_other() -> None:
     )
 
 
-models = st.builds(SpeedModel, kind=st.just("async"), coefficients=st.tuples(*[st.floats(0.0001, 1.0)] * 4))
+models = st.builds(SpeedModel, coefficients=st.tuples(*[st.floats(0.0001, 1.0)] * 4))
 
 
 @given(models, st.integers(20, 120), st.integers(1, 3), st.integers(1, 3))

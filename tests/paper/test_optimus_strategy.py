@@ -16,7 +16,7 @@ from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun
 from tests.support.laws import dead, played, unconserved
 
-WORKED = SpeedModel(kind="async", coefficients=(0.5, 0.2, 0.01, 0.03))
+WORKED = SpeedModel(coefficients=(0.5, 0.2, 0.01, 0.03))
 PROFILE = tuple((p, w, WORKED.rate(p, w)) for p, w in [(1, 1), (1, 4), (2, 4), (4, 8), (2, 8), (4, 4)])
 """Six measured sizes of a job whose iteration takes .5 + .2 w/p + .01 w + .03 p seconds."""
 CORES = {"cores_total": 64, "server_cores": 16, "worker_cores": 3}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.elastic.or_autoscale.autoscaling import Autoscaler, SlowWorkers, marginal_gain
+from strategies.elastic.or_autoscale.autoscaling import Autoscaler, Autoscaling, SlowWorkers, marginal_gain
 
 # ---- marginal gain -------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def play(scaler: Autoscaler, rates: dict[int, float], iterations: int = 200) -> 
 
 def test_it_stays_at_the_last_size_that_passed() -> None:
     """DLRover section 6.3: R = 40, 70, 80 at 4, 8, 12 workers and a threshold of 0.3: 0.75 passes, 0.286 does not."""
-    scaler = Autoscaler(workers=4, step_workers=4)
+    scaler = Autoscaler(Autoscaling(), workers=4)
     assert play(scaler, RATES) == [4, 8, 12, 8]
     assert scaler.stays
     assert scaler.gains == {8: pytest.approx(0.75), 12: pytest.approx(0.2857, abs=1e-4)}
@@ -44,18 +44,18 @@ def test_it_stays_at_the_last_size_that_passed() -> None:
 
 def test_the_engines_own_threshold_goes_further() -> None:
     """Published code: a threshold of 0.1."""
-    assert play(Autoscaler(workers=4, step_workers=4, threshold=0.1, max_workers=16), RATES) == [4, 8, 12, 16]
+    assert play(Autoscaler(Autoscaling(threshold=0.1), workers=4, max_workers=16), RATES) == [4, 8, 12, 16]
 
 
 def test_one_size_alone_always_grows() -> None:
     """Published code: with one size known there is no gain to compare."""
-    scaler = Autoscaler(workers=1)
+    scaler = Autoscaler(Autoscaling(step_workers=1), workers=1)
     assert play(scaler, {1: 10.0, 2: 1.0}) == [1, 2, 1]
 
 
 def test_a_size_counts_after_ten_iterations_and_the_first_is_skipped() -> None:
     """Published code: ten measured iterations."""
-    scaler = Autoscaler(workers=4, step_workers=4)
+    scaler = Autoscaler(Autoscaling(), workers=4)
     scaler.observe(100, 1e9)  # while everybody connects
     for iteration in range(1, 11):
         assert scaler.decide() is None
@@ -66,7 +66,7 @@ def test_a_size_counts_after_ten_iterations_and_the_first_is_skipped() -> None:
 
 def test_throughput_is_samples_over_time() -> None:
     """Beyond the paper: not the mean of rates: one long iteration counts for as long as it took."""
-    scaler = Autoscaler(workers=1, min_iters=2)
+    scaler = Autoscaler(Autoscaling(step_workers=1, min_iters=2), workers=1)
     for seconds in (7.0, 1.0, 3.0):
         scaler.observe(10, seconds)
     scaler.decide()
@@ -75,7 +75,7 @@ def test_throughput_is_samples_over_time() -> None:
 
 def test_workers_that_are_denied_end_the_growth() -> None:
     """Beyond the paper: a cluster that has no room."""
-    scaler = Autoscaler(workers=4, step_workers=4)
+    scaler = Autoscaler(Autoscaling(), workers=4)
     for _ in range(11):
         scaler.observe(100, 2.5)
     assert scaler.decide() == 8
@@ -85,7 +85,7 @@ def test_workers_that_are_denied_end_the_growth() -> None:
 
 def test_a_part_that_is_granted_is_a_size_like_any_other() -> None:
     """Beyond the paper: a cluster that has room for some."""
-    scaler = Autoscaler(workers=4, step_workers=4)
+    scaler = Autoscaler(Autoscaling(), workers=4)
     for _ in range(11):
         scaler.observe(100, 2.5)
     assert scaler.decide() == 8
@@ -99,7 +99,7 @@ def test_it_ends_at_a_size_that_it_has_seen(
 ) -> None:
     """Beyond the paper: no size above the bound, at most one step back, and then nothing more."""
     rates = {size: data.draw(st.floats(1, 1000)) for size in range(workers, workers + more + 1, step)}
-    scaler = Autoscaler(workers, step, workers + more, threshold)
+    scaler = Autoscaler(Autoscaling(step_workers=step, threshold=threshold), workers, workers + more)
     sizes = play(scaler, rates, iterations=12 * (more + 3))
     assert scaler.stays
     assert max(sizes) <= workers + more
@@ -113,7 +113,7 @@ def test_it_ends_at_a_size_that_it_has_seen(
 
 def test_a_worker_at_half_the_median_is_flagged_after_five_iterations() -> None:
     """Published code: EWMA with weight 0.1: 1, .95, .905, .8645, .828, .795 < 0.8."""
-    slow = SlowWorkers()
+    slow = SlowWorkers(Autoscaling())
     flagged = []
     for iteration in range(1, 8):
         for worker in (0, 1, 2):
@@ -125,7 +125,7 @@ def test_a_worker_at_half_the_median_is_flagged_after_five_iterations() -> None:
 
 def test_one_slow_iteration_flags_nobody() -> None:
     """Beyond the paper: the average begins at 1."""
-    slow = SlowWorkers()
+    slow = SlowWorkers(Autoscaling())
     for rates in ((10, 10, 10), (0.1, 10, 10), (10, 10, 10)):
         for worker, rate in enumerate(rates):
             slow.observe(worker, rate)
@@ -136,7 +136,7 @@ def test_one_slow_iteration_flags_nobody() -> None:
 
 def test_the_slowest_comes_first_and_who_has_left_is_forgotten() -> None:
     """Beyond the paper: several stragglers at once."""
-    slow = SlowWorkers(weight=1.0)
+    slow = SlowWorkers(Autoscaling(slow_weight=1.0))
     for worker, rate in enumerate((3.0, 10.0, 10.0, 1.0, 10.0)):
         slow.observe(worker, rate)
     slow.observe(0, 3.0)

@@ -63,12 +63,12 @@ def test_the_code_penalises_the_norm_before_it_is_rescaled() -> None:
 
 
 def test_a_gradient_without_estimated_descent_is_dropped() -> None:
-    """Definition of the score: (2, -1) is orthogonal to (1, 2), so the score is the penalty alone; the samples return
-    to the queue.
+    """Abstract: candidate gradients that fail the test are discarded. (2, -1) is orthogonal to (1, 2), so the score is
+    the penalty alone.
     """
     rig = judged((2.0, -1.0), (1.0, 2.0))
     assert score(rig) == pytest.approx(-0.005, abs=1e-12)
-    assert rig.commands[-2:] == [Drop(grads=(0,), requeue=True), Compute(worker=0, num_samples=2)]
+    assert rig.commands[-2:] == [Drop(grads=(0,), requeue=False), Compute(worker=0, num_samples=2)]
     assert rig.applied == []
 
 
@@ -106,14 +106,14 @@ def test_a_gradient_without_direction_is_rejected_whatever_eps_is(
         assert rig.dropped == [0]
 
 
-def test_with_discard_rejected_samples_are_lost() -> None:
-    """Abstract: candidate gradients that fail the test are discarded."""
-    assert judged((2.0, -1.0), (1.0, 2.0), discard=True).commands[-2] == Drop(grads=(0,), requeue=False)
+def test_without_discard_rejected_samples_return_to_the_queue() -> None:
+    """Departure: a job whose samples must all be used computes them again."""
+    assert judged((2.0, -1.0), (1.0, 2.0), discard=False).commands[-2] == Drop(grads=(0,), requeue=True)
 
 
 def test_after_give_up_after_rejections_samples_are_given_up() -> None:
     """Departure: otherwise the last samples of a job, computed on the same parameters, would be rejected forever."""
-    rig = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    rig = judged((2.0, -1.0), (1.0, 2.0), discard=False, give_up_after=3, refresh_every=100)
     for grad in (2, 3, 4):
         rig.arrive(0)
         tell(rig, grad, (2.0, -1.0), (1.0, 2.0))
@@ -124,7 +124,7 @@ def test_only_rejections_in_a_row_lead_to_giving_up() -> None:
     """Departure: a gradient that passes shows that the job is not stuck, so the third rejection of all returns its
     samples to the queue.
     """
-    rig = judged((2.0, -1.0), (1.0, 2.0), give_up_after=3, refresh_every=100)
+    rig = judged((2.0, -1.0), (1.0, 2.0), discard=False, give_up_after=3, refresh_every=100)
     for grad, g in ((2, (2.0, -1.0)), (3, (3.0, 4.0)), (4, (2.0, -1.0))):
         rig.arrive(0)
         tell(rig, grad, g, (1.0, 2.0))

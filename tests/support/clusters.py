@@ -16,6 +16,7 @@ BARE: dict[str, Any] = {
     "server_cores": None,
     "only_modelled": None,
     "gpus": None,
+    "replica": None,
 }
 """Nothing paces the workers, and nothing but computing takes time."""
 

@@ -86,6 +86,19 @@ def _trace(rank: int) -> bytes:
     return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}).encode()
 
 
+def _records() -> bytes:
+    records = [
+        {"step": step, "wall_time_ms": 1000 * _seconds(1, step), "sync_blocked_ms": 100 * _seconds(0, step)}
+        for step in range(STEPS)
+    ]
+    return json.dumps({"world_size": RANKS, "step_records": records}).encode()
+
+
+def _golden() -> bytes:
+    values = {str(5 * step): _seconds(0, step) if step else "nan" for step in range(STEPS)}
+    return json.dumps({"iteration-time": {"start_step": 0, "step_interval": 5, "values": values}}).encode()
+
+
 def _program(name: str) -> bytes:
     """What a program prints of a job of four ranks."""
     lines = written_logs.PROGRAMS[name](written_logs.truth(random.Random(1)))
@@ -106,6 +119,13 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "titan.log": (_titan, Reading(tokens=800.0)),
     "nanotron.log": (lambda: _program("nanotron"), Reading()),
     "deepspeed.log": (lambda: _program("DeepSpeed"), Reading()),
+    "between.log": (lambda: _program("Megatron-LM without names"), Reading()),
+    "mlperf.log": (lambda: _program("MLPerf"), Reading()),
+    "nanogpt.log": (lambda: _program("nanoGPT"), Reading()),
+    "modded.log": (lambda: _program("modded-nanogpt"), Reading()),
+    "ranks.log": (lambda: _program("StragglAR"), Reading()),
+    "records.json": (_records, Reading()),
+    "golden.json": (_golden, Reading()),
     "scores.log": (_scores, Reading()),
     "trace_rank0.json": (lambda: _trace(0), Reading()),
 }

@@ -19,13 +19,15 @@ from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
+from runtime.core.recovery import inputs
 from runtime.record.recorder import Recorder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.costs import Costs
 from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.model_state import RealModelState
-from strategies.protocol import Strategy
+from strategies.protocol import NodeId, Strategy
 from tests.support.harness import MAX_STEPS, make_job, make_run_spec
 
 HORIZON_S = 24.0
@@ -45,6 +47,16 @@ class Accident(msgspec.Struct, frozen=True):
     role: str
     id: int
     restarting: bool = True
+
+
+def lose(supervisor: VirtualSupervisor, node: NodeId, *, restarting: bool = True) -> None:
+    """The node's process is gone, as it would be reported; with ``restarting`` its next one follows."""
+
+    def report(t: float) -> None:
+        incarnation = supervisor.recovery.tasks[node].incarnation
+        supervisor.tell(t, inputs.Gone(node, incarnation, "killed", for_good=not restarting))
+
+    supervisor.owner.drive(report)
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,10 +342,8 @@ class VirtualRun:
         session = self.session
         session.begin()
         for one in self.world.accidents:
-            if one.role == "server":
-                unregister = partial(session.supervisor.lose_server, one.id, "killed")
-            else:
-                unregister = partial(session.supervisor.lose_worker, one.id, "killed", restarting=one.restarting)
+            restarting = one.role == "server" or one.restarting
+            unregister = partial(lose, session.supervisor, NodeId(one.role, one.id), restarting=restarting)
             session.clock.at(one.at_s, MESSAGE, unregister)
         for _ in range(MAX_STEPS):
             if session.over:

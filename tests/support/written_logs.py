@@ -85,6 +85,57 @@ def megatron_without_timers(job: Truth) -> Printed:
     return [(rank, text) for rank, text in megatron(job) if "iteration" in text]
 
 
+def megatron_between(job: Truth) -> Printed:
+    """By default it prints the quickest and the slowest rank; --log-straggler names them."""
+    lines: Printed = []
+    for step, own_s in zip(job.steps, 1000 * job.own_s, strict=True):
+        least, most = int(own_s.argmin()), int(own_s.argmax())
+        lines += [
+            (3, f" iteration {step:8d}/    9000 | elapsed time per iteration (ms): {ROUND * own_s.max():.1f} |"),
+            (3, "(min, max) time across ranks (ms):"),
+            (3, f"    forward-backward ...............................: ({own_s.min():.2f}, {own_s.max():.2f})"),
+            (0, f"INFO:megatron.core.utils:[2024-03-14 23:07:56] | MnRtt/Rnk: {own_s.min():.2f}ms/{least} | "
+             f"MxRtt/Rnk: {own_s.max():.2f}ms/{most} | MnPwr/Rnk: 601796W/8 | MxPwr/Rnk: 683801W/18"),
+        ]  # fmt: skip
+    return lines
+
+
+def mlperf(job: Truth) -> Printed:
+    return [
+        (0, f':::MLLOG {{"namespace": "", "time_ms": 1696466368958, "event_type": "POINT_IN_TIME", "key": '
+         f'"tracked_stats", "value": {{"train_step_time": {ROUND * own_s.max()}, "reduced_train_loss": 7.7}}, '
+         f'"metadata": {{"file": "/workspace/llm/custom_callbacks.py", "lineno": 484, "step": {448.0 * step}}}}}')
+        for step, own_s in zip(job.steps, job.own_s, strict=True)
+    ]  # fmt: skip
+
+
+def nanogpt(job: Truth) -> Printed:
+    return [
+        (0, f"iter {step}: loss 3.2, time {1000 * ROUND * own_s.max():.2f}ms, mfu 9.22%")
+        for step, own_s in zip(job.steps, job.own_s, strict=True)
+    ]  # fmt: skip
+
+
+def modded_nanogpt(job: Truth) -> Printed:
+    """The time of training until then; a restarted job continues to count."""
+    until_ms = np.cumsum([1000 * ROUND * each for each in job.own_s.max(axis=1)])
+    return [
+        (0, f"step:{step}/9000 train_time:{until:.0f}ms step_avg:{until / step:.2f}ms")
+        for step, until in enumerate(until_ms.tolist(), 1)
+    ]  # fmt: skip
+
+
+def rank_lines(job: Truth) -> Printed:
+    """As StragglAR's measurements; the all-reduce contains the wait for the slowest rank."""
+    return [
+        (rank, f"\x1b[92mRank {rank} | Step {step} | Forward Time: {300 * own:.2f} ms | Backward Time: "
+         f"{650 * own:.2f} ms  | Loss: 5.5 | Iteration Time: {1000 * ROUND * own_s.max():.2f} ms | AR Time: "
+         f"{1000 * (ROUND * own_s.max() - own):.2f} ms | AR Buffer Size: 12549804.00 KB\x1b[0m")
+        for step, own_s in zip(job.steps, job.own_s, strict=True)
+        for rank, own in enumerate(own_s.tolist())
+    ]  # fmt: skip
+
+
 def torchtitan(job: Truth) -> Printed:
     return [
         (rank, f"[titan] 2026-03-01 09:12:01,512 - root - INFO - step: {step:2d}  loss:  7.1  memory:  9.46GiB(11.9%)  "
@@ -177,6 +228,11 @@ ENCODINGS: dict[str, Callable[[str], bytes]] = {
 PROGRAMS: dict[str, Callable[[Truth], Printed]] = {
     "Megatron-LM": megatron,
     "Megatron-LM without timers": megatron_without_timers,
+    "Megatron-LM without names": megatron_between,
+    "MLPerf": mlperf,
+    "nanoGPT": nanogpt,
+    "modded-nanogpt": modded_nanogpt,
+    "StragglAR": rank_lines,
     "torchtitan": torchtitan,
     "nanotron": nanotron,
     "DeepSpeed": deepspeed,
@@ -189,7 +245,11 @@ LINE_KINDS = ("launcher", "other lines", "encoding")
 def printed(rng: random.Random, program: str) -> tuple[Truth, bytes, list[str]]:
     """(a job, its log with one to three changes, these changes)."""
     kinds = rng.sample([*JOB_KINDS, *LINE_KINDS], rng.randint(1, 3))
-    if program == "resiliency":  # a report has no step
+    if program in (
+        "resiliency",
+        "MLPerf",
+        "modded-nanogpt",
+    ):  # a report has no step, and the number of MLPerf's counts anything
         kinds = [kind for kind in kinds if kind not in ("resumed", "interval")]
     job = truth(rng, *kinds)
     lines = PROGRAMS[program](job)

@@ -88,6 +88,12 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         "use topology.transport=tcp",
     ),
     Rule(
+        "workers with pipeline stages and parameter servers",
+        lambda job: _on(PS, job) and job.config.cluster.replica is not None,
+        "topology=ps: ranks of cluster.replica sum their gradients with the other replicas",
+        "choose topology=allreduce, or leave cluster.replica out",
+    ),
+    Rule(
         "strategy and topology",
         _others,
         "topology={topology.name}: strategy={names.strategy} does not work on it",

@@ -91,6 +91,12 @@ HIDDEN: tuple[Rule[Shown], ...] = (
         "use topology.transport=tcp",
     ),
     Rule(
+        "concurrent delays and shared machines",
+        lambda job: job.costs.concurrent_delays and (job.hosts is not None or bool(job.around.kinds & SHARED)),
+        "cluster.costs: concurrent_delays are not modelled on hosts, nor with disturbances of work in progress",
+        "choose other costs, or a straggler that sleeps",
+    ),
+    Rule(
         "throttled links without a rate",
         _endless_link,
         "cluster.hosts.link_mbps=null: {target} has no rate to throttle",

@@ -68,18 +68,6 @@ class VirtualSupervisor:
 
     # ---- events of tasks ---------------------------------------------------------------------------------------------
 
-    def lose_worker(self, worker: int, reason: str, *, restarting: bool = True) -> None:
-        """A worker's process is lost; with ``restarting`` the next incarnation joins after its restart time."""
-        self.owner.drive(lambda t: self._lose(t, NodeId.worker(worker), reason, for_good=not restarting))
-
-    def lose_server(self, server: int, reason: str) -> None:
-        """A server's part of the parameters is lost: the job is paused until all have restored the last checkpoint."""
-        self.owner.drive(lambda t: self._lose(t, NodeId.server(server), reason))
-
-    def _lose(self, t: float, key: Key, reason: str, *, for_good: bool = False) -> None:
-        incarnation = self.recovery.tasks[key].incarnation
-        self.tell(t, inputs.Gone(key, incarnation, reason, for_good=for_good))
-
     def hold(self, task: str, *, moved: bool = False) -> None:
         """Kill a task, whose next incarnation is not scheduled before :meth:`release`; ``moved``: to a dead host."""
         self.owner.drive(lambda t: self.tell(t, inputs.Hold(NodeId.parse(task), BY_PLAN, moved)))

@@ -31,6 +31,9 @@ class ServerGroup(ABC):
     The server at place j has a range of ``num_bytes[j]``, the name ``names[j]`` and the number ``numbers[j]``.
     """
 
+    held_s = 0.0
+    """When the parameters of the last update may be sent, if a delay holds up that update alone."""
+
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
         self.costs, self.disturb, self.num_parameters = costs, disturb, num_parameters
         self.cores: dict[str, float] = {}
@@ -144,7 +147,10 @@ class ServerGroup(ABC):
 
 @final
 class Servers(ServerGroup):
-    """Servers whose state is ``free_s[j]``, when server j will have done all its orders so far."""
+    """Servers whose state is ``free_s[j]``, when server j will have done all its orders so far.
+
+    With ``concurrent_delays`` injected delays do not count there; the delays of the last update end at ``held_s``.
+    """
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:
         super().__init__(costs, num_parameters, num_servers, disturb)
@@ -155,14 +161,18 @@ class Servers(ServerGroup):
         times = self._times.get(num_grads)
         if times is None:
             times = self._times[num_grads] = [self.update_s(place, num_grads) for place in range(len(self.names))]
-        reached, free_s = sent_s + self.costs.control_s, self.free_s
+        reached, free_s, held_s = sent_s + self.costs.control_s, self.free_s, 0.0
         for place, (name, busy_s) in enumerate(zip(self.names, times, strict=True)):
             delay_s, slowdown_frac = self.disturb(name, sent_s)
             injected_s = self.costs.slept_s(delay_s + slowdown_frac * busy_s)
             begun_s = free_s[place]
-            free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
+            if self.costs.concurrent_delays:
+                free_s[place] = max(begun_s, reached) + busy_s
+                held_s = max(held_s, free_s[place] + injected_s)
+            else:
+                free_s[place] = (begun_s if begun_s > reached else reached) + busy_s + injected_s
             self._was_busy(place, busy_s + injected_s, injected_s)
-        self.idle_s = max(free_s)
+        self.idle_s, self.held_s = max(free_s), held_s
 
     def free(self, sent_s: float, then: Callable[[float], object]) -> None:
         then(max(sent_s + self.costs.control_s, self.idle_s))
@@ -190,4 +200,4 @@ class Servers(ServerGroup):
 
     def begin_again(self, at_s: float) -> None:
         self.free_s = [at_s] * len(self.num_bytes)
-        self.idle_s = at_s
+        self.idle_s, self.held_s = at_s, 0.0

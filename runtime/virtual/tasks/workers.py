@@ -90,8 +90,7 @@ class Workers(WorkerModel):
         iteration = Iteration(order, result, False, waited_s if waited_s > 0.0 else 0.0, data_s)
         iteration.loaded_s = loaded_s
         self.under_way[worker] = iteration
-        idle_s = self.servers.idle_s
-        delivered_s = idle_s if idle_s > reached_s else reached_s
+        delivered_s = max(reached_s, self.servers.idle_s, self.servers.held_s)
         if self._replicas is None:
             if self.network is None:
                 self._arrive(iteration, delivered_s, delivered_s + self._transfer_s)
@@ -160,8 +159,11 @@ class Workers(WorkerModel):
     def pace(self, worker: int, samples: int, accum: int) -> Paces:
         """The times of a batch of this worker."""
         profile = self.profiles[worker]
-        paced_s = None if profile is None else profile.seconds(samples, accum)
-        return Paces(samples, accum, self.costs.data_s(samples), self.costs.compute_s(samples, accum), paced_s)
+        real_s = self.costs.compute_s(samples, accum)
+        if profile is None:
+            return Paces(samples, accum, self.costs.data_s(samples), real_s, None)
+        real_s *= profile.stretch(samples, accum)
+        return Paces(samples, accum, self.costs.data_s(samples), real_s, profile.seconds(samples, accum))
 
     def _compute_s(self, worker: int) -> tuple[float, float]:
         """(seconds of its batch's computation without injection, by how much these exceed the device profile)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 from strategies.cluster.placements.servers import GangPlacement, next_to_workers
-from strategies.cluster.placements.workers import in_order
 from strategies.protocol import JobRequest, Room
 
 
@@ -20,7 +19,13 @@ class FirstFit(GangPlacement):
     """
 
     def workers(self, gpus: int, room: Room) -> list[int]:
-        return in_order(gpus, room.free)
+        for machine, has in enumerate(room.free):
+            if has >= gpus:
+                return [machine] * gpus
+        found: list[int] = []
+        for machine, has in enumerate(room.free):
+            found += [machine] * min(has, gpus - len(found))
+        return found
 
     def servers(self, request: JobRequest, workers: Sequence[int], room: Room) -> list[int]:
         return next_to_workers(request.servers, self.servers_on, workers, room)

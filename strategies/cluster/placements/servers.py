@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, final
 
-from reading.ranges import OneOf, check_settings
+from reading.ranges import Checked, OneOf
 from strategies.protocol import JobRequest, Machine, Placement, Places, Room
 
 SERVERS_ON = ("any", "gpu", "cpu")
@@ -16,7 +16,7 @@ SERVERS_ON = ("any", "gpu", "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GangPlacement(Placement, ABC):
+class GangPlacement(Checked, Placement, ABC):
     """Abstract: a gang's workers get their places first, then its servers.
 
     Attributes:
@@ -24,10 +24,6 @@ class GangPlacement(Placement, ABC):
     """
 
     servers_on: Annotated[str, OneOf(*SERVERS_ON)] = "any"
-
-    @final
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @abstractmethod
     def workers(self, gpus: int, room: Room) -> list[int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from reading.ranges import PositiveInt, check_settings
+from reading.ranges import Checked, PositiveInt
 from strategies.cluster.jobs import WaitingJobs, Walk
 from strategies.cluster.starting import start_until_blocked, try_to_start
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room, StartJob
@@ -15,7 +15,7 @@ from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Po
 
 @final
 @dataclass(kw_only=True)
-class Backfill(Policy):
+class Backfill(Checked, Policy):
     """As ``Fifo``, but while the first job in line waits, later ones may start if that does not delay it.
 
     The first in line has a reservation: the time at which enough of the jobs that hold GPUs will have ended, if they
@@ -30,9 +30,6 @@ class Backfill(Policy):
     needs_durations = True
 
     depth: PositiveInt | None = 500
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()

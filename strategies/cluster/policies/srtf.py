@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from reading.ranges import Bool, check_settings
+from reading.ranges import Bool, Checked
 from strategies.cluster.jobs import WaitingJobs
 from strategies.cluster.starting import start_by_preempting
 from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Policy, Room
@@ -14,7 +14,7 @@ from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Po
 
 @final
 @dataclass(kw_only=True)
-class Srtf(Policy):
+class Srtf(Checked, Policy):
     """At every arrival and end, the jobs with the least remaining time run; one that has no place is passed over.
 
     The remaining time is exact, as durations are. It shrinks only while a job runs, so nothing changes between arrivals
@@ -29,9 +29,6 @@ class Srtf(Policy):
     work_conserving = True
 
     by_gpus: Bool = False
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def begin(self, machines: Sequence[Machine]) -> None:
         self._waiting = WaitingJobs()

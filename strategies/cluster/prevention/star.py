@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, final
 
-from reading.ranges import OneOf, PositiveFrac, check_settings
+from reading.ranges import Checked, OneOf, PositiveFrac
 from strategies.cluster.prevention.shares import (
     NOTHING,
     Task,
@@ -25,7 +25,7 @@ LEAST_GAIN, MOST_GAIN = 1e-4, 1.0
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class StarPrevention:
+class StarPrevention(Checked):
     """Grants what a host has left; else takes what fast workers do not need, then from all in proportion to 1 / (S A).
 
     1. The missing amount of a resource is the demand minus the host's free capacity.
@@ -48,9 +48,6 @@ class StarPrevention:
 
     reduce_by: Annotated[str, OneOf("sensitivity", "equal")] = "sensitivity"
     floor_frac: PositiveFrac = 0.1
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def answer(self, asked: Asked) -> Grant:
         books = _Books(asked, self.floor_frac)

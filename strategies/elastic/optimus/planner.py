@@ -196,7 +196,7 @@ class OptimusPlanner:
     def _fit(self) -> SpeedModel | None:
         points = [Measured(servers=p, workers=w, steps_per_s=rate) for (p, w), rate in self._rates.items()]
         try:
-            return fit_speed("async", points)
+            return fit_speed(points)
         except ValueError:  # the sizes do not tell all coefficients yet
             return None
 

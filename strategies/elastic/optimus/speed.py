@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Literal, final
+from typing import final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 
 @final
@@ -46,9 +45,7 @@ class Speedometer:
         return self._updates / (self._last_s - self._first_s)
 
 
-Floats = NDArray[np.float64]
-Kind = Literal["async", "sync"]
-COEFFICIENTS: dict[Kind, int] = {"async": 4, "sync": 5}
+COEFFICIENTS = 4
 """So many sizes have to be measured before all coefficients are known."""
 
 
@@ -61,24 +58,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpeedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds per step as a sum of terms, each with a coefficient of at least zero.
+    """``f(p, w) = w / (a0 + a1 w / p + a2 w + a3 p)``, a step for every worker; no coefficient is negative."""
 
-    Asynchronous: ``f(p, w) = w / (a0 + a1 w / p + a2 w + a3 p)``, for every worker a step of its own. Synchronous:
-    ``f(p, w) = 1 / (a0 M / w + a1 + a2 w / p + a3 w + a4 p)`` with the global batch M in samples.
-    """
-
-    kind: Kind
     coefficients: tuple[float, ...]
-    global_batch_samples: int = 1
 
     def rate(self, servers: int, workers: int) -> float:
         """Steps per second of the whole job."""
-        terms = _terms(self.kind, servers, workers, self.global_batch_samples)
-        seconds = float(np.dot(terms, self.coefficients))
-        return (workers if self.kind == "async" else 1) / seconds
+        return workers / float(np.dot(_terms(servers, workers), self.coefficients))
 
 
-def fit_speed(kind: Kind, points: Sequence[Measured], global_batch_samples: int = 1) -> SpeedModel:
+def fit_speed(points: Sequence[Measured]) -> SpeedModel:
     """The model of these measurements.
 
     Every equation is divided by its measured seconds, so that a slow size does not outweigh the others.
@@ -91,31 +80,27 @@ def fit_speed(kind: Kind, points: Sequence[Measured], global_batch_samples: int 
     for point in points:
         if point.steps_per_s <= 0 or point.servers < 1 or point.workers < 1:
             raise ValueError(f"{point}: must have a server, a worker, and a speed above zero")
-    rows = [_terms(kind, point.servers, point.workers, global_batch_samples) for point in points]
-    seconds = [(point.workers if kind == "async" else 1) / point.steps_per_s for point in points]
-    table = np.array(rows, dtype=float).reshape(-1, COEFFICIENTS[kind]) / np.array(seconds, dtype=float)[:, None]
+    rows = [_terms(point.servers, point.workers) for point in points]
+    seconds = [point.workers / point.steps_per_s for point in points]
+    table = np.array(rows, dtype=float).reshape(-1, COEFFICIENTS) / np.array(seconds, dtype=float)[:, None]
     known = int(np.linalg.matrix_rank(table))
-    if known < COEFFICIENTS[kind]:
-        raise ValueError(f"{len(points)} measured sizes tell {known} of {COEFFICIENTS[kind]} coefficients apart")
-    # columns of very different sizes (M / w against p) would end the solver early
+    if known < COEFFICIENTS:
+        raise ValueError(f"{len(points)} measured sizes tell {known} of {COEFFICIENTS} coefficients apart")
+    # columns of very different sizes would end the solver early
     scale = np.abs(table).max(axis=0)
     found, _ = nnls(table / scale, np.ones(len(rows)))
-    return SpeedModel(
-        kind=kind, coefficients=tuple(float(one) for one in found / scale), global_batch_samples=global_batch_samples
-    )
+    return SpeedModel(coefficients=tuple(float(one) for one in found / scale))
 
 
 def first_sizes(servers: int, workers: int, more_servers: int, more_workers: int) -> list[tuple[int, int]]:
-    """Sizes (servers, workers) to measure first, by these increments: they tell all coefficients of either model."""
+    """Sizes (servers, workers) to measure first, by these increments: they tell all coefficients."""
     p, w = servers + more_servers, workers + more_workers
     return [(servers, workers), (servers, w), (p, workers), (p, w), (p, w + more_workers), (p + more_servers, w)]
 
 
-def _terms(kind: Kind, servers: int, workers: int, global_batch_samples: int) -> Floats:
-    """Values that the coefficients multiply, float [4] or [5]."""
-    shared = [workers / servers, float(workers), float(servers)]
-    own = [1.0] if kind == "async" else [global_batch_samples / workers, 1.0]
-    return np.array(own + shared, dtype=float)
+def _terms(servers: int, workers: int) -> np.ndarray:
+    """Values that the coefficients multiply, float [4]."""
+    return np.array([1.0, workers / servers, workers, servers], dtype=float)
 
 
 def read_profile(rows: object) -> tuple[Measured, ...]:

@@ -38,9 +38,7 @@ class Optimus(ScalerSettings, Composition):
     sections 3.1 (loss), 3.2 (speed) and 4.1 (marginal gain), as the baseline of DLRover (Wang et al.,
     arXiv:2304.01468, section 6.3): 2 servers or 4 workers at a time for Wide & Deep, one adjustment in three minutes.
 
-    At each decision after ``sample_s`` of undisturbed training: try the next size, until all coefficients are known;
-    then the increment with the larger gain per core, until none fits or helps. Training is ASP with dynamic shards, and
-    a worker's batch keeps its initial size.
+    Training is ASP with dynamic shards, and a worker's batch keeps its initial size.
 
     Departures: a job is alone, so cores are the dominant resource and nothing is taken from it for others. Sizes are
     tried in the job itself unless a ``profile`` tells their speed (Optimus runs each for some steps before the job),

@@ -36,108 +36,6 @@ def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate:
     return (new_rate - old_rate) / (new_workers - old_workers) / (old_rate / old_workers)
 
 
-@final
-class Autoscaler:
-    """Grows by ``step_workers`` while the marginal gain is above the threshold; otherwise goes back one size and stays.
-
-    Args:
-        workers: at the start.
-        step_workers: added at a time.
-        max_workers: no size above this is tried; None: no bound.
-        threshold: least gain of a step; DLRover compares with 0.3, the engine's own default is 0.1.
-        min_iters: measured iterations that a size needs. The first after a change is skipped.
-    """
-
-    def __init__(
-        self,
-        workers: int,
-        step_workers: int = 1,
-        max_workers: int | None = None,
-        threshold: float = 0.3,
-        min_iters: int = 10,
-    ) -> None:
-        self.workers, self.step_workers, self.max_workers = workers, step_workers, max_workers
-        self.threshold, self.min_iters = threshold, min_iters
-        self.rates: dict[int, float] = {}
-        self.gains: dict[int, float] = {}
-        self.stays = False
-        self._passed: int | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._iterations, self._samples, self._seconds = -1, 0, 0.0
-
-    def observe(self, samples: int, seconds: float) -> None:
-        """The job has taken so long for an iteration of so many samples."""
-        self._iterations += 1
-        if self._iterations:
-            self._samples += samples
-            self._seconds += seconds
-
-    def resized(self, workers: int) -> None:
-        """So many workers there are now, whether asked for, denied or lost: measured from the beginning."""
-        refused = self._passed is not None and workers <= self._passed
-        self.workers = workers
-        self.stays = self.stays or refused
-        self._begin()
-
-    def decide(self) -> int | None:
-        """The number of workers that there should be instead; None: those there are, for now or for good."""
-        if self.stays or self._iterations < self.min_iters or not self._seconds:
-            return None
-        self.rates[self.workers] = rate = self._samples / self._seconds
-        if self._passed is not None:
-            gain = marginal_gain(self._passed, self.rates[self._passed], self.workers, rate)
-            self.gains[self.workers] = gain
-            if gain <= self.threshold:
-                self.stays = True
-                return self._passed
-        larger = self.workers + self.step_workers
-        if self.max_workers is not None and larger > self.max_workers:
-            self.stays = True
-            return None
-        self._passed = self.workers
-        return larger
-
-
-@final
-class SlowWorkers:
-    """A moving average of each worker's throughput, relative to the median of all that have been measured.
-
-    Args:
-        weight: of the newest iteration.
-        threshold: average below which a worker is slow.
-
-    A new worker begins at 1, so that one slow iteration does not flag it.
-    """
-
-    def __init__(self, weight: float = 0.1, threshold: float = 0.8) -> None:
-        self.weight, self.threshold = weight, threshold
-        self.average: dict[int, float] = {}
-        self._rates: dict[int, float] = {}
-
-    def observe(self, worker: int, rate: float) -> None:
-        """A worker's throughput in its last iteration, in any unit above zero."""
-        self._rates[worker] = rate
-        share = rate / median(self._rates.values())
-        self.average[worker] = (1 - self.weight) * self.average.get(worker, 1.0) + self.weight * share
-
-    def forget(self, worker: int) -> None:
-        """It has left, or another process has its number."""
-        self._rates.pop(worker, None)
-        self.average.pop(worker, None)
-
-    def keep_only(self, workers: Collection[int]) -> None:
-        """Forget all workers but these."""
-        for worker in self._rates.keys() - set(workers):
-            self.forget(worker)
-
-    def slow(self) -> list[int]:
-        """All that are slow, the slowest first."""
-        found = [worker for worker, average in self.average.items() if average < self.threshold]
-        return sorted(found, key=lambda worker: (self.average[worker], worker))
-
-
 @dataclass(kw_only=True)
 class Autoscaling:
     """By how much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
@@ -166,6 +64,94 @@ class Autoscaling:
 
 
 @final
+class Autoscaler:
+    """Grows by ``step_workers`` while the marginal gain is above the threshold; otherwise goes back one size and stays.
+
+    Args:
+        settings: by how much it grows, and how much that must help.
+        workers: at the start.
+        max_workers: no size above this is tried; None: no bound.
+    """
+
+    def __init__(self, settings: Autoscaling, workers: int, max_workers: int | None = None) -> None:
+        self.settings, self.workers, self.max_workers = settings, workers, max_workers
+        self.rates: dict[int, float] = {}
+        self.gains: dict[int, float] = {}
+        self.stays = False
+        self._passed: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._iterations, self._samples, self._seconds = -1, 0, 0.0
+
+    def observe(self, samples: int, seconds: float) -> None:
+        """The job has taken so long for an iteration of so many samples."""
+        self._iterations += 1
+        if self._iterations:
+            self._samples += samples
+            self._seconds += seconds
+
+    def resized(self, workers: int) -> None:
+        """So many workers there are now, whether asked for, denied or lost: measured from the beginning."""
+        refused = self._passed is not None and workers <= self._passed
+        self.workers = workers
+        self.stays = self.stays or refused
+        self._begin()
+
+    def decide(self) -> int | None:
+        """The number of workers that there should be instead; None: those there are, for now or for good."""
+        if self.stays or self._iterations < self.settings.min_iters or not self._seconds:
+            return None
+        self.rates[self.workers] = rate = self._samples / self._seconds
+        if self._passed is not None:
+            gain = marginal_gain(self._passed, self.rates[self._passed], self.workers, rate)
+            self.gains[self.workers] = gain
+            if gain <= self.settings.threshold:
+                self.stays = True
+                return self._passed
+        larger = self.workers + self.settings.step_workers
+        if self.max_workers is not None and larger > self.max_workers:
+            self.stays = True
+            return None
+        self._passed = self.workers
+        return larger
+
+
+@final
+class SlowWorkers:
+    """A moving average of each worker's throughput, relative to the median of all that have been measured.
+
+    A new worker begins at 1, so that one slow iteration does not flag it.
+    """
+
+    def __init__(self, settings: Autoscaling) -> None:
+        self.settings = settings
+        self.average: dict[int, float] = {}
+        self._rates: dict[int, float] = {}
+
+    def observe(self, worker: int, rate: float) -> None:
+        """A worker's throughput in its last iteration, in any unit above zero."""
+        self._rates[worker] = rate
+        share, weight = rate / median(self._rates.values()), self.settings.slow_weight
+        self.average[worker] = (1 - weight) * self.average.get(worker, 1.0) + weight * share
+
+    def forget(self, worker: int) -> None:
+        """It has left, or another process has its number."""
+        self._rates.pop(worker, None)
+        self.average.pop(worker, None)
+
+    def keep_only(self, workers: Collection[int]) -> None:
+        """Forget all workers but these."""
+        for worker in self._rates.keys() - set(workers):
+            self.forget(worker)
+
+    def slow(self) -> list[int]:
+        """All that are slow, the slowest first."""
+        found = [worker for worker, average in self.average.items() if average < self.settings.slow_below]
+        return sorted(found, key=lambda worker: (self.average[worker], worker))
+
+
+@final
 class AutoscalingPlanner:
     """Adds workers while the last ones have helped enough; slow workers go first, since they lower every measurement.
 
@@ -181,14 +167,8 @@ class AutoscalingPlanner:
         settings = self.settings
         workers = len(started.workers)
         room = settings.cores_total - sum(given[node].cores for node in given if node.role == "server")
-        self.autoscaler = Autoscaler(
-            workers=workers,
-            step_workers=settings.step_workers,
-            max_workers=max(workers, room // settings.worker_cores),
-            threshold=settings.threshold,
-            min_iters=settings.min_iters,
-        )
-        self.slow_workers = SlowWorkers(settings.slow_weight, settings.slow_below)
+        self.autoscaler = Autoscaler(settings, workers, max(workers, room // settings.worker_cores))
+        self.slow_workers = SlowWorkers(settings)
         self._under_way: tuple[Change, ...] = ()
         self._ended = False
         self._decided_s: float | None = None

@@ -2,11 +2,13 @@
 
 Symbols: N workers, R(N) their throughput, s_k the marginal gain of step k.
 
-1. R(N) is measured for ``min_iters`` iterations, without the first after a change (``autoscaling``).
-2. A worker whose moving average of throughput over the median worker's is below ``slow_below`` is replaced by one on
-   another machine; steps 3 and 4 wait.
+1. Measure (``autoscaling``): R(N), samples per second, over ``min_iters`` iterations, each of an update per worker,
+   without the first after a change.
+2. A worker is slow if its throughput over the median worker's, as a moving average (weight of the newest iteration:
+   ``slow_weight``, 0.1), is below ``slow_below`` (0.8). Slow workers are replaced by others on other machines, and
+   step 1 begins again.
 3. Only one size is known, or s_k = ((R(N) - R(N')) / (N - N')) / (R(N') / N') > ``threshold`` with N' the size before:
-   ``step_workers`` more, as far as ``cores_total`` allows.
+   ``step_workers`` more. If ``cores_total`` does not allow them, the job stays at N.
 4. Otherwise the job returns to N' and stays there.
 """
 
@@ -31,9 +33,6 @@ class OrAutoscale(Autoscaling, ScalerSettings, Composition):
     Source: Or, Zhang and Freedman, "Resource elasticity in distributed deep learning", MLSys 2020, as the baseline of
     DLRover (Wang et al., arXiv:2304.01468, section 6.3): 4 workers at a time for Wide & Deep, a threshold of 0.3, one
     adjustment in three minutes. Servers stay as they are.
-
-    A size is measured for ``min_iters`` iterations. If it gained too little, the job returns to the size before and
-    stays there. A worker whose throughput stays low is replaced first, by one on another machine.
 
     Departures: the original sums gradients by all-reduce; here training is ASP with dynamic shards and servers, as in
     DLRover's comparison, and a worker's batch keeps its initial size.

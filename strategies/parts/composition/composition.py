@@ -67,11 +67,11 @@ class Composition(Strategy):
         if self.data not in DATA_POLICIES:
             raise ValueError(f"data={self.data}: must be one of {', '.join(DATA_POLICIES)}")
         check_fit(parts)
-        self._check(object, check_settings)
+        self._check(check_settings)
         for meeting in parts.having(hooks.Meeting):
             meeting.meet(parts)
-        if (decide_every_s := parts.decide_every_s) is not None:
-            self._check(hooks.ChecksPeriod, lambda part: part.validate_period(decide_every_s))
+        if parts.decide_every_s is not None:
+            self._validate("validate_period", parts.decide_every_s)
         self._declare(parts)
         self._wire(parts)
 
@@ -126,24 +126,26 @@ class Composition(Strategy):
 
     @final
     def validate(self, num_workers: int) -> None:
-        self._check(hooks.ChecksWorkers, lambda part: part.validate(num_workers))
+        self._validate("validate", num_workers)
 
     @final
     def validate_batch(self, num_workers: int, global_batch_samples: int) -> None:
-        self._check(hooks.ChecksBatch, lambda part: part.validate_batch(num_workers, global_batch_samples))
+        self._validate("validate_batch", num_workers, global_batch_samples)
 
     @final
     def validate_length(self, epochs: int | None) -> None:
-        self._check(hooks.ChecksLength, lambda part: part.validate_length(epochs))
+        self._validate("validate_length", epochs)
 
-    def _check(self, hook: type[Made], check: Callable[[Made], None]) -> None:
-        """Check the parts with this hook; an error has the name under which the user knows the part's setting."""
+    def _validate(self, name: str, *values: float | None) -> None:
+        self._check(lambda part: hasattr(part, name) and getattr(part, name)(*values))
+
+    def _check(self, check: Callable[[object], object]) -> None:
+        """Check every part; an error has the name under which the user knows the part's setting."""
         for slot, part in self.parts.slots():
-            if isinstance(part, hook):
-                try:
-                    check(part)
-                except ValueError as error:
-                    raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
+            try:
+                check(part)
+            except ValueError as error:
+                raise ValueError(f"{slot}.{error}" if self.parts.named else str(error)) from None
 
     @final
     def waiting_groups(self) -> Sequence[Sequence[int]]:
@@ -159,7 +161,9 @@ class Composition(Strategy):
         if self._alone and isinstance(event, Arrived):  # no other part observes: most decisions of BSP, ASP and SSP
             return self._to_commands(self._gate.arrived(event.grad))
         if isinstance(event, Started):
-            self._start(event)
+            self._global_batch = sum(event.batch_samples)
+            for starting in self._starting:
+                starting.start(event)
         for part in self._observing:
             part.observe_event(event)
         commands = self._answer(event)
@@ -169,11 +173,6 @@ class Composition(Strategy):
         for settling in self._settling:
             commands = settling.settle(event, commands, self._order)
         return commands
-
-    def _start(self, started: Started) -> None:
-        self._global_batch = sum(started.batch_samples)
-        for part in self._starting:
-            part.start(started)
 
     def _answer(self, event: AnyEvent) -> list[AnyCommand]:
         """The gate's answer to the event, as commands."""

@@ -7,14 +7,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt
+from reading.ranges import Checked, NonNegativeInt
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 
 
 @final
 @dataclass(kw_only=True)
-class BoundedGate:
+class BoundedGate(Checked):
     """Worker i may start iff c_i - min_j c_j <= bound, c = iterations finished. Every event costs O(1) amortised.
 
     With bound 0 no worker can read before the round is complete, so its updates are merged into one: then the

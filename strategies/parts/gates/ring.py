@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt
+from reading.ranges import NonNegativeInt, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import AnyCommand, AnyEvent, Arrived, Grad, Wake, Woke
 
@@ -42,6 +42,7 @@ class RingGate:
 
     def __post_init__(self) -> None:
         """All in the ring, and no child to wait for; a schedule changes that."""
+        check_settings(self)
         self.wanted: tuple[int, ...] = ()
         self.wait_s = 0.0
         self.now_s = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final, runtime_checkable
 
-from reading.ranges import NonNegativeInt
+from reading.ranges import Checked, NonNegativeInt
 from strategies.parts.load.allocation import size_of, split_min_max
 from strategies.protocol import Compute, Started, split_evenly
 
@@ -103,7 +103,7 @@ class ThroughputLoad(SteadyLoad):
 
 @final
 @dataclass(kw_only=True)
-class EnlargedLoad(SteadyLoad):
+class EnlargedLoad(Checked, SteadyLoad):
     """All but ``num_backup`` workers share the global batch, and the backup workers get shares of the same size.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016: an update of the fastest holds the whole

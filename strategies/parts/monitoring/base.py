@@ -1,17 +1,17 @@
 """The common part of detectors: usable iterations, clusters of similar values, and the abilities that others use.
 
-A detector observes events (``observe_event``); other parts query it by its abilities, so a detector of your own fits.
+A detector observes events (``observe_event``); other parts query it by its class or by an ability, so that a detector
+of your own fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Protocol, final, runtime_checkable
 
-from strategies.protocol import Arrived, NodeId, Ready
+from strategies.protocol import Arrived, Ready
 
 
 def cluster_by_ratio(values: Sequence[float], ratio: float, at_most: int | None = None) -> list[list[int]]:
@@ -70,20 +70,6 @@ class ExpectsTimes(Protocol):
     def expected_s(self, worker: int, t: float) -> float | None:
         """Expected seconds of the worker's own part at time ``t``; None if nothing is known."""
         ...
-
-
-@runtime_checkable
-class FlagsStragglers(Protocol):
-    """A detector that flags current stragglers.
-
-    ``flagged`` and ``left_out`` (stragglers that cost more waiting than they contribute) are sets that the detector
-    updates in place, so that others can keep references. ``restarted`` are the nodes that a schedule restarts on
-    purpose, which keep their flags: a set that the schedule updates.
-    """
-
-    flagged: AbstractSet[int]
-    left_out: AbstractSet[int]
-    restarted: AbstractSet[NodeId]
 
 
 @runtime_checkable

@@ -130,26 +130,16 @@ WITHOUT_PARAMETERS = frozenset({Phase.MOVING, Phase.DOWN, Phase.DOWN_SWITCHING, 
 
 @final
 class ServerChanges:
-    """The switch to other servers; ``servers`` are the initial ones.
+    """Carries the orders of a ``switch`` to other servers out.
 
     ``restart_workers`` answers with what restarts all workers. ``under_way``: whether a switch was begun and has not
     ended; ``granted``: whether the last one came to its end.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        servers: Sequence[NodeId],
-        *,
-        seamless: bool,
-        launch_s: float,
-        drain_s: float,
-        restart_workers: Callable[[], list[AnyCommand]],
-    ) -> None:
-        self.fleet, self.seamless, self.restart_workers = fleet, seamless, restart_workers
-        self.switch = Switch(servers, seamless, launch_s, drain_s)
+    def __init__(self, fleet: Fleet, switch: Switch, restart_workers: Callable[[], list[AnyCommand]]) -> None:
+        self.fleet, self.switch, self.restart_workers = fleet, switch, restart_workers
         self.under_way, self.granted = False, True
-        self._order, self._wanted = list(servers), list(servers)
+        self._order, self._wanted = sorted(switch.servers), sorted(switch.servers)
         """Servers in the order of the vector: that hold it, and that will."""
         self._unwanted: set[NodeId] = set()
         """New servers of an abandoned switch. Others of the same request may be denied, too, which is reported later:
@@ -192,34 +182,18 @@ class ServerChanges:
         self._wanted = [one for one in order if one in keep or one in launched]
         self._wanted += [one for one in launched if one not in self._wanted]
         self.under_way = True
-        return self._to_commands(self.switch.ask(t, keep, launched))
+        return self.carry_out(self.switch.ask(t, keep, launched))
 
     # ---- what happens ------------------------------------------------------------------------------------------------
-
-    def joined(self, t: float, server: NodeId) -> list[AnyCommand]:
-        """A server can be reached."""
-        return self._to_commands(self.switch.joined(t, server))
-
-    def denied(self, t: float, server: NodeId) -> list[AnyCommand]:
-        """A server does not come; a present one was denied its cores only."""
-        return [] if server in self.fleet.here else self.gone(t, server)
-
-    def gone(self, t: float, server: NodeId) -> list[AnyCommand]:
-        """A server's process is lost, or does not come."""
-        return self._to_commands(self.switch.gone(t, server))
-
-    def ended(self, t: float, worker: NodeId) -> list[AnyCommand]:
-        """A worker's gradient has arrived, or never will."""
-        return self._to_commands(self.switch.ended(t, worker))
 
     def restored(self, t: float, servers: Iterable[int]) -> list[AnyCommand]:
         """These hold the parameters, in this order."""
         self._order = [NodeId.server(server) for server in servers]
-        return self._to_commands(self.switch.restored(t, self._order))
+        return self.carry_out(self.switch.restored(t, self._order))
 
     def woke(self, t: float, tag: str) -> list[AnyCommand]:
         """A timer fired, perhaps the switch's."""
-        return self._to_commands(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
+        return self.carry_out(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
 
     def timer(self) -> list[AnyCommand]:
         """The switch is to be woken at another time than before."""
@@ -238,13 +212,14 @@ class ServerChanges:
 
     # ---- orders of the switch ----------------------------------------------------------------------------------------
 
-    def _to_commands(self, orders: Iterable[Order]) -> list[AnyCommand]:
+    def carry_out(self, orders: Iterable[Order]) -> list[AnyCommand]:
+        """The commands for these orders of the switch."""
         commands: list[AnyCommand] = []
         for effect, nodes in orders:
             match effect:
                 case Effect.LAUNCH:
                     commands += self._launches
-                case Effect.CHECKPOINT if not self.seamless:
+                case Effect.CHECKPOINT if not self.switch.seamless:
                     commands.append(Checkpoint())
                 case Effect.RESTART_WORKERS:
                     commands += self.restart_workers()

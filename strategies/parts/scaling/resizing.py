@@ -13,6 +13,7 @@ from typing import final
 from strategies.parts.scaling.changes import AddWorkers, Change, Replace, Resize, StopWaiting
 from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.node_changes import ServerChanges, WorkerChanges
+from strategies.parts.scaling.switch import Switch
 from strategies.protocol import (
     AnyCommand,
     AnyEvent,
@@ -50,14 +51,9 @@ class Resizing:
 
     def start(self, started: Started) -> None:
         self.workers = WorkerChanges(self.fleet)
-        self.servers = ServerChanges(
-            self.fleet,
-            [NodeId.server(number) for number in range(started.num_servers)],
-            seamless=self.seamless,
-            launch_s=self.launch_s,
-            drain_s=self.drain_s,
-            restart_workers=self.workers.restart,
-        )
+        servers = map(NodeId.server, range(started.num_servers))
+        switch = Switch(servers, self.seamless, self.launch_s, self.drain_s)
+        self.servers = ServerChanges(self.fleet, switch, self.workers.restart)
         self.settled: bool | None = None
         self.busy = False
         self._begun_s = 0.0
@@ -93,10 +89,6 @@ class Resizing:
             commands += [Checkpoint(), *self.workers.restart()]
         return commands + self.servers.timer() + self._look()
 
-    def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another worker for one that is gone, in addition to the change in progress."""
-        return self.workers.replace(change)
-
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> list[AnyCommand]:
@@ -109,22 +101,22 @@ class Resizing:
         return commands + self.servers.timer() + self._look()
 
     def _dispatch(self, event: AnyEvent) -> list[AnyCommand]:
-        t, servers = event.t, self.servers
+        t, servers, switch = event.t, self.servers, self.servers.switch
         match event:
             case Arrived(grad=grad):
-                return servers.ended(t, NodeId.worker(grad.worker))
+                return servers.carry_out(switch.ended(t, NodeId.worker(grad.worker)))
             case Failed(worker=worker):
-                return servers.ended(t, NodeId.worker(worker))
+                return servers.carry_out(switch.ended(t, NodeId.worker(worker)))
             case Lost():
                 return self._lost(event)
             case Joined(worker=worker):
                 return self.workers.joined(NodeId.worker(worker))
             case ServerJoined(server=server):
-                return servers.joined(t, NodeId.server(server))
+                return servers.carry_out(switch.joined(t, NodeId.server(server)))
             case Denied(node=name):
                 return self._deny(t, NodeId.parse(name))
             case ServerLost(server=server):
-                return servers.gone(t, NodeId.server(server))
+                return servers.carry_out(switch.gone(t, NodeId.server(server)))
             case Restored():
                 self._withheld.clear()
                 self._leaving.clear()
@@ -141,15 +133,16 @@ class Resizing:
             self.workers.crashed(worker)
         elif event.cause != "restarted":
             self.workers.gone(worker)
-        return self.servers.ended(event.t, worker)
+        return self.servers.carry_out(self.servers.switch.ended(event.t, worker))
 
     def _deny(self, t: float, node: NodeId) -> list[AnyCommand]:
         """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
+        is_here = node in self.fleet.here
         if node.role == "server":
-            return self.servers.denied(t, node)
+            return [] if is_here else self.servers.carry_out(self.servers.switch.gone(t, node))
         self._withheld |= self._leaving & {node.number}
         self._leaving.discard(node.number)
-        if node not in self.fleet.here:
+        if not is_here:
             self.workers.gone(node)
         return []
 

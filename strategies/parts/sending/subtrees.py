@@ -30,11 +30,6 @@ class Tree:
         """Workers that send to ``parent``, or to the root (None), the nearest first."""
         return tuple(worker for worker, above in self.parents.items() if above == parent)
 
-    def depth(self, worker: int) -> int:
-        """Hops from ``worker`` to the root."""
-        above = self.parents[worker]
-        return 1 if above is None else 1 + self.depth(above)
-
 
 def build(latencies_s: Mapping[int, float], fanout: int) -> Tree:
     """The tree of these workers, by latency to the root: the nearest first, level by level (ties: the lower number).

@@ -7,7 +7,7 @@ instead of one from every worker. Parameters come directly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, final
 
@@ -88,7 +88,6 @@ class TreeGate:
         self.num_aggregators = self.tree_fanout
         self.aggregators_at: AggregatorsAt = "workers" if self.near_workers else "free"
         self._names = [str(NodeId.aggregator(number)) for number in range(self.tree_fanout)]
-        self._begin_job({})
 
     def validate(self, num_workers: int) -> None:
         """Two levels only: an aggregator sends to servers."""
@@ -99,18 +98,16 @@ class TreeGate:
             )
 
     def start(self, started: Started) -> None:
-        self._begin_job(started.places)
-
-    def _begin_job(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+        self._places = dict(started.places)
         self._latency_s: dict[int, float] = {}
         self._took_s: dict[int, float] = {}
         self._trees: list[Subtrees] = []
         """The subtrees of the present groups."""
         self._summed, self._direct = 0, 0
-        self._forget_all()
 
-    def _forget_all(self) -> None:
+    # ---- the gate ----------------------------------------------------------------------------------------------------
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self._held: dict[int, Grad] = {}
         """Ready and not sent, by worker."""
         self._travelling: dict[int, int] = {}
@@ -119,11 +116,6 @@ class TreeGate:
         """The workers of these, by id."""
         self._ready_s: dict[int, float] = {}
         """When a worker's gradient was ready; of its last round, if the worker computes."""
-
-    # ---- the gate ----------------------------------------------------------------------------------------------------
-
-    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        self._forget_all()
         return self.gate.begin(workers, version)
 
     def arrived(self, grad: Grad) -> Verdict:
@@ -177,19 +169,15 @@ class TreeGate:
 
     def _hold(self, ready: Ready) -> None:
         worker, timings = ready.grad.worker, ready.timings
-        self._open_round(worker)
+        self._divide()
+        coming = self._coming()
+        for tree in self._trees:  # the first of a group is ready: its tree may be another one from now on
+            if worker in tree.members and coming.issuperset(tree.members & self._grouped):
+                self._assign(tree.open(self._latency_s))
         self._held[worker], self._ready_s[worker] = ready.grad, ready.t
         before = self._latency_s.get(worker, timings.recv_s)
         self._latency_s[worker] = before + SMOOTHING * (timings.recv_s - before)
         self._took_s[worker] = timings.data_s + timings.pull_s + timings.compute_s
-
-    def _open_round(self, worker: int) -> None:
-        """The first of a group is ready: its tree may be another one from now on."""
-        self._divide()
-        coming = self._coming()
-        for tree in self._trees:
-            if worker in tree.members and coming.issuperset(tree.members & self._grouped):
-                self._assign(tree.open(self._latency_s))
 
     def _divide(self) -> None:
         """A tree for every group that sends; one without those who have left remains the same."""

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiments.measures import decide_frac, solve_s, target_s
-from analysis.measures.deciding import decide_s, decision_s, paused_s, pauses, scoring_s
+from analysis.measures.deciding import choice_s, decide_s, decision_s, paused_s, pauses, scoring_s
 from analysis.records.load import load_run
 from tests.support.records import Story, bsp_story, score
 
@@ -59,6 +59,20 @@ def test_pauses_are_those_of_decisions_and_switches(tmp_path: Path) -> None:
     told.arrived(2.0, 0, 1, [wake(4.0, "switched"), wake(9.0, "probe")])
     told.finished(3.0)
     assert pauses(load_run(told.write(tmp_path / "run"))) == [0.25, 2.0]
+
+
+def test_only_answers_that_choose_a_mode_count_as_choices(tmp_path: Path) -> None:
+    """STAR, section V-D: the heuristic and the model are timed, here 900, 300 and 500 us; other answers take 10 us."""
+    told = Story("star_h")
+    told.started()
+    for t, (decisions, took_us) in enumerate([(0, None), (1, 900), (1, 10), (2, 300), (3, 500)], start=1):
+        told.arrived(float(t), 0, t)
+        told.lines[-1]["state"] = {"decisions": decisions, "switches": t}
+        if took_us:
+            told.lines[-1]["decide_us"] = took_us
+    told.finished(9.0)
+    assert choice_s(load_run(told.write(tmp_path / "run"))) == pytest.approx(500e-6)
+    assert pd.isna(choice_s(load_run(scored_story().write(tmp_path / "other"))))
 
 
 def test_time_to_the_jobs_own_target(tmp_path: Path) -> None:

@@ -21,10 +21,16 @@ import pytest
 
 from analysis.logs import (
     deepspeed,
+    flight_recorder,
     lines,
     megatron,
+    megatron_timers,
+    mlperf,
+    nanogpt,
     nanotron,
     profiler,
+    rank_lines,
+    refused,
     resiliency,
     table_file,
     torchtitan,
@@ -238,7 +244,24 @@ def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
 
-SEARCHED = (deepspeed, lines, megatron, nanotron, profiler, resiliency, torchtitan, trace_folder, units, numerals)
+SEARCHED = (
+    deepspeed,
+    flight_recorder,
+    lines,
+    megatron,
+    megatron_timers,
+    mlperf,
+    nanogpt,
+    nanotron,
+    profiler,
+    rank_lines,
+    refused,
+    resiliency,
+    torchtitan,
+    trace_folder,
+    units,
+    numerals,
+)
 LENGTH = 1 << 17
 CPU_S = 10
 """Twenty times what linear expressions need, and much less than a quadratic one."""

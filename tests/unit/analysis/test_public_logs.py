@@ -14,6 +14,7 @@ from analysis.logs.step_log import rounds_s
 from tests.support.runs import ROOT
 
 PUBLIC = ROOT / "tests" / "logs" / "public"
+TRACES = [path for path in PUBLIC.glob("*.json.gz") if "diloco" not in path.name]
 SHORT_LINES = re.compile(r"iteration +(\d+)/ *\d+ \|.*elapsed time per iteration \(ms\): ([\d.]+)")
 
 
@@ -30,7 +31,7 @@ def seconds_of_output(path: Path) -> dict[int, float]:
     return {int(step): float(ms) / 1e3 for step, ms in SHORT_LINES.findall(path.read_text())}
 
 
-@pytest.mark.parametrize("path", sorted(PUBLIC.glob("*.[jo]*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted([*TRACES, *PUBLIC.glob("*.out")]), ids=lambda path: path.name)
 def test_a_public_file_has_the_steps_and_times_that_anybody_can_count(path: Path) -> None:
     counted = seconds_of_output(path) if path.suffix == ".out" else seconds_of_trace(path)
     log = read_log(path)
@@ -40,7 +41,8 @@ def test_a_public_file_has_the_steps_and_times_that_anybody_can_count(path: Path
 
 def test_there_are_files_and_each_is_in_the_notice() -> None:
     names = [path.name for path in PUBLIC.iterdir() if path.name != "NOTICE"]
-    assert len(names) == 6
+    assert len(names) == 16
     notice = (PUBLIC / "NOTICE").read_text()
     assert "HolisticTraceAnalysis" in notice
     assert "Copyright (c) 2021, Stas Bekman" in notice
+    assert "training_results_v3.1" in notice

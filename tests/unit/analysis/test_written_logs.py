@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.support.long_tests import long_after
 from tests.support.written_logs import PROGRAMS, RANKS, ROUND, TOKENS, Truth, printed, table, traces, wide
 
 INPUTS = long_after(list(range(60)), always=6)
-PRECISE = {"nanotron": 6e-3, "resiliency": 1e-4, "torchtitan": 4e-3}
+PRECISE = {"nanotron": 6e-3, "resiliency": 1e-4, "torchtitan": 4e-3, "modded-nanogpt": 4e-3}
 """How far times may be from the truth, as a part of it: by as many digits as are printed."""
 
 
@@ -42,16 +43,19 @@ def test_what_programs_print(program: str, seed: int, tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(data)
     log = read_log(tmp_path / "a.log", Reading(tokens=TOKENS))
     check = is_true
+    if program in ("MLPerf", "modded-nanogpt"):
+        first = 1 if program == "modded-nanogpt" else 0
+        job = replace(job, steps=tuple(range(first, first + len(job.steps))))
     if program == "resiliency":
         job = Truth(
             tuple(range(len(job.steps))), job.own_s / job.own_s.min(axis=1, keepdims=True), job.counts, job.slow
         )
-    elif program not in ("torchtitan", "Megatron-LM"):
+    elif program not in ("torchtitan", "Megatron-LM", "StragglAR"):
         check = is_true_as_a_whole
     check(log, job, PRECISE.get(program, 1e-3))
     said = " ".join(log.remarks)
     assert ("more than once" in said) == ("resumed" in changes)
-    which = "last" if program in ("nanotron", "DeepSpeed") else "mean"
+    which = "last" if program in ("nanotron", "DeepSpeed", "nanoGPT") else "mean"
     assert (f"every line is the {which} of" in said) == ("interval" in changes)
 
 

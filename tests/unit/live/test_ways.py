@@ -27,6 +27,7 @@ CLUSTER = Cluster(
     server_cores=None,
     only_modelled=None,
     gpus=None,
+    replica=None,
 )
 
 

@@ -39,6 +39,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas of several servers": f"{MLFABRIC} topology.num_servers=2",
     "replicas of the server without gradients": f"{NONE} {MLFABRIC}",
     "replicas of the server and checkpoints": f"{MLFABRIC} failover=checkpoint",
+    "whole shards without servers or without a queue of shards": "failover=whole_shards strategy=asp_even",
     "replicas of the server and an optimizer without a bound": f"{MLFABRIC} workload.optimizer.name=adagrad",
     "replicas of the server and steps without a bound": f"{MLFABRIC} +workload.optimizer.nesterov=true",
     "replicas of the server and a rising learning rate": f"{MLFABRIC} {STEPS}",
@@ -51,6 +52,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas and servers": f"{RING} topology.num_servers=2",
     "replicas without a collective": f"{RING} topology.collective=null",
     "replicas and shared memory": f"{RING} topology.transport=shm",
+    "workers with pipeline stages and parameter servers": f"{NONE} cluster=hybrid",
     "strategy and topology": f"{RING} strategy=zeno_pp",
     "DDP and another framework": f"{RING} topology.collective=ddp backend=tensorflow",
     "NCCL and another framework": f"{RING} topology.collective=nccl backend=tensorflow",
@@ -82,6 +84,7 @@ REFUSED_LINES: dict[str, str] = {
     "a throttled processor and paced devices": f"{VIRTUAL} straggler=cpu_throttle",
     "requests and a part of a GPU": f"{VIRTUAL} {HOSTS} {FAKE} {HOG} strategy=optimus strategy.cores_as=request",
     "hosts and shared memory": f"{VIRTUAL} {HOSTS} topology.transport=shm",
+    "concurrent delays and shared machines": f"{VIRTUAL} {HOSTS} cluster.costs=antdt_cluster_a_threads",
     "throttled links without a rate": f"{VIRTUAL} {HOSTS} straggler=link_throttle cluster.hosts.link_mbps=null",
     "throttled hosts without a quota": f"{VIRTUAL} {HOSTS} straggler=cpu_throttle cluster.hosts.cpu_cores=null "
     "straggler.targets=['host:0']",

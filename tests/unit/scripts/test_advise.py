@@ -15,9 +15,10 @@ import pytest
 
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
-from analysis.reports.advice import Advice, best_lines, page, ranks_sheet, sentences, whole_steps
+from analysis.reports.advice import Advice, best_lines, page, ranks_sheet, sentences
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from analysis.reports.whole_steps import whole_steps
 from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from scripts.measure import validate_advice
@@ -206,7 +207,7 @@ def test_without_slow_steps_ordinary_ones_remain() -> None:
     for others, left in (([1.0] * 9, "0.833"), ([0.99] * 4 + [1.0] + [1.01] * 4, "0.834")):
         own_s = np.array([[*others, 3.0]]).T
         log = StepLog(source="", ranks=("",), steps=tuple(range(10)), own_s=own_s)
-        assert whole_steps(log)[-1] == f"without these slow steps the job would take {left} of its time, at best"
+        assert whole_steps(log)[2] == f"without these slow steps the job would take {left} of its time, at best"
     calm = StepLog(source="", ranks=("",), steps=tuple(range(10)), own_s=np.linspace(0.95, 1.05, 10)[:, None])
     assert "0.0% of the steps" in whole_steps(calm)[1]
     assert "would take 1.000 of its time" in whole_steps(calm)[2]

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from reading.ranges import check_choice, check_number, check_whole
 from strategies.antdt.detector import CENTERS, StragglerDetector, bounds, slow, still_slow
-from strategies.antdt.kill_restart import Restarts, RestartSettings
 from strategies.parts.load.allocation import round_sizes
-from strategies.protocol import NodeId
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
 
@@ -65,38 +63,6 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
         StragglerDetector(slowness_ratio=2.0).validate(2)
     with pytest.raises(ValueError, match=r"^center=median_others: needs 2 workers or more$"):
         StragglerDetector(slowness_ratio=1.5, center="median_others").validate(1)
-
-
-# ---- restarts -------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
-    restarts, said = Restarts(RestartSettings(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0)), list[str]()
-    assert restarts.pick(0.0, [NodeId.worker(1)], said) == NodeId.worker(1)
-    assert restarts.pick(9.0, [NodeId.worker(1), NodeId.worker(2)], said) == NodeId.worker(2)
-    assert restarts.pick(10.0, [NodeId.worker(1)], said) == NodeId.worker(1)
-    assert restarts.pick(99.0, [NodeId.worker(1)], said) is None
-    assert said == [
-        "KILL_RESTART worker:1",
-        "worker:1 stays: cools down",
-        "KILL_RESTART worker:2",
-        "KILL_RESTART worker:1",
-        "worker:1 stays: restarted 2 times",
-    ]
-    assert restarts.total == 3
-
-
-def test_a_worker_must_have_been_slow_at_every_decision_for_so_long() -> None:
-    restarts, said = Restarts(RestartSettings(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0)), list[str]()
-    for t, flagged in ((0.0, True), (3.0, False), (6.0, True), (9.0, True)):
-        restarts.watch(t, [NodeId.worker(1)] * flagged)
-        assert restarts.pick(t, [NodeId.worker(1)] * flagged, said) is None
-    assert said[-1] == "worker:1 stays: slow for 3 s only"
-    restarts.watch(11.0, [NodeId.worker(1)])
-    assert restarts.pick(11.0, [NodeId.worker(1)], said) == NodeId.worker(1)
-    assert restarts.pick(11.0, [NodeId.server(0)], said) == NodeId.server(0), (
-        "that is said of transient stragglers, of workers"
-    )
 
 
 # ---- sizes ----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from statistics import fmean
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.antdt.monitor import Monitor, Span, Window, check_windows
+from strategies.antdt.monitor import Monitor, MonitorSettings, Span, Window, check_windows
 from strategies.protocol import (
     Arrived,
     Grad,
@@ -25,10 +26,11 @@ from strategies.protocol import (
 )
 
 
-def monitor(**changes: float) -> Monitor:
+def monitor(**changes: Any) -> Monitor:
     """Two workers and two servers that were there at 0 s, with windows of 10 and 20 s."""
-    settings = {"short_window_s": 10.0, "long_window_s": 20.0, "report_iters": 1, "min_records": 1, **changes}
-    made = Monitor(**settings)  # type: ignore[arg-type]
+    windows_s = {"short_window_s": 10.0, "long_window_s": 20.0}
+    settings = {"report_iters": 1, "min_records": 1, "warmup_iters": 0, "times": "bpt", **changes}
+    made = Monitor(MonitorSettings(**{**windows_s, **settings}))
     made.observe_event(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
     return made
 
@@ -179,15 +181,9 @@ def test_iterations_that_are_too_long_for_the_window_are_records_of_their_own() 
     assert len(seen.records(0, "short")) == 5, "short ones are gathered as ever"
 
 
-def sparse() -> Monitor:
-    made = Monitor(10.0, 20.0, 2, 5)
-    made.observe_event(Started(t=0.0, workers=(0, 1), batch_samples=(64, 64), num_servers=2))
-    return made
-
-
 def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
-    seen = sparse()
+    seen = monitor(report_iters=2, min_records=5)
     seen.observe_event(arrived(60.0, 59.0))
     assert not seen.mature(NodeId.worker(0), "short")
     seen.observe_event(arrived(120.0, 59.0))
@@ -201,7 +197,7 @@ def test_two_records_are_enough_where_there_cannot_be_more() -> None:
 
 def test_two_records_of_a_moment_are_not() -> None:
     """After an outage there are few as well, but they say nothing about the window."""
-    seen = sparse()
+    seen = monitor(report_iters=2, min_records=5)
     for t in (20.0, 20.1, 20.2, 20.3):
         seen.observe_event(arrived(t, 0.1))
     assert not seen.mature(NodeId.worker(0), "short")
@@ -209,8 +205,7 @@ def test_two_records_of_a_moment_are_not() -> None:
 
 def test_sending_counts_where_it_is_asked_for() -> None:
     """A worker whose link is slow computes like all others: only with ``times=iter`` is it slower."""
-    seen = Monitor(10.0, 20.0, 1, 1, times="iter")
-    seen.observe_event(Started(t=0.0, workers=(0,), batch_samples=(64,), num_servers=0))
+    seen = monitor(times="iter")
     seen.observe_event(arrived(1.0, 0.4))
     assert mean_bpt_s(seen, 0, "short") == pytest.approx(5.4)
 

@@ -10,9 +10,9 @@ from runtime.live.transport import links as links_module
 from runtime.virtual.costs import Costs
 from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
-from strategies.lb_bsp.by_steps import Balancer
+from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Grad, Lost, Timings
+from strategies.protocol import Arrived, Grad, Lost, Started, Timings
 from strategies.sync_switch.flagged import SlowLately
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
@@ -73,6 +73,9 @@ def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest
 # ---- means and flags ------------------------------------------------------------------------------------------------
 
 
+STARTED = Started(t=0.0, workers=(0,), batch_samples=(8,), num_servers=1)
+
+
 def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
     grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
     return Arrived(t=t, grad=grad, timings=Timings(compute_s=own_s / 2, send_s=own_s / 4, recv_s=own_s / 4))
@@ -80,6 +83,7 @@ def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
 
 def test_the_window_slides_and_keeps_nothing_else() -> None:
     own = OwnTimes(2.0, warmup_iters=1)
+    own.start(STARTED)
     for t in range(1, 1001):
         own.observe_event(arrived(float(t), 0, float(t)))
     assert own.expected_s(0, 1000.0) == 999.0
@@ -155,7 +159,7 @@ def test_whoever_is_not_flagged_is_never_left_out() -> None:
 
 @pytest.mark.parametrize("unanimous", [True, False])
 def test_a_balanced_job_does_not_fill_the_memory(unanimous: bool) -> None:
-    balancer = Balancer(32, 8, 0.0, halving=True, unanimous=unanimous)
+    balancer = Balancer(StepsSettings(window_iters=8, dead_band_frac=0.0, halving=True, unanimous=unanimous), 32)
     for number in range(10_000):
         balancer.round_done({0: 1.0, 1: 1.0 + number % 2 * 1e-3 - 5e-4}, {0: 128, 1: 128})
         balancer.move({0: 128, 1: 128}, [1, 1], [None, None])
@@ -165,7 +169,11 @@ def test_a_balanced_job_does_not_fill_the_memory(unanimous: bool) -> None:
 def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> None:
     """F = 20 ms + 1.25 ms a sample; worker 0 three times as slow for 200 rounds. The first step is a quarter of the
     share, a window 8 rounds: without memory of what it had the way back takes as many windows as the way there."""
-    balancer, sizes, back = Balancer(8, 8, 0.05, halving=True, unanimous=False), dict.fromkeys(range(4), 32), []
+    balancer, sizes, back = (
+        Balancer(StepsSettings(window_iters=8, dead_band_frac=0.05, halving=True, unanimous=False), 8),
+        dict.fromkeys(range(4), 32),
+        [],
+    )
     for number in range(400):
         factor = 3.0 if 100 <= number < 300 else 1.0
         times = {worker: (factor if worker == 0 else 1.0) * (0.02 + 0.00125 * size) for worker, size in sizes.items()}
@@ -183,7 +191,11 @@ def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> No
 
 def test_a_step_of_one_sample_is_not_halved() -> None:
     """Two workers take turns at being a tenth later, so that the roles swap after every window."""
-    balancer, sizes, moved = Balancer(1, 1, 0.0, halving=True, unanimous=False), {0: 128, 1: 128}, []
+    balancer, sizes, moved = (
+        Balancer(StepsSettings(window_iters=1, dead_band_frac=0.0, halving=True, unanimous=False), 1),
+        {0: 128, 1: 128},
+        [],
+    )
     for number in range(4):
         balancer.round_done({number % 2: 1.0, 1 - number % 2: 1.1}, sizes)
         moved.append(balancer.move(sizes, [1, 1], [None, None]))
@@ -193,7 +205,11 @@ def test_a_step_of_one_sample_is_not_halved() -> None:
 def test_what_is_given_back_does_not_make_the_giver_the_smaller_one() -> None:
     """Shares of 150 and 50 at equal times; worker 0 is four times as slow for some rounds, until 86 and 114 take
     equally long. It is owed 64 samples then, but the first gift makes two equal shares."""
-    balancer, sizes, found = Balancer(32, 1, 0.05, halving=True, unanimous=False), {0: 150, 1: 50}, []
+    balancer, sizes, found = (
+        Balancer(StepsSettings(window_iters=1, dead_band_frac=0.05, halving=True, unanimous=False), 32),
+        {0: 150, 1: 50},
+        [],
+    )
     for factor in (1.0, 4.0, 4.0, 4.0, 1.0):
         balancer.round_done({0: factor * sizes[0] / 150, 1: sizes[1] / 50}, sizes)
         if move := balancer.move(sizes, [1, 1], [None, None]):
@@ -216,6 +232,8 @@ def test_by_rounding_alone_nobody_keeps_one_sample() -> None:
 
 def test_one_long_iteration_does_not_change_a_forecast() -> None:
     patient, published = Forecast("last", 0.2, 1, confirm_iters=2), Forecast("last", 0.2, 1)
+    for forecast in (patient, published):
+        forecast.start(STARTED)
     for own_s in (1.0, 1.0, 9.0):
         for forecast in (patient, published):
             forecast.arrived(arrived(0.0, 0, 2 * own_s))

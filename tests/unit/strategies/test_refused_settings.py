@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Any
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 
+import strategies
+from reading.ranges import Whole
 from strategies.antdt.antdt_dd import AntDTDD
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.profiling import DeviceSpec
 from strategies.basic.dynamic_x import DynamicX
+from strategies.basic.first_fresh import FirstFreshGate
+from strategies.basic.first_k import FirstK
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.dlrover.strategy import DLRover
 from strategies.elastic.optimus import Optimus
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.lgc import LGC
 from strategies.mlfabric import MLfabric
+from strategies.parts.composed import Composed
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.noise import NoiseMeter
@@ -153,3 +161,47 @@ def test_what_does_not_fit_together_is_refused_by_its_name(line: str) -> None:
     make, settings = TOGETHER[line]
     with pytest.raises(ValueError, match=line):
         make(**settings)
+
+
+# ---- parts that are made by themselves ------------------------------------------------------------------------------
+
+
+def accepted(kind: type) -> list[str]:
+    """Settings with a range for which the class takes any text."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [name for name, hint in hints.items() if hasattr(hint, "__metadata__") and takes(kind, name)]
+
+
+def takes(kind: type, name: str) -> bool:
+    try:
+        kind(**{name: "nonsense"})
+    except ValueError as error:
+        return not str(error).startswith(f"{name}=nonsense: must be ")
+    return True
+
+
+def made() -> list[type]:
+    modules = [import_module(one.name) for one in walk_packages(strategies.__path__, "strategies.")]
+    kinds = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
+    return [kind for kind in kinds if is_dataclass(kind) and getattr(kind, "__final__", False)]
+
+
+def test_every_part_refuses_by_itself_what_is_out_of_its_range() -> None:
+    assert len(made()) > 50
+    assert {kind.__name__: names for kind in made() if (names := accepted(kind))} == {}
+
+
+def test_a_class_that_checks_nothing_is_found() -> None:
+    """Negative control of the test above."""
+
+    @dataclass
+    class Careless:
+        k: Annotated[int, Whole(1)] = 1
+
+    assert accepted(Careless) == ["k"]
+
+
+def test_a_gate_of_its_own_is_refused_with_the_line_of_its_strategy() -> None:
+    for make in (FirstK, FirstFreshGate, lambda k: Composed(gate=FirstFreshGate(k=k))):
+        with pytest.raises(ValueError, match=r"^k=0: must be a whole number, 1 or more$"):
+            make(k=0)

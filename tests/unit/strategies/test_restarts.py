@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from strategies.antdt.kill_restart import Restarts, RestartSettings
-from strategies.protocol import NodeId
+from strategies.antdt.kill_restart import KillRestart
+from strategies.protocol import NodeId, Started
+
+
+def started(max_restarts: int, cooldown_s: float, min_slow_s: float) -> KillRestart:
+    made = KillRestart(max_restarts=max_restarts, cooldown_s=cooldown_s, min_slow_s=min_slow_s)
+    made.start(Started(t=0.0, workers=(0, 1, 2), batch_samples=(8, 8, 8), num_servers=2))
+    return made
 
 
 def test_a_node_is_restarted_so_often_and_no_more() -> None:
-    restarts, said = Restarts(RestartSettings(max_restarts=2, cooldown_s=0.0, min_slow_s=0.0)), list[str]()
+    restarts, said = started(max_restarts=2, cooldown_s=0.0, min_slow_s=0.0), list[str]()
     assert [restarts.pick(t, [NodeId.worker(1)], said) for t in (1.0, 2.0, 3.0)] == [
         NodeId.worker(1),
         NodeId.worker(1),
         None,
     ]
     assert said == ["KILL_RESTART worker:1", "KILL_RESTART worker:1", "worker:1 stays: restarted 2 times"]
-    assert (restarts.total, restarts.counts) == (2, {NodeId.worker(1): 2})
+    assert (restarts.log_state(), restarts.counts) == ({"restarts": 2}, {NodeId.worker(1): 2})
 
 
 def test_it_cools_down_and_at_the_end_of_that_it_may_go_again() -> None:
-    restarts, said = Restarts(RestartSettings(max_restarts=9, cooldown_s=10.0, min_slow_s=0.0)), list[str]()
+    restarts, said = started(max_restarts=9, cooldown_s=10.0, min_slow_s=0.0), list[str]()
     assert restarts.pick(5.0, [NodeId.server(0)], said) == NodeId.server(0)
     assert restarts.pick(14.9, [NodeId.server(0), NodeId.worker(2)], said) == NodeId.worker(2), "the next of the slow"
     assert restarts.pick(15.0, [NodeId.server(0)], said) == NodeId.server(0)
@@ -26,7 +32,7 @@ def test_it_cools_down_and_at_the_end_of_that_it_may_go_again() -> None:
 
 
 def test_a_worker_must_have_been_slow_throughout_and_a_server_need_not() -> None:
-    restarts, said = Restarts(RestartSettings(max_restarts=9, cooldown_s=0.0, min_slow_s=10.0)), list[str]()
+    restarts, said = started(max_restarts=9, cooldown_s=0.0, min_slow_s=10.0), list[str]()
     restarts.watch(0.0, {NodeId.worker(1), NodeId.worker(2), NodeId.server(0)})
     restarts.watch(5.0, {NodeId.worker(2), NodeId.server(0)})
     restarts.watch(10.0, {NodeId.worker(1), NodeId.worker(2), NodeId.server(0)})
@@ -34,3 +40,32 @@ def test_a_worker_must_have_been_slow_throughout_and_a_server_need_not() -> None
     assert said[0] == "worker:1 stays: slow for 0 s only"
     restarts.watch(11.0, {NodeId.server(1)})
     assert restarts.pick(11.0, [NodeId.server(1)], said) == NodeId.server(1)
+
+
+def test_the_first_that_may_is_taken_and_why_others_may_not_is_said() -> None:
+    restarts, said = started(max_restarts=2, cooldown_s=10.0, min_slow_s=0.0), list[str]()
+    assert restarts.pick(0.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(9.0, [NodeId.worker(1), NodeId.worker(2)], said) == NodeId.worker(2)
+    assert restarts.pick(10.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(99.0, [NodeId.worker(1)], said) is None
+    assert said == [
+        "KILL_RESTART worker:1",
+        "worker:1 stays: cools down",
+        "KILL_RESTART worker:2",
+        "KILL_RESTART worker:1",
+        "worker:1 stays: restarted 2 times",
+    ]
+    assert restarts.log_state() == {"restarts": 3}
+
+
+def test_a_worker_must_have_been_slow_at_every_decision_for_so_long() -> None:
+    restarts, said = started(max_restarts=2, cooldown_s=0.0, min_slow_s=5.0), list[str]()
+    for t, flagged in ((0.0, True), (3.0, False), (6.0, True), (9.0, True)):
+        restarts.watch(t, [NodeId.worker(1)] * flagged)
+        assert restarts.pick(t, [NodeId.worker(1)] * flagged, said) is None
+    assert said[-1] == "worker:1 stays: slow for 3 s only"
+    restarts.watch(11.0, [NodeId.worker(1)])
+    assert restarts.pick(11.0, [NodeId.worker(1)], said) == NodeId.worker(1)
+    assert restarts.pick(11.0, [NodeId.server(0)], said) == NodeId.server(0), (
+        "that is said of transient stragglers, of workers"
+    )

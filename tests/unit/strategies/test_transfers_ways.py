@@ -143,7 +143,10 @@ def test_everyone_is_in_the_tree_once_and_nobody_has_too_many_children(
     assert all(len(tree.children(node)) <= fanout for node in (None, *latencies))
     for worker, above in tree.parents.items():
         assert above is None or latencies[above] <= latencies[worker]
-    depths = [tree.depth(worker) for worker in tree.parents]
+    depth: dict[int | None, int] = {None: 0}
+    for worker, above in tree.parents.items():
+        depth[worker] = depth[above] + 1
+    depths = list(depth.values())[1:]
     assert depths == sorted(depths)  # level by level
     if fanout > 1 and latencies:  # a level is begun only when the one above is full
         assert max(depths) == math.ceil(math.log(len(latencies) * (fanout - 1) / fanout + 1, fanout) - 1e-9)

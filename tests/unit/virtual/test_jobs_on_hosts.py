@@ -41,7 +41,7 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "ssp": lambda: SSP(bound=2),
     "backup_workers": lambda: BackupWorkers(num_backup=1),
     "antdt_nd": AntDTND,
-    "zeno_pp": ZenoPP,
+    "zeno_pp": lambda: ZenoPP(discard=False),
 }
 SOME = long_after(range(1, 9), always=1)
 

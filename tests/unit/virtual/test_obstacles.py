@@ -63,6 +63,7 @@ LASTING: dict[str, dict[str, Any]] = {
     "decisions are charged by their measured time": {"measures_decisions": True},
     "what nodes use is sampled": {"telemetry_every_s": 1.0},
     "workers share limited links": {"costs": Costs(compute_base_s=0.02, link_bytes_per_s=1e6)},
+    "a server's delay holds up one update": {"costs": Costs(compute_base_s=0.02, concurrent_delays=True)},
     "replicas may be lost": {"num_servers": 0, "kind": "kill"},
 }
 

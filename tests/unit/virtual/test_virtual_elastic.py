@@ -27,6 +27,7 @@ from strategies.protocol import (
     Arrived,
     Evaluate,
     Launch,
+    NodeId,
     Repartition,
     Retire,
     ServerJoined,
@@ -47,6 +48,7 @@ from tests.support.virtual_runs import (
     draw_hosts,
     draw_windows,
     draw_world,
+    lose,
 )
 
 SEEDS = range(12)
@@ -111,11 +113,11 @@ class StormRun(VirtualRun):
             return
         victim = self.random.choice(alive)
         self.phases[self.phase_now] += 1
-        if victim.role == "server":
-            supervisor.lose_server(victim.id, "killed")
-        else:
+        restarting = True
+        if victim.role != "server":
             workers = sum(task.role == "worker" for task in alive)
-            supervisor.lose_worker(victim.id, "killed", restarting=workers < 3 or self.random.random() < 0.8)
+            restarting = workers < 3 or self.random.random() < 0.8
+        lose(supervisor, NodeId(victim.role, victim.id), restarting=restarting)
 
     def _compare_parameters(self) -> None:
         supervisor, model_state = self.session.supervisor, self.model_state

@@ -24,9 +24,10 @@ from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from strategies.basic.bsp import BSP
-from strategies.protocol import Strategy
+from strategies.protocol import NodeId, Strategy
 from tests.support.harness import make_run_spec
 from tests.support.members import ring_of
+from tests.support.virtual_runs import lose
 from tests.unit.virtual.test_virtual_children import ring_of_three
 from tests.unit.virtual.test_virtual_replicas import (
     LEDGER,
@@ -240,7 +241,7 @@ def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
 def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:
     """256 bytes of parameters on links of 1,024 bytes a second, though nobody is in the ring meanwhile."""
     run, tape = session(BSP(), hosts_of(4), LINKS, **LEDGER)
-    run.clock.at(1.5, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed", restarting=False))
+    run.clock.at(1.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2), restarting=False))
     finish(run, tape)
     [restored] = tape.received("Restored")
     assert restored["t"] == pytest.approx(1.5 + 0.25)
@@ -264,7 +265,7 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     costs = Costs(control_s=1 / 8)
     run, tape = session(ring_of_three(), hosts_of(4), costs, devices, samples=64, **LEDGER)
     for at_s, worker in ((3.0625, 0), (4.0, 1)):
-        run.clock.at(at_s, MESSAGE, partial(run.supervisor.lose_worker, worker, "killed", restarting=False))
+        run.clock.at(at_s, MESSAGE, partial(lose, run.supervisor, NodeId.worker(worker), restarting=False))
     finish(run, tape)
     [given] = [line for line in tape.plain() if line["t"] == 3.0 and line.get("commands")]
     assert [command["children"] for command in given["commands"] if command["type"] == "Apply"] == [[[3, 0]]]

@@ -20,11 +20,12 @@ from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
-from strategies.protocol import AnyCommand, AnyEvent, Apply, Restart, Strategy
+from strategies.protocol import AnyCommand, AnyEvent, Apply, NodeId, Restart, Strategy
 from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
 from tests.support.members import ring_of
+from tests.support.virtual_runs import lose
 from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
 
 MB = 1_000_000
@@ -144,7 +145,7 @@ def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -
     """A job of four that loses workers at these times, for good or to restart; it uses every sample once."""
     run, tape = session(BSP(), allreduce_job(samples=samples), costs, **LEDGER)
     for at_s, worker, restarting in strikes:
-        unregister = partial(run.supervisor.lose_worker, worker, "killed", restarting=restarting)
+        unregister = partial(lose, run.supervisor, NodeId.worker(worker), restarting=restarting)
         run.clock.at(at_s, MESSAGE, unregister)
     outcome = finish(run, tape)
     assert isinstance(run.model_state, RealModelState)
@@ -192,7 +193,7 @@ def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
 def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
     """Servers would still have it: it counts for nothing, and its samples are computed again."""
     run, tape = session(BSP(), allreduce_job(), COPY, [DeviceProfile(base_s=s) for s in (0.25, 0.25, 0.25, 1.0)])
-    run.clock.at(0.5, MESSAGE, partial(run.supervisor.lose_worker, 0, "killed", restarting=False))
+    run.clock.at(0.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(0), restarting=False))
     finish(run, tape)
     first = next(line for line in tape.lines if line["kind"] == "event" and line["version"] == 1)
     assert {event["grad"]["version"] for event in tape.received("Arrived") if event["t"] <= 0.5} == {0}
@@ -242,7 +243,7 @@ def test_with_checkpoints_all_go_back_to_the_last() -> None:
     """``failover=checkpoint``: that of the start, which takes half a second to read."""
     costs = Costs(checkpoint_base_s=0.5, launch_s=3.0)
     run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, **LEDGER)
-    run.clock.at(2.125, MESSAGE, partial(run.supervisor.lose_worker, 2, "killed"))
+    run.clock.at(2.125, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2)))
     finish(run, tape)
     [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)

@@ -1,0 +1,51 @@
+"""JSON of other programs than profilers: the form that a file has, and the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from analysis.logs.golden_values import is_golden, read_golden
+from analysis.logs.limits import MOST_OBJECTS
+from analysis.logs.opening import content
+from analysis.logs.step_log import LogError, StepLog
+from analysis.logs.step_records import is_step_records, read_step_records
+
+
+class Form(NamedTuple):
+    """How a form of JSON is recognised, and its reader."""
+
+    name: str
+    holds: Callable[[Any], bool]
+    read: Callable[[str, Any], StepLog]
+
+
+FORMS = (
+    Form("golden values of Megatron-LM", is_golden, read_golden),
+    Form("step_records", is_step_records, read_step_records),
+)
+NO_TIMES = (
+    "has weights by step, as torchft's regression tests keep them, and no time of any step; log the seconds of every "
+    "step and rank"
+)
+
+
+def read_json(path: Path) -> StepLog | None:
+    """The log of a file that has one of these forms; None: it has none.
+
+    Raises:
+        LogError: it has one of them and is damaged, or is known to have no times.
+    """
+    data = content(path)
+    if data.count(b"{") > MOST_OBJECTS:
+        return None
+    try:
+        found = msgspec.json.decode(data)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
+    if b"global_parameter_history" in data:
+        raise LogError(f"{path}: {NO_TIMES}")
+    return next((form.read(str(path), found) for form in FORMS if form.holds(found)), None)

@@ -1,0 +1,145 @@
+"""Workers that are replicas with pipeline stages and tensor ranks, as devices: the time of a batch is a step's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from runtime.cluster.device import DeviceProfile, Profiles
+from runtime.config.checking import convert
+from runtime.errors import ConfigError
+from runtime.hybrid.graph import Floats
+from runtime.hybrid.step import Step
+
+REPLICA = "cluster.replica"
+MOST_PASSES = 200_000
+"""Of a step: more would take a minute of every new size of a batch."""
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class SlowRank(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ranks that compute slower than the others throughout; None: all workers, or all tensor ranks of the stage."""
+
+    stage: Annotated[int, Meta(ge=0)]
+    factor: Positive
+    """By which their passes take longer."""
+    worker: Annotated[int, Meta(ge=0)] | None = None
+    tensor: Annotated[int, Meta(ge=0)] | None = None
+
+
+class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The inside of every worker; ``conf/cluster/hybrid.yaml`` explains every field."""
+
+    pipeline: Count
+    tensor: Count
+    layers: Count
+    schedule: str
+    micro_batches: Count
+    chunks: Count
+    sends: str
+    parts: tuple[Positive, Positive, Positive]
+    message_s: Annotated[float, Meta(ge=0)]
+    slow: tuple[SlowRank, ...]
+
+
+class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
+    """A replica as a device: ranks share the work of a batch, which the other fields give for one rank that has all.
+
+    Each of ``pipeline`` stages has the same part of the work, and each of ``tensor`` ranks the same part of a stage.
+    """
+
+    spec: ReplicaSpec
+    worker: int
+
+    @property
+    def whole(self) -> DeviceProfile:
+        """The device of one rank with the whole model."""
+        return DeviceProfile(base_s=self.base_s, per_sample_s=self.per_sample_s, saturation_s=self.saturation_s)
+
+    def seconds(self, num_samples: int, accum: int = 1) -> float:
+        """Computing time of a batch: the longest path through the passes and messages of a step.
+
+        ``accum`` multiplies the number of micro-batches, which have near-equal sizes.
+        """
+        whole_s = self.whole.seconds(num_samples, accum * self.spec.micro_batches)
+        return whole_s * self.stretch(num_samples, accum)
+
+    def stretch(self, num_samples: int, accum: int = 1) -> float:
+        """A step's time relative to the work of one rank that has all; 1 for one rank."""
+        return _stretch(self, num_samples, accum * self.spec.micro_batches)
+
+    @property
+    def factor(self) -> Floats:
+        """[stages, tensor ranks]: by which each rank's passes take longer."""
+        factor = np.ones((self.spec.pipeline, self.spec.tensor))
+        for one in self.spec.slow:
+            if one.worker in (None, self.worker):
+                factor[one.stage, slice(None) if one.tensor is None else one.tensor] *= one.factor
+        return factor
+
+
+@lru_cache(maxsize=4096)
+def _stretch(profile: ReplicaProfile, num_samples: int, micro_batches: int) -> float:
+    share, larger = divmod(num_samples, micro_batches)
+    sizes = [share + 1] * larger + [share] * (micro_batches - larger)
+    whole_s = np.array([profile.whole.seconds(size) for size in sizes])
+    spec = profile.spec
+    parts = np.array(spec.parts) / sum(spec.parts)
+    times = []
+    for stages, tensor, factor in ((spec.pipeline, spec.tensor, profile.factor), (1, 1, np.ones((1, 1)))):
+        step = _step(stages, micro_batches, spec)
+        passes = [part * whole_s[None] / (stages * tensor) for part in parts]
+        times.append(float(step.graph.ends(step.seconds(*passes, message_s=spec.message_s, factor=factor)).max()))
+    return times[0] / times[1]
+
+
+@lru_cache(maxsize=64)
+def _step(stages: int, micro_batches: int, spec: ReplicaSpec) -> Step:
+    return Step(stages, micro_batches, spec.schedule, spec.chunks, spec.sends, spec.parts)
+
+
+def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
+    """The section ``cluster.replica``; raises :class:`ConfigError` with the setting, its value and the cure."""
+    spec: ReplicaSpec = convert(dict(fields), ReplicaSpec, REPLICA)
+    parts = spec.pipeline * spec.chunks
+    if spec.layers % parts:
+        chunks = f" times {REPLICA}.chunks={spec.chunks}" if spec.chunks > 1 else ""
+        raise ConfigError(
+            f"{REPLICA}.layers={spec.layers}: {REPLICA}.pipeline={spec.pipeline}{chunks} does not divide it; use a "
+            f"multiple of {parts}, such as {-(-spec.layers // parts) * parts}"
+        )
+    if (passes := 3 * parts * spec.micro_batches) > MOST_PASSES:
+        raise ConfigError(
+            f"{REPLICA}: has {passes:,} passes in a step, more than {MOST_PASSES:,}; use fewer stages or micro_batches"
+        )
+    for place, one in enumerate(spec.slow):
+        for name, value, number in (
+            ("worker", one.worker, num_workers),
+            ("stage", one.stage, spec.pipeline),
+            ("tensor", one.tensor, spec.tensor),
+        ):
+            if value is not None and value >= number:
+                raise ConfigError(f"{REPLICA}.slow[{place}].{name}={value}: must be from 0 to {number - 1}")
+    try:
+        _step(spec.pipeline, spec.micro_batches, spec)
+    except ValueError as error:
+        raise ConfigError(f"{REPLICA}.{error}") from None
+    return spec
+
+
+def as_replicas(profiles: Profiles, spec: ReplicaSpec) -> Profiles:
+    """Each worker's device as a replica whose ranks are such devices; raises :class:`ConfigError` without a device."""
+    found = []
+    for worker, profile in enumerate(profiles):
+        if profile is None:
+            raise ConfigError(f"{REPLICA}: ranks take the time of a device, and cluster.device=null; set it")
+        fields = {name: getattr(profile, name) for name in DeviceProfile.__struct_fields__}
+        found.append(ReplicaProfile(**fields, spec=spec, worker=worker))
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""Levels of whole steps: found where they are planted, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.logs.step_log import StepLog
+from analysis.measures.levels import levels, warm_up
+from analysis.reports.whole_steps import whole_steps
+
+SLOW = 0.1
+
+
+def said(seconds: list[float], **more: object) -> list[str]:
+    """What is said of a log of whole steps, whose numbers begin at 1."""
+    steps = tuple(range(1, 1 + len(seconds)))
+    own_s = np.array(seconds)[:, None]
+    return whole_steps(StepLog(source="", ranks=("all",), steps=steps, own_s=own_s, per_rank=False, **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 10, 300])
+def test_a_level_is_found_at_its_step_in_short_and_long_logs(size: int) -> None:
+    noise = np.exp(0.02 * np.random.default_rng(0).standard_normal(14 * size))
+    noise[5 * size :] *= 1.3
+    (_, change), (start, end) = levels(noise, SLOW)
+    assert change == start
+    assert abs(change - 5 * size) <= len(noise) // 200
+    assert end == len(noise)
+
+
+def test_a_phase_has_two_changes() -> None:
+    seconds = np.array([1.0, 1.01] * 10 + [2.0, 2.02] * 10 + [1.01, 1.0] * 10)
+    assert levels(seconds, SLOW) == [(0, 20), (20, 40), (40, 60)]
+
+
+def test_single_long_steps_are_no_level() -> None:
+    seconds = np.ones(60)
+    seconds[9::10] = 4.0
+    assert levels(seconds, SLOW) == [(0, 60)]
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3])
+def test_chance_makes_a_level_in_few_of_many_logs(spread: float) -> None:
+    rng = np.random.default_rng(1)
+    logs = [np.exp(spread * rng.standard_normal(rng.integers(6, 60))) for _ in range(200)]
+    assert sum(len(levels(one, SLOW)) > 1 for one in logs) <= 4
+
+
+def test_a_difference_that_is_small_is_no_level() -> None:
+    assert len(levels(np.array([1.0] * 20 + [1.09] * 20), SLOW)) == 1
+    assert len(levels(np.array([1.0] * 20 + [1.11] * 20), SLOW)) == 2
+
+
+@pytest.mark.parametrize(("seconds", "count"), [([9.0, 3.0, 1.2, 1, 1, 1], 3), ([1.0, 1, 9, 1, 1, 1], 0), ([9.0], 0)])
+def test_a_warm_up_ends_with_the_first_usual_step(seconds: list[float], count: int) -> None:
+    assert warm_up(np.array(seconds), SLOW) == count
+
+
+def test_both_medians_and_the_step_between_are_said() -> None:
+    lines = said([9.0, 3.0, *[1.0] * 5, *[1.5] * 7])
+    assert lines[0].startswith("the first 2 of these steps get shorter")
+    assert "12 steps, 15.5 s in all; the usual step takes 1 s" in lines[1]
+    assert "excess is 22.6% of the time" in lines[2]
+    assert lines[4].startswith(
+        "from step 8 to 14 the median step takes 1.5 s, 1.50 times as long as before (1 s from step 3 to 7); at step 8"
+    )
+
+
+def test_the_tail_has_quantiles_of_all_steps() -> None:
+    seconds = [1.0] * 90 + [2.0] * 9 + [5.0]
+    np.random.default_rng(0).shuffle(seconds)
+    assert any("95% up to 2.000, 99% up to 2.030 times" in line and "longest 5.00" in line for line in said(seconds))
+
+
+def test_a_period_of_slow_steps_is_said() -> None:
+    assert "slow steps come every 8 steps (5 times)" in said([1.0, 1, 1, 1, 1, 1, 1, 2] * 5)
+    assert not any("come every" in line for line in said([1.0, 1, 2, 1, 1, 1, 1, 1, 1, 2] + [1.0] * 9 + [2.0, 1.0]))

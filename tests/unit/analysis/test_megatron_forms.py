@@ -1,0 +1,216 @@
+"""What Megatron-LM prints besides the timers of all ranks: of the quickest and the slowest rank, or of one rank."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.logs.reading import Reading, read_log
+from analysis.logs.step_log import LogError, StepLog, without_first
+from analysis.reports.whole_steps import whole_steps
+from tests.support.runs import ROOT
+
+PUBLIC = ROOT / "tests" / "logs" / "public"
+STEPS = 24
+
+
+def iteration(step: int, milliseconds: float = 300.0) -> str:
+    return (
+        f" iteration {step:8d}/     900 | elapsed time per iteration (ms): {milliseconds:.1f} | global batch size: 64 |"
+    )
+
+
+def minmax(least: float, most: float) -> list[str]:
+    return [
+        "(min, max) time across ranks (ms):",
+        f"    forward-backward ...............................: ({least:.2f}, {most:.2f})",
+        "    optimizer ......................................: (40.10, 41.20)",
+    ]
+
+
+def straggler(least: tuple[float, int], most: tuple[float, int]) -> str:
+    """As README_STRAGGLER.md of Megatron-LM shows it."""
+    return (
+        f"INFO:megatron.core.utils:[2026-03-14 23:07:56] | MnRtt/Rnk: {least[0]:.2f}ms/{least[1]} | "
+        f"MxRtt/Rnk: {most[0]:.2f}ms/{most[1]} | MnPwr/Rnk: 601796W/8 | MxPwr/Rnk: 683801W/18 | MnTmp/Rnk: 52C/0 | "
+        "MxTmp/Rnk: 65C/21 | MnUtl/Rnk: 97%/8 | MxUtl/Rnk: 100%/6 | MnClk/Rnk: 1950MHz/28 | MxClk/Rnk: 1980MHz/0 | "
+        "MnDRtt/Rnk: 14.27ms/23 | MxDRtt/Rnk: 34.65ms/3 | MnEtpt/Rnk: 296.02TF/0 | MxEtpt/Rnk: 297.32TF/8"
+    )
+
+
+def read(path: Path, lines: list[str], timer: str | None = None) -> StepLog:
+    path.write_text("\n".join(lines))
+    return read_log(path, Reading(timer=timer))
+
+
+def test_the_quickest_and_the_slowest_rank_give_the_cost_without_a_name(tmp_path: Path) -> None:
+    lines = [line for step in range(1, STEPS) for line in (iteration(step), *minmax(210.0, 273.0))]
+    log = read(tmp_path / "a.log", lines)
+    assert not log.per_rank
+    assert log.extremes[3][0].quickest_s == pytest.approx(0.21)
+    assert log.extremes[3][0].slowest_s == pytest.approx(0.273)
+    assert any("--timing-log-option all" in remark for remark in log.remarks)
+    said = whole_steps(log)
+    assert any("slowest rank's forward-backward takes 1.300 times as long as the quickest's" in line for line in said)
+    assert any("0.063 s more" in line and "21.0% of the time" in line for line in said)
+    assert any("which rank that is, this log does not say" in line for line in said)
+
+
+def test_another_timer_can_be_named_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    lines = [line for step in range(1, STEPS) for line in (iteration(step), *minmax(210.0, 273.0))]
+    log = read(tmp_path / "a.log", lines, "optimizer")
+    assert log.extremes[3][0].slowest_s == pytest.approx(0.0412)
+    with pytest.raises(LogError, match="no timer gather of all ranks in it; it has forward-backward, optimizer"):
+        read(tmp_path / "a.log", lines, "gather")
+
+
+@pytest.mark.parametrize(("slow", "says"), [((7,), "rank 7 is the slowest in 23 of 23"), (range(9), "rank changes")])
+def test_log_straggler_names_the_slowest_rank_if_it_is_mostly_one(slow: range, says: str, tmp_path: Path) -> None:
+    lines = [
+        line
+        for step in range(1, STEPS)
+        for line in (iteration(step), "0: " + straggler((3000.0, 1), (3600.0, slow[step % len(slow)])))
+    ]
+    log = read(tmp_path / "a.log", lines)
+    assert log.steps == tuple(range(1, STEPS))
+    assert {one.slowest for one in log.extremes[4]} <= {str(rank) for rank in (*slow, 3)}
+    said = whole_steps(log)
+    assert any(says in line for line in said)
+    assert any("traced operations takes 1.200 times" in line for line in said)
+    assert any("get_batch takes 2.428 times" in line for line in said)
+
+
+def test_lines_of_log_straggler_alone_are_a_log(tmp_path: Path) -> None:
+    log = read(tmp_path / "a.log", [straggler((3453.08, 8), (3468.20, 0)) for _ in range(STEPS)])
+    assert log.steps == tuple(range(STEPS))
+    assert log.own_s[:, 0].tolist() == pytest.approx([3.4682] * STEPS)
+    assert any("lines of iterations" in remark for remark in log.remarks)
+
+
+def test_timers_of_one_rank_name_the_part_that_makes_steps_longer(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    waits = 20.0 * rng.random(40)
+    lines = [
+        line
+        for step, wait in enumerate(waits, 1)
+        for line in (
+            iteration(step, 100.0 + wait),
+            f"time (ms) | forward-compute: 30.00 | backward-compute: 60.00 | forward-recv: {wait:.2f} | optimizer: 3",
+        )
+    ]
+    log = read(tmp_path / "a.log", lines)
+    assert float(log.part_fracs["backward-compute"][3, 0] * log.own_s[3, 0]) == pytest.approx(0.06)
+    said = whole_steps(log)
+    assert any("by the clock of the rank that logged: backward-compute 5" in line for line in said)
+    assert any(line.startswith("100% of what longer steps take more is forward-recv: transfers") for line in said)
+
+
+def test_extremes_of_a_mean_of_ten_iterations_keep_their_part_of_the_time(tmp_path: Path) -> None:
+    lines = [line for step in range(10, 250, 10) for line in (iteration(step), *minmax(210.0, 270.0))]
+    log = read(tmp_path / "a.log", lines)
+    assert log.own_s[5, 0] == pytest.approx(3.0)
+    assert log.extremes[30][0].apart_s == pytest.approx(0.6)
+    assert any("20.0% of the time" in line for line in whole_steps(log))
+
+
+TIMERS = re.compile(
+    r"elapsed time per iteration \(ms\): ([\d.]+) (?:(?!elapsed time per).)*?\ntime \(ms\) \|([^\n]*)", re.DOTALL
+)
+
+
+@pytest.mark.parametrize("name", ["meg_gpt2_perf_n16.out", "meg_ds_zero_gpt2_perf_n16.out"])
+def test_published_timers_are_what_a_regular_expression_finds(name: str) -> None:
+    found = TIMERS.findall((PUBLIC / name).read_text())
+    log = read_log(PUBLIC / name)
+    assert len(found) == len(log.steps) == 3
+    for place, (elapsed, timers) in enumerate(found):
+        some = re.findall(r"([\w/ -]+): ([\d.]+)", timers)
+        assert len(some) > 4
+        for timer, milliseconds in some:
+            frac = float(log.part_fracs[timer.strip()][place, 0])
+            assert frac == pytest.approx(float(milliseconds) / float(elapsed), abs=1e-8), (place, timer)
+
+
+MEASURED = {
+    "1F1B, 10 ms": (
+        [
+            14970.5,
+            854.7,
+            836.3,
+            871.1,
+            874.6,
+            871.8,
+            872.7,
+            872.8,
+            1148.7,
+            1080.9,
+            1081.0,
+            1079.8,
+            1084.5,
+            1081.6,
+            1081.6,
+        ],
+        (874, 1082),
+    ),
+    "ZB, 30 ms": (
+        [
+            19367.4,
+            16922.8,
+            1296.5,
+            1054.1,
+            753.9,
+            756.8,
+            756.2,
+            989.1,
+            1435.3,
+            1815.6,
+            1811.4,
+            1877,
+            1808.1,
+            1815.6,
+            1813.3,
+        ],
+        (755, 1813),
+    ),
+    "ZB-CPU, 60 ms": (
+        [
+            25400.4,
+            10667.8,
+            719.9,
+            755.9,
+            755.3,
+            758.6,
+            754.1,
+            1410.7,
+            1649.3,
+            1654.9,
+            1784,
+            1641.7,
+            1725.8,
+            1648.9,
+            1652.3,
+        ],
+        (755, 1651),
+    ),
+}
+"""Milliseconds of 15 iterations, and their medians before and with a delay of link 6-7 from iteration 9 on or so:
+PipeMorph, NSDI'26, experiments/increasing-delay, 14B, github.com/wutianyuan1/PipeMorph."""
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_iterations_before_and_with_a_delay_are_told_apart(case: str, tmp_path: Path) -> None:
+    milliseconds, (before, delayed) = MEASURED[case]
+    (tmp_path / "a.log").write_text("\n".join(iteration(step, each) for step, each in enumerate(milliseconds, 1)))
+    said = whole_steps(without_first(read_log(tmp_path / "a.log"), 1))
+    (change,) = (line for line in said if line.startswith("from step"))
+    found = re.match(
+        r"from step (\d+) to 15 the median step takes ([\d.]+) s, ([\d.]+) times .* \(([\d.]+) s from", change
+    )
+    assert found
+    assert int(found[1]) in (8, 9)
+    assert float(found[2]) == pytest.approx(delayed / 1e3, rel=0.01)
+    assert float(found[4]) == pytest.approx(before / 1e3, rel=0.01)
+    assert float(found[3]) == pytest.approx(delayed / before, rel=0.02)

@@ -1,0 +1,181 @@
+"""Workers that are replicas with pipeline stages and tensor ranks, as devices and on the virtual clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.cluster.device import DeviceProfile
+from runtime.cluster.replica import ReplicaProfile, as_replicas, parse_replica
+from runtime.errors import ConfigError
+from runtime.live.runtime import LiveRuntime
+from runtime.virtual import VirtualRuntime
+from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.costs import Costs
+from runtime.virtual.tasks.model_state import NoModelState
+from strategies.basic.bsp import BSP
+from tests.support.cli import run_cli
+from tests.support.clusters import cluster_of
+from tests.support.harness import make_run_spec
+from tests.support.labs import run_alone
+from tests.support.runs import ROOT
+from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+
+GPU = DeviceProfile(base_s=0.013, per_sample_s=0.0071, saturation_s=0.05)
+ONE: dict[str, Any] = {
+    "pipeline": 1,
+    "tensor": 1,
+    "layers": 8,
+    "schedule": "1f1b",
+    "micro_batches": 1,
+    "chunks": 1,
+    "sends": "free",
+    "parts": [1.0, 1.0, 1.0],
+    "message_s": 0.0,
+    "slow": [],
+}
+"""A worker of one rank."""
+
+
+def replica(profile: DeviceProfile = GPU, worker: int = 0, workers: int = 4, **changes: Any) -> ReplicaProfile:
+    found = as_replicas((profile,) * workers, parse_replica({**ONE, **changes}, workers))[worker]
+    assert isinstance(found, ReplicaProfile)
+    return found
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zb"])
+@pytest.mark.parametrize("parts", [[1.0, 1.0, 1.0], [9.0, 10.0, 6.0], [0.3, 0.1, 0.7]])
+def test_a_replica_of_one_rank_takes_its_devices_time_to_the_bit(schedule: str, parts: list[float]) -> None:
+    for micro_batches in (1, 3, 8):
+        mine = replica(schedule=schedule, parts=parts, micro_batches=micro_batches, message_s=0.2)
+        for samples in (1, 7, 8, 33, 500):
+            for accum in (1, 2):
+                assert mine.seconds(samples, accum) == GPU.seconds(samples, accum * micro_batches)
+
+
+LINEAR = DeviceProfile(per_sample_s=0.25)
+
+
+@pytest.mark.parametrize(("stages", "tensor", "micro_batches"), [(2, 1, 4), (4, 2, 8), (8, 4, 16)])
+def test_stages_and_tensor_ranks_share_the_work_and_stages_have_a_bubble(
+    stages: int, tensor: int, micro_batches: int
+) -> None:
+    """(m + p - 1) / m of the ideal time: Huang et al. 2019."""
+    mine = replica(LINEAR, pipeline=stages, tensor=tensor, micro_batches=micro_batches)
+    ideal_s = LINEAR.seconds(64) / (stages * tensor)
+    assert mine.seconds(64) == pytest.approx(ideal_s * (micro_batches + stages - 1) / micro_batches)
+
+
+@pytest.mark.parametrize(("schedule", "hidden"), [("gpipe", 0), ("1f1b", 1)])
+def test_a_slow_stage_slows_its_replica_by_a_part_of_its_own_slow_down(schedule: str, hidden: int) -> None:
+    """By hand: the slow stage is busy all the time, and the others add one micro-batch each: (m f + p - 1) / m.
+
+    With 1F1B, what it takes longer for the forward passes ahead, one for each later stage, fits into its bubble.
+    """
+    slow_ranks = [{"stage": 2, "factor": 1.5, "worker": 1}]
+    fields: dict[str, Any] = {"pipeline": 4, "micro_batches": 8, "schedule": schedule}
+    usual = replica(LINEAR, **fields)
+    other, slowed = (replica(LINEAR, worker, **fields, slow=slow_ranks) for worker in range(2))
+    assert other.seconds(64) == usual.seconds(64)
+    assert slowed.seconds(64) / usual.seconds(64) == pytest.approx((8 * 1.5 + 3 - hidden * 0.5) / (8 + 3))
+
+
+def test_the_slowest_tensor_rank_counts() -> None:
+    slow_ranks = [{"stage": 0, "factor": 2.0, "tensor": 1}, {"stage": 0, "factor": 1.5}]
+    mine = replica(LINEAR, tensor=4, slow=slow_ranks)
+    assert mine.factor.tolist() == [[1.5, 3.0, 1.5, 1.5]]
+    assert mine.seconds(64) == pytest.approx(3.0 * LINEAR.seconds(64) / 4)
+
+
+def test_messages_lengthen_a_step() -> None:
+    # by hand, 2 stages and 1 micro-batch: its activations go there, and its gradients come back
+    usual, sends = (replica(LINEAR, pipeline=2, message_s=message_s) for message_s in (0.0, 0.5))
+    assert sends.seconds(8) == pytest.approx(usual.seconds(8) + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"pipeline": 3},
+            "cluster.replica.layers=8: cluster.replica.pipeline=3 does not divide it; use a multiple of 3, such as 9",
+        ),
+        (
+            {"pipeline": 2, "chunks": 3, "schedule": "interleaved"},
+            "cluster.replica.layers=8: cluster.replica.pipeline=2 times cluster.replica.chunks=3 does not divide it; "
+            "use a multiple of 6, such as 12",
+        ),
+        (
+            {"pipeline": 4, "chunks": 2, "schedule": "interleaved", "micro_batches": 2},
+            "cluster.replica.micro_batches=2: schedule=interleaved needs a multiple of pipeline=4, such as 4",
+        ),
+        ({"schedule": "other"}, "cluster.replica.schedule=other: must be gpipe, 1f1b, interleaved or zb"),
+        ({"tensor": 0}, "cluster.replica.tensor=0: must be at least 1"),
+        ({"stages": 4}, "cluster.replica.stages: no such setting"),
+        ({"slow": [{"stage": 0, "factor": 2.0, "worker": 4}]}, "cluster.replica.slow[0].worker=4: must be from 0 to 3"),
+        ({"slow": [{"stage": 1, "factor": 2.0}]}, "cluster.replica.slow[0].stage=1: must be from 0 to 0"),
+        ({"micro_batches": 100_000}, "cluster.replica: has 300,000 passes in a step, more than 200,000"),
+    ],
+)
+def test_a_replica_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        VirtualRuntime(cluster=cluster_of(num_workers=4, device={"base_s": 1.0}, replica={**ONE, **changes}))
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+
+
+def test_other_clusters_in_which_replicas_cannot_be() -> None:
+    with pytest.raises(ConfigError, match=r"^runtime=live: cluster\.replica is only modelled; choose runtime=virtual"):
+        LiveRuntime(cluster=cluster_of(num_workers=4, device={"base_s": 1.0}, replica=ONE))
+    with pytest.raises(ConfigError, match=r"^cluster\.replica: .* cluster\.device=null; set it$"):
+        VirtualRuntime(cluster=cluster_of(num_workers=4, costs="antdt_cluster_a", replica=ONE))
+    hosts = yaml.safe_load((ROOT / "conf/cluster/hosts.yaml").read_text())["hosts"]
+    with pytest.raises(ConfigError, match=r"^cluster\.replica: .* leave it or cluster\.hosts out$"):
+        VirtualRuntime(cluster=cluster_of(num_workers=4, device={"base_s": 1.0}, hosts=hosts, replica=ONE))
+
+
+def test_the_nominal_iteration_is_the_slowest_replicas() -> None:
+    fields = {**ONE, "pipeline": 2, "micro_batches": 2, "slow": [{"stage": 0, "factor": 3.0, "worker": 2}]}
+    runtime = VirtualRuntime(cluster=cluster_of(num_workers=4, device={"per_sample_s": 1.0}, replica=fields))
+    # by hand: two forward passes of 1 s on stage 0, then two backward passes of 2 s, which never wait
+    assert runtime.base_iter_s(4) == pytest.approx(6.0)
+
+
+# ---- on the virtual clock --------------------------------------------------------------------------------------------
+
+
+def events(device: Any, plan: Any, **costs: float) -> list[Any]:
+    tape = Tape()
+    job = virtual_job(4, 320, global_batch_samples=32)
+    timed = Costs(jitter_sigma=0.2, jitter_rho=0.5, sleep_overshoot_s=1e-4, control_s=1e-3, latency_s=2e-3, **costs)
+    run_alone(VirtualSession(make_run_spec(job, BSP(), tape), plan, NoModelState(0, None), timed, device))
+    return [{name: value for name, value in line.items() if name != "decide_us"} for line in tape.plain()]
+
+
+@pytest.mark.parametrize("real_s", [0.0, 0.06], ids=["paced", "longer than its device says"])
+@pytest.mark.parametrize("plan", [slow(), slow(w1=0.7)], ids=["calm", "slowed"])
+def test_bsp_with_replicas_of_one_rank_is_bsp_to_the_bit(real_s: float, plan: Any) -> None:
+    ours = events(as_replicas((GPU,) * 4, parse_replica(ONE, 4)), plan, compute_base_s=real_s)
+    assert ours == events(GPU, plan, compute_base_s=real_s)
+    assert len(ours) > 40
+    other = as_replicas((GPU,) * 4, parse_replica({**ONE, "pipeline": 2, "micro_batches": 4}, 4))
+    assert ours != events(other, plan, compute_base_s=real_s)
+
+
+def recorded(tmp_path: Path, name: str, *words: str) -> list[Any]:
+    quiet = ("runtime=virtual", "backend=none", "workload.target=null", "topology=allreduce", "view=none", "draw=false")
+    finished = run_cli(*quiet, "workload.epochs=1", f"hydra.run.dir={name}", *words, cwd=tmp_path)
+    assert finished.exit_code == 0, finished.err
+    found = [json.loads(line) for line in (tmp_path / name / "events.jsonl").read_text().splitlines()]
+    return [{field: value for field, value in line.items() if field != "decide_us"} for line in found]
+
+
+def test_a_run_with_replicas_of_one_rank_is_one_without(tmp_path: Path) -> None:
+    fields = ",".join(f"{name}: {value}" for name, value in ONE.items())
+    plain = recorded(tmp_path, "plain", "cluster=local")
+    assert recorded(tmp_path, "one", "cluster=local", f"+cluster.replica={{{fields}}}") == plain
+    assert recorded(tmp_path, "hybrid", "cluster=hybrid") != plain
