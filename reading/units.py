@@ -32,6 +32,12 @@ def unit_in(name: str) -> float | None:
     return found if found is not None or bracket is None else IN_BRACKETS.get(bracket[1].lower())
 
 
+def unit_said(text: str) -> float:
+    """Seconds per unit of a word (``ms``) or a number (``0.001``); raises ``ValueError`` for any other text."""
+    word = text.strip().lower()
+    return (BY_WORD | IN_BRACKETS)[word] if word in BY_WORD | IN_BRACKETS else float(word)
+
+
 def unit_of(name: str) -> float:
     """The same; seconds if the name does not say."""
     unit_s = unit_in(name)

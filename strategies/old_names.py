@@ -51,7 +51,7 @@ MOVED: dict[str, str] = {
         "transfers.aggregate=order transfers.fluid transfers.order transfers.replicate=replicas "
         "transfers.updates=fluid"
     ),
-    "parts": "composed hooks nodes.controller=nodes nodes.pause=nodes nodes.timers=nodes screens.base=screens weights",
+    "parts": "composed hooks nodes.controller=nodes nodes.pause=nodes nodes.timers=nodes screens.base=hooks weights",
     "parts.composition": "composition.composition composition.fitting=parts composition.parts",
     "parts.gates": (
         "gates.all gates.base gates.bounded gates.each gates.groups gates.needed=quorum gates.places=groups "

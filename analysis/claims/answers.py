@@ -34,8 +34,9 @@ NOTHING = 1e-6
 class Answer(NamedTuple):
     """Our result, in the claim's unit. ``holds``, ``share``, ``same``: shapes only; ``text``: the observation.
 
-    ``share``: of the resampled seeds with which the shape holds, NaN for one seed; ``same``: all seeds give the same
-    result. ``cases``: all cases that count, of which the answer itself is the least (or most) favourable.
+    ``controls``: the answers of the claim's controls in the place of its subject. ``share``: of the resampled seeds
+    with which the shape holds, NaN for one seed; ``same``: all seeds give the same result. ``cases``: all cases that
+    count, of which the answer itself is the least (or most) favourable.
     """
 
     value: float = nan
@@ -47,6 +48,7 @@ class Answer(NamedTuple):
     share: float = nan
     same: bool = False
     cases: tuple[Answer, ...] = ()
+    controls: tuple[Answer, ...] = ()
 
 
 def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
@@ -58,6 +60,8 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
             (Bonferroni), since one of many succeeds by chance.
         runs: one row per run: a column for each axis, ``seed``, and measures (:mod:`analysis.experiments.results`).
     """
+    if claim.controls:
+        return with_controls(claim, runs)
     if claim.shape is not None:
         return shaped(claim, runs)
     if not claim.subject and claim.over is None:
@@ -80,6 +84,14 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     }
     usable = {name: each for name, each in found.items() if each.seeds}
     return favoured(claim, usable) if usable else None
+
+
+def with_controls(claim: Claim, runs: pd.DataFrame) -> Answer | None:
+    """The answer to a claim with the answers that its controls would give; a control that did not run has none."""
+    alone = msgspec.structs.replace(claim, controls=())
+    places = [msgspec.structs.replace(alone, subject={**claim.subject, **control}) for control in claim.controls]
+    ours, theirs = answer(alone, runs), [answer(one, runs) for one in places]
+    return None if ours is None else ours._replace(controls=tuple(one for one in theirs if one is not None))
 
 
 def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:

@@ -51,10 +51,20 @@ def judge(claim: Claim, answer: Answer | None) -> Verdict:
         return Verdict("" if claim.check == "number" else why, why if asks_size else "")
     if unexercised(claim, answer):
         return Verdict("" if claim.check == "number" else UNEXERCISED, UNEXERCISED if asks_size else "")
+    by_any = met_by_any(claim, answer)
     return Verdict(
-        "" if claim.check == "number" else _cap(claim, side(claim, answer)),
-        _cap(claim, size(claim, answer)) if asks_size else "",
+        "" if claim.check == "number" else _cap(claim, side(claim, answer), by_any=by_any),
+        _cap(claim, size(claim, answer), by_any=by_any) if asks_size else "",
     )
+
+
+def met_by_any(claim: Claim, answer: Answer) -> bool:
+    """Whether any system would meet the claim: the ledger says why, or all its controls do meet it."""
+    if claim.construction:
+        return True
+    question = size if claim.check == "number" else side
+    met = [question(claim, control) == MET for control in answer.controls]
+    return bool(claim.controls) and len(met) == len(claim.controls) and all(met)
 
 
 def side(claim: Claim, answer: Answer) -> str:
@@ -125,11 +135,11 @@ def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | Non
     return None if end is None else base + part * (end - base)
 
 
-def _cap(claim: Claim, verdict: str) -> str:
+def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
     """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing."""
     if verdict == MISSED:
         return verdict
-    if claim.calibrated or claim.construction:
+    if claim.calibrated or by_any:
         return CALIBRATED if claim.calibrated else CONSTRUCTION
     return ARITHMETIC if claim.arithmetic else verdict
 

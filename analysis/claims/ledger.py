@@ -57,6 +57,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The parameter that was fitted to, or chosen by, this claim. Such an answer confirms nothing."""
     construction: str = ""
     """Why no system here could miss this claim. It is not judged."""
+    controls: tuple[Cell, ...] = ()
+    """Systems without the part that the claim is about. If each of them meets it in the place of the subject, any
+    system would, and it is not judged."""
     group: str = ""
     """Claims of one group are one observation: they repeat a number, or follow from one fitted degree of freedom."""
     arithmetic: bool = False
@@ -122,8 +125,10 @@ def _problem(claim: Claim) -> str | None:
             return f"{name}={list(ends)}: the lower end comes first"
     if claim.magnitude is not None and (claim.accept is None or None not in claim.accept):
         return "magnitude: belongs to accept with an open end"
-    if sum(map(bool, (claim.calibrated, claim.arithmetic, claim.construction))) > 1:
-        return "calibrated, arithmetic, construction: only one of them may be set"
+    if sum(map(bool, (claim.calibrated, claim.arithmetic, claim.construction, claim.controls))) > 1:
+        return "calibrated, arithmetic, construction, controls: only one of them may be set"
+    if claim.controls and (claim.shape is not None or not claim.subject or claim.how == "order"):
+        return "controls: take the place of a subject that is compared by itself or with others"
     return None
 
 

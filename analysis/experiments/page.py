@@ -58,7 +58,8 @@ within 15 % of the paper's, and its interval is no wider than that.
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
   Of several cases the worst counts; where one suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
-  **By construction**: no system here could miss it. **Calibrated**: something was fitted to, or chosen by, this very
+  **By construction**: no system here could miss it, or systems without the part in question (the claim's
+  *controls*) meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very
   number (a miss remains a miss). **By arithmetic**: a definition was evaluated to the
   printed digits, and nothing was run. **Context**: other
   hardware, production, another quantity, or a variation of ours. None of these is evidence.
@@ -177,7 +178,9 @@ def remarks(claims: Sequence[Claim]) -> list[str]:
 def remark(claim: Claim) -> str:
     """Remarks on a claim's verdicts."""
     whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction, GROUP: claim.group}
-    return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [claim.note])])
+    controls = " and ".join(next(reversed(one.values())) for one in claim.controls)
+    held = f"{CONSTRUCTION} if {controls} would meet it, too" * bool(controls)
+    return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [held, claim.note])])
 
 
 def paper_text(claim: Claim) -> str:

@@ -343,7 +343,7 @@ def _figure_problem(spec: Spec) -> str | None:
 
 def _map_problem(figure: Drawing) -> str | None:
     if figure.along is None:
-        return "figure: along: names no axis; map needs that of its columns"
+        return "figure: along: names no axis; map needs its columns"
     for name, others in (("along", (figure.by, figure.panels)), ("by", (figure.panels,))):
         if (axis := getattr(figure, name)) in others:
             return f"figure: {name}={axis}: is drawn twice; columns (along), rows (by) and panels need an axis each"

@@ -156,11 +156,14 @@ def tell_apart(log: StepLog) -> StepLog:
 
 def _whole(log: StepLog, why: str) -> StepLog:
     seconds = rounds_s(log)  # own work is no step if more is known
+    alone = log.num_ranks == 1  # the parts of its time are parts of the step
     return StepLog(
         source=log.source,
         ranks=("all",),
         steps=log.steps,
         own_s=seconds[:, None],
+        comm_s=log.comm_s if alone else None,
+        data_s=log.data_s if alone else None,
         round_s=seconds,
         per_rank=False,
         part_fracs=log.part_fracs if log.num_ranks == 1 else {},

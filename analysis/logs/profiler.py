@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
+from analysis.logs.exposed import exposed
 from analysis.logs.gathering import gather
-from analysis.logs.intervals import Floats, inside, union
+from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import whole
 from analysis.logs.step_log import LogError, StepLog
@@ -21,7 +22,10 @@ from reading.errors import shown
 
 STEP = re.compile(rb"ProfilerStep\s*+#\s*+(\d++)")
 COMMUNICATION = re.compile(rb"nccl|gloo|c10d|rccl|mpi:|allreduce|all_reduce|all_gather|reduce_scatter", re.IGNORECASE)
-ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+LOADING = re.compile(rb"^enumerate\(DataLoader\)|\bdata_?load|dataloader", re.IGNORECASE)
+ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
+"""Categories, in lower case; traces of 2021 write them with a capital."""
+OF_DEVICE = "gpu_user_annotation"
 MICRO = 1e-6
 """Chrome's traces count microseconds."""
 FURTHEST = MOST_SECONDS * 1e9
@@ -32,7 +36,8 @@ def read_traces(paths: Sequence[Path]) -> StepLog:
     """The ``ProfilerStep#N`` spans of every rank's traces, and the part of each spent only in communication.
 
     Own work is the step less the time in which a communication kernel ran on the device (or, of a job on processors, a
-    collective on the host) and no other kernel. Time in which the device is idle since the host is late is own work.
+    collective on the host) and no other kernel. Time in which the device is idle since the host is late is own work;
+    loading is the part of it in which the host was in the data loader.
 
     The rank is the trace's own (``distributedInfo``), or the number in the file's name. Of several files other JSON
     than traces is passed over. Steps of several folders follow each other, also if each counts from 0.
@@ -93,23 +98,24 @@ def _steps(path: Path, trace: Trace) -> pd.DataFrame:
     steps = {
         whole(found[1].decode(), "the number of a ProfilerStep", str(path), MOST_STEP): span
         for span in spans
-        if (found := STEP.match(span.label)) and span.cat != "gpu_user_annotation"
+        if (found := STEP.match(span.label)) and span.cat != OF_DEVICE
     }
     if not steps:
         raise LogError(
             f"{path}: has no ProfilerStep spans; give torch.profiler.profile a schedule=, as it writes none without, "
             "and call prof.step() after every step of the training loop"
         )
-    device = [span for span in spans if span.cat in ON_DEVICE]
+    device = [span for span in spans if span.cat.lower() in ON_DEVICE]
+    host = [span for span in spans if span.cat.lower() not in ON_DEVICE and span.cat != OF_DEVICE]
+    loading = [span for span in host if LOADING.search(span.label)]
     sending = [span for span in device or spans if COMMUNICATION.search(span.label)]
     working = [span for span in device if not COMMUNICATION.search(span.label)]
-    work, busy = union(_ends(path, working)), union(_ends(path, [*working, *sending]))
     step_spans = _ends(path, [steps[step] for step in sorted(steps)])
-    exposed = inside(busy, step_spans) - inside(work, step_spans)
-    seconds = (step_spans[:, 1] - step_spans[:, 0]) * MICRO
-    comm_s = exposed.clip(min=0.0) * MICRO
+    parts = exposed(step_spans, _ends(path, working), _ends(path, sending), _ends(path, loading))
+    seconds, comm_s = parts.step * MICRO, parts.communication * MICRO
     own_s = (seconds - comm_s).clip(min=MICRO)
-    return pd.DataFrame({"step": sorted(steps), "own_s": own_s, "comm_s": comm_s, "round_s": seconds})
+    rows = pd.DataFrame({"step": sorted(steps), "own_s": own_s, "comm_s": comm_s, "round_s": seconds})
+    return rows.assign(data_s=parts.loading * MICRO) if loading else rows
 
 
 def _ends(path: Path, spans: Sequence[Event]) -> Floats:

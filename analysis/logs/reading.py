@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.logs.archive import refuse_archive
+from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
@@ -14,15 +16,20 @@ from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlperf import is_mllog, read_mllog
 from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
+from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
+from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
+from analysis.logs.records import is_lines, read_records, records_in
+from analysis.logs.refused import why_refused
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
+from analysis.logs.tensorboard import event_files_in, is_event_file, read_event_files
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
@@ -63,7 +70,7 @@ PRINTED = (
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), {' or '.join(form.name for form in FORMS)} (.json), or what "
+    f"them), dumps of PyTorch's flight recorder, {' or '.join(form.name for form in FORMS)} (.json), or what "
     f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()
@@ -87,7 +94,13 @@ def _folder(path: Path) -> StepLog:
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
+    if tables := part_files_in(path):
+        return read_parts(tables)
     here, below = traces_in(path)
+    if not (here or below) and (graphs := chakra_in(path)):
+        return read_chakra(graphs)
+    if not (here or below) and (events := event_files_in(path)):
+        return read_event_files(events)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:
@@ -101,27 +114,39 @@ def _folder(path: Path) -> StepLog:
 def _file(path: Path, reading: Reading) -> StepLog:
     if is_table(path):
         return read_table(path, reading.columns, reading.unit_s)
+    refuse_archive(path)
+    if is_database(path):
+        return read_nsight(path)
+    if is_chakra(path):
+        return read_chakra([path])
+    if is_event_file(path):
+        return read_event_files([path], reading.unit_s)
+    if is_lines(path) and (records := records_in(path)):
+        return read_records(path, records, reading.unit_s)
     if is_trace(path):
-        return _read_json(path)
+        return _read_json(path, reading)
     if has_columns(path, (reading.columns.rank, reading.columns.step)):
         return read_table(path, reading.columns, reading.unit_s)
     return _read_printed(path, reading)
 
 
-def _read_json(path: Path) -> StepLog:
+def _read_json(path: Path, reading: Reading) -> StepLog:
+    """A trace, JSON of a known form, or other JSON with records of steps."""
     try:
         return read_traces([path])
-    except NotATrace:
-        if (log := read_json(path)) is None:
-            raise
-        return log
+    except NotATrace as error:
+        if (log := read_json(path)) is not None:
+            return log
+        if not (records := records_in(path)):
+            raise NotATrace(f"{error}, and no records of steps") from None
+    return read_records(path, records, reading.unit_s)
 
 
 def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:
-        raise LogError(f"{path}: is no log that is known here; name {KNOWN}")
+        raise LogError(f"{path}: {why_refused(path) or f'is no log that is known here; name {KNOWN}'}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()
     remarks = [*rows.remarks, *lines.remarks()]

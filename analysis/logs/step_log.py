@@ -18,6 +18,10 @@ class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 
 
+class Untimed(LogError):
+    """A log that is understood, and cannot tell how long its steps took: what it does tell, and what to log."""
+
+
 class Extremes(NamedTuple):
     """The quickest and the slowest rank of a step, in seconds, and their names if the log has them.
 

@@ -21,9 +21,11 @@ CALIBRATED = "{part} is the same in every step: it was measured once, before, an
 
 
 def is_step_records(content: Any) -> bool:
-    """Whether the content of a JSON file has records of steps in this form."""
+    """Whether the content of a JSON file has records of steps in this form, of one rank without a name."""
     records = content.get(RECORDS) if isinstance(content, dict) else None
-    return isinstance(records, list) and bool(records) and isinstance(records[0], dict) and WHOLE in records[0]
+    if not isinstance(records, list) or not records or not isinstance(records[0], dict):
+        return False
+    return WHOLE in records[0] and "rank" not in records[0]
 
 
 def read_step_records(source: str, content: Any) -> StepLog:

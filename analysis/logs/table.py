@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.gathering import gather
+from analysis.logs.metric_table import metric_rows
+from analysis.logs.metrics import read_metrics
+from analysis.logs.parts_table import has_parts, read_parts
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
 from analysis.logs.table_rows import TIMES, columns_of_ranks, long_rows, wide_rows
@@ -18,6 +22,9 @@ from reading.units import unit_of, unit_remark
 
 FURTHEST_APART = 100.0
 """Steps begin so many times further apart than they take, at most: milliseconds are 1000 times as many as seconds."""
+PAI = {"worker", "gpu", "time", "batch_time_norm"}
+"""Columns of the mini-batch times that Alibaba published (clusterdata, GPU v2020); ``time`` counts steps."""
+NORMALISED = "its times are normalised to at most 1000, so ratios and shares count, and seconds do not"
 SHOWN = 12
 """So many column names in a message."""
 
@@ -52,11 +59,15 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
         LogError: it cannot be read, or a column or a value is missing or impossible.
     """
     table = TableFile(path)
+    if columns == Columns() and unit_s is None and has_parts(table):
+        return read_parts([path])
     wanted = {field: name for field, name in columns._asdict().items() if name is not None}
     remarks = list[str]()
     if by_rank := columns_of_ranks(table.names, wanted):
         rows = wide_rows(table, wanted["step"], by_rank, remarks)
         wanted["seconds"] = by_rank[0]
+    elif found := _otherwise(table, columns, unit_s):
+        return found
     else:
         _refuse_missing(path, wanted, table.names)
         rows = long_rows(table, wanted, remarks)
@@ -78,6 +89,21 @@ def read_table(path: Path, columns: Columns, unit_s: float | None = None) -> Ste
     job = {"global_batch_samples": int(rows.groupby("step")["samples"].sum().median())} if "samples" in rows else {}
     rest = columns.comm is not None and columns.compute is None
     return gather(str(path), rows, remarks=tuple(remarks), job=job, own_is_rest=rest)
+
+
+def _otherwise(table: TableFile, columns: Columns, unit_s: float | None) -> StepLog | None:
+    """The steps of a table whose columns have other names than the usual ones, if the user has named none.
+
+    Trackers write a column per metric, or a row per metric and step.
+    """
+    if columns != Columns() or {"rank", "step", "seconds"} <= set(table.names):
+        return None
+    if set(table.names) >= PAI:
+        named = Columns(rank="worker", step="time", seconds="batch_time_norm")
+        log = read_table(table.path, named, unit_s or 1.0)
+        return replace(log, remarks=(*log.remarks, NORMALISED))
+    long = metric_rows(table)
+    return None if long is None else read_metrics(str(table.path), long, unit_s=unit_s)
 
 
 def _with_own_work(path: Path, rows: pd.DataFrame, columns: Columns) -> pd.DataFrame:

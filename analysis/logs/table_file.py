@@ -52,8 +52,8 @@ class TableFile:
         self.names = [name.strip() for name in names]
         if len(names) > MOST_COLUMNS:
             raise LogError(
-                f"{path}: has {len(names):,} columns, and no more than {MOST_COLUMNS:,} are read; give those of steps "
-                "and times"
+                f"{path}: has {len(names):,} columns, and no more than {MOST_COLUMNS:,} are read; give the columns "
+                "of steps and times"
             )
 
     def pieces(self, columns: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:

@@ -324,6 +324,8 @@ def _conservation(run: Run) -> tuple[list[str], list[str]]:
     total = list(_total(run, int(updates["samples"].sum())))
     if run.job.get("epoch_overlap"):
         return total, ["samples of each epoch: epochs overlap"]
+    if run.job.get("failover") == "whole_shards":
+        return total, ["samples of each epoch: shards of lost workers are repeated"]
     if _jumps(run):
         return total, ["samples of each epoch: iterations were skipped"]
     return [*_per_epoch(uses, run.job["num_samples"]), *total], []
@@ -349,7 +351,9 @@ def _total(run: Run, applied: int) -> Iterator[str]:
     if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
         yield f"{applied} samples applied, but the last line says {end.samples_applied}"
     given_up = sum(samples for _, samples in run.contents.given_up)
-    if epochs is not None and end.epochs_done == epochs and applied + given_up != epochs * run.job["num_samples"]:
+    used, all_samples = applied + given_up, (epochs or 0) * run.job["num_samples"]
+    repeats = run.job.get("failover") == "whole_shards" and used > all_samples
+    if epochs is not None and end.epochs_done == epochs and used != all_samples and not repeats:
         yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
     if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
         yield f"{end.shards_done} of {end.shards_total} shards done at the end"

@@ -83,15 +83,17 @@ def broken(head: str) -> str:
     return head.replace(" relative to ", "\nrelative\nto ", 1)
 
 
-def print_summary(frame: pd.DataFrame, console: Console | None = None) -> None:
+def print_summary(frame: pd.DataFrame, console: Console | None = None, *, explain: bool = True) -> None:
     """Print a comparison, one table for each case, the best value of a column in bold.
 
     Intervals, then minor columns, are left out if the terminal is too narrow; files and pipes always have them.
+    ``explain``: what the heads mean.
     """
     console = console or Console()
     print_cases(frame, columns, console)
-    said = f"{WORDS} {MARKED}" if frame["warned"].any() else WORDS
-    console.print(Text(said, style="dim"), soft_wrap=True)
+    said = [*([WORDS] if explain else []), *([MARKED] if frame["warned"].any() else [])]
+    if said:
+        console.print(Text(" ".join(said), style="dim"), soft_wrap=True)
     if len(frame) > 1 and frame["seeds"].max() == 1:
         console.print(Text(ONE_SEED), soft_wrap=True)
 

@@ -23,21 +23,23 @@ def is_set(run_dir: Path) -> bool:
     return (run_dir / CLUSTER_EVENTS).exists()
 
 
-def finish(run_dir: Path) -> list[str]:
+def finish(run_dir: Path, *, explain: bool = True) -> list[str]:
     """Write what follows from the record and print its summary; returns warnings to readers of the results.
+
+    ``explain``: what the heads of its table mean, which a sweep says once, at its end.
 
     Raises:
         RecordError: the record cannot be read.
     """
-    return _finish_cluster(run_dir) if is_set(run_dir) else _finish_job(run_dir)
+    return _finish_cluster(run_dir) if is_set(run_dir) else _finish_job(run_dir, explain)
 
 
-def _finish_job(run_dir: Path) -> list[str]:
+def _finish_job(run_dir: Path, explain: bool) -> list[str]:
     from analysis.measures.warning_lines import stored
     from analysis.reports.report import finish_run, print_summary, summary_frame
 
     summary = finish_run(run_dir)
-    print_summary(summary_frame(summary))
+    print_summary(summary_frame(summary), explain=explain)
     return [f"{summary['strategy']}: {one.text}" for one in stored(summary)]
 
 

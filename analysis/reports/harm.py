@@ -33,7 +33,7 @@ def page(spec: Spec, jobs: pd.DataFrame, cells: Sequence[Cell], reasons: Reasons
         spec.notes.strip(),
         *tables(cells, reasons, only),
         "## Why some are slower",
-        *why,
+        "\n".join(why),
         "",
     ]
     return "\n\n".join(parts)
@@ -82,7 +82,7 @@ def counted(cells: Sequence[Cell]) -> str:
 
 
 def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
-    """A paragraph per reason: the strategies and stragglers that it is for, with the ratios, and why; refusals last."""
+    """A line per reason: the strategies and stragglers that it is for, with the ratios, and why; refusals last."""
     order = {strategy: place for place, strategy in enumerate(reasons)}
     harmed = sorted((cell for cell in cells if cell.harmed), key=lambda cell: order.get(cell.strategy, len(order)))
     by_reason: dict[str, list[Cell]] = {}
@@ -93,7 +93,7 @@ def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
         names, stragglers = (
             ", ".join(dict.fromkeys(getattr(cell, name) for cell in held)) for name in ("strategy", "straggler")
         )
-        yield f"**{names}** under {stragglers} ({span(held)}): {why}"
+        yield f"- **{names}** under {stragglers} ({span(held)}): {why}"
     yield from refused(cells)
 
 
@@ -109,10 +109,6 @@ def span(cells: Sequence[Cell]) -> str:
 def refused(cells: Sequence[Cell]) -> Iterator[str]:
     """Return the refused combinations with their reasons."""
     there = [cell for cell in cells if cell.outcome == "refused"]
-    lines = []
     for strategy, note in dict.fromkeys((cell.strategy, cell.note) for cell in there):
         where = dict.fromkeys(cell.workers for cell in there if (cell.strategy, cell.note) == (strategy, note))
-        lines.append(f"- `{strategy}` with {', '.join(map(str, where))} workers: {note}")
-    if lines:
-        yield "**Refused**"
-        yield "\n".join(lines)
+        yield f"- `{strategy}` is refused with {', '.join(map(str, where))} workers: {note}"

@@ -13,6 +13,7 @@ from analysis.measures.levels import levels, warm_up
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools
 from analysis.reports.console import seconds_text
+from analysis.reports.parts import part_lines
 
 WORST = 0.1
 """Steps that take longer than the usual one by more than this part are counted as slow."""
@@ -54,7 +55,7 @@ def whole_steps(log: StepLog) -> list[str]:
         *_changes(steps, found, middles),
         _tail(seconds, middle),
         *(_periods(steps, slow) if len(found) == 1 else []),
-        *_parts(log, warm),
+        *(_parts(log, warm) or part_lines(log)),
         *_extremes(log),
     ]
 

@@ -10,7 +10,12 @@ from analysis.records.load import load_run
 from analysis.records.log import of_record
 from analysis.sinks.errors import SinkError
 
-SINKS = {"tensorboard": "runs/tensorboard", "mlflow": "sqlite:///runs/mlflow.db", "mllog": "runs/mllog"}
+SINKS = {
+    "tensorboard": "runs/tensorboard",
+    "mlflow": "sqlite:///runs/mlflow.db",
+    "mllog": "runs/mllog",
+    "steps": "runs/steps",
+}
 """Name (a module here) -> where it goes by default."""
 
 

@@ -67,6 +67,16 @@ def check_targets(targets: object, kind: Kind = "delay", name: str = "targets") 
             )
 
 
+def check_workers(targets: object) -> None:
+    """Raise ``ValueError`` unless each is a worker or ``worker:*``."""
+    check_targets(targets)
+    assert isinstance(targets, Sequence)
+    for text in targets:
+        target = parse_target(str(text))
+        if (every_target(str(text)) if target is None else target.form) != "worker":
+            raise ValueError(f"targets={one_line(text)}: must be worker:<id> or worker:*")
+
+
 def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     """The targets meant, each once, in the order given; raises for one that the cluster does not have."""
     found: dict[str, None] = {}
@@ -112,6 +122,17 @@ def delay_s(sleep_s: float | None, sleep_iters: float | None, intensity: float, 
             "set sleep_iters to null and sleep_s to seconds"
         )
     return _of_delay("sleep_iters", sleep_iters, sleep_iters * cluster.base_iter_s * intensity)
+
+
+def undisturbed_s(base_s: float | None, cluster: ClusterShape) -> float:
+    """Seconds of an undisturbed iteration: the pattern's field ``base_s``, or the cluster's own where that is None."""
+    if base_s is not None:
+        return base_s
+    if cluster.base_iter_s is None:
+        raise ValueError(
+            "base_s=null: the time of an iteration is not known beforehand on this cluster; set base_s to seconds"
+        )
+    return cluster.base_iter_s
 
 
 def _of_delay(name: str, value: float, seconds: float) -> float:

@@ -11,15 +11,13 @@ import numpy as np
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number, check_targets, expand_targets, one_line
-from injectors.patterns.tables import check_path, read_table
+from injectors.patterns.tables import Floats, check_path, column_numbers, read_table, to_number
 from injectors.plan import DECIMALS, RULES, ClusterShape, Disturbance, Plan, build_plan
 
 LAYOUTS = ("barrier", "own")
 BASELINES = ("median", "least")
 LEAD_FRAC = 0.01
 """Part of the shortest iteration by which windows begin early, so that an iteration at an edge meets its own window."""
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class IterationSlowdowns(NamedTuple):
@@ -181,10 +179,10 @@ def iteration_slowdowns(
     """
     if not len(places):
         raise ValueError("has no rows")
-    times_s = _numbers(names[2], seconds, places) * unit_s
+    times_s = column_numbers(names[2], seconds, places) * unit_s
     for bad in np.flatnonzero(times_s <= 0)[:1]:
         raise ValueError(f"{places[bad]}, column {names[2]}, {one_line(seconds[bad])}: must be more than 0")
-    numbers, row_of = np.unique(_numbers(names[1], iteration, places), return_inverse=True)
+    numbers, row_of = np.unique(column_numbers(names[1], iteration, places), return_inverse=True)
     workers, column_of = _labels(names[0], worker, places)
     flat = row_of * len(workers) + column_of
     _, first = np.unique(flat, return_index=True)
@@ -210,21 +208,6 @@ def iteration_slowdowns(
     return IterationSlowdowns(tuple(workers), base_s, frac, edges)
 
 
-def _numbers(column: str, values: Sequence[object], places: Sequence[str]) -> Floats:
-    found = np.array([_number(value) for value in values])
-    for bad in np.flatnonzero(~np.isfinite(found))[:1]:
-        shown = "nothing" if values[bad] in (None, "") else one_line(values[bad])
-        raise ValueError(f"{places[bad]}, column {column}, {shown}: must be a finite number")
-    return found
-
-
-def _number(value: object) -> float:
-    try:
-        return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # TypeError says so
-    except (TypeError, ValueError):
-        return math.nan
-
-
 def _labels(
     column: str, values: Sequence[object], places: Sequence[str]
 ) -> tuple[list[str], np.ndarray[Any, np.dtype[np.intp]]]:
@@ -233,6 +216,6 @@ def _labels(
         if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
             raise ValueError(f"{place}, column {column}, nothing: must be a number or a name")
     texts = [str(value) for value in values]
-    order = sorted(set(texts), key=lambda text: (math.inf if math.isnan(_number(text)) else _number(text), text))
+    order = sorted(set(texts), key=lambda text: (math.inf if math.isnan(to_number(text)) else to_number(text), text))
     index = {text: number for number, text in enumerate(order)}
     return order, np.array([index[text] for text in texts])

@@ -9,7 +9,14 @@ from typing import final
 import numpy as np
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import check_name, check_number, check_targets, count_slots, expand_targets
+from injectors.patterns.fields import (
+    check_name,
+    check_number,
+    check_targets,
+    count_slots,
+    expand_targets,
+    undisturbed_s,
+)
 from injectors.patterns.streams import stream
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 
@@ -54,11 +61,7 @@ class PowerLaw(Pattern):
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window per slot and target."""
-        base_s = cluster.base_iter_s if self.base_s is None else self.base_s
-        if base_s is None:
-            raise ValueError(
-                "base_s=null: the time of an iteration is not known beforehand on this cluster; set base_s to seconds"
-            )
+        base_s = undisturbed_s(self.base_s, cluster)
         targets = expand_targets(self.targets, cluster)
         slots = count_slots("slot_s", self.slot_s, horizon_s, len(targets), 1.0)
         windows = (one for target in targets for one in self._windows(target, slots, base_s, seed))

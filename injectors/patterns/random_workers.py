@@ -7,7 +7,7 @@ from typing import final
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_name, check_sleep, delay_s
-from injectors.patterns.streams import stream
+from injectors.patterns.picks import picked
 from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
 ENDLESS_S = RULES["delay"].most
@@ -57,7 +57,7 @@ class RandomWorkers(Pattern):
         return build_plan(self.name, seed, horizon_s, windows)
 
     def _draw(self, workers: list[str], seed: int) -> list[str]:
-        """The workers with the smallest draws, each from its own stream, so that larger numbers extend smaller ones."""
+        """Larger numbers extend smaller ones."""
         if self.num_workers > len(workers):
             raise ValueError(f"num_workers={self.num_workers}: there are only {len(workers)} workers to draw from")
-        return sorted(workers, key=lambda worker: stream(seed, self.name, worker).random())[: self.num_workers]
+        return picked(workers, self.num_workers, seed, self.name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from injectors.patterns.fields import one_line
 from reading import Unreadable
@@ -15,6 +18,7 @@ from reading.unpacked import plain_name
 
 TEXTS = (".csv", ".tsv", ".txt")
 PARQUET = ".parquet"
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -127,3 +131,20 @@ def _read_csv(file: Path, columns: _Columns, optional: tuple[str, ...]) -> Table
 def _read_parquet(file: Path, columns: _Columns) -> Table:
     found, num_rows = parquet_columns(file, columns.needed, columns.check)
     return Table(found, [f"row {number + 1}" for number in range(num_rows)])
+
+
+def column_numbers(column: str, values: Sequence[object], places: Sequence[str]) -> Floats:
+    """The values of a column; raises ``ValueError`` naming the first row that holds no finite number."""
+    found = np.array([to_number(value) for value in values])
+    for bad in np.flatnonzero(~np.isfinite(found))[:1]:
+        text = "nothing" if values[bad] in (None, "") else one_line(values[bad])
+        raise ValueError(f"{places[bad]}, column {column}, {text}: must be a finite number")
+    return found
+
+
+def to_number(value: object) -> float:
+    """A cell's number; NaN if it has none."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # TypeError says so
+    except (TypeError, ValueError):
+        return math.nan

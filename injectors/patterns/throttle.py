@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import check_effect, check_name, check_number, check_targets, expand_targets
-from injectors.patterns.streams import stream
+from injectors.patterns.fields import check_effect, check_name, check_number, check_targets
+from injectors.patterns.picks import check_pick, pick_targets
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, target_of
 
 
@@ -47,8 +47,7 @@ class Throttle(Pattern):
         check_number("start_s", self.start_s, least=0)
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, least=0.001)
-        if self.pick is not None and (type(self.pick) is not int or self.pick < 1):
-            raise ValueError(f"pick={self.pick}: must be a whole number, at least 1, or null for all targets")
+        check_pick(self.pick)
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
@@ -63,14 +62,6 @@ class Throttle(Pattern):
                 magnitude=self.left_frac,
                 of_machine=self.of_machine and target_of(target).form in ("worker", "server"),
             )
-            for target in self._pick(expand_targets(self.targets, cluster), seed)
+            for target in pick_targets(self.targets, self.pick, cluster, seed, self.name)
         )
         return build_plan(self.name, seed, horizon_s, windows)
-
-    def _pick(self, targets: list[str], seed: int) -> list[str]:
-        """The targets with the smallest draws, each from its own stream: one more target replaces at most one."""
-        if self.pick is None:
-            return targets
-        if self.pick > len(targets):
-            raise ValueError(f"pick={self.pick}: there are only {len(targets)} targets to pick from")
-        return sorted(targets, key=lambda target: stream(seed, self.name, target).random())[: self.pick]

@@ -154,7 +154,7 @@ class Config(_Strict, frozen=True):
     checkpoint_every_s: Period | None
     stuck_after_s: Positive | None
     scheduler: Spec
-    failover: Literal["shards", "checkpoint"]
+    failover: Literal["shards", "whole_shards", "checkpoint"]
     max_losses: Annotated[int, Meta(ge=0)] | None
     target_evals: Annotated[int, Meta(ge=1)]
     stop_at_target: bool

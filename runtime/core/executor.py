@@ -320,12 +320,17 @@ class Executor:
 
     def lost(self, t: float, worker: int, *, here: bool, restarting: bool, reason: str) -> None:
         """A worker's Compute is lost with it; one reserved while it restarts waits for its next incarnation."""
+        repeats = self.job.failover == "whole_shards"
         self.replication.lost_worker(worker)
         if here or not restarting:
             self.ledger.starved.pop(worker, None)
             self.reserved.pop(worker, None)
             if (order := self.ledger.end(worker)) is not None:
-                self.give_back(t, order, to_holder=restarting, reason=reason)
+                self.give_back(t, order, to_holder=restarting or repeats, reason=reason)
+        if repeats:
+            if samples := self.shards.repeat(worker):
+                self.record.note(t, "Requeued", worker=worker, samples=samples, reason="applied, of the same shard")
+            self.feed_held(t)
         if not restarting:
             self.shards.leave(worker)
             self.feed_held(t)

@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_target: bool
     target_evals: int = 1
     """Evaluations in a row that must reach the target."""
-    failover: Literal["shards", "checkpoint"] = "shards"
+    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
     """The cost of a lost worker: its own samples are computed again, or all roll back to the last checkpoint."""
     max_losses: int | None = None
     """Losses of workers and servers that it survives; with the next it fails. None: any number."""

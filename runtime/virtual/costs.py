@@ -40,6 +40,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Computing times are multiplied by LogNormal(-sigma^2/2, sigma): mean one."""
     jitter_rho: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Correlation of a worker's jitter from one iteration to the next (AR(1) of the logarithm)."""
+    run_sigma: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """A run's loading, computing, messages and updates are multiplied by one LogNormal(-sigma^2/2, sigma), drawn by its
+    seed: a machine is not equally fast every day. Devices that pace, links and what is injected stay as they are."""
     sleep_overshoot_s: Seconds = 0.0
     """By how much a sleep (device pacing, injected delay) is longer than requested."""
     data_base_s: Seconds = 0.0
@@ -101,6 +104,12 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         staged_s = self.stage_base_s + self.stage_per_byte_s * num_bytes
         return msgspec.structs.replace(self, stage_base_s=staged_s, stage_per_byte_s=0.0)
 
+    def of_run(self, factor: float) -> Costs:
+        """The same costs where all work takes ``factor`` times as long (:attr:`run_sigma`)."""
+        if factor == 1.0:
+            return self
+        return msgspec.structs.replace(self, **{name: factor * getattr(self, name) for name in WORK})
+
     @staticmethod
     def stretch(uses_cores: float, has_cores: float | None) -> float:
         """Return the factor by which work on so many cores takes longer; None for as many as it can use."""
@@ -160,6 +169,13 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def restart_s(self) -> float:
         """Seconds from the loss of a process until it can work again."""
         return self.pending_s + self.launch_s
+
+
+WORK = (
+    *("compute_base_s", "compute_per_sample_s", "stage_base_s", "stage_per_byte_s", "data_base_s", "data_per_sample_s"),
+    *("latency_s", "transfer_per_byte_s", "update_base_s", "update_per_byte_s", "ring_step_s", "ring_per_byte_s"),
+)
+"""Costs that ``run_sigma`` concerns."""
 
 
 class Carry(NamedTuple):

@@ -3,8 +3,10 @@
 python run.py advise steps.csv                         # columns rank, step, seconds
 python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
-python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, NVIDIA's resiliency extension
+python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, nanoGPT, MLPerf and others
+python run.py advise dumps/                            # dumps of PyTorch's flight recorder: who is waited for
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
+python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md
 
 It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
 disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
@@ -40,7 +42,7 @@ KEPT = "the log is as it was; the same command starts again"
 SAID_BYTES = 1 << 22
 """Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
-OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*")
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""
 
 
@@ -57,28 +59,61 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
-    from analysis.logs.step_log import LogError
+    from analysis.logs.flight_recorder import dumps_of
+    from analysis.logs.operators import is_operators
+    from analysis.logs.step_log import LogError, Untimed
+    from analysis.measures.hanging import hanging
     from analysis.reports.few_steps import compared_ranks
+    from analysis.reports.hanging import hanging_lines
     from analysis.reports.whole_steps import whole_steps
 
+    if is_operators(asked.logs[0]):
+        return _answer_of_operators(asked)
     for path in asked.logs:
         if path.is_file() and path.stat().st_size > SAID_BYTES:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
+    console = Console(highlight=False)
     try:
+        if dumps := dumps_of(asked.logs[0]):
+            return not_ranked(console, hanging_lines(dumps, hanging(dumps)))
         log, *others = [read(path, asked) for path in asked.logs]
-        console = Console(highlight=False)
         if not log.per_rank:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
         if len(log.steps) < FEWEST_STEPS:
             return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
         advice = advise(understood(log, others, asked), asked, console)
         _write(advice, asked.out, asked.limit)
+    except Untimed as error:
+        return not_ranked(console, [str(error)])
     except (ConfigError, LogError) as error:
         return print_error("advise", error)
     for remark in (*log.remarks, *advice.remarks):
         print(remark, file=sys.stderr)
     print(asked.out / "advice.html", file=sys.stderr)
     return 0 if advice.ranking else FAILED
+
+
+def _answer_of_operators(asked: argparse.Namespace) -> int:
+    """The costs of the stragglers of a job with pipeline stages, by worker and by kind; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+    from stragglab.tables.what_if import lines, sheets, tabled
+    from stragglab.terminal.sheets import print_sheet
+
+    console = Console(highlight=False)
+    try:
+        if len(asked.logs) > 1:
+            raise LogError(f"{asked.logs[1]}: one table of operators is read at a time")
+        table, found = tabled(asked.logs[0])
+    except LogError as error:
+        return print_error("advise", error)
+    for line in lines(table, found):
+        console.print(line, markup=False, soft_wrap=True)
+    for name, title, sheet in sheets(found):
+        print_sheet(console, sheet, title, ())
+        write_file(asked.out / f"{name}.csv", to_csv(*sheet))
+    return 0
 
 
 def read(path: Path, asked: argparse.Namespace) -> StepLog:
@@ -99,6 +134,8 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         samples=asked.samples,
     )
     log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    if log.job.get("one_span"):  # a profile that does not tell steps apart
+        return log
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
     if left < 1 or (left < FEWEST_STEPS and not few):
         cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
@@ -113,7 +150,7 @@ def _say_needs(asked: argparse.Namespace) -> str:
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return (
         [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
-        if asked.skip
+        if asked.skip and not log.job.get("one_span")
         else []
     )
 
@@ -161,6 +198,16 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
     refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml"))
     return asked
+
+
+def _unit(text: str) -> float:
+    from reading.units import unit_said
+
+    try:
+        return unit_said(text)
+    except ValueError:
+        words = f"{text}: must be seconds, such as 0.001, or the word of a unit, such as ms"
+        raise argparse.ArgumentTypeError(words) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,7 +285,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         table.add_argument(f"--{name}", metavar="COLUMN", default=default, help=words)
     table.add_argument(
-        "--unit", metavar="S", type=float, help="seconds per unit of times (default: by the names of columns, time_ms)"
+        "--unit", metavar="S", type=_unit, help="seconds per unit of times, or ms (default: by the names of columns)"
     )
     lines = parser.add_argument_group("printed logs")
     lines.add_argument(

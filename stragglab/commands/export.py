@@ -1,8 +1,9 @@
-"""Send records to other tools: TensorBoard, MLflow, or log lines in the manner of MLPerf.
+"""Send records to other tools: TensorBoard, MLflow, log lines in the manner of MLPerf, or a table of steps.
 
 python run.py export runs/a_sweep --to tensorboard                       # tensorboard --logdir runs/tensorboard
 python run.py export runs/a --to mlflow --where http://127.0.0.1:5000    # or sqlite:///runs/mlflow.db, the default
 python run.py export runs/a --to mllog --where out
+python run.py export runs/a --as steps --where out                       # Parquet and YAML, which `advise` reads
 
 New runs are sent when they end: python run.py hydra/callbacks=tensorboard. The exit code is 0, or 2 for invalid input.
 """
@@ -54,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=f"{NAME} export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
-    parser.add_argument("--to", choices=list(SINKS), required=True, help="the tool")
+    parser.add_argument("--to", "--as", choices=list(SINKS), required=True, help="the tool")
     parser.add_argument("--where", metavar="PLACE", help="a directory, or the URI of an MLflow server or store")
     parser.error = refuse  # type: ignore[method-assign]
     return parser

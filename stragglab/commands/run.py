@@ -89,7 +89,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
             print_error(NAME, f"interrupted; {CONTINUES if sweep else 'what was recorded is kept'}")
         kept.append(CONTINUES if sweep else f"the record is kept; python run.py figures {run_dir} draws it")
         if job.draws and exit_code < KILLED and exit_code != NO_SPACE and run_dir.exists():
-            draw(run_dir)
+            draw(run_dir, explain=not sweep)
         if run_dir.exists():
             print(f"record: {run_dir}", file=sys.stderr)
     except ConfigError as error:
@@ -102,13 +102,13 @@ def run_job(job: Checked, run_dir: Path) -> Result:
     return Result(exit_code, " ".join(reason.split()), interrupted_by)
 
 
-def draw(run_dir: Path) -> None:
-    """Summary, tables and figures of a record."""
+def draw(run_dir: Path, *, explain: bool) -> None:
+    """Summary, tables and figures of a record; ``explain``: what the heads of the table mean."""
     from analysis.reports.finish import finish, preload
 
     with importing():
         preload(run_dir)
-    for warning in finish(run_dir):
+    for warning in finish(run_dir, explain=explain):
         print(warning, file=sys.stderr)
 
 

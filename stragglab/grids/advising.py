@@ -37,7 +37,7 @@ GIVEN_UP = 4.0
 """A job is given up when it has taken so many times the logged time."""
 CHECKING = "repeating the job as it was"
 NO_RANKS = "without times of single ranks nothing can be ranked"
-NEEDS_PS = "choose topology=ps, or another strategy"
+NEEDS_PS = "choose topology=ps, or another strategy (docs/topologies.md lists them)"
 """The cure for a strategy that does not work on all-reduce, as a job's settings have it."""
 PS = "--topology ps, if the job has parameter servers, tries them"
 """The same as an argument of ``advise``."""

@@ -53,16 +53,12 @@ class BrainPlanner:
                 self._progress_s[NodeId.worker(grad.worker)] = event.t
             case Restored(workers=workers):
                 self._progress_s |= {NodeId.worker(worker): event.t for worker in workers}
-            case Lost(worker=worker, cause="oom"):
-                self._was_killed(NodeId.worker(worker), given)
-            case ServerLost(server=server, cause="oom"):
-                self._was_killed(NodeId.server(server), given)
+            case Lost(worker=worker, cause="oom") if (node := NodeId.worker(worker)) in given:
+                self.brain.out_of_memory(node, given)
+            case ServerLost(server=server, cause="oom") if (node := NodeId.server(server)) in given:
+                self.brain.out_of_memory(node, given)
             case Observed():
                 self._observe(event, given)
-
-    def _was_killed(self, node: NodeId, given: Mapping[NodeId, Given]) -> None:
-        if node in given:
-            self.brain.out_of_memory(node, given)
 
     def _observe(self, event: Observed, given: Mapping[NodeId, Given]) -> None:
         """Only observations of all nodes count.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from math import inf
 from typing import NamedTuple, final
@@ -31,31 +31,29 @@ class Recipe:
     max_amplification: float
     prune: str
     code_seed: int
-    at_most_parts: int = sys.maxsize
+    at_most_parts: int = field(default=sys.maxsize, compare=False)
 
     def rated(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
         """The code for workers of these throughputs; raises ``ValueError`` as ``build`` does."""
         k = None
         if self.scheme not in ONE_PART_EACH:
             k = min(self.k or default_parts(throughputs, s), self.at_most_parts)
-        return _build_cached(replace(self, at_most_parts=sys.maxsize), tuple(throughputs), s, k, attempt, None)
+        return _build_cached(self, tuple(throughputs), s, k, attempt, None)
 
     def rated_for(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
         """The code for workers that hold ``held[i]`` parts each, ``k (s + 1)`` in all."""
-        return _build_cached(
-            replace(self, at_most_parts=sys.maxsize), (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held)
-        )
+        return _build_cached(self, (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held))
 
     def shares(self, paces: Sequence[Pace], s: int, round_samples: int) -> list[tuple[int, float]]:
         """Parts of each worker and their samples, so that the last worker finishes as early as possible."""
         k = min(self.k or PARTS_PER_WORKER * len(paces), self.at_most_parts)
         part = round_samples / k
-        held = held_by_time([partial(_of_parts, pace, part) for pace in paces], k, s)
+
+        def seconds(pace: Pace, parts: int) -> float:
+            return pace.seconds(parts * part)
+
+        held = held_by_time([partial(seconds, pace) for pace in paces], k, s)
         return [(own, own * part) for own in held]
-
-
-def _of_parts(pace: Pace, part_samples: float, parts: int) -> float:
-    return pace.seconds(parts * part_samples)
 
 
 @lru_cache(maxsize=64)

@@ -14,12 +14,12 @@ predicts by), and ``looks_at`` (the kinds of other parts that it queries). Befor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from strategies.parts.gates.base import Verdict
-from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, NodeId, Started
+from strategies.protocol import AnyCommand, AnyEvent, Compute, Grad, NodeId, Score, Scored, Started
 
 T = TypeVar("T")
 Order = Callable[[int], Compute]
@@ -101,6 +101,33 @@ class Settling(Protocol):
 
     def settle(self, event: AnyEvent, commands: list[AnyCommand], order: Order) -> list[AnyCommand]:
         """The commands to give instead of ``commands``; ``order`` builds Computes that were withheld before."""
+
+
+# ---- screens --------------------------------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """The verdict on a scored gradient: applied with its weight times ``factor``, or dropped."""
+
+    verdict: Verdict
+    factor: float = 1.0
+    requeue: bool = True
+
+
+@runtime_checkable
+class Screen(Protocol):
+    """Judges every gradient by itself, so it needs a gate that applies every gradient by itself."""
+
+    validation_samples: int
+    """Samples that are held out of the training data for the reference gradient."""
+
+    rescale: bool
+    """Whether accepted gradients are multiplied by a factor."""
+
+    def asks(self, grad: Grad, version: int) -> Score | None:
+        """The ``Score`` for a gradient that arrived at ``version``; None: it is not screened."""
+
+    def judged(self, scored: Scored) -> Judged: ...
 
 
 # ---- periodic decisions ---------------------------------------------------------------------------------------------

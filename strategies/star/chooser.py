@@ -161,7 +161,7 @@ class ModeChooser(Deciding):
             if self._gate.mode == SSGD or self._stays(workers, outlook.times_s):
                 return ()
             self._measuring.learn(self._gate.mode)
-            self._measuring.decided(None)
+            self._measuring.asked = None
             self._said = f"{t:.6g} s: no stragglers; ssgd, was {self._gate.mode}"
             return self._changing_to(SSGD, t, t)
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
@@ -224,7 +224,7 @@ class ModeChooser(Deciding):
         )
         self._decisions += 1
         self._said = f"{self.decision} ({self.choice.costs}{', by the model' if by_model else ''})"
-        self._measuring.decided(asked)
+        self._measuring.asked = asked
         answers: list[Verdict | AnyCommand] = []
         if self.pause and takes_s:
             self._pause.until_s = t + takes_s

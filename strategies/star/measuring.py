@@ -95,7 +95,7 @@ class Measuring:
         self._learning, self._costs = learning, costs
         self._version = 0
         self.asked: Asked | None = None
-        """The last decision, as long as its mode is used and all workers stay."""
+        """The last decision, as long as its mode is used and all workers stay; None: the mode followed without one."""
         self._held: Held | None = None
 
     def forget(self, version: int | None = None) -> None:
@@ -109,10 +109,6 @@ class Measuring:
         self._version += 1
         if self._held is not None:
             self._held.applied(t, place, grads)
-
-    def decided(self, asked: Asked | None) -> None:
-        """The mode that is taken next was chosen at this decision; None: without one."""
-        self.asked = asked
 
     def begin(self, t: float, global_samples: float) -> None:
         """The mode that was chosen is used from now on, with so many samples in a global batch."""

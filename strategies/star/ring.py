@@ -138,7 +138,7 @@ class RingChooser(Deciding):
         if not tagged:
             self._seen = tagged
             self._learn()
-            self._measuring.decided(None)
+            self._measuring.asked = None
             if self._mode != WHOLE:
                 self._said = f"{t:.6g} s: no stragglers; {WHOLE}, was {self._mode}"
                 self._change = (WHOLE, t)
@@ -170,7 +170,7 @@ class RingChooser(Deciding):
             f"{t:.6g} s: stragglers {' '.join(map(str, sorted(tagged)))}; {chosen}, was {present}; best: {shown}"
             f"{' (by the model)' if by_model else ''}"
         )
-        self._measuring.decided(asked)
+        self._measuring.asked = asked
         self._begins = chosen == self._mode
         if not self._begins:
             self._change = (chosen, t + takes_s)

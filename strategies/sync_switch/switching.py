@@ -58,7 +58,9 @@ class SwitchingGate:
         """A slow worker's gradient counts, and the worker is left out afterwards."""
         short = grad.samples < grad.assigned_samples
         if grad.worker in self.out and not short:
-            return self._finish_probe(grad)
+            self.probing.discard(grad.worker)
+            go = self._let_in({grad.worker} - self.slow)
+            return Verdict(drop=(grad,), go=go + self._next_probe())
         go = self._let_in(self.out if short else ())
         verdict = self.groups.arrived(grad)
         verdict = msgspec.structs.replace(verdict, go=verdict.go + go) if go else verdict
@@ -98,11 +100,6 @@ class SwitchingGate:
             return ()
         self.to_probe = sorted(self.out)
         return self._next_probe()
-
-    def _finish_probe(self, grad: Grad) -> Verdict:
-        self.probing.discard(grad.worker)
-        go = self._let_in({grad.worker} - self.slow)
-        return Verdict(drop=(grad,), go=go + self._next_probe())
 
     def _next_probe(self) -> tuple[int, ...]:
         self.to_probe = [worker for worker in self.to_probe if worker in self.out]

@@ -22,7 +22,7 @@ from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
 from strategies.parts.gates.base import Verdict
-from strategies.parts.screens import Judged
+from strategies.parts.hooks import Judged
 from strategies.protocol import AnyEvent, Command, Drop, Grad, Lost, Restored, Score, Scored, Started
 
 

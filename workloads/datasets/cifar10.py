@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from reading.pickles import read_pickle
 from workloads import data
 from workloads.data import AugmentationKey, DataError, Split
 from workloads.datasets.base import About, Dataset, Facts, labels
 from workloads.datasets.files import RawFiles
 from workloads.datasets.images import Colours, crop_and_flip, normalise
-from workloads.datasets.unpickling import read_pickle
 
 CLASSES = 10
 SHAPE = (3, 32, 32)

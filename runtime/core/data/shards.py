@@ -7,6 +7,9 @@ of an epoch is applied at least once, and exactly once as long as parameters are
 A worker whose gradient was dropped gets other samples, if there are any: a straggler that drew its own again would be
 late again, and hold their epoch open until the others have nothing left to do.
 
+With ``failover=whole_shards`` the unit is the shard, as in AntDT: of a lost worker's shard all samples are TODO again,
+also those that were applied (``repeat``).
+
 Policies: ``dynamic``, a queue from which workers draw; ``shared``, the same, and a worker that finds it empty gets half
 of what the worker with the most samples has drawn and not begun (very different batch sizes would otherwise leave the
 last shards to the slowest); ``even``, a static part of every epoch for each worker.
@@ -20,6 +23,7 @@ import base64
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -138,6 +142,7 @@ class Shards:
         self.epochs_done = 0
         self.samples_applied = 0
         self.samples_given_up = 0
+        self.samples_repeated = 0
         self.shards_done = 0
         self.departed: set[int] = set()
         self.requeued: deque[Returned] = deque()
@@ -216,6 +221,35 @@ class Shards:
         self.samples_applied -= samples
         self.samples_given_up += samples
         return samples
+
+    def repeat(self, worker: int) -> int:
+        """Make every shard of a lost worker's own queue TODO again, with its applied samples, and return their number.
+
+        AntDT's DDS does that (section V-C2), whose unit is the shard; static parts are no shards. Parts that other
+        workers have, or that wait to be applied, are not repeated. Its work in progress has been returned before.
+        """
+        if self.policy == "even":
+            return 0
+        again = 0
+        for epoch, shard in dict.fromkeys((work.epoch, work.shard) for work in self.local.get(worker, ())):
+            applied = self.open[epoch].partial.pop(shard, 0)
+            self.local[worker] = deque(one for one in self.local[worker] if (one.epoch, one.shard) != (epoch, shard))
+            start = 0
+            for begun, ended in [*self._elsewhere(epoch, shard), (length := self.cut.length(shard), length)]:
+                if begun > start:
+                    self.requeued.append(Returned(Range(epoch, shard, start, begun)))
+                start = ended
+            again += applied
+        self._donors = None
+        self.samples_repeated += again
+        return again
+
+    def _elsewhere(self, epoch: int, shard: int) -> list[tuple[int, int]]:
+        """Starts and stops of the unapplied parts of a shard that are handed out or queued, in order."""
+        handed = (ranges for _, ranges in self.out.values())
+        queued = (one.work for one in self.requeued)
+        every = chain(chain.from_iterable(handed), chain.from_iterable(self.local.values()), queued)
+        return sorted((one.start, one.stop) for one in every if (one.epoch, one.shard) == (epoch, shard))
 
     def leave(self, worker: int) -> None:
         """A worker has left: its drawn samples go to the others."""

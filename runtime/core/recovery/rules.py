@@ -10,7 +10,7 @@ import msgspec
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and choices; the defaults suit real processes that rarely fail."""
 
-    failover: Literal["shards", "checkpoint"] = "shards"
+    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
     """The cost of a lost worker: its own samples, or all work since the last checkpoint."""
     inseparable: bool = False
     """Whether the loss of a replica ends the run, as with ``DistributedDataParallel``."""

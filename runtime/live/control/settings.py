@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Deadline of a task that starts alone, while the job is running."""
     iteration_deadline_s: float
     max_restarts: int | None
-    failover: Literal["shards", "checkpoint"] = "shards"
+    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
     max_losses: int | None = None
     starts_silently: bool = False
     """Whether a task owes no heartbeat before it is built: the driver of a GPU holds the interpreter while it starts,

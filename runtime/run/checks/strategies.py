@@ -64,6 +64,11 @@ def _may_compute(number: int, job: Facts) -> bool:
     return bool(host.gpus) or any(NodeId.parse(task).role == "worker" for task in host.tasks)
 
 
+def _without_shards(job: Facts) -> bool:
+    """Whether whole shards are asked for where a lost worker has none, or all roll back."""
+    return job.config.failover == "whole_shards" and (job.strategy.data == "even" or not job.topology.num_servers)
+
+
 def _steps_along_gradients(name: str) -> bool:
     """Whether an optimizer does; one that does not exist is refused with all optimizers like it."""
     try:
@@ -118,6 +123,13 @@ STRATEGIES: tuple[Rule[Facts], ...] = (
         lambda job: job.strategy.replicas and job.config.failover == "checkpoint",
         "failover=checkpoint: all read a checkpoint after a loss, so strategy.num_replicas={strategy.replicas} would "
         "take over nothing",
+        "use failover=shards",
+    ),
+    Rule(
+        "whole shards without servers or without a queue of shards",
+        _without_shards,
+        "failover=whole_shards: repeats the shards of lost workers, and this job has static parts of the data, or "
+        "rolls back after a loss",
         "use failover=shards",
     ),
     Rule(

@@ -91,7 +91,7 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         "strategy and topology",
         _others,
         "topology={topology.name}: strategy={names.strategy} does not work on it",
-        "choose {able}, or another strategy",
+        "choose {able}, or another strategy (docs/topologies.md lists them)",
     ),
     Rule(
         "DDP and another framework",

@@ -36,6 +36,7 @@ from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
 from runtime.virtual.tasks.iteration import Iteration
+from runtime.virtual.tasks.jitter import run_factor
 from runtime.virtual.tasks.model_state import ModelState, RealModelState
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
@@ -78,6 +79,7 @@ class VirtualSession:
         sent_parameters: int | None = None,
     ) -> None:
         self.sent_parameters = model_state.num_parameters if sent_parameters is None else sent_parameters
+        costs = costs.of_run(run_factor(spec.job.seed, costs.run_sigma))
         costs = costs.of_model(PARAMETER_BYTES * self.sent_parameters)
         self.spec, self.schedule, self.model_state, self.costs = spec, schedule, model_state, costs
         self.record = spec.record

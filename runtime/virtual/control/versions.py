@@ -39,7 +39,7 @@ class Versions:
         self.servers, self.model_state, self.followers = models.servers, models.model_state, models.followers
         self.are_replicas = isinstance(models.servers, ReplicaGroup)
         """Whether the workers hold the parameters themselves."""
-        self._copies = self.are_replicas and coordinator.job.failover == "shards"
+        self._copies = self.are_replicas and coordinator.job.failover != "checkpoint"
         """A returning replica copies the parameters of those that stayed."""
         self.resuming = False
         """Whether the job has its places back and does not train yet."""

@@ -52,6 +52,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
     if not isinstance(session.model_state, NoModelState):
         yield "gradients are computed"
     yield from _of_models(session)
+    yield from _of_losses(session)
     if unknown := [command.__name__ for command in UNKNOWN if command in strategy.needs]:
         yield f"the strategy orders {', '.join(unknown)}"
     if strategy.measures:
@@ -85,6 +86,11 @@ def _of_models(session: VirtualSession) -> Iterator[str]:
         yield "servers are of an unknown kind"
     elif servers.costs.concurrent_delays:
         yield "a server's delay holds up one update"
+
+
+def _of_losses(session: VirtualSession) -> Iterator[str]:
+    if session.coordinator.job.failover == "whole_shards":
+        yield "shards of lost workers are repeated"
 
 
 def present_obstacle(session: VirtualSession, num_workers: int, num_servers: int) -> str | None:

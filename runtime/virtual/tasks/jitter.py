@@ -16,6 +16,11 @@ A multiple of the number that a processor computes at once, so that no factor de
 """
 
 
+def run_factor(seed: int, sigma: float) -> float:
+    """A run's own factor, by its seed: LogNormal(-sigma^2/2, sigma), the same for all strategies."""
+    return Jitter(seed, -1, sigma, 0.0).factor()
+
+
 class Jitter:
     """Factors LogNormal(-sigma^2/2, sigma) with mean one; their logarithms are AR(1) with coefficient ``rho``.
 

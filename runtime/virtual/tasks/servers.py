@@ -149,7 +149,7 @@ class ServerGroup(ABC):
 class Servers(ServerGroup):
     """Servers whose state is ``free_s[j]``, when server j will have done all its orders so far.
 
-    With ``concurrent_delays`` injected delays are no part of that; ``held_s`` is when those of the last update end.
+    With ``concurrent_delays`` injected delays do not count there; the delays of the last update end at ``held_s``.
     """
 
     def __init__(self, costs: Costs, num_parameters: int, num_servers: int, disturb: Disturb) -> None:

@@ -8,7 +8,6 @@ from typing import final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 
 @final
@@ -46,7 +45,6 @@ class Speedometer:
         return self._updates / (self._last_s - self._first_s)
 
 
-Floats = NDArray[np.float64]
 COEFFICIENTS = 4
 """So many sizes have to be measured before all coefficients are known."""
 
@@ -100,7 +98,7 @@ def first_sizes(servers: int, workers: int, more_servers: int, more_workers: int
     return [(servers, workers), (servers, w), (p, workers), (p, w), (p, w + more_workers), (p + more_servers, w)]
 
 
-def _terms(servers: int, workers: int) -> Floats:
+def _terms(servers: int, workers: int) -> np.ndarray:
     """Values that the coefficients multiply, float [4]."""
     return np.array([1.0, workers / servers, workers, servers], dtype=float)
 

@@ -161,7 +161,9 @@ class Composition(Strategy):
         if self._alone and isinstance(event, Arrived):  # no other part observes: most decisions of BSP, ASP and SSP
             return self._to_commands(self._gate.arrived(event.grad))
         if isinstance(event, Started):
-            self._start(event)
+            self._global_batch = sum(event.batch_samples)
+            for starting in self._starting:
+                starting.start(event)
         for part in self._observing:
             part.observe_event(event)
         commands = self._answer(event)
@@ -171,11 +173,6 @@ class Composition(Strategy):
         for settling in self._settling:
             commands = settling.settle(event, commands, self._order)
         return commands
-
-    def _start(self, started: Started) -> None:
-        self._global_batch = sum(started.batch_samples)
-        for part in self._starting:
-            part.start(started)
 
     def _answer(self, event: AnyEvent) -> list[AnyCommand]:
         """The gate's answer to the event, as commands."""

@@ -11,9 +11,8 @@ from typing import TypeVar, final
 
 from strategies.parts.gates import EachGate
 from strategies.parts.gates.base import Dividing, Gate
-from strategies.parts.hooks import Deciding, Following, Meeting, Observing, Settling
+from strategies.parts.hooks import Deciding, Following, Meeting, Observing, Screen, Settling
 from strategies.parts.load.shares import EvenLoad, Load
-from strategies.parts.screens import Screen
 
 OWN = __name__.removesuffix("parts.composition.parts")
 """Prefix of our modules' names: longer than ``strategies.`` if the package is installed."""

@@ -89,10 +89,6 @@ class Resizing:
             commands += [Checkpoint(), *self.workers.restart()]
         return commands + self.servers.timer() + self._look()
 
-    def replace(self, change: Replace) -> list[AnyCommand]:
-        """Launch another worker for one that is gone, in addition to the change in progress."""
-        return self.workers.replace(change)
-
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def then(self, event: AnyEvent) -> list[AnyCommand]:

@@ -182,7 +182,7 @@ class Scaler:
                 command
                 for change in decision.changes
                 if isinstance(change, Replace) and change.node.role == "worker"
-                for command in self.resizing.replace(change)
+                for command in self.resizing.workers.replace(change)
             ]
         return self.resizing.begin(tick.t, decision.changes)
 

@@ -169,19 +169,15 @@ class TreeGate:
 
     def _hold(self, ready: Ready) -> None:
         worker, timings = ready.grad.worker, ready.timings
-        self._open_round(worker)
+        self._divide()
+        coming = self._coming()
+        for tree in self._trees:  # the first of a group is ready: its tree may be another one from now on
+            if worker in tree.members and coming.issuperset(tree.members & self._grouped):
+                self._assign(tree.open(self._latency_s))
         self._held[worker], self._ready_s[worker] = ready.grad, ready.t
         before = self._latency_s.get(worker, timings.recv_s)
         self._latency_s[worker] = before + SMOOTHING * (timings.recv_s - before)
         self._took_s[worker] = timings.data_s + timings.pull_s + timings.compute_s
-
-    def _open_round(self, worker: int) -> None:
-        """The first of a group is ready: its tree may be another one from now on."""
-        self._divide()
-        coming = self._coming()
-        for tree in self._trees:
-            if worker in tree.members and coming.issuperset(tree.members & self._grouped):
-                self._assign(tree.open(self._latency_s))
 
     def _divide(self) -> None:
         """A tree for every group that sends; one without those who have left remains the same."""

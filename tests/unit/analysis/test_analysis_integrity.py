@@ -317,6 +317,19 @@ def test_samples_given_up_on_request_are_accounted_for(tmp_path: Path) -> None:
     assert problems(end(story, samples_applied=8), tmp_path) == ""
 
 
+def test_with_whole_shards_samples_may_be_applied_again_but_not_be_missing(tmp_path: Path) -> None:
+    for number, (failover, batches, problem) in enumerate(
+        [("whole_shards", 3, ""), ("shards", 3, "24 samples applied"), ("whole_shards", 1, "8 samples applied")]
+    ):
+        story = pair()
+        story.meta["job"]["failover"] = failover
+        for grad in range(batches):
+            story.arrived(0.1 + grad, grad % 2, grad, [apply(grad), compute(grad % 2)])
+        found = problems(end(story, samples_applied=8 * batches), tmp_path / f"{number}")
+        assert problem in found
+        assert bool(found) == bool(problem)
+
+
 def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
     story = sound()
     story.meta["job"]["epoch_overlap"] = True

@@ -21,6 +21,7 @@ import pytest
 
 from analysis.logs import (
     deepspeed,
+    flight_recorder,
     lines,
     megatron,
     megatron_timers,
@@ -29,6 +30,7 @@ from analysis.logs import (
     nanotron,
     profiler,
     rank_lines,
+    refused,
     resiliency,
     table_file,
     torchtitan,
@@ -244,6 +246,7 @@ def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 SEARCHED = (
     deepspeed,
+    flight_recorder,
     lines,
     megatron,
     megatron_timers,
@@ -252,6 +255,7 @@ SEARCHED = (
     nanotron,
     profiler,
     rank_lines,
+    refused,
     resiliency,
     torchtitan,
     trace_folder,

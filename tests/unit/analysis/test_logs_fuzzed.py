@@ -47,9 +47,9 @@ def _check(log: StepLog) -> None:
     assert not np.isnan(log.own_s).all(axis=1).any(), "a step without any time"
     assert np.isfinite(log.own_s[~np.isnan(log.own_s)]).all()
     if not log.per_rank:
-        assert len(whole_steps(log)) >= 4
+        assert len(whole_steps(log)) >= 3
     elif len(log.steps) < advise.FEWEST_STEPS:
-        assert len(compared_ranks(log, 0.1, "")) == 3
+        assert len(compared_ranks(log, 0.1, "")) >= 3
     else:
         job = advising.understood(log, [], advise.parse(["x.log"]))
         assert math.isfinite(job.model.length_s)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.logs.reading import Reading, read_log
-from analysis.logs.step_log import LogError, StepLog
+from analysis.logs.step_log import LogError, StepLog, without_first
 from analysis.reports.whole_steps import whole_steps
 from tests.support.runs import ROOT
 
@@ -132,3 +132,85 @@ def test_published_timers_are_what_a_regular_expression_finds(name: str) -> None
         for timer, milliseconds in some:
             frac = float(log.part_fracs[timer.strip()][place, 0])
             assert frac == pytest.approx(float(milliseconds) / float(elapsed), abs=1e-8), (place, timer)
+
+
+MEASURED = {
+    "1F1B, 10 ms": (
+        [
+            14970.5,
+            854.7,
+            836.3,
+            871.1,
+            874.6,
+            871.8,
+            872.7,
+            872.8,
+            1148.7,
+            1080.9,
+            1081.0,
+            1079.8,
+            1084.5,
+            1081.6,
+            1081.6,
+        ],
+        (874, 1082),
+    ),
+    "ZB, 30 ms": (
+        [
+            19367.4,
+            16922.8,
+            1296.5,
+            1054.1,
+            753.9,
+            756.8,
+            756.2,
+            989.1,
+            1435.3,
+            1815.6,
+            1811.4,
+            1877,
+            1808.1,
+            1815.6,
+            1813.3,
+        ],
+        (755, 1813),
+    ),
+    "ZB-CPU, 60 ms": (
+        [
+            25400.4,
+            10667.8,
+            719.9,
+            755.9,
+            755.3,
+            758.6,
+            754.1,
+            1410.7,
+            1649.3,
+            1654.9,
+            1784,
+            1641.7,
+            1725.8,
+            1648.9,
+            1652.3,
+        ],
+        (755, 1651),
+    ),
+}
+"""Milliseconds of 15 iterations, and their medians before and with a delay of link 6-7 from iteration 9 on or so:
+PipeMorph, NSDI'26, experiments/increasing-delay, 14B, github.com/wutianyuan1/PipeMorph."""
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_iterations_before_and_with_a_delay_are_told_apart(case: str, tmp_path: Path) -> None:
+    milliseconds, (before, delayed) = MEASURED[case]
+    (tmp_path / "a.log").write_text("\n".join(iteration(step, each) for step, each in enumerate(milliseconds, 1)))
+    said = whole_steps(without_first(read_log(tmp_path / "a.log"), 1))
+    (change,) = (line for line in said if line.startswith("from step"))
+    found = re.match(
+        r"from step (\d+) to 15 the median step takes ([\d.]+) s, ([\d.]+) times .* \(([\d.]+) s from", change
+    )
+    assert found
+    assert int(found[1]) in (8, 9)
+    assert float(found[2]) == pytest.approx(delayed / 1e3, rel=0.01)
+    assert float(found[4]) == pytest.approx(before / 1e3, rel=0.01)
+    assert float(found[3]) == pytest.approx(delayed / before, rel=0.02)

@@ -12,7 +12,7 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns
-from reading.units import unit_in, unit_of
+from reading.units import unit_in, unit_of, unit_said
 
 STEPS = 24
 
@@ -248,3 +248,8 @@ def test_a_name_with_bytes_that_are_no_text_can_be_written(tmp_path: Path) -> No
     """The page, the plan and the cost model name their log."""
     log = read(tmp_path / "a\udcff.csv", rows(lambda rank, _: f"{rank + 1}.0"))
     assert log.source.encode().endswith(b"a?.csv")
+
+
+@pytest.mark.parametrize(("text", "unit_s"), [("ms", 1e-3), ("0.001", 1e-3), (" Minutes ", 60.0), ("h", 3600.0)])
+def test_a_unit_is_a_word_or_a_number_of_seconds(text: str, unit_s: float) -> None:
+    assert unit_said(text) == unit_s

@@ -124,6 +124,44 @@ def test_what_no_system_can_miss_can_only_be_missed() -> None:
     assert judge(built, Answer(-5.0, -6.0, -4.0, 5)).side == "missed"
 
 
+EQUAL: dict[str, Any] = {
+    **{"check": "ratio", "unit": "%", "how": "longer", "value": 0.0, "accept": (-1.0, 1.0)},
+    **{
+        "subject": {"system": "star"},
+        "against": ({"system": "bsp"},),
+        "controls": ({"system": "lb"}, {"system": "lgc"}),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("lgc", "star", "verdict"),
+    [
+        ([1.001, 1.0, 0.999], [1.0, 1.001, 1.0], "by construction"),
+        ([1.20, 1.21, 1.19], [1.0, 1.001, 1.0], "met"),
+        ([1.3, 0.8, 1.0], [1.0, 1.001, 1.0], "met"),
+        ([1.001, 1.0, 0.999], [1.2, 1.21, 1.19], "missed"),
+        (None, [1.0, 1.001, 1.0], "met"),
+    ],
+    ids=["all controls meet it", "one misses it", "one is inconclusive", "missed all the same", "one did not run"],
+)
+def test_what_systems_without_the_part_meet_too_is_no_evidence(
+    lgc: list[float] | None, star: list[float], verdict: str
+) -> None:
+    systems = {"bsp": [1.0, 1.0, 1.0], "lb": [1.0, 0.999, 1.001], "star": star}
+    frame = runs(systems if lgc is None else {**systems, "lgc": lgc})
+    assert judge(claim(**EQUAL), answer(claim(**EQUAL), frame)).side == verdict
+
+
+def test_controls_of_a_measure_of_its_own_take_the_place_of_the_subject() -> None:
+    """Accuracy that rises with any system is no result (STAR, Table I); accuracy that rises with one alone is."""
+    about: dict[str, Any] = {"check": "shape", "unit": "", "how": "value", "value": None, "accept": (0.0, None)}
+    rises = claim(**about, subject={"system": "nd"}, controls=({"system": "bsp"},))
+    for bsp, verdict in (([3.0, 3.1, 3.2], "by construction"), ([-3.0, -3.1, -3.2], "met")):
+        assert judge(rises, answer(rises, runs({"nd": [1.0, 1.1, 1.2], "bsp": bsp}))).side == verdict
+    assert remarks([rises]) == ["- `y`: by construction if bsp would meet it, too."]
+
+
 def test_a_part_that_never_acted_is_no_result() -> None:
     same = Answer(0.0, 0.0, 0.0, 3)
     assert judge(claim(**{**SIDE, "value": 40.0}), same) == ("not exercised", "not exercised")

@@ -495,3 +495,53 @@ def test_a_state_gives_a_worker_its_work_back_in_the_order_in_which_it_was_hande
     shards.load_state(state)
     assert shards.take(3, 0, 3) == first
     assert shards.take(4, 0, 3) == second
+
+
+# ---- whole shards of lost workers --------------------------------------------------------------------------------
+
+
+def drawn(**changes: Any) -> Shards:
+    """Three shards of 40 samples: 24 samples of worker 0 are applied, and worker 1 has begun another shard."""
+    shards = Shards(cut_epoch("dynamic", 120, 40, 2), policy="dynamic", epochs=1, seed=0, **changes)
+    for work in range(6):
+        shards.take(work, 0, 4)
+        shards.applied(work)
+    shards.take(100, 1, 4)
+    return shards
+
+
+def test_a_lost_workers_shard_is_computed_again_with_what_was_applied() -> None:
+    """AntDT, section V-C2: the DOING shard of a lost worker becomes TODO, at the end of the queue."""
+    shards = drawn()
+    shards.take(50, 0, 4)
+    mine = shards.out[50][1][0].shard
+    shards.returned(50, to_holder=True)
+    assert shards.repeat(0) == shards.samples_repeated == 24
+    assert [(one.work.shard, one.work.start, one.work.stop) for one in shards.requeued] == [(mine, 0, 40)]
+    assert not shards.local[0]
+    assert shards.take(200, 0, 40)[0].shard != mine, "the third shard comes first"
+    assert shards.take(201, 0, 40) == (Range(0, mine, 0, 40),)
+
+
+def test_what_waits_to_be_applied_elsewhere_is_not_repeated() -> None:
+    """Its gradient will count, so the shard is DONE when the rest has been applied again; no sample is missing."""
+    shards = drawn()
+    shards.take(50, 0, 4)
+    assert shards.repeat(0) == 24
+    assert [(one.work.start, one.work.stop) for one in shards.requeued] == [(0, 24), (28, 40)]
+    shards.applied(50)
+    for work in range(300, 340):
+        if shards.take(work, 1, 4):
+            shards.applied(work)
+    shards.applied(100)
+    assert shards.finished
+    assert shards.samples_applied == 120 + 24
+
+
+def test_static_parts_are_no_shards() -> None:
+    """The whole part of a worker is not begun again."""
+    shards = Shards(cut_epoch("even", 120, 40, 2), policy="even", epochs=1, seed=0)
+    shards.take(0, 0, 4)
+    shards.applied(0)
+    assert shards.repeat(0) == 0
+    assert not shards.requeued

@@ -17,7 +17,7 @@ METHODS = ROOT / "docs" / "methods" / "README.md"
 BEGIN, END = "<!-- drawn from strategies/*/about.toml by pytest --rewrite -->", "<!-- end of methods -->"
 CARDS = method_cards()
 PAGE = ROOT / "docs" / "commands.md"
-ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes", "screens"}
+ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
     path

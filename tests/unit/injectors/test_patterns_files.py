@@ -35,7 +35,7 @@ FIXED = (
     "trace",
 )
 """Those in which nothing is random."""
-FEW = {"quarter": 3, "random_workers": 2, "heterogeneity": 5, "antdt_worker": 5, "antdt_server": 5}
+FEW = {"quarter": 3, "random_workers": 2, "slow_loader": 2, "heterogeneity": 5, "antdt_worker": 5, "antdt_server": 5}
 """Plans of ten seeds that differ at least, where few are possible: one of six targets, an order of three or four."""
 
 SHA256 = {
@@ -148,6 +148,9 @@ def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
         ("persistent_server", 1, 1.53, 1.55),
         ("transient_and_persistent", 60, 3.1, 3.5),
         ("power_law", 20, 2.15, 2.25),
+        ("pauses", 60, 1.21, 1.27),
+        ("sequence_lengths", 20, 2.6, 2.75),
+        ("slow_loader", 3, 1.45, 1.47),
         ("bytedance", 1, 1.35, 1.4),
         ("trace", 1, 2.05, 2.15),
     ],

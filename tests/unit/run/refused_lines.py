@@ -39,6 +39,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas of several servers": f"{MLFABRIC} topology.num_servers=2",
     "replicas of the server without gradients": f"{NONE} {MLFABRIC}",
     "replicas of the server and checkpoints": f"{MLFABRIC} failover=checkpoint",
+    "whole shards without servers or without a queue of shards": "failover=whole_shards strategy=asp_even",
     "replicas of the server and an optimizer without a bound": f"{MLFABRIC} workload.optimizer.name=adagrad",
     "replicas of the server and steps without a bound": f"{MLFABRIC} +workload.optimizer.nesterov=true",
     "replicas of the server and a rising learning rate": f"{MLFABRIC} {STEPS}",

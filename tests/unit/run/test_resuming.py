@@ -72,6 +72,13 @@ def copied(whole: Path, tmp_path: Path) -> Path:
     return directory
 
 
+def test_the_heads_of_the_tables_are_explained_once(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "draw=true", "strategy=bsp")
+    assert done.exit_code == 0, done.err
+    assert done.out.count("(max)") == 3, "a table for each of two runs, and for both"
+    assert done.out.count("JCT: job completion time.") == 1
+
+
 def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path: Path) -> None:
     """In the newest of its directories. A job whose settings were others runs again."""
     interrupt(copied, after=3)

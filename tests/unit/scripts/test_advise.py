@@ -124,6 +124,7 @@ REFUSED = {
     "--strategies dlrover": "--strategies dlrover: changes the number of nodes",
     "--seconds ms": "has no column ms; --seconds names it",
     "--unit 0": "--unit 0: must be more than 0",
+    "--unit parsecs": "argument --unit: parsecs: must be seconds, such as 0.001, or the word of a unit, such as ms",
     "--base-frac 1": "--base-frac 1: must be from 0 to less than 1",
     "--ranks-per-host 0": "--ranks-per-host 0: must be more than 0",
     "--skip -4": "--skip -4: must be 0 or more",
@@ -161,7 +162,7 @@ def test_a_job_is_refused_in_the_words_that_advice_replaces() -> None:
 
 
 def test_a_reason_that_several_strategies_share_is_one_line() -> None:
-    why = "topology=allreduce: strategy={} does not work on it; choose topology=ps, or another strategy"
+    why = f"topology=allreduce: strategy={{}} does not work on it; {advising.NEEDS_PS}"
     refused = {"asp": why.format("asp"), "lgc": "k_fastest=9: too many", "ssp": why.format("ssp")}
     reason = f"topology=allreduce: strategy={{}} does not work on it; {advising.PS}"
     together = f"not possible: asp, ssp: {reason.format('...')}"

@@ -235,10 +235,10 @@ def test_the_page_says_why() -> None:
     reasons = {"lb_bsp": (slow,), "asp": (slow,)}
     text = "\n".join([*tables(cells, reasons), *explained(cells, reasons)])
     assert "| asp | **1.10** |" in text
-    assert "\n**lb_bsp, asp** under none (1.10 to 1.20): It is slow.\n" in text
-    assert "\n**first_k** under none (1.30): **No reason known.**\n" in text
+    assert "\n- **lb_bsp, asp** under none (1.10 to 1.20): It is slow.\n" in text
+    assert "\n- **first_k** under none (1.30): **No reason known.**\n" in text
     assert "3 of 4 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
-    assert text.endswith("**Refused**\n- `lgc` with 4 workers: refused")
+    assert text.endswith("\n- `lgc` is refused with 4 workers: refused")
 
 
 @pytest.mark.parametrize(

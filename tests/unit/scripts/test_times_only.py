@@ -146,7 +146,7 @@ def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
         ({"measures": ["jct_s", "wait_frac"]}, "measures: wait_frac is not of times without records; there are jct_s"),
         ({"target": {"system": "bsp"}}, "target: is of single jobs; leave it out, as runs are times without records"),
         ({"paired": {}}, "figure: value: jct_ratio is not measured (jct_s)"),
-        ({"figure": {"kind": "map", "value": "jct_s"}}, "figure: along: names no axis; map needs that of its columns"),
+        ({"figure": {"kind": "map", "value": "jct_s"}}, "figure: along: names no axis; map needs its columns"),
         ({"figure": {**OWN["figure"], "along": "system"}}, "figure: along=system: is drawn twice; columns"),
         ({"figure": {**OWN["figure"], "panels": "straggler"}}, "figure: along=straggler: is drawn twice"),
         ({"figure": {**OWN["figure"], "panels": "system"}}, "figure: by=system: is drawn twice"),

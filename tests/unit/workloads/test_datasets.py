@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reading.pickles import read_pickle
 from tests.support import raw_files
 from tests.support.raw_files import SMALL
 from workloads.data import DataError, Split
@@ -25,7 +26,6 @@ from workloads.datasets.cifar10 import Cifar10
 from workloads.datasets.criteo import Criteo
 from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.datasets.imagenet import ImageNet
-from workloads.datasets.unpickling import read_pickle
 from workloads.datasets.wikitext2 import WikiText2
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from reading.pickles import read_pickle
 from tests.support import raw_files
 from tests.support.raw_files import SMALL
 from workloads.data import DataError
@@ -22,7 +23,6 @@ from workloads.datasets.adult import Adult
 from workloads.datasets.base import Dataset
 from workloads.datasets.cifar10 import Cifar10
 from workloads.datasets.fashion_mnist import FashionMnist
-from workloads.datasets.unpickling import read_pickle
 from workloads.datasets.wikitext2 import WikiText2
 
 Break = Callable[[Path], None]

@@ -1,13 +1,15 @@
 """Reads pickles as data: strings, numbers, containers and byte arrays. Nothing is imported, called or executed.
 
 A pickle is a program for a stack machine that may name any function. This is a stack machine without functions: the
-five names that numpy byte arrays need are symbols here, and every other name or instruction is refused.
+five names that numpy byte arrays need are symbols here, if arrays are expected, and every other name or instruction is
+refused.
 """
 
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ BYTE_TYPES = ("u1", "|u1")
 MARK = object()
 
 VALUES = {
-    *("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1"),
+    *("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "BINFLOAT"),
     *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
 }
@@ -51,19 +53,30 @@ class Pending:
         self.array: NDArray[np.uint8] | None = None
 
 
-def read_pickle(content: bytes) -> Any:
-    """The object; strings of Python 2 become ``bytes``. Raises ``ValueError`` for anything but plain data."""
-    machine = _Machine()
+def is_pickle(begin: bytes) -> bool:
+    """Whether a file begins like a pickle of protocol 2 or later."""
+    return begin[:1] == b"\x80" and begin[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def read_pickle(content: bytes, *, arrays: bool = True) -> Any:
+    """The object; strings of Python 2 become ``bytes``. Raises ``ValueError`` for anything but plain data.
+
+    ``arrays``: whether byte arrays of numpy are plain data, too.
+    """
+    machine = _Machine(SYMBOLS if arrays else {})
     try:
-        for opcode, argument, _ in pickletools.genops(content):
-            machine.step(opcode.name, argument)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in texts that are refused
+            for opcode, argument, _ in pickletools.genops(content):
+                machine.step(opcode.name, argument)
         return _finish(machine.stack.pop())
     except (IndexError, KeyError, TypeError) as error:
         raise ValueError(f"is a broken pickle ({error})") from error
 
 
 class _Machine:
-    def __init__(self) -> None:
+    def __init__(self, symbols: Mapping[str, Symbol]) -> None:
+        self.symbols = symbols
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.acts: dict[str, Callable[[Any], None]] = {
@@ -135,9 +148,9 @@ class _Machine:
         self.stack[-1].extend(items)
 
     def _name(self, name: str) -> None:
-        if name not in SYMBOLS:
+        if name not in self.symbols:
             raise ValueError(f"is a pickle that names {name.replace(' ', '.')}, which could execute code: refused")
-        self.stack.append(SYMBOLS[name])
+        self.stack.append(self.symbols[name])
 
     def _fill(self, state: Any) -> None:
         """Set the state of the last object: an array's is (version, shape, type, Fortran order, bytes)."""

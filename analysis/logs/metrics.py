@@ -1,0 +1,124 @@
+"""Logs of metrics, as trackers keep them, as times of steps: by a metric of seconds, or by the clock of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.logs.gathering import gather
+from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
+from analysis.logs.roles import Roles, roles_of
+from analysis.logs.step_log import LogError, StepLog, Untimed
+from reading.errors import listed, shown
+from reading.units import unit_of
+
+CLOCKS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
+"""(least value, its unit in seconds) of clocks that count from 1970; seconds are smaller."""
+BY_CLOCK = (
+    "no metric has the seconds of a step: they are the differences of the times at which metrics were logged, so "
+    "evaluations and checkpoints between two rows count as part of the step"
+)
+NEMO = "train_step_timing"
+WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
+HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
+
+
+def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), unit_s: float | None = None) -> StepLog:
+    """The steps of a log of metrics.
+
+    Args:
+        source: the file.
+        long: a row per value, in the order of the log: ``rank``, ``step``, ``name``, ``value`` and perhaps ``clock_s``,
+            when it was logged. Of several values of the same metric, step and rank the last one counts.
+        remarks: what a reader must know.
+        unit_s: seconds per unit of all times; None: what names say, else seconds.
+
+    Raises:
+        Untimed: nothing in it tells how long a step took.
+        LogError: a step is no whole number, or there are too many rows.
+    """
+    if len(long) > MOST_ROWS:
+        raise LogError(f"{source}: has more than {MOST_ROWS:,} values, the most that are read; give a part of it")
+    steps = long["step"].to_numpy("float64")
+    bad = ~(np.abs(steps) < MOST_STEP) | (steps != np.floor(steps))
+    if bad.any():
+        raise LogError(
+            f"{source}: step {shown(long['step'].iloc[int(np.flatnonzero(bad)[0])])}: must be a whole number"
+        )
+    names = list(dict.fromkeys(long["name"]))
+    roles = roles_of(names)
+    long = long.assign(step=steps.astype("int64"), rank=long["rank"].astype("str"))
+    rows = _timed_by_metric(long, roles, unit_s) if roles.whole else _timed_by_clock(source, long, roles, names)
+    said = [*remarks, _say_used(roles) if roles.whole else BY_CLOCK]
+    if any(NEMO in name for name in roles.whole):
+        said.append(WITHOUT_LOADING)
+    apart = np.diff(np.unique(rows["step"]))
+    if len(apart) and (every := int(np.median(apart))) > 1:
+        what = "one step" if roles.whole else "the mean"
+        said.append(f"the log has {what} of every {every}: what is slow between two rows hardly shows; log every step")
+    return gather(source, rows, remarks=said)
+
+
+def _timed_by_metric(long: pd.DataFrame, roles: Roles, unit_s: float | None) -> pd.DataFrame:
+    """Rows of the metric that has most values; loading and communication are sums of their metrics."""
+    counts = long["name"].value_counts()
+    whole = max(roles.whole, key=lambda name: counts[name])
+    chosen = long[long["name"].isin([whole, *roles.loading, *roles.sending, *roles.computing])]
+    chosen = chosen.drop_duplicates(["rank", "step", "name"], keep="last")
+    wide = chosen.pivot(index=["rank", "step"], columns="name", values="value")
+    wide = wide[wide[whole].between(0.0, MOST_SECONDS, inclusive="neither")]
+
+    def seconds(names: Sequence[str]) -> pd.Series | None:
+        if not names:
+            return None
+        return sum(
+            wide[name].fillna(0.0).clip(lower=0.0) * (unit_of(name) if unit_s is None else unit_s) for name in names
+        )
+
+    total_s = seconds([whole])
+    loading_s, sending_s, computing_s = seconds(roles.loading), seconds(roles.sending), seconds(roles.computing)
+    rows = pd.DataFrame({"own_s": total_s, "round_s": total_s})
+    if loading_s is not None:
+        rows["data_s"] = loading_s.clip(upper=total_s)
+    if sending_s is None and computing_s is not None and long["rank"].nunique() > 1:
+        sending_s = total_s - computing_s - (0.0 if loading_s is None else loading_s)
+    if sending_s is not None:
+        rows["comm_s"] = sending_s.clip(lower=0.0, upper=total_s)
+        rows["own_s"] = total_s - rows["comm_s"]
+    elif long["rank"].nunique() > 1:
+        rows = rows.drop(columns="round_s")
+    return rows.reset_index()
+
+
+def _timed_by_clock(source: str, long: pd.DataFrame, roles: Roles, names: Sequence[str]) -> pd.DataFrame:
+    """Rows between two moments of the clock, of every rank."""
+    if roles.clock:
+        clock = long[long["name"] == roles.clock[0]]
+        moments = clock.assign(clock_s=clock["value"] * clock_unit(roles.clock[0], clock["value"]))
+    elif "clock_s" in long and long["clock_s"].notna().any():
+        most = long["name"].value_counts().index[0]  # of tags that are logged now and then the moments are others
+        moments = long[long["name"] == most]
+    else:
+        raise Untimed(f"{source}: its metrics ({listed(names, 12)}) do not say how long a step took; {HOW_TO_LOG}")
+    moments = moments.drop_duplicates(["rank", "step"], keep="first")
+    moments = moments.assign(own_s=moments.groupby("rank", sort=False)["clock_s"].diff())
+    return moments.loc[moments["own_s"] > 0.0, ["rank", "step", "own_s"]]
+
+
+def clock_unit(name: str, values: pd.Series) -> float:
+    """Seconds per unit of a clock: by its size if it counts from 1970, else by its name."""
+    usual = float(values.median())
+    return next((unit_s for least, unit_s in CLOCKS if usual > least), unit_of(name))
+
+
+def _say_used(roles: Roles) -> str:
+    used = {
+        "steps": roles.whole,
+        "loading": roles.loading,
+        "communication": roles.sending,
+        "computing": roles.computing,
+    }
+    said = "; ".join(f"{part}: {listed(names, 4)}" for part, names in used.items() if names)
+    return f"times are the metrics of these names ({said})"

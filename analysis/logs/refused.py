@@ -1,0 +1,58 @@
+"""Files of other tools that have no times of steps: which file it is, and what is missing in it."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+
+from analysis.logs.lines import Lines
+from analysis.logs.opening import opened
+
+BEGIN, MOST_LINES = 600, 5_000
+"""Bytes and lines that are looked at."""
+CHAKRA_SCHEMA, TAR_MARK = b"\x06schema", slice(257, 262)
+CHAKRA = (
+    "Chakra's execution trace of one rank: operations and what each waits for, no steps; give traces of the PyTorch "
+    "profiler of all ranks (schedule=, prof.step())"
+)
+TAR = "is an archive (tar): unpack it, and name a file or a folder of it"
+MARKS = (
+    (
+        re.compile(
+            r":root:(?:Build [DPT]P clique|No peaks in ACF|Linked to the shm)|\[(?:Global|Local) ?[Cc]ontroller\]"
+        ),
+        "is the log of a controller of Greyhound: it has periods and plans, and the time of no single step; give the "
+        "times of iterations of every rank as a table (columns rank, step, seconds)",
+    ),
+    (
+        re.compile(r"^\[ncclCommInitRankConfig\]|^\[Before buffer init\]"),
+        "is the log of a probe in NCCL: it has groups and the time of no step; give the times of iterations of every "
+        "rank as a table (columns rank, step, seconds)",
+    ),
+    (
+        re.compile(r"^Iteration, ?IterationTime\(ms\)$"),
+        "has the head of a table of iterations (Iteration, IterationTime(ms)) and no row; give the log of a job that "
+        "went on, with a column of ranks",
+    ),
+    (
+        re.compile(r"^Rank \d{1,9}, fault_type: "),
+        "has the faults that were injected, and no times; name the folder with the dumps of the flight recorder",
+    ),
+)
+
+
+def why_refused(path: Path) -> str | None:
+    """Name the form of a file that has no times of steps, and the missing times; None: its form is not known."""
+    with opened(path) as file:
+        begin = file.read(BEGIN)
+    if begin[TAR_MARK] == b"ustar":
+        member = begin[:100].split(b"\0")[0].decode(errors="replace")
+        return f"{TAR}; its first one, {member}, is {CHAKRA}" if member.endswith(".et") else TAR
+    if CHAKRA_SCHEMA in begin:
+        return f"is {CHAKRA}"
+    for line in islice(Lines(path), MOST_LINES):
+        for mark, why in MARKS:
+            if mark.search(line.text):
+                return why
+    return None

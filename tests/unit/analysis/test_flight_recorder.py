@@ -1,0 +1,204 @@
+"""Dumps of PyTorch's flight recorder: read without executing anything, and the ranks that others wait for."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.logs.flight_recorder import dumps_of
+from analysis.logs.step_log import LogError
+from analysis.measures.hanging import Culprit, hanging
+from analysis.reports.hanging import NOBODY, hanging_lines
+from reading.pickles import read_pickle
+from stragglab.commands import advise
+from tests.support.mutating import mutated
+from tests.support.runs import ROOT
+
+PUBLISHED = ROOT / "tests" / "logs" / "public" / "flight_recorder.tar.xz"
+CASES = ("gpu_error_1st", "gpu_error_2nd", "lock_gil_1st", "lock_gil_2nd")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dumps")
+    with tarfile.open(PUBLISHED) as file:
+        file.extractall(folder, filter="data")
+    return folder
+
+
+# ---- published faults -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_ranks_that_were_harmed_are_named_and_how(case: str, published: Path) -> None:
+    """``fault_injection.log`` is by those who injected the faults, of 180 s, into two of 16 ranks."""
+    injected = re.findall(r"Rank (\d+), fault_type: (\w+)", (published / case / "fault_injection.log").read_text())
+    dumps = dumps_of(published / case)
+    assert sorted(dumps) == list(range(16))
+    found = {str(one.rank): one.kind for one in hanging(dumps)}
+    assert found == {rank: {"GPU_ERROR": "stuck", "LOCK_GIL": "late"}[fault] for rank, fault in injected}
+
+
+def test_the_collective_is_the_one_of_the_extension_s_own_analysis(published: Path) -> None:
+    """Its reference outputs: in these cases the missing ranks are 9 and 14, and 10 and 15, of the expert groups."""
+    for case, ranks in (("lock_gil_1st", {9, 14}), ("lock_gil_2nd", {10, 15})):
+        found = hanging(dumps_of(published / case))
+        assert {one.rank for one in found} == ranks
+        assert {(one.operation.name, one.group.what) for one in found} == {
+            ("all_to_all", "EXPERT_MODEL_PARALLEL_GROUP")
+        }
+
+
+def test_advice_on_a_folder_of_dumps_names_the_ranks(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert advise.main([str(published / "lock_gil_1st"), "-o", str(published / "out")]) == 1
+    said = capsys.readouterr().out
+    assert "16 dumps of the flight recorder; 14 ranks wait" in said
+    assert "rank 9 has not joined all_to_all 45265 of EXPERT_MODEL_PARALLEL_GROUP" in said
+    assert "look at its process" in said
+
+
+def test_one_dump_says_which_other_is_needed(published: Path) -> None:
+    (one,) = hanging(dumps_of(published / "lock_gil_1st" / "_dump_0"))
+    assert (one.rank, one.kind) == (8, "absent")
+
+
+def test_damaged_dumps_are_read_or_refused_in_one_line(published: Path, tmp_path: Path) -> None:
+    data = (published / "gpu_error_1st" / "_dump_13").read_bytes()
+    read = 0
+    refused = list[str]()
+    for seed in range(200):
+        (tmp_path / "dump_13").write_bytes(mutated(data, seed))
+        try:
+            dumps = dumps_of(tmp_path)
+        except LogError as error:
+            refused.append(str(error))
+        else:
+            assert hanging_lines(dumps, hanging(dumps))
+            read += bool(dumps)
+    assert read > 10
+    assert len(refused) > 10
+    assert all(said.isprintable() and len(said) < 1_000 for said in refused)
+
+
+# ---- made here ------------------------------------------------------------------------------------------------------
+
+
+def entry(group: str, number: int, state: str = "scheduled", peer: str = "") -> dict[str, Any]:
+    about = {"process_group": (group, "TP"), "pg_id": int(group), "state": state, "is_p2p": bool(peer)}
+    name = f"nccl:{peer}" if peer else "nccl:all_reduce"
+    return {**about, "profiling_name": name, "collective_seq_id": number, "p2p_seq_id": number if peer else 0}
+
+
+def write(folder: Path, ranks: int, dumps: dict[int, list[dict[str, Any]]], **more: Any) -> dict[int, Any]:
+    config = {"0": {"name": "0", "desc": "TP", "ranks": str(list(range(ranks)))}}
+    for rank, entries in dumps.items():
+        content = {"version": "2.9", "pg_config": config, "entries": entries, **more}
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
+    return dumps_of(folder)
+
+
+def kinds(found: list[Culprit]) -> dict[int, str]:
+    return {one.rank: one.kind for one in found}
+
+
+def test_a_rank_that_has_not_begun_a_collective_is_late(tmp_path: Path) -> None:
+    done = [entry("0", number, "completed") for number in (5, 6)]
+    dumps = write(tmp_path, 3, {0: [*done, entry("0", 7)], 1: done, 2: [*done, entry("0", 7)]})
+    (one,) = hanging(dumps)
+    assert (one.rank, one.kind, one.operation.number, one.waiting) == (1, "late", 7, {0, 2})
+
+
+def test_a_rank_whose_device_does_not_complete_is_stuck(tmp_path: Path) -> None:
+    ahead = [entry("0", 7, "completed"), entry("0", 8)]
+    assert kinds(hanging(write(tmp_path, 3, {0: ahead, 1: [entry("0", 7)], 2: ahead}))) == {1: "stuck"}
+
+
+def test_a_collective_that_all_have_begun_hangs_together(tmp_path: Path) -> None:
+    dumps = write(tmp_path, 3, {rank: [entry("0", 7)] for rank in range(3)})
+    assert kinds(hanging(dumps)) == dict.fromkeys(range(3), "together")
+
+
+def test_ranks_that_wait_for_each_other_are_a_circle(tmp_path: Path) -> None:
+    dumps = write(tmp_path, 2, {0: [entry("0", 7, peer="send 0->1")], 1: [entry("0", 7, peer="send 1->0")]})
+    assert kinds(hanging(dumps)) == {0: "circle", 1: "circle"}
+
+
+def test_a_rank_without_a_dump_is_absent_and_one_that_waits_for_it_is_not_blamed(tmp_path: Path) -> None:
+    dumps = write(tmp_path, 3, {0: [entry("0", 7, peer="recv 0<-1")], 1: [entry("0", 7, peer="recv 1<-2")]})
+    (one,) = hanging(dumps)
+    assert (one.rank, one.kind, one.waiting) == (2, "absent", {0, 1})
+
+
+def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:
+    status = {"0": {"last_enqueued_collective": 7, "last_completed_collective": 6}}
+    dumps = write(tmp_path, 2, {0: [entry("0", 8)], 1: []}, pg_status=status)
+    assert kinds(hanging(dumps)) == {1: "late"}
+
+
+def test_ranks_that_wait_for_nothing_show_no_hang(tmp_path: Path) -> None:
+    dumps = write(tmp_path, 2, {rank: [entry("0", 7, "completed")] for rank in range(2)})
+    assert NOBODY in hanging_lines(dumps, hanging(dumps))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"version": "2.9", "entries": 5, "pg_config": {}}, "is no dump of the flight recorder"),
+        ({"version": "2.9", "entries": [{"state": 1}], "pg_config": {}}, "is no dump of the flight recorder"),
+        ({"version": "2.9", "entries": [print]}, r"is a pickle that names __builtin__\.print, which could"),
+    ],
+)
+def test_what_is_no_dump_is_refused(content: Any, says: str, tmp_path: Path) -> None:
+    (tmp_path / "dump_0").write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(LogError, match=says):
+        dumps_of(tmp_path)
+
+
+# ---- pickles --------------------------------------------------------------------------------------------------------
+
+PLAIN = {
+    "a": [1, -2, 300, 70_000, 1 << 70, 1.5, None, True, False],
+    "b": ("x" * 300, (), (1,), (1, 2), [{}]),
+    3: "\xfc",
+}
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_values_are_what_pickle_wrote(protocol: int) -> None:
+    shared = ["same"]
+    value = {**PLAIN, "twice": [shared, shared], "many": list(range(3000)), "keys": dict.fromkeys(range(2000))}
+    assert read_pickle(pickle.dumps(value, protocol), arrays=False) == value
+
+
+class Harmful:
+    """Unpickling it would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.write_text, (self.path, "executed")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("kind", ["harmful", "function", "array", "path"])
+def test_whatever_needs_a_class_is_refused_and_nothing_is_executed(kind: str, protocol: int, tmp_path: Path) -> None:
+    array = np.arange(3, dtype=np.uint8)
+    values = {"harmful": Harmful(tmp_path / "a"), "function": print, "array": array, "path": tmp_path}
+    with pytest.raises(ValueError, match="refused"):
+        read_pickle(pickle.dumps({"entries": [values[kind]]}, protocol), arrays=False)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x80\x02", b"\x80\x02.", b"\x80\x02a.", b"\x80\x02}(]]u.", b"\x80\x02]q", b"\x80\x02)u."]
+)
+def test_a_damaged_pickle_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"pickle|position|data"):
+        read_pickle(data, arrays=False)

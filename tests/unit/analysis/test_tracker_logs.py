@@ -1,0 +1,212 @@
+"""Logs that trackers and trainers keep: made by their libraries (tests/logs/made/README.md), with known slow steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.logs.reading import read_log
+from analysis.logs.roles import roles_of
+from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.measures.straggling import straggling
+from stragglab.commands import advise
+from tests.support.runs import ROOT
+
+PUBLIC = ROOT / "tests" / "logs" / "public"
+MADE = ROOT / "tests" / "logs" / "made"
+PLANTED = {12, 22, 32}
+"""Steps of every sample that took 0.2 s longer."""
+HOLD_THEM = (
+    "events.out.tfevents.1795950020.host.1092.0",
+    "mlflow_history.json",
+    "throughput.metrics.csv",
+    "wandb_history.jsonl",
+)
+
+
+def slowest(log: StepLog, count: int = 3) -> set[int]:
+    return {log.steps[place] for place in np.argsort(-log.own_s[:, 0])[:count]}
+
+
+@pytest.mark.parametrize("name", HOLD_THEM)
+def test_the_planted_steps_are_the_slowest(name: str) -> None:
+    log = read_log(MADE / name)
+    assert slowest(log) == PLANTED
+    excess_s = np.sort(log.own_s[:, 0])[-3:] - np.median(log.own_s[:, 0])
+    assert excess_s == pytest.approx([0.2] * 3, abs=0.03)
+
+
+def test_the_slow_steps_of_a_history_are_slow_in_loading(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert advise.main([str(MADE / "wandb_history.jsonl"), "-o", str(tmp_path / "out")]) == 1
+    shown = capsys.readouterr().out
+    assert "slow steps are longer in loading (9" in shown
+    records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][1:]
+    loading, whole = (sum(each[f"train/{name}_time"] for each in records) for name in ("data", "step"))
+    assert f"data-bound: steps wait for data {loading / whole:.1%} of the time" in shown
+
+
+def test_a_timer_that_leaves_out_loading_does_not_hold_slow_loading_and_says_so() -> None:
+    log = read_log(MADE / "nemo.metrics.csv")
+    assert len(log.steps) == 40
+    assert log.own_s.max() < 0.05
+    assert any("begins after loading" in remark for remark in log.remarks)
+
+
+def test_deepspeed_s_timers_hold_slow_forward_passes() -> None:
+    """Its forward passes slept in the calls 12, 22 and 32 from 0, and its steps count from 1."""
+    log = read_log(MADE / "deepspeed.log")
+    assert len(log.steps) == 40
+    assert slowest(log) == {step + 1 for step in PLANTED}
+
+
+def test_mini_batch_times_of_alibaba_need_no_names() -> None:
+    log = read_log(PUBLIC / "alibaba_job_1_norm.csv.gz")
+    assert log.steps[:3] == (1, 11, 21)
+    assert log.own_s[0, :2].tolist() == [476.0, 509.0]
+    assert any("normalised" in remark for remark in log.remarks)
+
+
+def test_the_straggler_that_alibaba_names_costs_most() -> None:
+    """Of job 1 its authors say: straggler (worker 6) emerges in the middle of the training."""
+    worst = straggling(read_log(PUBLIC / "alibaba_job_1_norm.csv.gz"), barrier=True, slow_frac=0.1).units[0]
+    assert worst.group.name == "rank 6"
+    assert worst.course.kind == "transient"
+
+
+CANNOT_TELL = {
+    "trainer_state.json": "trained 40 steps in 2.122 s, of which 2 evaluations took 0.0597 s (2.8%); its state has no",
+    "lightning.metrics.csv": "its metrics (epoch, train_loss, val_loss) do not say how long a step took; log",
+}
+
+
+@pytest.mark.parametrize("name", CANNOT_TELL)
+def test_a_log_that_cannot_tell_says_what_it_can_and_what_to_log(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(Untimed):
+        read_log(MADE / name)
+    assert advise.main([str(MADE / name), "-o", str(tmp_path / "out")]) == 1
+    assert CANNOT_TELL[name] in capsys.readouterr().out
+
+
+def test_a_trainer_s_state_with_a_metric_of_seconds_is_read(tmp_path: Path) -> None:
+    """A callback that logs ``step_time`` puts it into the state."""
+    state = json.loads((MADE / "trainer_state.json").read_text())
+    for record in state["log_history"]:
+        if "loss" in record:
+            record["step_time"] = 2.0 if record["step"] == 7 else 1.0
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps(state))
+    log = read_log(path)
+    assert len(log.steps) == 40
+    assert slowest(log, 1) == {7}
+
+
+def telemetry(path: Path, *, ranks: int = 1, slow: int | None = None) -> Path:
+    """Records of four ranks as DiLoCo's telemetry has them, in milliseconds."""
+    records = [
+        {"step": step, "rank": rank, "wall_time_ms": 200.0, "compute_time_ms": 150.0 if rank == slow else 100.0,
+         "sync_blocked_ms": 45.0 if rank == slow else 95.0, "loader_stall_ms": 5.0, "loss": 1.0, "did_outer_step": True}
+        for step in range(24) for rank in range(ranks)
+    ]  # fmt: skip
+    path.write_text(json.dumps({"run_id": "a", "samples": [1.0, 2.0], "step_records": records}))
+    return path
+
+
+def test_telemetry_has_parts_and_ranks(tmp_path: Path) -> None:
+    log = read_log(telemetry(tmp_path / "a.json", ranks=4, slow=2))
+    assert log.ranks == ("0", "1", "2", "3")
+    assert log.own_s[0].tolist() == pytest.approx([0.105, 0.105, 0.155, 0.105])
+    assert log.round_s is not None
+    assert log.round_s.tolist() == pytest.approx([0.2] * 24)
+    alone = read_log(telemetry(tmp_path / "b.json"))
+    assert alone.own_s[0].tolist() == pytest.approx([0.2])
+    assert alone.data_s is not None
+    assert alone.data_s[0].tolist() == pytest.approx([0.005])
+
+
+def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
+    records = json.loads(telemetry(tmp_path / "a.json", ranks=4, slow=2).read_text())["step_records"]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    assert read_log(tmp_path / "a.jsonl").own_s.tolist() == read_log(tmp_path / "a.json").own_s.tolist()
+
+
+NAMES = {
+    "train_step_timing in s": "whole",
+    "perf/step_time_ms": "whole",
+    "iteration-time": "whole",
+    "train/iter_time": "whole",
+    "timing_s/step": "whole",
+    "time_metrics/end_to_end(s)": "whole",
+    "time_metrics/data_loading(s)": "loading",
+    "throughput/loading_time": "loading",
+    "trainDataTime": "loading",
+    "all_reduce_time": "sending",
+    "forward-backward-time": "computing",
+    "_timestamp": "clock",
+    "Wall time": "clock",
+    "Relative Time (Process)": "clock",
+}
+"""Of NeMo, MaxText, Megatron-LM, litgpt, verl, torchtitan, Levanter, Weights & Biases and TensorBoard."""
+OTHERS = ("time_metrics/data_loading(%)", "validation_step_timing in s", "train/device/batches_per_sec", "loss", "lr",
+          "eval_runtime", "tokens_per_sec", "max_step_time", "train/time_remaining", "data/epoch")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
+def test_names_that_programs_use_have_their_meaning(name: str) -> None:
+    roles = roles_of([name])
+    found = [role for role in ("whole", "loading", "sending", "computing", "clock") if name in getattr(roles, role)]
+    assert found == ([NAMES[name]] if name in NAMES else [])
+
+
+def test_the_trainer_s_steps_count_before_the_tracker_s() -> None:
+    assert roles_of(["_step", "trainer/global_step", "loss"]).step == "trainer/global_step"
+    assert roles_of(["_step", "loss"]).step == "_step"
+    assert roles_of(["loss"]).step is None
+
+
+def test_a_row_per_metric_and_step_is_read(tmp_path: Path) -> None:
+    """As MLflow and others export: of a table, and of the JSON of its REST interface."""
+    metrics = json.loads((MADE / "mlflow_history.json").read_text())["metrics"]
+    rows = [f"{each['run_id']},{each['key']},{each['value']},{each['step']},{each['timestamp']}" for each in metrics]
+    (tmp_path / "a.csv").write_text("\n".join(["run_id,key,value,step,timestamp", *rows]))
+    assert slowest(read_log(tmp_path / "a.csv")) == PLANTED
+    only_loss = [row for row in rows if ",loss," in row]
+    (tmp_path / "b.csv").write_text("\n".join(["run_id,key,value,step,timestamp", *only_loss]))
+    by_clock = read_log(tmp_path / "b.csv")
+    assert slowest(by_clock) == PLANTED
+    assert any("differences of the times" in remark for remark in by_clock.remarks)
+
+
+def test_a_scalar_that_tensorboard_exports_has_a_clock(tmp_path: Path) -> None:
+    rows = [f"{1.7e9 + step + (3.0 if step >= 12 else 0.0)},{step},0.5" for step in range(30)]
+    (tmp_path / "run.csv").write_text("\n".join(["Wall time,Step,Value", *rows]))
+    log = read_log(tmp_path / "run.csv")
+    assert slowest(log, 1) == {12}
+    assert log.own_s[:3, 0].tolist() == pytest.approx([1.0] * 3)
+
+
+def test_rows_far_apart_are_said_to_hide_slow_steps(tmp_path: Path) -> None:
+    lines = [json.dumps({"step": step, "step_time": 1.0}) for step in range(0, 500, 10)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert any("one step of every 10" in remark for remark in read_log(tmp_path / "a.jsonl").remarks)
+
+
+BAD = {
+    "no JSON": ('{"step": 1', "is no JSON"),
+    "no steps": ('{"a": 1}\n{"a": 2}', "is no log that is known here"),
+    "no numbers": ('{"step": 1, "note": "x"}', "do not say how long a step took"),
+    "a step between": ('{"step": 1.5, "step_time": 1}', "step 1.5: must be a whole number"),
+    "brackets": ("[" * 100_000, "is no JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_lines_are_one_clear_line(kind: str, tmp_path: Path) -> None:
+    text, says = BAD[kind]
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(LogError, match=says):
+        read_log(tmp_path / "a.jsonl")

@@ -1,0 +1,221 @@
+"""Tables of operators against the results that their publishers computed, and against graphs worked by hand."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from runtime.hybrid.operators import Operator, arrange, job_of
+from runtime.hybrid.what_if import WhatIf
+from stragglab.commands import advise
+from stragglab.tables.what_if import lines, tabled
+
+HERE = Path(__file__).parent / "bytedance"
+PUBLISHED = json.loads((HERE / "published.json").read_text())
+WHOLE = os.environ.get("STRAGGLAB_BYTEDANCE")
+"""A folder with trace-AR.parquet and trace-SE.parquet as they were published."""
+whole = pytest.mark.skipif(WHOLE is None, reason="STRAGGLAB_BYTEDANCE names no folder with the whole traces")
+
+
+def of_kind(published):
+    """Published names of kinds, as ours."""
+    return {name.replace("-pp-comm", "-messages"): value for name, value in published.items()}
+
+
+def assert_published(found, published, rel):
+    assert found.slowdown == pytest.approx(published["slowdown"], rel=rel)
+    assert found.ideal_s == pytest.approx(published["ideal_s"], rel=1e-6)
+    assert found.by_replica == pytest.approx(
+        {int(one): value for one, value in published["by_replica"].items()}, rel=rel
+    )
+    assert found.by_stage == pytest.approx({int(one): value for one, value in published["by_stage"].items()}, rel=rel)
+    assert found.by_kind == pytest.approx(of_kind(published["by_kind"]), rel=rel)
+
+
+def test_a_job_with_a_long_stage_is_as_its_publishers_found():
+    """ST: S = 1.1787; stage 3 alone makes steps 1.23 times as long."""
+    table, found = tabled(HERE / "ST.parquet")
+    assert_published(found, PUBLISHED["ST"], 1e-5)
+    step_s = dict(zip(map(str, table.steps), found.job.step_s(found.job.measured_s), strict=True))
+    assert step_s == pytest.approx(PUBLISHED["ST"]["step_s"], rel=1e-5)
+
+
+def test_the_slow_worker_is_found_in_two_steps():
+    """AR: replica 0, stage 0 is slow; of two of 44 steps, so ideal durations are others than the published ones."""
+    _, found = tabled(HERE / "AR-2-steps.parquet")
+    assert next(iter(found.by_worker)) == (0, 0)
+    assert found.slowest == [(0, 0)]
+    assert found.computing[0, 0] == pytest.approx(2.355, abs=0.02)
+    assert max(value for worker, value in found.computing.items() if worker != (0, 0)) < 1.06
+    assert found.slowdown == pytest.approx(PUBLISHED["AR"]["slowdown"], rel=0.02)
+    assert found.cured_by_slowest == pytest.approx(1.0, abs=0.02)
+
+
+@whole
+def test_a_job_with_a_slow_worker_is_as_its_publishers_found():
+    table, found = tabled(Path(WHOLE or ".", "trace-AR.parquet"))
+    assert len(table.operators) * len(table.steps) == 117_216
+    assert_published(found, PUBLISHED["AR"], 5e-4)
+    assert next(iter(found.by_worker)) == (0, 0)
+    assert found.computing[0, 0] == pytest.approx(2.355, abs=5e-4)
+    assert found.cured_by_slowest == pytest.approx(PUBLISHED["AR"]["cured_by_slowest"], abs=1e-5)
+
+
+@whole
+def test_a_job_with_unequal_sequences_is_as_its_publishers_found():
+    _, found = tabled(Path(WHOLE or ".", "trace-SE.parquet"))
+    assert found.slowdown == pytest.approx(1.5374, rel=5e-4)
+    assert found.ideal_s == pytest.approx(5.8975, rel=1e-5)
+    assert found.cured_by_slowest < 0.1  # no few workers are to blame
+
+
+# ---- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def rows(*, slow_s=1.0, send_s=0.5, wait_s=0.0, replicas=2):
+    """Two stages, one micro-batch: F 1 s and B 2 s on each, and messages between; ``slow_s``: F of replica 1, stage 0.
+
+    Ranks begin at other times (``wait_s``), which their messages' durations contain.
+    """
+    found = []
+    for replica in range(replicas):
+        first_s = slow_s if replica else 1.0
+        at_s = first_s + wait_s
+        found += [
+            (replica, 0, "forward-compute", 0.0, first_s),
+            (replica, 0, "forward-send", first_s, wait_s + send_s),
+            (replica, 1, "forward-recv", at_s, send_s),
+            (replica, 1, "forward-compute", at_s + send_s, 1.0),
+            (replica, 1, "backward-compute", at_s + send_s + 1.0, 2.0),
+            (replica, 1, "backward-send", at_s + send_s + 3.0, send_s),
+            (replica, 0, "backward-recv", first_s, at_s - first_s + 2 * send_s + 3.0),
+            (replica, 0, "backward-compute", at_s + 2 * send_s + 3.0, 2.0),
+        ]
+    frame = pd.DataFrame(found, columns=["dp_rank", "stage", "optype", "start_ts", "duration"])
+    return frame.assign(step=7, seq_id=0)
+
+
+def what_if(frame):
+    names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
+    return WhatIf(job_of(arrange(*(frame[name].to_numpy() for name in names))))
+
+
+def test_a_step_is_its_longest_path():
+    # by hand: F 1, message 0.5, F 1 and B 2, message 0.5, B 2
+    found = what_if(rows())
+    assert found.whole_s == found.ideal_s == 7.0
+    assert found.slowdown == 1.0
+    assert found.cured_by_slowest == 0.0
+
+
+def test_waiting_for_the_other_end_is_no_part_of_a_transfer():
+    found = what_if(rows(wait_s=3.0))
+    assert found.whole_s == 7.0
+    sent = found.job.operators.index(Operator(0, 0, "forward-send", 0))
+    assert found.job.measured_s[sent].tolist() == [0.5]
+
+
+def test_a_slow_pass_costs_its_replica_what_it_takes_longer():
+    # replica 1's forward pass on stage 0 takes 5 s; the mean of the four is 2 s. By hand: all ideal 9 s; as measured
+    # 11 s in replica 1 and 7 s in replica 0
+    found = what_if(rows(slow_s=5.0))
+    assert found.ideal_s == pytest.approx(9.0)
+    assert found.whole_s == pytest.approx(11.0)
+    assert found.by_replica == pytest.approx({1: 11.0 / 9.0, 0: 1.0})
+    assert next(iter(found.by_worker)) == (1, 0)
+    assert found.computing[1, 0] == pytest.approx(7.0 / 3.0)
+
+
+def test_a_transfer_that_ends_before_it_began_has_no_duration():
+    frame = rows()
+    wrong = (frame["optype"] == "forward-recv") & (frame["dp_rank"] == 0)
+    frame.loc[wrong, "start_ts"] += 2.0  # by a clock that is 2 s ahead
+    found = what_if(frame)
+    sent = found.job.operators.index(Operator(0, 0, "forward-send", 0))
+    assert found.job.measured_s[sent].tolist() == [0.0]
+
+
+def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
+    frame = pd.concat([rows(), rows().iloc[1:].assign(step=8), rows().assign(step=9)])
+    names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
+    table = arrange(*(frame[name].to_numpy() for name in names))
+    assert (table.steps, table.left_out) == ([7, 9], 1)
+    other = rows().assign(step=10)
+    other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
+    frame = pd.concat([rows(), other])
+    table = arrange(*(frame[name].to_numpy() for name in names))
+    assert (table.steps, table.left_out) == ([7], 1)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def said(path, capsys, tmp_path):
+    code = advise.main([str(path), "-o", str(tmp_path / "out")])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_advise_says_what_stragglers_cost_and_which_they_are(capsys, tmp_path):
+    code, out, _ = said(HERE / "AR-2-steps.parquet", capsys, tmp_path)
+    assert code == 0
+    assert "4 replicas of 4 stages, 2 steps, 5,328 operations" in out
+    assert "first suspect: replica 0, stage 0; its forward and backward passes take 2.3" in out
+    table = pd.read_csv(tmp_path / "out" / "slow_workers.csv")
+    assert table.iloc[0][["replica", "stage"]].tolist() == [0, 0]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        f"slow_{name}.csv" for name in ("kinds", "replicas", "stages", "workers")
+    ]
+
+
+def test_a_text_table_is_read_too(tmp_path):
+    path = tmp_path / "operators.csv"
+    pd.read_parquet(HERE / "ST.parquet").to_csv(path, index=False)
+    table, found = tabled(path)
+    assert found.slowdown == pytest.approx(PUBLISHED["ST"]["slowdown"], rel=1e-5)
+    assert "2 replicas of 4 stages, 32 steps, 6,784 operations" in lines(table, found)[0]
+
+
+def changed(name, row, value):
+    frame = rows()
+    frame[name] = frame[name].astype(object)
+    frame.loc[row, name] = value
+    return frame
+
+
+REFUSED = {
+    "row 4, column duration, nan: must be a finite number": lambda: changed("duration", 3, np.nan),
+    "row 4, column duration, -1: must be 0 or more": lambda: changed("duration", 3, -1.0),
+    "row 1, column step, 0.5: must be a whole number": lambda: changed("step", 0, 0.5),
+    "optype nap: is unknown; known are params-all-gather, forward-compute": lambda: changed("optype", 3, "nap"),
+    "step 7: has forward-compute 0 of replica 0, stage 0 twice; give each once": lambda: pd.concat(
+        [rows(), rows()[:1]]
+    ),
+    "has no rows": lambda: rows()[:0],
+    "has no optype forward-send, so that nothing is known of what stages wait for": lambda: rows()[
+        rows()["optype"].str.endswith("compute")
+    ],
+    "no step has all operators; give whole steps of all ranks": lambda: pd.concat(
+        [rows().iloc[1:], rows().iloc[:1].assign(step=8)]
+    ),
+    "column mc: stages have several chunks of layers; only tables with one are read": lambda: rows().assign(mc=1),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_table_that_cannot_be_used_is_refused_in_one_line(words, capsys, tmp_path):
+    path = tmp_path / "operators.csv"
+    REFUSED[words]().to_csv(path, index=False)
+    code, out, err = said(path, capsys, tmp_path)
+    assert (code, out) == (2, "")
+    assert f"operators.csv: {words}" in err
+    assert err.count("\n") == 1
+
+
+def test_two_tables_of_operators_are_refused(capsys, tmp_path):
+    path = str(HERE / "ST.parquet")
+    assert advise.main([path, path, "-o", str(tmp_path / "out")]) == 2
+    assert "one table of operators is read at a time" in capsys.readouterr().err
