@@ -18,6 +18,10 @@ class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 
 
+OF_SLOWEST = " of the slowest rank"
+"""Ends the name of a part of steps that is the longest of all ranks."""
+
+
 class Extremes(NamedTuple):
     """The quickest and the slowest rank of a step, in seconds, and their names if the log has them.
 
