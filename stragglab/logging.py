@@ -89,7 +89,7 @@ class StepLogger:
         self.write(LOADING, self._begun_s, time.perf_counter() - self._begun_s)
 
     def close(self) -> None:
-        """Close the file."""
+        """End the log; rows that follow are an error."""
         self._file.close()
 
 

@@ -7,16 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from analysis.logs.lines import Lines
-from analysis.logs.opening import opened
 
-BEGIN, MOST_LINES = 600, 5_000
-"""Bytes and lines that are looked at."""
-CHAKRA_SCHEMA, TAR_MARK = b"\x06schema", slice(257, 262)
-CHAKRA = (
-    "Chakra's execution trace of one rank: operations and what each waits for, no steps; give traces of the PyTorch "
-    "profiler of all ranks (schedule=, prof.step())"
-)
-TAR = "is an archive (tar): unpack it, and name a file or a folder of it"
+MOST_LINES = 5_000
+"""So many are looked at."""
 MARKS = (
     (
         re.compile(
@@ -44,13 +37,6 @@ MARKS = (
 
 def why_refused(path: Path) -> str | None:
     """Name the form of a file that has no times of steps, and the missing times; None: its form is not known."""
-    with opened(path) as file:
-        begin = file.read(BEGIN)
-    if begin[TAR_MARK] == b"ustar":
-        member = begin[:100].split(b"\0")[0].decode(errors="replace")
-        return f"{TAR}; its first one, {member}, is {CHAKRA}" if member.endswith(".et") else TAR
-    if CHAKRA_SCHEMA in begin:
-        return f"is {CHAKRA}"
     for line in islice(Lines(path), MOST_LINES):
         for mark, why in MARKS:
             if mark.search(line.text):

@@ -17,7 +17,7 @@ PARTS = {LOADING: ["data_s"], COMPUTING: ["compute_s"], COMMUNICATION: ["pull_s"
 
 
 def export(run: Run, where: str) -> str:
-    """Write ``NAME.parquet`` and ``NAME.yaml`` into the directory ``where``; the path of the table.
+    """Write a table (Parquet) and its description (YAML), named like the run, into ``where``; the path of the table.
 
     A step is an iteration of a worker, from when it is asked for parameters until its gradient has arrived.
 

@@ -26,7 +26,7 @@ GPU = re.compile(rb'<gpu id="(\d+)".*?<tb id="0" send="(\d+)" recv="(\d+)"', re.
 
 
 def number(value: int) -> bytes:
-    """As a varint."""
+    """Seven bits a byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

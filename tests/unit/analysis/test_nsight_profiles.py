@@ -33,7 +33,7 @@ def profile(path: Path, *, steps: int = 4, name: str = "step {}") -> Path:
         for device in range(2):
             process, work = (device + 7) << 24, int((0.4 + 0.2 * device) * 1e9)
             for step in range(steps):
-                start = int(step * 1e9)
+                start = int(1e10 * device + 1e9 * step)  # processes begin at other times
                 database.execute(
                     "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, NULL)",
                     (start, start + 10**9, name.format(step), process + 5),
