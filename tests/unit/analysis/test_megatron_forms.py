@@ -60,7 +60,7 @@ def test_the_quickest_and_the_slowest_rank_give_the_cost_without_a_name(tmp_path
 
 
 def test_the_slowest_rank_alone_is_a_part_of_steps(tmp_path: Path) -> None:
-    """``--timing-log-option max``."""
+    """Megatron-LM started with ``--timing-log-option max`` prints these lines."""
     lines = [
         line
         for step in range(1, STEPS)
