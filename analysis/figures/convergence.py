@@ -55,12 +55,12 @@ def draw_convergence(
         axes.annotate(
             f"target {target:g}",
             (0.0, target),
-            (3, 2.5),
+            (3, 4.0),
             xycoords=axes.get_yaxis_transform(),
             textcoords="offset points",
             fontsize=7.5,
             color=FAINT,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # the frame of the zoom passes behind it
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2},  # the frame of the zoom passes behind it
             zorder=6,
         )
         _draw_marks(axes, marks, looks, target)

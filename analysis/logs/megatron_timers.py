@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
-from analysis.logs.step_log import Extremes
+from analysis.logs.step_log import OF_SLOWEST, Extremes
 
 ALL_RANKS = re.compile(r"\btimes across ranks \(ms\):$")
 TIMER = re.compile(r"(?:^|\s\s)([A-Za-z][\w-]*+):$")
 RANK = re.compile(r"(?:^|\s\s)rank\s++(\d++):\s*+(\S++)$")
 """Both are indented, so any prefix ends before them."""
 BETWEEN = re.compile(r"\(min, max\) time across ranks \(ms\):$")
+LONGEST = re.compile(r"\bmax time across ranks \(ms\):$")
+BOUND = re.compile(r"(?:^|\s\s)([A-Za-z][\w/-]*+) \.++: ([\d.]++)$")
 BOUNDS = re.compile(r"(?:^|\s\s)([A-Za-z][\w/-]*+) \.*+: \(([^\s,]++), ([^\s)]++)\)$")
 ONE_RANK = re.compile(r"(?:^|\s\s)time \(ms\) \|")
 ONE = re.compile(r"\| ([A-Za-z][\w/ -]{0,80}): ([^\s|]++)")
@@ -38,7 +40,7 @@ class Timers:
     Attributes:
         of_ranks: by timer and rank.
         bounds: by timer, of the quickest and the slowest rank.
-        of_one: by timer, of the rank that printed.
+        of_one: by timer, of the rank that printed, or of the slowest one.
         reported: of the quickest and the slowest rank with their names.
     """
 
@@ -65,8 +67,10 @@ class Timers:
             LogError: a number is none.
         """
         where = f"{source}: line {line.number}"
-        if ALL_RANKS.search(line.text) or BETWEEN.search(line.text):
+        if any(begin.search(line.text) for begin in (ALL_RANKS, BETWEEN, LONGEST)):
             self._begun = ""
+        elif self._begun is not None and (longest := BOUND.search(line.text)):
+            self.of_one[f"{longest[1]}{OF_SLOWEST}"] = _seconds(longest[2], longest[1], where)
         elif self._begun is not None and (bounds := BOUNDS.search(line.text)):
             self.bounds[bounds[1]] = (_seconds(bounds[2], bounds[1], where), _seconds(bounds[3], bounds[1], where))
         elif self._begun is not None and (named := TIMER.search(line.text)):

@@ -88,7 +88,7 @@ class Rows:
             counts = _steps_of(rows, every)
             rows["own_s"] *= counts
             rows["round_s"] *= counts
-            for step, count in zip(rows["step"], counts, strict=True):
+            for step, count in zip(rows["step"], counts, strict=True) if self.extremes else ():
                 if step in self.extremes:
                     self.extremes[step] = tuple(one.times(count) for one in self.extremes[step])
             cure = f"; {self.each} prints each" if self.each else ""

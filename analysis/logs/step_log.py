@@ -14,6 +14,10 @@ from analysis.records.log import RecordError
 Floats = NDArray[np.float64]
 
 
+OF_SLOWEST = " of the slowest rank"
+"""Ends the name of a part of steps that is the longest of all ranks."""
+
+
 class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
 

@@ -177,7 +177,7 @@ def ranks_sheet(advice: Advice, most: int = MOST_RANKS) -> Sheet:
     """A row per rank, the costliest first."""
     found = advice.found
     rows = found.ranks.assign(usual=found.found.base_s / found.found.usual_s)
-    rows = rows.sort_values(["straggler", "alone_saves_frac", "share"], ascending=False).head(most)
+    rows = rows.sort_values(["straggler", "share", "alone_saves_frac"], ascending=False).head(most)
     optional = [name for name in ("host", "part") if (rows[name] != "").any()]
     head = ("rank", *optional, "straggler", "slow steps", "when slow", "else", "share of lost time", "curing it alone")
     texts = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.logs.step_log import Extremes, Floats, StepLog
+from analysis.logs.step_log import OF_SLOWEST, Extremes, Floats, StepLog
 from analysis.measures.levels import levels, warm_up
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools
@@ -27,10 +27,11 @@ NAMED_FRAC, FEWEST_NAMED = 0.5, 5
 SENDING = re.compile(r"sync|send|recv|reduce|gather|scatter|comm|wait|broadcast|nccl", re.IGNORECASE)
 LOADING = re.compile(r"load|batch-generator|dataset", re.IGNORECASE)
 MEANS = {
-    "transfers": "transfers, the wait for other ranks included: a link or another rank is slow, this log cannot tell "
-    "which; each rank's own times of computing would",
+    "transfers": "transfers, the wait for other ranks included; whether a link or another rank is slow then, each "
+    "rank's own times of computing would tell",
     "loading": "the loading of data by the rank that logged",
     "computing": "own work of the rank that logged; whether other ranks are as slow is not known",
+    "slowest": "own work, the waits between stages of a pipeline included: slow ranks make these steps longer",
 }
 
 
@@ -105,6 +106,8 @@ def _parts(log: StepLog, warm: int) -> list[str]:
     most = max(added, key=added.__getitem__)
     if added[most] < NAMED_FRAC:
         return [*lines, "no part alone makes the longer steps longer"]
+    if most.endswith(OF_SLOWEST):
+        return [*lines, f"{min(1.0, added[most]):.0%} of what longer steps take more is {most}: {MEANS['slowest']}"]
     kind = "transfers" if SENDING.search(most) else "loading" if LOADING.search(most) else "computing"
     return [*lines, f"{min(1.0, added[most]):.0%} of what longer steps take more is {most}: {MEANS[kind]}"]
 

@@ -30,9 +30,10 @@ class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True):
         share, larger = divmod(num_samples, accum)
         return larger * self._pass_s(share + 1) + (accum - larger) * self._pass_s(share)
 
-    def stretch(self, num_samples: int, accum: int = 1) -> float:
-        """By how much a batch takes longer than the work of one rank that has all of it: not at all."""
-        return 1.0
+    @property
+    def ranks(self) -> int:
+        """The number of ranks that share the parameters, each with an equal part and a link of its own."""
+        return 1
 
     def _pass_s(self, num_samples: int) -> float:
         """One forward and backward pass."""

@@ -59,6 +59,10 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
     worker: int
 
     @property
+    def ranks(self) -> int:
+        return self.spec.pipeline * self.spec.tensor
+
+    @property
     def whole(self) -> DeviceProfile:
         """The device of one rank with the whole model."""
         return DeviceProfile(base_s=self.base_s, per_sample_s=self.per_sample_s, saturation_s=self.saturation_s)
@@ -68,12 +72,8 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
 
         ``accum`` multiplies the number of micro-batches, which have near-equal sizes.
         """
-        whole_s = self.whole.seconds(num_samples, accum * self.spec.micro_batches)
-        return whole_s * self.stretch(num_samples, accum)
-
-    def stretch(self, num_samples: int, accum: int = 1) -> float:
-        """A step's time relative to the work of one rank that has all; 1 for one rank."""
-        return _stretch(self, num_samples, accum * self.spec.micro_batches)
+        micro_batches = accum * self.spec.micro_batches
+        return self.whole.seconds(num_samples, micro_batches) * _stretch(self, num_samples, micro_batches)
 
     @property
     def factor(self) -> Floats:
@@ -87,6 +87,7 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4096)
 def _stretch(profile: ReplicaProfile, num_samples: int, micro_batches: int) -> float:
+    """A step's time relative to the same step of one rank that has all; exactly 1 for one rank."""
     share, larger = divmod(num_samples, micro_batches)
     sizes = [share + 1] * larger + [share] * (micro_batches - larger)
     whole_s = np.array([profile.whole.seconds(size) for size in sizes])
@@ -135,11 +136,10 @@ def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
 
 
 def as_replicas(profiles: Profiles, spec: ReplicaSpec) -> Profiles:
-    """Each worker's device as a replica whose ranks are such devices; raises :class:`ConfigError` without a device."""
+    """Each worker's device, which it must have, as a replica whose ranks share that device's work."""
     found = []
     for worker, profile in enumerate(profiles):
-        if profile is None:
-            raise ConfigError(f"{REPLICA}: ranks take the time of a device, and cluster.device=null; set it")
+        assert profile is not None
         fields = {name: getattr(profile, name) for name in DeviceProfile.__struct_fields__}
         found.append(ReplicaProfile(**fields, spec=spec, worker=worker))
     return tuple(found)

@@ -140,7 +140,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             self.interrupt_per_byte_s * num_bytes,
         )
 
-    def update_s(self, num_bytes: int, num_grads: int) -> float:
+    def update_s(self, num_bytes: float, num_grads: int) -> float:
         """Seconds of one update on one server."""
         return self.update_base_s + self.update_per_byte_s * num_bytes * num_grads
 
@@ -157,7 +157,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """A message's own time between two workers, without the rate of a link."""
         return self.ring_step_s + self.ring_per_byte_s * num_bytes
 
-    def ring_s(self, num_bytes: int, num_workers: int) -> float:
+    def ring_s(self, num_bytes: float, num_workers: int) -> float:
         """Seconds of an all-reduce: 2 (n - 1) steps with 1/n of the vector, n - 1 to sum and n - 1 to distribute."""
         return 2 * (num_workers - 1) * self.hop_s(num_bytes / num_workers) if num_workers > 1 else 0.0
 

@@ -93,6 +93,11 @@ class VirtualRuntime:
         if cluster.replica is not None:
             if hosts is not None:
                 raise ConfigError(f"{REPLICA}: ranks have machines of their own; leave it or cluster.hosts out")
+            if self._values.compute_s(1):
+                raise ConfigError(
+                    f"{REPLICA}: the cost model {cluster.costs} has times of one rank that computes; use one without, "
+                    "such as cluster.costs=local_tcp, and cluster.device"
+                )
             self._profiles = as_replicas(self._profiles, parse_replica(cluster.replica, cluster.num_workers))
 
     def _refuse_timeless(self, profile: DeviceProfile | None, setting: str) -> None:

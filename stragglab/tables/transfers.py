@@ -38,7 +38,7 @@ class Case(NamedTuple):
     tau_max: int
 
 
-# ---- orders (slides 11 to 14) -------------------------------------------------------------------------------------
+# ---- orders (slides 10 to 13) -------------------------------------------------------------------------------------
 
 
 def transfers(spec: Spec) -> pd.DataFrame:
@@ -67,9 +67,9 @@ def case_of(name: str, seed: int) -> Case:
     """Updates of as many workers.
 
     ``sizes``: unequal updates on equal links; ``uplinks``: equal updates on links of a tenth to all of the server's;
-    ``worked``, ``slide14``: four of unequal size, and four of which one has a quarter of the bandwidth and is due.
+    ``worked``, ``due``: four of unequal size, and four of which one has a quarter of the bandwidth and is due.
     """
-    if name in ("worked", "slide14"):
+    if name in ("worked", "due"):
         given = ((50, 80, 100, 120), (100,) * 4) if name == "worked" else ((100,) * 4, (100, 100, 100, 25))
         return _case(*given, (9, 8, 10, 7), WORKED)
     chance = np.random.default_rng([2020, seed, *name.encode()])
@@ -104,7 +104,7 @@ def commits(case: Case, system: str) -> list[tuple[Update, float, int]]:
     return [(slot.update, slot.commit_s, slot.delay) for slot in found.slots]
 
 
-# ---- a late update (slides 8 to 10) ---------------------------------------------------------------------------------
+# ---- a late update (slides 7 to 9) ---------------------------------------------------------------------------------
 
 
 def delays(spec: Spec) -> pd.DataFrame:
@@ -140,7 +140,7 @@ def delays_row(cell: Cell) -> dict[str, object]:
     }
 
 
-# ---- aggregation (slide 15) -----------------------------------------------------------------------------------------
+# ---- aggregation (slide 14) -----------------------------------------------------------------------------------------
 
 
 def groups(spec: Spec) -> pd.DataFrame:
@@ -169,7 +169,7 @@ def groups_row(cell: Cell) -> dict[str, object]:
     return {"last_s": delivered[-1], "bytes_frac": len(found) / count, "waits": waits}
 
 
-# ---- replication (slides 16 and 17) ---------------------------------------------------------------------------------
+# ---- replication (slide 15) -----------------------------------------------------------------------------------------
 
 
 STEPS = 300
@@ -219,7 +219,7 @@ def replicas_row(cell: Cell) -> dict[str, object]:
 
 
 class Momentum:
-    """Slide 4, equation 2: ``w <- w + u + gamma (w - w_before)``."""
+    """Slide 6, equation 2: ``w <- w + u + gamma (w - w_before)``."""
 
     def __init__(self, size: int) -> None:
         self.w, self.h = np.zeros(size), np.zeros(size)

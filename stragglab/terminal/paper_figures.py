@@ -37,5 +37,5 @@ def _width_in(text: str) -> float:
     except ValueError:
         width_in = 0.0
     if not 2.0 <= width_in <= 20.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: {', '.join(WIDTHS_IN)}, or inches from 2 to 20")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be {', '.join(WIDTHS_IN)}, or inches from 2 to 20")
     return width_in

@@ -1,12 +1,12 @@
 """MLfabric's order of updates: shortest transfer first, unless a deadline is due, and drops (pure).
 
-Slides 11 to 14: the next slot belongs to the transfer that ends first, given what is reserved, so that updates arrive
+Slides 10 to 13: the next slot belongs to the transfer that ends first, given what is reserved, so that updates arrive
 early on average. An update whose deadline is this slot goes instead, so that no applied update has a delay above
 ``tau_max``. One that would keep the server waiting for long is dropped. Our decisions where the slides leave them open:
 slots count from 0, an update that no slot can hold any more is dropped too ("missed"), and "for long" is a number of
 seconds.
 
-Slide 15: neighbours in the order may go to an aggregator first, which sends their sum, so that fewer bytes enter the
+Slide 14: neighbours in the order may go to an aggregator first, which sends their sum, so that fewer bytes enter the
 server; members of group i are at the aggregator no later than all earlier groups are at the server, so that no transfer
 waits for an aggregate. A group is one update: members keep their order, and have smaller delays than without groups.
 """
@@ -51,7 +51,7 @@ class Group:
 def group(
     order: Sequence[Update], links: Links, *, now_s: float, server: Sequence[str], aggregators: Sequence[Aggregator]
 ) -> tuple[Group, ...]:
-    """Cut updates into groups, without changing their order (MLfabric, slide 15).
+    """Cut updates into groups, without changing their order (MLfabric, slide 14).
 
     Each next group is as long as the constraint allows at the aggregator that is free first (ties: the first of
     ``aggregators``), and a single update, sent directly, where fewer than two would be summed.
@@ -123,7 +123,7 @@ def plan(
     idle_tolerance_s: float | None = None,
     running: Sequence[Slot] = (),
 ) -> Order:
-    """Order the ``pending`` updates (MLfabric, slides 11 to 14).
+    """Order the ``pending`` updates (MLfabric, slides 10 to 13).
 
     Args:
         pending: the updates that wait, in any order.

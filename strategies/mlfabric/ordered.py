@@ -79,8 +79,8 @@ class TransferSettings:
         late_factor: planned durations after which a transfer no longer delays others; None: 4; 1e9: never.
         parallel_sends: slots on their way at a time; more than the slides' 1 fill the gaps between short transfers.
         smoothing: weight of the newest transfer in a worker's bandwidth.
-        num_aggregators: tasks that sum neighbours in the order on their way (slide 15); a sum is one update.
-        num_replicas: servers that follow the others within ``divergence_max`` (slides 16 and 17); one of them takes
+        num_aggregators: tasks that sum neighbours in the order on their way (slide 14); a sum is one update.
+        num_replicas: servers that follow the others within ``divergence_max`` (slide 15); one of them takes
             over when the server is lost.
         divergence_max: bound on the distance of their parameters from the server's, at every instant.
     """

@@ -1,6 +1,6 @@
 """Updates that replicas of the servers lack, within a bounded divergence, and must receive before more are applied.
 
-MLfabric, slides 16 and 17: a replica receives the same updates in the same order, and later. It is never further than
+MLfabric, slide 15: a replica receives the same updates in the same order, and later. It is never further than
 ``div_max`` from the servers, at any instant, since an update waits for what the replicas must have first. A gradient
 that a lost worker does not have any more, or that does not come, cannot be sent: then the servers send a copy of all
 parameters instead.

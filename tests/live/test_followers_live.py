@@ -31,7 +31,7 @@ TRAINED = (
 
 
 def distances(run: Run) -> list[tuple[dict[str, Any], float]]:
-    """Every measured distance, and what norms of gradients alone say that it is at most (slide 17).
+    """Every measured distance, and what norms of gradients alone say that it is at most (slide 15).
 
     With |v_k| <= mu |v_(k-1)| + |g_k| the server is at most the sum of rate_k |v_k| of the missing updates away.
     """

@@ -52,7 +52,7 @@ def test_with_a_thread_for_each_request_workers_do_not_wait_for_each_others_dela
 
 
 def test_a_delay_holds_up_the_parameters_of_its_own_update() -> None:
-    """Section VII-B1, by hand: two updates of 0.5 s at once on a server that sleeps 3.2 s in each."""
+    """Section VII-A4, by hand: two updates of 0.5 s at once on a server that sleeps 3.2 s in each."""
     for concurrent, free_s, held_s in ((False, 7.4, 0.0), (True, 1.0, 4.2)):
         costs = Costs(update_base_s=0.5, concurrent_delays=concurrent)
         servers = Servers(costs, 64, 1, lambda name, t: (SLEEP_S, 0.0))

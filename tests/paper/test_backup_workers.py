@@ -57,6 +57,17 @@ def test_the_global_batch_belongs_to_the_workers_waited_for() -> None:
     assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 8,) * 4, 1.0)}
 
 
+def test_at_the_batch_of_sync_opt_every_replica_keeps_its_own() -> None:
+    """AntDT, sections VII-A2 and VII-A3: BW is Sync-OPT, whose replicas have a batch of their own, 4096 samples for 20
+    workers. Of 14 that are waited for an update has 57,344, so an epoch of 81,920 has 20 / 14 as many updates.
+    """
+    job = make_job(num_workers=20, global_batch_samples=81_920, num_samples=81_920 * 14, epochs=1, max_time_s=100.0)
+    run = HeapRun(BackupWorkers(num_backup=6, enlarge=False), job, [1.0] * 14 + [1.5] * 6).run()
+    assert {order.ranges[0].samples for order in run.orders.values()} == {4096}
+    assert {len(order.grads) for _, order, _ in run.applied} == {14}
+    assert len(run.applied) == 20
+
+
 def test_every_dropped_sample_is_issued_once_more() -> None:
     """AntDT, section VII-A3 (baseline BW) and V-C (at-least-once): a dropped gradient's samples return to the tail of
     the queue and are handed out again, once for every drop.

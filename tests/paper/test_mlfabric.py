@@ -127,7 +127,7 @@ def test_shortest_first_is_early_on_average_and_late_for_the_last() -> None:
 
 
 def test_deadlines_come_first() -> None:
-    """Slide 13: A, D, B, C at .5, 1.7, 2.5, 3.5 with delays 1, 4, 4, 3: none above 4."""
+    """Slide 12: A, D, B, C at .5, 1.7, 2.5, 3.5 with delays 1, 4, 4, 3: none above 4."""
     world = World(MIXED).run()
     assert world.commits[1:] == [(A, 0.5), (D, 1.7), (B, 2.5), (C, 3.5)]
     assert (world.delays[1:], world.dropped) == ([1, 4, 4, 3], [])
@@ -140,7 +140,7 @@ def test_a_fair_network_is_late_for_all() -> None:
 
 
 def test_who_would_keep_the_server_idle_is_dropped() -> None:
-    """Slide 14: slot 1 is D's, 5 s over its uplink, while B could commit at 2: A, B, C at 1, 2, 3 and D again."""
+    """Slide 13: slot 1 is D's, 5 s over its uplink, while B could commit at 2: A, B, C at 1, 2, 3 and D again."""
     world = World(EVEN, {D: 25.0}).run()
     assert committed(world) == {A: 1.0, B: 2.0, C: 3.0}
     assert (world.delays[1:], world.dropped) == ([1, 3, 2], [D])
@@ -148,7 +148,7 @@ def test_who_would_keep_the_server_idle_is_dropped() -> None:
 
 
 def test_without_drops_all_wait_for_it() -> None:
-    """Slide 14's other half: D keeps what its uplink carries from the beginning, and B and C wait for it."""
+    """Slide 13's other half: D keeps what its uplink carries from the beginning, and B and C wait for it."""
     world = World(EVEN, {D: 25.0}, idle_tolerance_s=math.inf).run()
     assert [worker for worker, _ in world.commits[1:]] == [A, D, B, C]
     assert world.dropped == []
@@ -316,7 +316,7 @@ def test_no_applied_update_is_later_than_the_bound(tau_max: int | None, window_s
 
 @pytest.mark.parametrize("num_aggregators", [1, 2])
 def test_members_of_sums_are_not_later_either(num_aggregators: int) -> None:
-    """Slide 15: a group is one update, so that its members come earlier than alone; whoever is lost meanwhile."""
+    """Slide 14: a group is one update, so that its members come earlier than alone; whoever is lost meanwhile."""
     sums = 0
     for seed in range(4):
         strategy = MLfabric(tau_max=7, num_aggregators=num_aggregators, lr_rule="batch_linear")
@@ -328,7 +328,7 @@ def test_members_of_sums_are_not_later_either(num_aggregators: int) -> None:
 
 
 def test_a_sum_has_one_weight() -> None:
-    """Slide 15 with slide 6: a rate that depends on the delay cannot be that of several gradients."""
+    """Slide 14 with slide 6: a rate that depends on the delay cannot be that of several gradients."""
     with pytest.raises(ValueError, match="num_aggregators=1: lr_rule=adadelay weights each gradient by its delay"):
         MLfabric(num_aggregators=1)
     with pytest.raises(ValueError, match="num_aggregators=1: needs an order; order=fair plans nothing"):

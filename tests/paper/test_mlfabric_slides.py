@@ -1,4 +1,4 @@
-"""MLfabric's order against the slides' own loop (slides 11 to 14), in exact arithmetic on drawn networks."""
+"""MLfabric's order against the slides' own loop (slides 10 to 13), in exact arithmetic on drawn networks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def networks(draw: st.DrawFn) -> tuple[list[Update], dict[str, int], int]:
 def test_the_order_is_that_of_the_slides(
     case: tuple[list[Update], dict[str, int], int], tau_max: int, tolerance: int | None
 ) -> None:
-    """Slides 11 to 14: shortest transfer first, deadlines, drops."""
+    """Slides 10 to 13: shortest transfer first, deadlines, drops."""
     pending, links, version = case
     wanted = list(by_the_slides(pending, links, version, tau_max, None if tolerance is None else Fraction(tolerance)))
     order = plan(

@@ -38,7 +38,7 @@ SLOW = updates(dict.fromkeys("ABCD", 100), {"A": 100, "B": 100, "C": 100, "D": 2
 
 
 def test_shortest_first_has_the_least_mean_and_a_late_update() -> None:
-    """Slide 12: by size; D is applied at version 13, six after its own."""
+    """Slide 11: by size; D is applied at version 13, six after its own."""
     found = order(UNEQUAL[0], UNEQUAL[1], now_s=0, version=10, tau_max=math.inf)
     assert shown(found) == [("A", 0.5, 1), ("B", 1.3, 3), ("C", 2.3, 2), ("D", 3.5, 6)]
     assert np.mean([slot.commit_s for slot in found.slots]) == pytest.approx(1.9)
@@ -76,34 +76,34 @@ def one_by_one(queue: Any, links: Any, running: Any) -> None:
 
 
 def test_fair_sharing_is_later_on_average() -> None:
-    """Slides 8 and 11: all at once, 25 MB/s each until A has all of its 50 MB."""
+    """Slides 7 and 10: all at once, 25 MB/s each until A has all of its 50 MB."""
     found = fair_finishes(*UNEQUAL)
     assert found == pytest.approx([2.0, 2.9, 3.3, 3.5])
     assert np.mean(found) == pytest.approx(2.925)
 
 
 def test_deadlines_put_the_late_update_where_its_delay_is_the_bound() -> None:
-    """Slide 13: dl(g) = v(g) + tau_max - v_init, 1 for D."""
+    """Slide 12: dl(g) = v(g) + tau_max - v_init, 1 for D."""
     found = order(UNEQUAL[0], UNEQUAL[1], now_s=0, version=10, tau_max=4)
     assert shown(found) == [("A", 0.5, 1), ("D", 1.7, 4), ("B", 2.5, 4), ("C", 3.5, 3)]
     assert not found.drops
 
 
 def test_an_update_that_keeps_the_server_idle_is_dropped() -> None:
-    """Slide 14: slot 1 is D's last and ends at 5.0, B could be there at 2.0; the others take 1.0 alone."""
+    """Slide 13: slot 1 is D's last and ends at 5.0, B could be there at 2.0; the others take 1.0 alone."""
     found = order(SLOW[0], SLOW[1], now_s=0, version=10, tau_max=4)
     assert shown(found) == [("A", 1.0, 1), ("B", 2.0, 3), ("C", 3.0, 2)]
     assert [(drop.update.path[0], drop.reason) for drop in found.drops] == [("D", "idle")]
 
 
 def test_without_drops_all_wait_for_it() -> None:
-    """Slide 14, the picture's left: what follows is sent meanwhile, but applied in order."""
+    """Slide 13, the picture's left: what follows is sent meanwhile, but applied in order."""
     found = order(SLOW[0], SLOW[1], now_s=0, version=10, tau_max=4, idle_tolerance_s=math.inf)
     assert shown(found) == [("A", 1.0, 1), ("D", 5.0, 4), ("B", 5.0, 4), ("C", 5.0, 3)]
 
 
 def test_a_delay_is_n_minus_u_beyond_the_bound_without_an_order() -> None:
-    """Slide 8: the last of all that are sent at once, of version v - (tau_max - u), has delay tau_max + N' - u.
+    """Slide 7: the last of all that are sent at once, of version v - (tau_max - u), has delay tau_max + N' - u.
 
     With N' updates that are applied before it; a delay here does not count the update itself.
     """
@@ -116,7 +116,7 @@ def test_a_delay_is_n_minus_u_beyond_the_bound_without_an_order() -> None:
 
 
 def test_neighbours_are_summed_while_the_server_is_busy() -> None:
-    """Slide 15: six of 100 MB; the third and fourth are at the aggregator when the first two are at the server."""
+    """Slide 14: six of 100 MB; the third and fourth are at the aggregator when the first two are at the server."""
     pending = [Update(id=k, worker=k, version=0, size_bytes=100 * MB, ready_s=0, path=("server",)) for k in range(6)]
     links = {"server": 100 * MB, "in": 100 * MB, "out": 100 * MB}
     summing = Aggregator(name="aggregator", inward=("in",), outward=("out", "server"))
@@ -129,7 +129,7 @@ def test_neighbours_are_summed_while_the_server_is_busy() -> None:
 
 
 def test_two_updates_in_the_other_order_leave_momentum_times_their_difference() -> None:
-    """Slide 17: w_2^s - w_2^r = gamma (u_1 - u_2)."""
+    """Slide 15: w_2^s - w_2^r = gamma (u_1 - u_2)."""
     first, second, momentum = np.array([1.0, 0.0]), np.array([0.0, 1.0]), 0.9
     ends = []
     for one, other in ((first, second), (second, first)):
@@ -142,7 +142,7 @@ def test_two_updates_in_the_other_order_leave_momentum_times_their_difference() 
 
 
 def test_the_lag_of_two_updates_has_the_bound_worked_by_hand() -> None:
-    """Slide 17: a replica that lags by two; the terms of the updates alone, 3.3142, are below the true 5.0569."""
+    """Slide 15: a replica that lags by two; the terms of the updates alone, 3.3142, are below the true 5.0569."""
     momentum, carried = 0.9, float(np.linalg.norm([0.9 * 0.5 + 1.0, 0.9 * 0.5]))
     lag = Lag(momentum=momentum, norms=(1.0, math.sqrt(2)), carried=carried)
     assert lag.bound == pytest.approx(5.9104, abs=5e-5)
@@ -157,7 +157,7 @@ def test_the_lag_of_two_updates_has_the_bound_worked_by_hand() -> None:
 
 
 def test_the_oldest_update_goes_to_the_replica_before_the_bound_is_passed() -> None:
-    """Slide 17, picture b: without momentum the distance is the sum of what is missing."""
+    """Slide 15, picture b: without momentum the distance is the sum of what is missing."""
     lag = Lag(momentum=0.0, norms=(1.0, 1.0))
     assert [to_replicate(lag, 1.0, bound) for bound in (3.0, 2.9, 1.5, 0.5)] == [0, 1, 2, 3]
 

@@ -61,7 +61,8 @@ def assemble(
     sizes = (num_parameters, job.num_servers, schedule.delay_for)
     replicas = None
     if not job.num_servers and hosts is None:
-        replicas = Replicas(clock, costs, num_parameters, members)
+        ranks = 1 if profiles[0] is None else profiles[0].ranks
+        replicas = Replicas(clock, costs, num_parameters, members, ranks=ranks)
     shares_memory = spec.transport == "shm" or not job.num_servers
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)

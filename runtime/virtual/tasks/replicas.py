@@ -79,19 +79,21 @@ class Replicas(ReplicaGroup):
     """Replicas that act alike at the same time, with times known beforehand.
 
     ``idle_s`` is when every worker has finished the last update, ``summed_s`` when its ring was complete: a worker lost
-    earlier makes that update fail.
+    earlier makes that update fail. ``ranks``: as many ranks of each worker have an equal part of the parameters, which
+    each of them sums with its peers in the other workers, at the same time.
     """
 
-    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, members: Membership) -> None:
+    def __init__(self, clock: Clock, costs: Costs, num_parameters: int, members: Membership, *, ranks: int = 1) -> None:
         super().__init__(costs, num_parameters, members)
         self.clock = clock
+        self.rank_bytes = self.model_bytes / ranks
         self.idle_s = self.summed_s = 0.0
         self._copied_s: dict[int, float] = {}
         """When replicas have handed over or taken over all state after the last update, by worker."""
 
     @property
     def copy_s(self) -> float:
-        return self.costs.control_s + self.costs.hop_s(self.model_bytes)
+        return self.costs.control_s + self.costs.hop_s(self.rank_bytes)
 
     def message(self, num_bytes: int) -> tuple[float, Carry]:
         return self.costs.neighbour_s(num_bytes), FREE
@@ -110,7 +112,7 @@ class Replicas(ReplicaGroup):
         """As :meth:`update`, without children; then who enters the ring copies a replica's state, one after another."""
         self._sum(sent_s, len(self.ring) - len(order.excluded))
         for worker, source in order.returning:
-            done_s = self.idle_of(source) + self.costs.hop_s(self.model_bytes)
+            done_s = self.idle_of(source) + self.costs.hop_s(self.rank_bytes)
             self._copied_s[worker] = self._copied_s[source] = done_s
 
     def _sum(self, sent_s: float, size: int) -> None:
@@ -122,7 +124,7 @@ class Replicas(ReplicaGroup):
 
     def update_takes_s(self, size: int) -> tuple[float, float]:
         """Seconds of a sum around a ring of this size, and of the step with it that every replica makes."""
-        return self.costs.ring_s(self.model_bytes, size), self.costs.update_s(self.model_bytes, 1)
+        return self.costs.ring_s(self.rank_bytes, size), self.costs.update_s(self.rank_bytes, 1)
 
     @property
     def is_copying(self) -> bool:
@@ -135,7 +137,7 @@ class Replicas(ReplicaGroup):
 
     def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
         """Every replica computes the squared norm of the sum, in one more pass."""
-        self._busy_for(sent_s, self.costs.update_per_byte_s * self.model_bytes)
+        self._busy_for(sent_s, self.costs.update_per_byte_s * self.rank_bytes)
         then(self.idle_s)
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:

@@ -70,7 +70,7 @@ class Workers(WorkerModel):
         self._paces: dict[int, Paces] = {}
         """Of the last batch of every worker, which is mostly as large as the next."""
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
-        self._to_parent_s = costs.hop_s(servers.model_bytes) if isinstance(servers, Replicas) else 0.0
+        self._to_parent_s = costs.hop_s(servers.rank_bytes) if isinstance(servers, Replicas) else 0.0
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
@@ -159,11 +159,8 @@ class Workers(WorkerModel):
     def pace(self, worker: int, samples: int, accum: int) -> Paces:
         """The times of a batch of this worker."""
         profile = self.profiles[worker]
-        real_s = self.costs.compute_s(samples, accum)
-        if profile is None:
-            return Paces(samples, accum, self.costs.data_s(samples), real_s, None)
-        real_s *= profile.stretch(samples, accum)
-        return Paces(samples, accum, self.costs.data_s(samples), real_s, profile.seconds(samples, accum))
+        paced_s = None if profile is None else profile.seconds(samples, accum)
+        return Paces(samples, accum, self.costs.data_s(samples), self.costs.compute_s(samples, accum), paced_s)
 
     def _compute_s(self, worker: int) -> tuple[float, float]:
         """(seconds of its batch's computation without injection, by how much these exceed the device profile)."""

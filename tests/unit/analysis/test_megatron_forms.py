@@ -59,6 +59,25 @@ def test_the_quickest_and_the_slowest_rank_give_the_cost_without_a_name(tmp_path
     assert any("which rank that is, this log does not say" in line for line in said)
 
 
+def test_the_slowest_rank_alone_is_a_part_of_steps(tmp_path: Path) -> None:
+    """Megatron-LM started with ``--timing-log-option max`` prints these lines."""
+    lines = [
+        line
+        for step in range(1, STEPS)
+        for line in (
+            iteration(step, 200.0 + 9 * (step % 5)),
+            "max time across ranks (ms):",
+            f"    forward-backward ...............................: {150.0 + 9 * (step % 5):.2f}",
+        )
+    ]
+    log = read(tmp_path / "a.log", lines)
+    assert log.part_fracs["forward-backward of the slowest rank"][0, 0] == pytest.approx(159 / 209)
+    assert not log.extremes
+    said = whole_steps(log)
+    assert any("100% of what longer steps take more is forward-backward of the slowest rank" in line for line in said)
+    assert any("slow ranks make these steps longer" in line for line in said)
+
+
 def test_another_timer_can_be_named_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     lines = [line for step in range(1, STEPS) for line in (iteration(step), *minmax(210.0, 273.0))]
     log = read(tmp_path / "a.log", lines, "optimizer")

@@ -11,12 +11,16 @@ import yaml
 
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.replica import ReplicaProfile, as_replicas, parse_replica
+from runtime.core.layout import Layout
+from runtime.core.membership import Membership
 from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.virtual import VirtualRuntime
+from runtime.virtual.clock import Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoModelState
+from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
 from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
@@ -131,8 +135,10 @@ def test_a_replica_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any]
 def test_other_clusters_in_which_replicas_cannot_be() -> None:
     with pytest.raises(ConfigError, match=r"^runtime=live: cluster\.replica is only modelled; choose runtime=virtual"):
         LiveRuntime(cluster=cluster_of(num_workers=4, device={"base_s": 1.0}, replica=ONE))
-    with pytest.raises(ConfigError, match=r"^cluster\.replica: .* cluster\.device=null; set it$"):
+    with pytest.raises(ConfigError, match=r"^cluster\.replica: the cost model antdt_cluster_a has times of one rank"):
         VirtualRuntime(cluster=cluster_of(num_workers=4, costs="antdt_cluster_a", replica=ONE))
+    with pytest.raises(ConfigError, match=r"^cluster\.device=null: .* give a device profile"):
+        VirtualRuntime(cluster=cluster_of(num_workers=4, costs="local_tcp", replica=ONE))
     hosts = yaml.safe_load((ROOT / "conf/cluster/hosts.yaml").read_text())["hosts"]
     with pytest.raises(ConfigError, match=r"^cluster\.replica: .* leave it or cluster\.hosts out$"):
         VirtualRuntime(cluster=cluster_of(num_workers=4, device={"base_s": 1.0}, hosts=hosts, replica=ONE))
@@ -164,6 +170,16 @@ def test_bsp_with_replicas_of_one_rank_is_bsp_to_the_bit(real_s: float, plan: An
     assert len(ours) > 40
     other = as_replicas((GPU,) * 4, parse_replica({**ONE, "pipeline": 2, "micro_batches": 4}, 4))
     assert ours != events(other, plan, compute_base_s=real_s)
+
+
+def test_each_rank_sums_its_part_of_the_parameters_with_its_peers() -> None:
+    costs = Costs(ring_per_byte_s=1e-6, update_per_byte_s=1e-7)
+    members = Membership(Layout.initial(4, 0))
+    whole, shared = (Replicas(Clock(), costs, 1000, members, ranks=ranks) for ranks in (1, 8))
+    assert whole.update_takes_s(4) == (costs.ring_s(4000, 4), costs.update_s(4000, 1))
+    assert shared.update_takes_s(4) == (costs.ring_s(500, 4), costs.update_s(500, 1))
+    assert replica(pipeline=4, tensor=2).ranks == 8
+    assert GPU.ranks == 1
 
 
 def recorded(tmp_path: Path, name: str, *words: str) -> list[Any]:

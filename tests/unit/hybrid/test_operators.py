@@ -126,6 +126,8 @@ def test_a_slow_pass_costs_its_replica_what_it_takes_longer():
     assert found.whole_s == pytest.approx(11.0)
     assert found.by_replica == pytest.approx({1: 11.0 / 9.0, 0: 1.0})
     assert next(iter(found.by_worker)) == (1, 0)
+    # stage 1 alone: its forward passes of 1 s, shorter than the ideal 2 s, make steps of 8 s
+    assert found.by_worker == pytest.approx({(1, 0): 11.0 / 9.0, (0, 0): 1.0, (1, 1): 8.0 / 9.0, (0, 1): 8.0 / 9.0})
     assert found.computing[1, 0] == pytest.approx(7.0 / 3.0)
 
 

@@ -149,7 +149,7 @@ def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
         ("transient_and_persistent", 60, 3.1, 3.5),
         ("power_law", 20, 2.15, 2.25),
         ("pauses", 60, 1.21, 1.27),
-        ("sequence_lengths", 20, 2.6, 2.75),
+        ("sequence_lengths", 5, 2.6, 2.75),
         ("slow_loader", 3, 1.45, 1.47),
         ("bytedance", 1, 1.35, 1.4),
         ("trace", 1, 2.05, 2.15),

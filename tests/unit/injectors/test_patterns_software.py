@@ -90,6 +90,18 @@ def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_w
         assert len(due) == pytest.approx(total_s * pauses_per_s, abs=1 if align else num_workers)
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("num_workers", [16, 64])
+def test_pauses_that_fall_into_one_iteration_cost_one(num_workers: int) -> None:
+    """An iteration has none with probability (1 - c / P)^N, so it takes c + L (1 - (1 - c / P)^N) on average."""
+    words = "straggler=pauses straggler.period_iters=100 straggler.duration_s=0.12"
+    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=40) for seed in range(4)]
+    rounds = sum(one[1] for one in ends)
+    share = (sum(one[0] for one in ends) / rounds - C) / 0.12
+    expected = 1 - (1 - C / (100 * C + 0.12)) ** num_workers
+    assert share == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / rounds))
+
+
 def test_aligned_pauses_come_every_so_many_iterations() -> None:
     """A job of 225 iterations that pauses every 50 pauses 4 or 5 times, whatever the phase."""
     counts = set()

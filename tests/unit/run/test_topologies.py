@@ -32,7 +32,8 @@ def config(name: Any = "allreduce", **changes: Any) -> Any:
         **changes,
     }
     names = SimpleNamespace(strategy="mine", backend="jax")
-    return SimpleNamespace(topology=Topology(name=name, **fields), names=names, num_workers=2)
+    topology = Topology(name=name, **fields)
+    return SimpleNamespace(topology=topology, names=names, num_workers=2, cluster=SimpleNamespace(replica=None))
 
 
 def backend(framework: str = "torch") -> Any:

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ import pytest
 
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
-from analysis.reports.advice import Advice, best_lines, page, sentences
+from analysis.reports.advice import Advice, best_lines, page, ranks_sheet, sentences
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from analysis.reports.whole_steps import whole_steps
@@ -71,7 +73,8 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     assert loaded(page) == []
     assert "\N{EN DASH} x" not in page, "a rank that was never slow has no factor"
     assert pd.read_csv(out / "ranks.csv").set_index("rank")["when slow"][0] == "\N{EN DASH}"
-    assert "h2" in pd.read_csv(out / "ranks.csv")["host"].iloc[0]
+    ranks = pd.read_csv(out / "ranks.csv")
+    assert "h2" in ranks["host"].iloc[0]
     assert str(out / "advice.html") in shown.err
     assert "--ranks-per-host 2: is not used, since the log names its hosts" in shown.err
 
@@ -116,6 +119,16 @@ def test_equal_ranks_of_a_few_steps_are_said_to_be() -> None:
     assert "no rank is slower by 10% or more" in compared_ranks(log, 0.1, "")[1]
     many = replace(log, ranks=tuple(map(str, range(90))), own_s=np.where(np.arange(90) < 60, 1.0, 2.0)[None])
     assert "and 10 more" in compared_ranks(many, 0.1, "")[1]
+
+
+def test_the_ranks_that_lost_most_time_come_first() -> None:
+    same = {"host": "", "part": "", "kind": "persistent", "straggler": True, "slow_frac": 0.5, "factor": 1.2}
+    ranks = pd.DataFrame(
+        {"rank": [0, 1, 2], "share": [0.117, 0.125, 0.121], "alone_saves_frac": [3e-4, 1e-4, 2e-4], **same}
+    )
+    found: Any = SimpleNamespace(ranks=ranks, found=SimpleNamespace(base_s=1.0, usual_s=1.0))
+    advice: Any = SimpleNamespace(found=found)
+    assert [row[0] for row in ranks_sheet(advice).rows] == ["1", "2", "0"]
 
 
 REFUSED = {

@@ -74,4 +74,4 @@ def test_a_width_that_is_none(width: str, tmp_path: Path, capsys: pytest.Capture
     assert figures.main([str(tmp_path), "--paper", width]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "column, text, or inches" in said
+    assert "must be column, text, or inches" in said

@@ -25,8 +25,8 @@ def test_the_cases_that_are_worked_by_hand() -> None:
     assert transfers("worked", "fair")["mean_s"] == pytest.approx(2.925)
     assert transfers("worked", "shortest")["mean_s"] == pytest.approx(1.9)
     assert [transfers("worked", name)["max_delay"] for name in ("fair", "shortest", "deadline")] == [6, 6, 4]
-    assert [transfers("slide14", name)["idle_s"] for name in ("deadline", "drop")] == pytest.approx([1.0, 0.0])
-    assert transfers("slide14", "drop")["dropped"] == 1
+    assert [transfers("due", name)["idle_s"] for name in ("deadline", "drop")] == pytest.approx([1.0, 0.0])
+    assert transfers("due", "drop")["dropped"] == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -42,7 +42,7 @@ def test_random_cases_keep_the_bound_and_the_bytes(case: str, seed: int) -> None
 
 @pytest.mark.parametrize("u", [1, 3, 7])
 def test_a_late_update_in_three_ways(u: int) -> None:
-    """Slides 8 to 10, for N' = 8 others."""
+    """Slides 7 to 9, for N' = 8 others."""
     rows = {name: delays_row(Cell({"u": str(u), "system": name}, 0)) for name in ("unordered", "buffered", "ordered")}
     assert [rows[name]["beyond"] for name in rows] == [8 - u, 0, 0]
     assert rows["buffered"]["others_more"] == 1

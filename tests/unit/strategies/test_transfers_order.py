@@ -247,7 +247,7 @@ def test_sharing_is_no_faster_than_alone_and_loses_no_capacity(
 
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=6))
 def test_shortest_first_is_never_worse_than_fair_shares_on_one_link(sizes: list[int]) -> None:
-    """MLfabric's reason to take turns (slides 11 and 12); each transfer by itself is no later, either."""
+    """MLfabric's reason to take turns (slides 10 and 11); each transfer by itself is no later, either."""
     pending = [update(number, size=size, path=("in",)) for number, size in enumerate(sizes)]
     links = {"in": 100 * MB}
     turns = {
