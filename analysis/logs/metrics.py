@@ -41,6 +41,8 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     """
     if len(long) > MOST_ROWS:
         raise LogError(f"{source}: has more than {MOST_ROWS:,} values, the most that are read; give a part of it")
+    unknown = int(long["rank"].isna().sum())
+    long = long[long["rank"].notna()]
     steps = long["step"].to_numpy("float64")
     bad = ~(np.abs(steps) < MOST_STEP) | (steps != np.floor(steps))
     if bad.any():
@@ -52,6 +54,7 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     long = long.assign(step=steps.astype("int64"), rank=long["rank"].astype("str"))
     rows = _timed_by_metric(long, roles, unit_s) if roles.whole else _timed_by_clock(source, long, roles, names)
     said = [*remarks, _say_used(roles) if roles.whole else BY_CLOCK]
+    said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)
     apart = np.diff(np.unique(rows["step"]))

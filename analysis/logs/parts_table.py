@@ -64,10 +64,11 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     wide = rows.pivot_table(index=key, columns="part", values="seconds", aggfunc="sum", observed=True)
 
     def part(*names: str) -> pd.Series | None:
-        there = [wide[name] for name in names if name in wide]
-        return sum((each.fillna(0.0) for each in there[1:]), there[0].fillna(0.0)) if there else None
+        there = [wide[name].fillna(0.0) for name in names if name in wide]
+        return sum(there[1:], there[0]) if there else None
 
-    whole, own, sent = part(WHOLE), part(COMPUTING), part(COMMUNICATION, WAITING)
+    whole = wide[WHOLE].where(wide[WHOLE] > 0.0) if WHOLE in wide else None
+    own, sent = wide.get(COMPUTING), part(COMMUNICATION, WAITING)
     loading = part(LOADING)
     if own is None:
         if whole is None:
@@ -79,8 +80,8 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     if loading is not None:
         found["data_s"] = loading
     if whole is not None and (COMPUTING in wide or sent is not None):
-        found["round_s"] = whole
-        found["comm_s"] = (whole - own).clip(lower=0.0) if sent is None else sent
+        found["round_s"] = whole.fillna(own if sent is None else own + sent)
+        found["comm_s"] = (found["round_s"] - own).clip(lower=0.0) if sent is None else sent
     elif sent is not None:
         found["comm_s"] = sent
     firsts = rows.groupby(key, observed=True)
@@ -88,6 +89,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
         found["begin_s"] = firsts["start"].min()
     if "host" in rows:
         found["host"] = firsts["host"].first().astype("str")
+    found = found[found["own_s"].notna()]  # a rank that was killed within a step
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} tables in {paths[0].parent}"
     return gather(source, found.reset_index())
 

@@ -70,7 +70,9 @@ PRINTED = (
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    f"them), dumps of PyTorch's flight recorder, {' or '.join(form.name for form in FORMS)} (.json), or what "
+    "them), profiles of Nsight Systems (.sqlite), event files of TensorBoard, records of steps (.json or .jsonl), "
+    "execution traces of Chakra (.et), dumps of PyTorch's flight recorder, "
+    f"{' or '.join(form.name for form in FORMS)} (.json), or what "
     f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
 USUAL = Reading()

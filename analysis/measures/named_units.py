@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log as ln
@@ -158,6 +159,8 @@ def _part(job: CalmJob, members: list[int]) -> str:
     parts["computing"] = job.late.own_s - sum(parts.values())
     if log.comm_s is None and log.data_s is None:
         return ""
-    more = {name: values - np.nanmedian(values, axis=1, keepdims=True) for name, values in parts.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a step in which no rank's part is known
+        more = {name: values - np.nanmedian(values, axis=1, keepdims=True) for name, values in parts.items()}
     sums = {name: float(np.nansum(values[:, members][slow])) for name, values in more.items()}
     return max(sums, key=sums.__getitem__)

@@ -4,6 +4,7 @@ python run.py advise steps.csv                         # columns rank, step, sec
 python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, nanoGPT, MLPerf and others
+python run.py advise steps/                            # what your own loop wrote with stragglab.logging
 python run.py advise dumps/                            # dumps of PyTorch's flight recorder: who is waited for
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md

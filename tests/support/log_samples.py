@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +18,10 @@ from analysis.logs.reading import Reading
 from analysis.logs.table import Columns
 from tests.support import written_logs
 from tests.support.records import bsp_story
+from tests.support.runs import ROOT
 
 STEPS, RANKS = 24, 3
+MADE = ROOT / "tests" / "logs" / "made"
 
 
 def _seconds(rank: int, step: int) -> float:
@@ -99,6 +103,72 @@ def _golden() -> bytes:
     return json.dumps({"iteration-time": {"start_step": 0, "step_interval": 5, "values": values}}).encode()
 
 
+def _history() -> bytes:
+    """As trackers export it: a record per step, without ranks."""
+    rows = [
+        {"_step": step, "_timestamp": 1.7e9 + step, "train/step_time": _seconds(1, step), "train/data_time": 0.01}
+        for step in range(STEPS)
+    ]
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def _telemetry() -> bytes:
+    records = [
+        {
+            "step": step,
+            "rank": rank,
+            "step_time_ms": 200.0,
+            "sync_time_ms": 200.0 - 1e3 * _seconds(rank, step),
+            "loss": 1,
+        }
+        for step in range(STEPS)
+        for rank in range(RANKS)
+    ]
+    return json.dumps({"job": "a", "telemetry": records}).encode()
+
+
+def _metrics() -> bytes:
+    """As Lightning's table: rows of training and of validation, with empty cells."""
+    lines = ["epoch,step,train_loss,train_step_timing in s,val_loss"]
+    for step in range(STEPS):
+        lines += [f"0,{step},0.5,{_seconds(1, step)},", *([f"0,{step},,,0.6"] if step % 10 == 9 else [])]
+    return "\n".join(lines).encode()
+
+
+def _parts() -> bytes:
+    """As ``stragglab.logging`` writes them."""
+    lines = ["rank,step,part,begin_s,seconds,group"]
+    for step in range(STEPS):
+        for rank in range(RANKS):
+            own_s = _seconds(rank, step)
+            for part, seconds in (("loading", 0.01), ("computing", own_s - 0.01), ("step", 0.2)):
+                lines.append(f"{rank},{step},{part},{0.2 * step:.6f},{seconds:.6f},n{rank}")
+    return "\n".join(lines).encode()
+
+
+def _nsight() -> bytes:
+    """Kernels of two devices, with ranges of steps."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(
+            "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, globalPid, shortName);"
+            "CREATE TABLE NVTX_EVENTS (start, end, text, globalTid, textId);"
+            "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce')"
+        )
+        for step in range(STEPS):
+            for rank in range(2):
+                start, end = 200_000_000 * step, 200_000_000 * (step + 1)
+                middle = start + int(1e9 * _seconds(rank, step))
+                process = (rank + 1) << 24
+                database.execute(
+                    "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, NULL)", (start, end, f"step {step}", process)
+                )
+                for row in ((start, middle, rank, process, 1), (middle, end, rank, process, 2)):
+                    database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+        return database.serialize()
+
+
 def _program(name: str) -> bytes:
     """What a program prints of a job of four ranks."""
     lines = written_logs.PROGRAMS[name](written_logs.truth(random.Random(1)))
@@ -128,6 +198,15 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "golden.json": (_golden, Reading()),
     "scores.log": (_scores, Reading()),
     "trace_rank0.json": (lambda: _trace(0), Reading()),
+    "history.jsonl": (_history, Reading()),
+    "telemetry.json": (_telemetry, Reading()),
+    "metrics.csv": (_metrics, Reading()),
+    "steps.csv": (_parts, Reading()),
+    "profile.sqlite": (_nsight, Reading()),
+    "events.out.tfevents.1795950020.host": (
+        (MADE / "events.out.tfevents.1795950020.host.1092.0").read_bytes,
+        Reading(),
+    ),
 }
 """Content by name, and what the reader has to know."""
 TRACES, RECORD = "traces", "record"

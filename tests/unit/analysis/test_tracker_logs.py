@@ -128,6 +128,14 @@ def test_telemetry_has_parts_and_ranks(tmp_path: Path) -> None:
     assert alone.data_s[0].tolist() == pytest.approx([0.005])
 
 
+def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None:
+    lines = [{"step": step, "rank": rank, "step_time": 1.0 + (rank or 0)} for step in range(9) for rank in (0, 1, None)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "a.jsonl")
+    assert log.num_ranks == 2
+    assert any("9 values without a rank" in remark for remark in log.remarks)
+
+
 def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
     records = json.loads(telemetry(tmp_path / "a.json", ranks=4, slow=2).read_text())["step_records"]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))

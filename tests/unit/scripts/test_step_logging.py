@@ -162,6 +162,15 @@ def test_as_is_the_same_as_to_and_foreign_files_stay(tmp_path: Path, capsys: pyt
     assert "exists and is not ours" in capsys.readouterr().err
 
 
+def test_a_rank_that_was_killed_within_a_step_misses_it(tmp_path: Path, clock: Clock) -> None:
+    folder = job(tmp_path / "steps", clock)
+    path = folder / "steps.rank0.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    log = read_log(folder)
+    assert np.isnan(log.own_s[-1, 0])
+    assert log.own_s[-1, 1:].tolist() == pytest.approx([0.7, 0.5])
+
+
 HEAD = "rank,step,part,begin_s,seconds,group\n"
 BAD = {
     "a later version": (
