@@ -203,6 +203,9 @@ REFUSED = {
     "no step has all operators; give whole steps of all ranks": lambda: pd.concat(
         [rows().iloc[1:], rows().iloc[:1].assign(step=8)]
     ),
+    "has 160 rows of 160 operators in 20 steps; give whole steps": lambda: pd.concat(
+        [rows(replicas=1).assign(step=step, dp_rank=step) for step in range(20)]
+    ),
     "column mc: stages have several chunks of layers; only tables with one are read": lambda: rows().assign(mc=1),
 }
 
