@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from runtime.hybrid import operators
 from runtime.hybrid.operators import Operator, arrange, job_of
 from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
@@ -150,6 +151,12 @@ def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
     frame = pd.concat([rows(), other])
     table = arrange(*(frame[name].to_numpy() for name in names))
     assert (table.steps, table.left_out) == ([7], 1)
+
+
+def test_a_step_of_very_many_operators_is_refused(monkeypatch):
+    monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
+    with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
+        what_if(rows())
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
