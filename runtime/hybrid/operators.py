@@ -29,6 +29,12 @@ CLOCK_ERROR_S = 0.010
 """A transfer that ends earlier than this before its last rank began it has no known duration; it counts as none."""
 
 
+MOST_OPERATORS = 200_000
+"""Of a step."""
+MOST_CELLS = 4
+"""Of a table by operator and step, for each row: most cells of whole steps have one."""
+
+
 class Operator(NamedTuple):
     """An operation of every step: the ``number``-th of its kind on its rank."""
 
@@ -86,7 +92,13 @@ def arrange(
     keys = np.stack([np.asarray(one, dtype=np.int64) for one in (replica, stage, kinds, number)])
     steps, step_of = np.unique(np.asarray(step, dtype=np.int64), return_inverse=True)
     rows, row_of = np.unique(keys, axis=1, return_inverse=True)
-    count = np.zeros((rows.shape[1], len(steps)), dtype=np.int64)
+    if (size := rows.shape[1]) > MOST_OPERATORS:
+        raise ValueError(
+            f"steps have {size:,} operators, and no more than {MOST_OPERATORS:,} are read; give fewer ranks"
+        )
+    if size * len(steps) > MOST_CELLS * keys.shape[1]:
+        raise ValueError(f"has {keys.shape[1]:,} rows of {size:,} operators in {len(steps):,} steps; give whole steps")
+    count = np.zeros((size, len(steps)), dtype=np.int64)
     np.add.at(count, (row_of, step_of), 1)
     operators = [Operator(int(one[0]), int(one[1]), str(names[one[2]]), int(one[3])) for one in rows.T]
     if (twice := np.argwhere(count > 1)).size:
@@ -171,10 +183,10 @@ def _in_turn(
 
 def _groups(operators: list[Operator]) -> dict[tuple[Any, ...], list[int]]:
     """The operators that are one transfer: a message's two ends, or a collective's ranks."""
-    stages = sorted({one.stage for one in operators})
+    stages = {stage: place for place, stage in enumerate(sorted({one.stage for one in operators}))}
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for place, one in enumerate(operators):
-        where = stages.index(one.stage)
+        where = stages[one.stage]
         match one.kind:
             case "forward-send" | "backward-send":
                 groups[one.kind[:4], one.replica, where, one.number].append(place)

@@ -89,7 +89,8 @@ class WhatIf:
     @cached_property
     def cured_by_slowest(self) -> float:
         """M_W: the part of the lost time that is saved if the slowest workers are ideal; 0 if no time is lost."""
-        cured_s = self.mean_s(lambda one: (one.replica, one.stage) not in self.slowest)
+        slowest = set(self.slowest)
+        cured_s = self.mean_s(lambda one: (one.replica, one.stage) not in slowest)
         lost_s = self.whole_s - self.ideal_s
         return (self.whole_s - cured_s) / lost_s if lost_s > 0 else 0.0
 
@@ -100,11 +101,18 @@ class WhatIf:
         for place, one in enumerate(self.job.operators):
             if one.kind in PASSES:
                 busy_s[one.replica, one.stage] += float(self.job.measured_s[place].sum())
-        found = {}
-        for replica, stage in busy_s:
-            others = [seconds for (one, where), seconds in busy_s.items() if where == stage and one != replica]
-            found[replica, stage] = busy_s[replica, stage] / float(np.mean(others)) if others else 1.0
-        return found
+        of_stage: dict[int, list[float]] = defaultdict(list)
+        for (_, stage), seconds in busy_s.items():
+            of_stage[stage].append(seconds)
+        return {
+            (replica, stage): _relative(seconds, sum(of_stage[stage]) - seconds, len(of_stage[stage]) - 1)
+            for (replica, stage), seconds in busy_s.items()
+        }
+
+
+def _relative(seconds: float, others_s: float, others: int) -> float:
+    """Seconds relative to the mean of others; 1 if there are none, or if they take no time."""
+    return seconds * others / others_s if others and others_s > 0 else 1.0
 
 
 def kind_of(one: Operator) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from runtime.hybrid import operators
 from runtime.hybrid.operators import Operator, arrange, job_of
 from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
@@ -152,6 +153,12 @@ def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
     assert (table.steps, table.left_out) == ([7], 1)
 
 
+def test_a_step_of_very_many_operators_is_refused(monkeypatch):
+    monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
+    with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
+        what_if(rows())
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +209,9 @@ REFUSED = {
     ],
     "no step has all operators; give whole steps of all ranks": lambda: pd.concat(
         [rows().iloc[1:], rows().iloc[:1].assign(step=8)]
+    ),
+    "has 160 rows of 160 operators in 20 steps; give whole steps": lambda: pd.concat(
+        [rows(replicas=1).assign(step=step, dp_rank=step) for step in range(20)]
     ),
     "column mc: stages have several chunks of layers; only tables with one are read": lambda: rows().assign(mc=1),
 }
