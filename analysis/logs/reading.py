@@ -13,6 +13,7 @@ from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
+from analysis.logs.mlflow_run import metric_files_in, read_mlflow
 from analysis.logs.mlperf import is_mllog, read_mllog
 from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
@@ -103,6 +104,8 @@ def _folder(path: Path) -> StepLog:
         return read_chakra(graphs)
     if not (here or below) and (events := event_files_in(path)):
         return read_event_files(events)
+    if not (here or below) and metric_files_in(path):
+        return read_mlflow(path)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:

@@ -55,6 +55,16 @@ def test_a_timer_that_leaves_out_loading_does_not_hold_slow_loading_and_says_so(
     assert any("begins after loading" in remark for remark in log.remarks)
 
 
+def test_a_folder_of_mlflow_s_store_is_the_same_as_its_history(tmp_path: Path) -> None:
+    log, history = read_log(MADE / "mlflow_run"), read_log(MADE / "mlflow_history.json")
+    assert slowest(log) == PLANTED
+    assert log.own_s == pytest.approx(history.own_s)
+    (tmp_path / "metrics" / "train").mkdir(parents=True)
+    (tmp_path / "metrics" / "train" / "step_time").write_text("1795950085442 0.5 0\n1795950085942 0.5\n")
+    with pytest.raises(LogError, match="train/step_time: line 2: must be milliseconds, a value and a step"):
+        read_log(tmp_path)
+
+
 def test_deepspeed_s_timers_hold_slow_forward_passes() -> None:
     """Its forward passes slept in the calls 12, 22 and 32 from 0, and its steps count from 1."""
     log = read_log(MADE / "deepspeed.log")
