@@ -314,6 +314,8 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
     fitted.missing["pending_s"] = "contained in launch_s"
     fitted.missing["worker_cores"] = fitted.missing["server_cores"] = "not fitted: live tasks compute on one thread"
     fitted.missing["wait_cores"] = "not fitted: tasks sleep while they wait"
+    fitted.missing["concurrent_delays"] = "not fitted: servers have one thread for all updates"
+    fitted.missing["run_sigma"] = "not fitted: runs of one fit differ in what they run"
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
     links = "hosts have links of their own" if hosts_of(runs[0]) else "no link of these runs has a limit"
     fitted.missing["link_bytes_per_s"] = links
