@@ -20,7 +20,7 @@ from tests.support.runs import ROOT
 
 SAMPLES = (*FILES, TRACES, RECORD)
 DAMAGED = ROOT / "tests" / "logs" / "damaged"
-FEW, MANY = 4, 1_000
+FEW, MANY = 4, 300
 LONGEST = 2_000
 """Characters of a message, beyond the path."""
 
