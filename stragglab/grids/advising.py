@@ -148,8 +148,8 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
     """A line for each reason, with all strategies that it is one for (``refused``: the reason by strategy)."""
     by_reason: dict[str, list[str]] = {}
     for name, why in refused.items():
-        of_many = why.replace(f"strategy={name} does", "these strategies do").replace(f"strategy={name}", "strategy=...")
-        by_reason.setdefault(of_many, []).append(name)
+        plural = why.replace(f"strategy={name} does", "these strategies do")
+        by_reason.setdefault(plural.replace(f"strategy={name}", "strategy=..."), []).append(name)
     said = {refused[names[0]] if len(names) == 1 else why: names for why, names in by_reason.items()}
     lines = (f"not possible: {', '.join(names)}: {why}" for why, names in said.items())
     return [line.replace(NEEDS_PS, PS) for line in lines]
