@@ -150,6 +150,14 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("ignored", ["--rank r", "--unit ms", "--tokens 5", "--timer work"])
+def test_a_folder_has_no_settings_of_files(ignored: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would be without effect."""
+    (tmp_path / "steps").mkdir()
+    assert advise.main(words(tmp_path / "steps", *ignored.split())) == 2
+    assert f"advise: {ignored.split()[0]}: is for files, and {tmp_path / 'steps'} is a" in capsys.readouterr().err
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_cannot_be_is_one_line(wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
