@@ -43,7 +43,7 @@ KEPT = "the log is as it was; the same command starts again"
 SAID_BYTES = 1 << 22
 """Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
-OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "unit", "timer", "tokens")
+OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
 """Arguments that readers of folders ignore."""
 OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""

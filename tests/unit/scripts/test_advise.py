@@ -150,7 +150,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("ignored", ["--rank r", "--unit ms", "--tokens 5", "--timer work"])
+@pytest.mark.parametrize("ignored", ["--rank r", "--tokens 5", "--timer work"])
 def test_a_folder_has_no_settings_of_files(ignored: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They would be without effect."""
     (tmp_path / "steps").mkdir()
