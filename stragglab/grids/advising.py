@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.files import write_file
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from runtime.config.checking import nearest
 from runtime.errors import FAILED, ConfigError
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ def _plan_table(replay: Replay) -> str:
 
 def refuse_unknown(flag: str, name: str) -> None:
     """Raise :class:`ConfigError` for a strategy that is not there."""
-    if name not in REMEDIES:
-        raise ConfigError(
-            f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; choose from {', '.join(REMEDIES)}"
-        )
+    if name in REMEDIES:
+        return
+    near = None if name in LEFT_OUT else nearest(name, REMEDIES)
+    cure = f"did you mean {near}?" if near else f"choose from {', '.join(REMEDIES)}"
+    raise ConfigError(f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; {cure}")

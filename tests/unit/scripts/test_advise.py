@@ -134,6 +134,7 @@ def test_the_ranks_that_lost_most_time_come_first() -> None:
 REFUSED = {
     "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
     "--strategies asp,nothing": "--strategies nothing: no such strategy; choose from bsp",
+    "--strategies bsp,spp": "--strategies spp: no such strategy; did you mean ssp?",
     "--strategies dlrover": "--strategies dlrover: changes the number of nodes",
     "--seconds ms": "has no column ms; --seconds names it",
     "--unit 0": "--unit 0: must be more than 0",
