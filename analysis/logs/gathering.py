@@ -141,7 +141,7 @@ def tell_apart(log: StepLog) -> StepLog:
     Where a log separates a rank's own work from the rest, equal times mean that no rank is late.
     """
     if log.num_ranks < 2:
-        return _whole(log, "the log has one rank only")
+        return _whole(log, *([] if log.extremes else ["the log has one rank only"]))
     if log.comm_s is not None or log.round_s is not None:
         return log
     same = np.nanmax(log.own_s, axis=1) < (1.0 + SAME_SPREAD) * np.nanmin(log.own_s, axis=1)
@@ -154,7 +154,7 @@ def tell_apart(log: StepLog) -> StepLog:
     )
 
 
-def _whole(log: StepLog, why: str) -> StepLog:
+def _whole(log: StepLog, *why: str) -> StepLog:
     seconds = rounds_s(log)  # own work is no step if more is known
     alone = log.num_ranks == 1  # the parts of its time are parts of the step
     return StepLog(
@@ -169,5 +169,5 @@ def _whole(log: StepLog, why: str) -> StepLog:
         part_fracs=log.part_fracs if log.num_ranks == 1 else {},
         extremes=log.extremes,
         job=log.job,
-        remarks=(*log.remarks, why),
+        remarks=(*log.remarks, *why),
     )

@@ -31,7 +31,7 @@ def metric_files_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: natural(str(path)))
 
 
-def read_mlflow(folder: Path) -> StepLog:
+def read_mlflow(folder: Path, unit_s: float | None = None) -> StepLog:
     """The steps of a run, by a metric of seconds or by the moments of its rows: ``milliseconds value step``.
 
     Raises:
@@ -51,4 +51,4 @@ def read_mlflow(folder: Path) -> StepLog:
                 if len(rows) > MOST_ROWS:
                     raise LogError(f"{folder}: has more than {MOST_ROWS:,} values, the most that are read")
     long = pd.DataFrame(rows, columns=["rank", "step", "name", "value", "clock_s"])
-    return read_metrics(str(folder), long.dropna(subset=["value"]))
+    return read_metrics(str(folder), long.dropna(subset=["value"]), unit_s=unit_s)

@@ -85,14 +85,14 @@ def read_log(path: Path, reading: Reading = USUAL) -> StepLog:
         if not path.exists():
             raise LogError(f"{path}: no such file or directory; name {KNOWN}")
         refuse_irregular(path)
-        return tell_apart(_folder(path) if path.is_dir() else _file(path, reading))
+        return tell_apart(_folder(path, reading.unit_s) if path.is_dir() else _file(path, reading))
     except OSError as error:
         raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
     except MemoryError:
         raise LogError(f"{path}: needs more memory than there is; give a part of it, of fewer steps or ranks") from None
 
 
-def _folder(path: Path) -> StepLog:
+def _folder(path: Path, unit_s: float | None) -> StepLog:
     if (path / "meta.json").exists():
         return read_record(path)
     if runs := find_runs(path):
@@ -103,9 +103,9 @@ def _folder(path: Path) -> StepLog:
     if not (here or below) and (graphs := chakra_in(path)):
         return read_chakra(graphs)
     if not (here or below) and (events := event_files_in(path)):
-        return read_event_files(events)
+        return read_event_files(events, unit_s)
     if not (here or below) and metric_files_in(path):
-        return read_mlflow(path)
+        return read_mlflow(path, unit_s)
     if not (here or below):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     try:

@@ -28,6 +28,13 @@ class CalmJob:
     found: SlowSteps
     calm_s: Floats
 
+    @property
+    def middle_s(self) -> Floats:
+        """[steps] seconds of the median rank; without slowness where half of the ranks or more are slow."""
+        own_s = self.late.own_s
+        many = 2 * self.found.slow.sum(axis=1) >= np.maximum(1, (~np.isnan(own_s)).sum(axis=1))
+        return np.asarray(np.nanmedian(np.where(many[:, None], self.calm_s, own_s), axis=1))
+
     def saved_s(self, cells: Bools) -> Floats:
         """[steps] how much shorter each step would have been had these [steps, ranks] not been slow."""
         mended = np.where(cells, self.calm_s, self.late.own_s)
@@ -40,7 +47,7 @@ class CalmJob:
 
         Of a job with barriers the two slowest ranks of each step decide.
         """
-        own_s, middle = self.late.own_s, np.nanmedian(self.late.own_s, axis=1)
+        own_s, middle = self.late.own_s, self.middle_s
         total = float(self.late.length_s.sum())
         if not self.barrier:
             ratio = 1.0 / own_s

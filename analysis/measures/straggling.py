@@ -44,7 +44,8 @@ class Straggling:
     """The cost of stragglers in a log.
 
     Attributes:
-        slowdown: actual time over median workers' time; ``low``, ``high``: its 95 % interval, by blocks of steps.
+        slowdown: actual time over median workers' time (``CalmJob.middle_s``);
+            ``low``, ``high``: its 95 % interval, by blocks of steps.
         without_slow: the same if no step were slow: the cost of ordinary variation, since all wait for the slowest.
         actual_s: seconds of all steps: their sum, whatever columns the log has.
         ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
@@ -88,7 +89,7 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
     own_s, actual = late.own_s, late.length_s
     found = with_phases(slow_steps(own_s, slow_frac), own_s, ln(1.0 + slow_frac))
     job = CalmJob(log, late, barrier, slow_frac, found, calm_steps(found, own_s))
-    middle = np.nanmedian(own_s, axis=1)
+    middle = job.middle_s
     ideal = actual - (np.nanmax(own_s, axis=1) - middle) if barrier else middle
     low, high = ratio_interval(*(in_blocks(each, block_of(found.slow)) for each in (actual, ideal)))
     hosts = hosts_of(log.ranks, log.hosts, ranks_per_host)

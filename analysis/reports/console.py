@@ -31,6 +31,7 @@ WORDS = (
 )
 """The meaning of a table's heads."""
 ONE_SEED = "One seed decides nothing: a difference may be chance. Repeat the sweep with several, such as seed=0,1,2."
+CUT_OFF = "Cut off: the job did not complete; if its time was up, a larger max_time_s lets it complete."
 MARK = "*"
 MARKED = f"{MARK} with a run that has a warning."
 """The meaning of the mark next to a name or a number."""
@@ -91,7 +92,11 @@ def print_summary(frame: pd.DataFrame, console: Console | None = None, *, explai
     """
     console = console or Console()
     print_cases(frame, columns, console)
-    said = [*([WORDS] if explain else []), *([MARKED] if frame["warned"].any() else [])]
+    said = [
+        *([WORDS] if explain else []),
+        *([CUT_OFF] if frame["jct_missed"].any() else []),
+        *([MARKED] if frame["warned"].any() else []),
+    ]
     if said:
         console.print(Text(" ".join(said), style="dim"), soft_wrap=True)
     if len(frame) > 1 and frame["seeds"].max() == 1:

@@ -56,7 +56,7 @@ def whole_steps(log: StepLog) -> list[str]:
         *_changes(steps, found, middles),
         _tail(seconds, middle),
         *(_periods(steps, slow) if len(found) == 1 else []),
-        *(_parts(log, warm) or part_lines(log)),
+        *(_parts(log, warm) or ([] if log.extremes else part_lines(log))),
         *_extremes(log),
     ]
 

@@ -24,7 +24,6 @@ _KINDS = {
     inspect.NoneType: "null",
     inspect.ListType: "a list",
     inspect.VarTupleType: "a list",
-    inspect.TupleType: "a list",
     inspect.DictType: "settings",
     inspect.CustomType: "settings with a _target_",
 }
@@ -186,6 +185,8 @@ def _describe(node: inspect.Type) -> str:
     """A description of the right values."""
     if isinstance(node, inspect.LiteralType):
         return "one of " + ", ".join(show(value) for value in node.values)
+    if isinstance(node, inspect.TupleType):
+        return f"a list of {len(node.item_types)}"
     kind = _KINDS.get(type(node), "settings" if hasattr(node, "fields") else "something else")
     lowest = getattr(node, "ge", None)
     return kind if lowest is None else f"{kind}, at least {lowest:g}"

@@ -41,7 +41,7 @@ def explain(error: Exception) -> ConfigError:
             return _unknown_option(error)
         case ConfigCompositionException() if isinstance(cause, OmegaConfBaseException):
             where = str(error).removeprefix("Error merging override ") or cause.full_key or "configuration"
-            return ConfigError(f"{where}: {_first_line(cause)}")
+            return ConfigError(f"{where}: {_of_merging(cause, where)}")
         case InterpolationKeyError() if key := re.search(r"Interpolation key '(.*)' not found", str(error)):
             return ConfigError(f"{error.full_key}: refers to {key[1]}, which is not set")
         case MissingMandatoryValue():
@@ -50,6 +50,13 @@ def explain(error: Exception) -> ConfigError:
             return ConfigError(f"{error.full_key or 'configuration'}: {_first_line(error)}")
         case _:
             return ConfigError(_first_line(error))
+
+
+def _of_merging(cause: OmegaConfBaseException, where: str) -> str:
+    """Why a value of the command line does not fit its place."""
+    if "Cannot merge DictConfig with ListConfig" not in str(cause):
+        return _first_line(cause)
+    return "must be settings" if where.partition("=")[2].startswith("[") else "must be a list"
 
 
 def _of_word(word: str) -> str:

@@ -43,6 +43,8 @@ KEPT = "the log is as it was; the same command starts again"
 SAID_BYTES = 1 << 22
 """Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
+OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
+"""Arguments that readers of folders ignore."""
 OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""
 
@@ -172,7 +174,12 @@ def _write(advice: Advice, out: Path, limit: float) -> None:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse and fill in defaults; raises a one-line :class:`ConfigError` for invalid input."""
-    asked = _parser().parse_args(words)
+    parser = _parser()
+    asked = parser.parse_args(words)
+    if all(path.is_dir() for path in asked.logs):
+        for name in OF_FILES:
+            if getattr(asked, name) != parser.get_default(name):
+                raise ConfigError(f"--{name}: is for files, and {asked.logs[0]} is a folder; leave it out")
     bounds = {
         "unit": (asked.unit, 0.0, inf),
         "limit": (asked.limit, 0.0, inf),

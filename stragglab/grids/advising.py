@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.files import write_file
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
+from runtime.config.checking import nearest
 from runtime.errors import FAILED, ConfigError
 
 if TYPE_CHECKING:
@@ -148,7 +149,8 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
     """A line for each reason, with all strategies that it is one for (``refused``: the reason by strategy)."""
     by_reason: dict[str, list[str]] = {}
     for name, why in refused.items():
-        by_reason.setdefault(why.replace(f"strategy={name}", "strategy=..."), []).append(name)
+        plural = why.replace(f"strategy={name} does", "these strategies do")
+        by_reason.setdefault(plural.replace(f"strategy={name}", "strategy=..."), []).append(name)
     said = {refused[names[0]] if len(names) == 1 else why: names for why, names in by_reason.items()}
     lines = (f"not possible: {', '.join(names)}: {why}" for why, names in said.items())
     return [line.replace(NEEDS_PS, PS) for line in lines]
@@ -212,7 +214,8 @@ def _plan_table(replay: Replay) -> str:
 
 def refuse_unknown(flag: str, name: str) -> None:
     """Raise :class:`ConfigError` for a strategy that is not there."""
-    if name not in REMEDIES:
-        raise ConfigError(
-            f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; choose from {', '.join(REMEDIES)}"
-        )
+    if name in REMEDIES:
+        return
+    near = None if name in LEFT_OUT else nearest(name, REMEDIES)
+    cure = f"did you mean {near}?" if near else f"choose from {', '.join(REMEDIES)}"
+    raise ConfigError(f"--{flag} {name}: {LEFT_OUT.get(name, 'no such strategy')}; {cure}")

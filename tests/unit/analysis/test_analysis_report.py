@@ -110,6 +110,13 @@ def test_runs_of_almost_nothing_finish(tell: Any, tmp_path: Path) -> None:
     assert "BSP" in text(summary_frame(summary))
 
 
+def test_a_job_that_was_cut_off_says_what_lets_it_complete(tmp_path: Path) -> None:
+    summary = finish_run(only_started().write(tmp_path / "run"), draw=False)
+    assert "max_time_s" in text(summary_frame(summary))
+    whole = finish_run(bsp_story().write(tmp_path / "whole"), draw=False)
+    assert "max_time_s" not in text(summary_frame(whole))
+
+
 def test_the_csv_beside_a_figure_holds_what_it_shows(tmp_path: Path) -> None:
     path = bsp_story().write(tmp_path / "run")
     finish_run(path)

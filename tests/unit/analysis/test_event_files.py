@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.logs.reading import read_log
+from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError
 from analysis.logs.tensorboard import masked_crc, read_events
 from reading import Unreadable
@@ -71,6 +71,8 @@ def test_a_folder_per_rank_tells_ranks_apart(tmp_path: Path) -> None:
     log = read_log(tmp_path)
     assert log.ranks == ("0", "1", "2")
     assert log.own_s[0].tolist() == pytest.approx([1.0, 1.5, 1.0])
+    in_ms = read_log(tmp_path, Reading(unit_s=0.001))
+    assert in_ms.own_s[0].tolist() == pytest.approx([0.001, 0.0015, 0.001])
 
 
 def test_folders_without_ranks_are_refused(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def test_the_quickest_and_the_slowest_rank_give_the_cost_without_a_name(tmp_path
     assert any("slowest rank's forward-backward takes 1.300 times as long as the quickest's" in line for line in said)
     assert any("0.063 s more" in line and "21.0% of the time" in line for line in said)
     assert any("which rank that is, this log does not say" in line for line in said)
+    untrue = [line for line in (*log.remarks, *said) if "one rank only" in line or "no times of parts" in line]
+    assert not untrue, "the log has two ranks' times of a part"
 
 
 def test_the_slowest_rank_alone_is_a_part_of_steps(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_the_cost_is_that_of_brute_force() -> None:
     assert found.ranks["kind"].tolist() == ["once", "", "", "", "persistent"]
 
 
+@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (4, 3), (3, 2)])
+def test_half_of_the_ranks_slow_leave_a_healthy_median(ranks: int, slow: int) -> None:
+    """The job without slow steps is never faster than one of median ranks; one slow rank of two costs what it adds."""
+    own_s = noisy(ranks)
+    own_s[50:, :slow] *= 1.5
+    found = straggling(as_log(own_s), barrier=True, slow_frac=0.1)
+    healthy_s = noisy(ranks).max(axis=1).sum()
+    assert 1.0 < found.without_slow < 1.04
+    assert found.slowdown / found.without_slow == pytest.approx(own_s.max(axis=1).sum() / healthy_s, rel=0.03)
+    if slow == 1:
+        saves_frac = 1.0 - healthy_s / own_s.max(axis=1).sum()
+        assert found.ranks["alone_saves_frac"][0] == pytest.approx(saves_frac, rel=0.05)
+
+
 def test_without_barriers_ranks_contribute_by_their_speed() -> None:
     own_s = np.ones((STEPS, 4))
     own_s[:, 0] = 2.0

@@ -80,6 +80,12 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("runtime=virtual runtime.telemetry_every_s=1e-9", "runtime.telemetry_every_s=1e-09: must be at least 0.001"),
     ("topology.num_servers=1000000000", "topology.num_servers=1000000000: must be at most 100000"),
+    (
+        "runtime=virtual topology=allreduce cluster=hybrid cluster.replica.parts=[1,1]",
+        "cluster.replica.parts=[1, 1]: must be a list of 3",
+    ),
+    ("'straggler.targets={a: 1}'", "straggler.targets={a: 1}: must be a list"),
+    ("cluster.device=[1]", "cluster.device=[1]: must be settings"),
     ("runtime.launcher=here", "runtime.launcher=here: must be settings with a _target_"),
     (
         "runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}",

@@ -134,6 +134,7 @@ def test_the_ranks_that_lost_most_time_come_first() -> None:
 REFUSED = {
     "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
     "--strategies asp,nothing": "--strategies nothing: no such strategy; choose from bsp",
+    "--strategies bsp,spp": "--strategies spp: no such strategy; did you mean ssp?",
     "--strategies dlrover": "--strategies dlrover: changes the number of nodes",
     "--seconds ms": "has no column ms; --seconds names it",
     "--unit 0": "--unit 0: must be more than 0",
@@ -148,6 +149,14 @@ REFUSED = {
     "-o /dev/null/x": "-o /dev/null/x: cannot be written",
     "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",
 }
+
+
+@pytest.mark.parametrize("ignored", ["--rank r", "--tokens 5", "--timer work"])
+def test_a_folder_has_no_settings_of_files(ignored: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would be without effect."""
+    (tmp_path / "steps").mkdir()
+    assert advise.main(words(tmp_path / "steps", *ignored.split())) == 2
+    assert f"advise: {ignored.split()[0]}: is for files, and {tmp_path / 'steps'} is a" in capsys.readouterr().err
 
 
 @pytest.mark.few(1)
@@ -177,10 +186,10 @@ def test_a_job_is_refused_in_the_words_that_advice_replaces() -> None:
 def test_a_reason_that_several_strategies_share_is_one_line() -> None:
     why = f"topology=allreduce: strategy={{}} does not work on it; {advising.NEEDS_PS}"
     refused = {"asp": why.format("asp"), "lgc": "k_fastest=9: too many", "ssp": why.format("ssp")}
-    reason = f"topology=allreduce: strategy={{}} does not work on it; {advising.PS}"
-    together = f"not possible: asp, ssp: {reason.format('...')}"
+    together = f"not possible: asp, ssp: topology=allreduce: these strategies do not work on it; {advising.PS}"
     assert advising.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
-    assert advising.not_possible({"asp": refused["asp"]}) == [f"not possible: asp: {reason.format('asp')}"]
+    alone = f"not possible: asp: topology=allreduce: strategy=asp does not work on it; {advising.PS}"
+    assert advising.not_possible({"asp": refused["asp"]}) == [alone]
 
 
 def test_validation_refuses_what_is_unknown_before_any_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
