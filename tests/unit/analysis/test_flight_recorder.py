@@ -129,6 +129,14 @@ def test_ranks_that_wait_for_each_other_are_a_circle(tmp_path: Path) -> None:
     assert kinds(hanging(dumps)) == {0: "circle", 1: "circle"}
 
 
+def test_a_rank_that_waits_for_a_circle_is_not_in_it(tmp_path: Path) -> None:
+    peers = {0: "recv 0<-1", 1: "recv 1<-0", 2: "recv 2<-1", 3: "recv 3<-2"}
+    dumps = write(tmp_path, 4, {rank: [entry("0", 7, peer=peer)] for rank, peer in peers.items()})
+    found = hanging(dumps)
+    assert kinds(found) == {0: "circle", 1: "circle"}
+    assert [one.waiting for one in found] == [{1, 2, 3}, {0, 2, 3}]
+
+
 def test_a_rank_without_a_dump_is_absent_and_one_that_waits_for_it_is_not_blamed(tmp_path: Path) -> None:
     dumps = write(tmp_path, 3, {0: [entry("0", 7, peer="recv 0<-1")], 1: [entry("0", 7, peer="recv 1<-2")]})
     (one,) = hanging(dumps)
@@ -146,11 +154,25 @@ def test_ranks_that_wait_for_nothing_show_no_hang(tmp_path: Path) -> None:
     assert NOBODY in hanging_lines(dumps, hanging(dumps))
 
 
+def nested(depth: int, copies: int) -> list[Any]:
+    """A list of lists: each holds the next one so many times."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found] * copies
+    return found
+
+
+ENDLESS = nested(40, 10)
+"""Its text is longer than any memory; its pickle is small."""
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"version": "2.9", "entries": 5, "pg_config": {}}, "is no dump of the flight recorder"),
         ({"version": "2.9", "entries": [{"state": 1}], "pg_config": {}}, "is no dump of the flight recorder"),
+        ({"version": "2", "entries": [{"record_id": float("inf")}], "pg_config": {}}, "is no dump of the flight"),
+        ({"version": "2", "entries": [], "pg_config": {"0": {"ranks": ENDLESS}}}, "list instead of a text"),
         ({"version": "2.9", "entries": [print]}, r"is a pickle that names __builtin__\.print, which could"),
     ],
 )
@@ -194,6 +216,17 @@ def test_whatever_needs_a_class_is_refused_and_nothing_is_executed(kind: str, pr
     with pytest.raises(ValueError, match="refused"):
         read_pickle(pickle.dumps({"entries": [values[kind]]}, protocol), arrays=False)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_pickle_may_not_have_endless_keys_or_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    key: tuple[Any, ...] = ()
+    for _ in range(3):
+        key = (key, key)
+    with pytest.raises(ValueError, match="a key that is a container"):
+        read_pickle(pickle.dumps({key: 1}), arrays=False)
+    monkeypatch.setattr("reading.pickles.MOST_INSTRUCTIONS", 1_000)
+    with pytest.raises(ValueError, match="more than 1,000 instructions"):
+        read_pickle(b"\x80\x02" + b"]" * 2_000 + b".", arrays=False)
 
 
 @pytest.mark.parametrize(
