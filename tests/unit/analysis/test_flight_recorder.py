@@ -63,6 +63,13 @@ def test_advice_on_a_folder_of_dumps_names_the_ranks(published: Path, capsys: py
     assert "look at its process" in said
 
 
+def test_dumps_that_are_named_one_by_one_are_refused(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first one alone would name a rank as absent whose dump is the second."""
+    paths = sorted((published / "lock_gil_1st").glob("_dump_*"))
+    assert advise.main([*map(str, paths), "-o", str(published / "out")]) == 2
+    assert "name the folder with all dumps" in capsys.readouterr().err
+
+
 def test_one_dump_says_which_other_is_needed(published: Path) -> None:
     (one,) = hanging(dumps_of(published / "lock_gil_1st" / "_dump_0"))
     assert (one.rank, one.kind) == (8, "absent")
