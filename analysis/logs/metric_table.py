@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
+from analysis.logs.cells import numbers_or_nan
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.table_file import TableFile
 from analysis.logs.trace_folder import RANK
@@ -31,12 +30,12 @@ def _by_name(table: TableFile, roles: Roles, name: str, value: str) -> pd.DataFr
     clock = list(roles.clock[:1])
     wanted = list(dict.fromkeys([str(roles.step), name, value, *clock]))
     rows = pd.concat([piece for _, piece in table.pieces(wanted)], ignore_index=True)
-    long = pd.DataFrame({"rank": "0", "step": _numbers(rows[roles.step]), "name": rows[name].astype("str")})
-    long["value"] = _numbers(rows[value])
+    long = pd.DataFrame({"rank": "0", "step": numbers_or_nan(rows[roles.step]), "name": rows[name].astype("str")})
+    long["value"] = numbers_or_nan(rows[value])
     if clock:
         from analysis.logs.metrics import clock_unit
 
-        moments = _numbers(rows[clock[0]])
+        moments = numbers_or_nan(rows[clock[0]])
         long["clock_s"] = moments * clock_unit(clock[0], moments)
     return long.dropna(subset=["step", "value"])
 
@@ -56,9 +55,10 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
 def _column(piece: pd.DataFrame, roles: Roles, name: str) -> pd.DataFrame:
     rank = piece[roles.rank] if roles.rank else "0"
     return pd.DataFrame(
-        {"rank": rank, "step": _numbers(piece[str(roles.step)]), "name": name, "value": _numbers(piece[name])}
+        {
+            "rank": rank,
+            "step": numbers_or_nan(piece[str(roles.step)]),
+            "name": name,
+            "value": numbers_or_nan(piece[name]),
+        }
     )
-
-
-def _numbers(cells: Sequence[object] | pd.Series) -> pd.Series:
-    return pd.Series(pd.to_numeric(cells, errors="coerce"))

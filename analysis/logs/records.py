@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from analysis.logs.cells import numbers_or_nan
 from analysis.logs.limits import MEBI, MOST_OBJECTS
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
 from analysis.logs.opening import content
@@ -57,32 +58,29 @@ def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | 
         Untimed: nothing in them tells how long a step took.
         LogError: a number is none.
     """
+    roles = roles_of(_keys(records))
     if {"key", "value"} <= records[0].keys():  # MLflow: an object per value
-        long = pd.DataFrame(records).rename(columns={"key": "name"})
-        long["clock_s"] = (
-            pd.to_numeric(long["timestamp"], errors="coerce") * 1e-3 if "timestamp" in long else float("nan")
-        )
-        long["value"] = pd.to_numeric(long["value"], errors="coerce")
-        return read_metrics(str(path), long.assign(rank="0").dropna(subset=["value"]), unit_s=unit_s)
+        rows = pd.DataFrame(records)
+        long = pd.DataFrame({"rank": "0", "step": numbers_or_nan(rows[roles.step]), "name": rows["key"].astype("str")})
+        long["value"] = numbers_or_nan(rows["value"])
+        long["clock_s"] = numbers_or_nan(rows["timestamp"]) * 1e-3 if "timestamp" in rows else float("nan")
+        return read_metrics(str(path), long.dropna(subset=["value"]), unit_s=unit_s)
     if SUMMARY in records[-1]:
         _refuse_trainer(path, records)
-    keys = _keys(records)
-    roles = roles_of(keys)
     wide = pd.DataFrame([record for record in records if record.get(roles.step or "") is not None])
     rank = wide[roles.rank] if roles.rank else "0"
     values = [key for key in wide if key not in (roles.step, roles.rank)]
     frames = [
         pd.DataFrame(
-            {"rank": rank, "step": wide[roles.step], "name": key, "value": pd.to_numeric(wide[key], errors="coerce")}
+            {"rank": rank, "step": numbers_or_nan(wide[roles.step]), "name": key, "value": numbers_or_nan(wide[key])}
         )
         for key in values
         if not wide[key].map(lambda each: isinstance(each, (list, dict, bool))).any()
     ]
-    long = pd.concat(frames).sort_index(kind="stable").dropna(subset=["value"]) if frames else wide.iloc[:0]
-    steps = pd.to_numeric(long["step"], errors="coerce") if frames else []
     if not frames:
         raise Untimed(f"{path}: its records have a step and no numbers; {HOW_TO_LOG}")
-    return read_metrics(str(path), long.assign(step=steps), unit_s=unit_s)
+    long = pd.concat(frames).sort_index(kind="stable").dropna(subset=["value"])
+    return read_metrics(str(path), long, unit_s=unit_s)
 
 
 def _keys(records: Sequence[dict[str, Any]]) -> list[str]:
@@ -91,12 +89,16 @@ def _keys(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def _refuse_trainer(path: Path, records: Sequence[dict[str, Any]]) -> None:
     """Say what the state of Hugging Face's Trainer tells if it has no times of steps, which it has by default."""
-    if roles_of(_keys(records)).whole:
+    total_s, steps = numbers_or_nan([records[-1][SUMMARY], records[-1].get("step")])
+    if roles_of(_keys(records)).whole or not total_s > 0.0 or not steps >= 0.0:
         return
-    total_s, steps = float(records[-1][SUMMARY]), int(records[-1].get("step", 0))
-    tests = [float(record["eval_runtime"]) for record in records if "eval_runtime" in record]
-    share = f", of which {len(tests)} evaluations took {sum(tests):.4g} s ({sum(tests) / total_s:.1%})" if tests else ""
+    tests = numbers_or_nan([record["eval_runtime"] for record in records if "eval_runtime" in record]).dropna()
+    share = (
+        f", of which {len(tests)} evaluations took {sum(tests):.4g} s ({sum(tests) / total_s:.1%})"
+        if len(tests)
+        else ""
+    )
     raise Untimed(
-        f"{path}: Hugging Face's Trainer trained {steps:,} steps in {total_s:.4g} s{share}; its state has no time of a "
-        f"single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
+        f"{path}: Hugging Face's Trainer trained {steps:,.0f} steps in {total_s:.4g} s{share}; its state has no time of "
+        f"a single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
     )

@@ -146,6 +146,12 @@ def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None
     assert any("9 values without a rank" in remark for remark in log.remarks)
 
 
+def test_an_object_per_value_may_call_its_step_otherwise(tmp_path: Path) -> None:
+    lines = [{"key": "step_time", "name": "a", "value": 1.0 + step, "iteration": step} for step in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert read_log(tmp_path / "a.jsonl").own_s[:, 0].tolist() == [1.0 + step for step in range(9)]
+
+
 def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
     records = json.loads(telemetry(tmp_path / "a.json", ranks=4, slow=2).read_text())["step_records"]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
@@ -218,6 +224,14 @@ BAD = {
     "no steps": ('{"a": 1}\n{"a": 2}', "is no log that is known here"),
     "no numbers": ('{"step": 1, "note": "x"}', "do not say how long a step took"),
     "a step between": ('{"step": 1.5, "step_time": 1}', "step 1.5: must be a whole number"),
+    "long names": (json.dumps({"step": 1, "data " * 20_000: 1.0}), "do not say how long a step took"),
+    "a step that is no number": ('{"key": "step_time", "value": 1, "step": "a"}', "step nan: must be a whole number"),
+    "a list for a name": ('{"key": [1], "value": 1, "step": 1}', "do not say how long a step took"),
+    "a list for a value": ('{"key": "step_time", "value": [1], "step": 1}', "do not say how long a step took"),
+    "a long number": (f'{{"step": 1, "step_time": 1{"0" * 400}}}', "do not say how long a step took"),
+    "a long step": (f'{{"step": 1{"0" * 400}, "step_time": 1}}', "step nan: must be a whole number"),
+    "a text for a time": ('{"step": 1, "loss": 1, "train_runtime": "long"}', "do not say how long a step took"),
+    "no time": ('{"step": 1, "loss": 1, "eval_runtime": 1, "train_runtime": 0}', "do not say how long a step took"),
     "brackets": ("[" * 100_000, "is no JSON"),
 }
 
