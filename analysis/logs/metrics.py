@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.logs.gathering import gather
+from analysis.logs.gathering import gather, refuse_several
 from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.step_log import LogError, StepLog, Untimed
@@ -22,6 +22,8 @@ BY_CLOCK = (
 )
 NEMO = "train_step_timing"
 WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
+RARE = 0.05
+"""A part of steps that is missing in more of them is not used: a missing value is not 0."""
 HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
 
 
@@ -52,22 +54,56 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     names = list(dict.fromkeys(long["name"]))
     roles = roles_of(names)
     long = long.assign(step=steps.astype("int64"), rank=long["rank"].astype("str"))
-    rows = _timed_by_metric(long, roles, unit_s) if roles.whole else _timed_by_clock(source, long, roles, names)
-    said = [*remarks, _say_used(roles) if roles.whole else BY_CLOCK]
+    said = list(remarks)
+    if roles.whole:
+        roles = _often_enough(source, long, roles, said)
+        rows = _timed_by_metric(long, roles, unit_s)
+    else:
+        rows = _timed_by_clock(source, long, roles, names)
+    said.append(_say_used(roles) if roles.whole else BY_CLOCK)
     said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)
     apart = np.diff(np.unique(rows["step"]))
     if len(apart) and (every := int(np.median(apart))) > 1:
-        what = "one step" if roles.whole else "the mean"
-        said.append(f"the log has {what} of every {every}: what is slow between two rows hardly shows; log every step")
+        rest = "" if roles.whole else " and counts it as one that took as long as all of them"
+        what = f"one step of every {every}" if roles.whole else f"the mean of every {every} steps"
+        said.append(f"the log has {what}{rest}: what is slow between two rows hardly shows; log every step")
     return gather(source, rows, remarks=said)
 
 
-def _timed_by_metric(long: pd.DataFrame, roles: Roles, unit_s: float | None) -> pd.DataFrame:
-    """Rows of the metric that has most values; loading and communication are sums of their metrics."""
+def _often_enough(source: str, long: pd.DataFrame, roles: Roles, said: list[str]) -> Roles:
+    """The roles with one time of whole steps, which has most values, and without parts that many steps lack.
+
+    Raises:
+        LogError: several ranks have logged that time, and no rank is known.
+    """
     counts = long["name"].value_counts()
     whole = max(roles.whole, key=lambda name: counts[name])
+    rows = long[long["name"] == whole]
+    if rows.duplicated(["rank", "step"]).any():
+        refuse_several(source, rows)
+    wanted = pd.MultiIndex.from_frame(rows[["rank", "step"]])
+
+    def often(names: Sequence[str]) -> tuple[str, ...]:
+        kept = list[str]()
+        for name in names:
+            some = long[long["name"] == name]
+            missing = 1.0 - float(wanted.isin(pd.MultiIndex.from_frame(some[["rank", "step"]])).mean())
+            if missing <= RARE:
+                kept.append(name)
+            else:
+                said.append(f"{shown(name)} is missing in {missing:.0%} of the steps and not used; log it in every one")
+        return tuple(kept)
+
+    return roles._replace(
+        whole=(whole,), loading=often(roles.loading), sending=often(roles.sending), computing=often(roles.computing)
+    )
+
+
+def _timed_by_metric(long: pd.DataFrame, roles: Roles, unit_s: float | None) -> pd.DataFrame:
+    """Rows of the metric of whole steps; loading and communication are sums of their metrics."""
+    (whole,) = roles.whole
     chosen = long[long["name"].isin([whole, *roles.loading, *roles.sending, *roles.computing])]
     chosen = chosen.drop_duplicates(["rank", "step", "name"], keep="last")
     wide = chosen.pivot(index=["rank", "step"], columns="name", values="value")
@@ -106,8 +142,11 @@ def _timed_by_clock(source: str, long: pd.DataFrame, roles: Roles, names: Sequen
     else:
         raise Untimed(f"{source}: its metrics ({listed(names, 12)}) do not say how long a step took; {HOW_TO_LOG}")
     moments = moments.drop_duplicates(["rank", "step"], keep="first")
-    moments = moments.assign(own_s=moments.groupby("rank", sort=False)["clock_s"].diff())
-    return moments.loc[moments["own_s"] > 0.0, ["rank", "step", "own_s"]]
+    since = moments.groupby("rank", sort=False)[["clock_s", "step"]].diff()
+    every = float(np.median(np.diff(np.unique(moments["step"])))) if moments["step"].nunique() > 1 else 1.0
+    usual = since["step"].clip(upper=every) / since["step"]  # rows may be missing: a gap is no slow step
+    moments = moments.assign(own_s=since["clock_s"] * usual)
+    return moments.loc[(moments["own_s"] > 0.0) & (since["step"] > 0), ["rank", "step", "own_s"]]
 
 
 def clock_unit(name: str, values: pd.Series) -> float:

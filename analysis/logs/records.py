@@ -99,6 +99,6 @@ def _refuse_trainer(path: Path, records: Sequence[dict[str, Any]]) -> None:
         else ""
     )
     raise Untimed(
-        f"{path}: Hugging Face's Trainer trained {steps:,.0f} steps in {total_s:.4g} s{share}; its state has no time of "
-        f"a single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
+        f"{path}: Hugging Face's Trainer trained {steps:,.0f} steps in {total_s:.4g} s{share}; its state has no time "
+        f"of a single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
     )

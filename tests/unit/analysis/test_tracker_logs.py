@@ -219,6 +219,35 @@ def test_rows_far_apart_are_said_to_hide_slow_steps(tmp_path: Path) -> None:
     assert any("one step of every 10" in remark for remark in read_log(tmp_path / "a.jsonl").remarks)
 
 
+def test_a_gap_of_a_clock_is_no_slow_step(tmp_path: Path) -> None:
+    lines = [{"step": step, "_timestamp": 1.7e9 + 0.5 * step, "loss": 1.0} for step in range(0, 900, 10)]
+    del lines[40:60]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "a.jsonl")
+    assert log.own_s[:, 0].tolist() == pytest.approx([5.0] * 69)
+    assert any("the mean of every 10 steps and counts it as one that took as long as all" in it for it in log.remarks)
+
+
+def test_a_part_that_is_logged_now_and_then_is_not_used(tmp_path: Path) -> None:
+    """It does not take 0 s in the other steps."""
+    lines = [{"step": step, "step_time": 1.0, "iter_time": 1.0, "data_time": 0.6} for step in range(90)]
+    for line in lines:
+        if line["step"] % 10:
+            del line["data_time"], line["iter_time"]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "a.jsonl")
+    assert log.data_s is None
+    assert any("data_time is missing in 90% of the steps and not used" in remark for remark in log.remarks)
+
+
+def test_rows_of_ranks_without_a_known_name_are_refused(tmp_path: Path) -> None:
+    """The last rank of every step would stand for all of them."""
+    rows = [f"{step},{gpu},{1.5 if gpu == 2 else 1.0}" for step in range(30) for gpu in range(8)]
+    (tmp_path / "a.csv").write_text("\n".join(["step,gpu,step_time_s", *rows]))
+    with pytest.raises(LogError, match="has step 0 twice, and its steps do not increase 210 times"):
+        read_log(tmp_path / "a.csv")
+
+
 BAD = {
     "no JSON": ('{"step": 1', "is no JSON"),
     "no steps": ('{"a": 1}\n{"a": 2}', "is no log that is known here"),
