@@ -1,4 +1,4 @@
-"""Tables with a row per rank, step and part, as ``stragglab.logging`` and ``export --to steps`` write them."""
+"""Tables with a row per rank, step and part, as ``stragglab.logging`` and ``export --as steps`` write them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from analysis.logs.gathering import gather
 from analysis.logs.limits import MOST_FILES, MOST_SECONDS
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
 from analysis.logs.table_rows import long_rows
+from reading import Unreadable
 from reading.errors import shown
+from reading.plain import load_yaml
 
 VERSION = 1
 COLUMNS = ("rank", "step", "part", "begin_s", "seconds", "group")
@@ -21,8 +22,6 @@ WHOLE, LOADING, COMPUTING, COMMUNICATION = "step", "loading", "computing", "comm
 """As in ``stragglab.logging``, which users may copy and which therefore imports nothing of ours."""
 NEEDED = ("rank", "step", "part", "seconds")
 ABOUT = "steps.yaml"
-MOST_ABOUT = 1 << 16
-"""Characters of its description that are read."""
 WAITING = "waiting"
 
 
@@ -87,7 +86,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     firsts = rows.groupby(key, observed=True)
     if "start" in rows:
         found["begin_s"] = firsts["start"].min()
-    if "host" in rows:
+    if "host" in rows and (rows["host"] != "").any():
         found["host"] = firsts["host"].first().astype("str")
     found = found[found["own_s"].notna()]  # a rank that was killed within a step
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} tables in {paths[0].parent}"
@@ -100,8 +99,16 @@ def _rows(path: Path) -> pd.DataFrame:
         raise LogError(f"{path}: has no columns {', '.join(NEEDED)}; stragglab.logging writes {', '.join(COLUMNS)}")
     wanted = {"rank": "rank", "step": "step", "seconds": "seconds", "part": "part"}
     wanted |= {field: name for field, name in (("start", "begin_s"), ("host", "group")) if name in table.names}
+    if not _has_groups(table):
+        wanted.pop("host", None)
     rows = long_rows(table, wanted, [])
     return rows.assign(**{name: rows[name].astype("str") for name in ("rank", "part", "host") if name in rows})
+
+
+def _has_groups(table: TableFile) -> bool:
+    """Whether its first row has a group: a machine may have no name."""
+    _, first = next(table.pieces(["group"]), (1, None)) if "group" in table.names else (1, None)
+    return first is not None and bool(first["group"].iloc[:1].notna().all())
 
 
 def _refuse_later(path: Path) -> None:
@@ -110,10 +117,9 @@ def _refuse_later(path: Path) -> None:
     if not about.is_file():
         return
     try:
-        with about.open(encoding="utf-8") as file:
-            said = yaml.safe_load(file.read(MOST_ABOUT))
-        version = said.get("version") if isinstance(said, dict) and said.get("form") == "steps" else VERSION
-    except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
-        raise LogError(f"{about}: is no description of steps; remove it, or write it again") from None
+        said = load_yaml(about)
+    except Unreadable as error:
+        raise LogError(f"{about}: is no description of steps ({error}); remove it, or write it again") from None
+    version = said.get("version") if isinstance(said, dict) and said.get("form") == "steps" else VERSION
     if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise LogError(f"{about}: version {shown(version)}: this program reads version {VERSION}; update it")

@@ -171,12 +171,26 @@ def test_a_rank_that_was_killed_within_a_step_misses_it(tmp_path: Path, clock: C
     assert log.own_s[-1, 1:].tolist() == pytest.approx([0.7, 0.5])
 
 
+def test_ranks_without_a_group_have_none(tmp_path: Path, clock: Clock) -> None:
+    """A machine may have no name."""
+    for path in job(tmp_path / "steps", clock).glob("*.csv"):
+        path.write_text(path.read_text().replace('"host0, rack 1"', "").replace('"host1, rack 1"', ""))
+    log = read_log(tmp_path / "steps")
+    assert log.hosts == ()
+    assert log.num_ranks == 3
+
+
 HEAD = "rank,step,part,begin_s,seconds,group\n"
 BAD = {
     "a later version": (
         HEAD + "0,0,step,0,1,a\n",
         "form: steps\nversion: 2\n",
         "version 2: this program reads version 1",
+    ),
+    "an endless YAML": (
+        HEAD + "0,0,step,0,1,a\n",
+        "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{f'*a{n - 1}, ' * 9}]}}\n" for n in range(1, 12)),
+        "is no description of steps",
     ),
     "no YAML": (HEAD + "0,0,step,0,1,a\n", "a: [", "is no description of steps"),
     "negative seconds": (
