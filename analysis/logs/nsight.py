@@ -19,7 +19,7 @@ import pandas as pd
 from analysis.logs.exposed import exposed
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
-from analysis.logs.limits import MOST_OBJECTS, MOST_STEP
+from analysis.logs.limits import MEBI, MOST_OBJECTS, MOST_STEP
 from analysis.logs.profiler import COMMUNICATION, LOADING
 from analysis.logs.step_log import LogError, StepLog, Untimed
 
@@ -31,6 +31,9 @@ STEP = re.compile(
 NANO = 1e-9
 MOST_OPERATIONS, CHECKED_EVERY = 2_000_000_000, 1_000_000
 """Of SQLite's virtual machine, for a query."""
+MOST_TEXT, MOST_TEXTS = MEBI, 256 * MEBI
+"""Bytes of a value, and characters of all texts of a query: a row may compute its texts."""
+MOST_DEVICES = 256
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 RANGES = "NVTX_EVENTS"
@@ -80,6 +83,8 @@ def read_nsight(path: Path) -> StepLog:
             )
     if not kernels:
         raise Untimed(f"{path}: has no CUDA kernels; profile with nsys profile --trace cuda,nvtx")
+    if (count := len({row[2] for row in kernels})) > MOST_DEVICES:
+        raise LogError(f"{path}: has {count:,} devices, and no more than {MOST_DEVICES} are read; export fewer of them")
     try:
         frames = [_device(device, kernels, copies, ranges) for device in sorted({row[2] for row in kernels})]
     except (TypeError, ValueError, OverflowError):
@@ -131,6 +136,7 @@ class _Database:
         self._path, self._connection = path, connection
         self._left = MOST_OPERATIONS
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT)
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY)
         connection.set_progress_handler(self._spend, CHECKED_EVERY)
         self.tables = {row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -143,10 +149,16 @@ class _Database:
         """All rows of a query.
 
         Raises:
-            LogError: there are more than ``MOST_OBJECTS``.
+            LogError: there are more than ``MOST_OBJECTS``, or their texts are longer than ``MOST_TEXTS``.
         """
-        found: Rows = self._connection.execute(f"{query} LIMIT {MOST_OBJECTS + 1}").fetchall()
-        if len(found) > MOST_OBJECTS:
+        found: Rows = []
+        left = MOST_TEXTS
+        for row in self._connection.execute(f"{query} LIMIT {MOST_OBJECTS + 1}"):
+            found.append(row)
+            left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+            if left < 0:
+                break
+        if len(found) > MOST_OBJECTS or left < 0:
             raise LogError(
                 f"{self._path}: has more than {MOST_OBJECTS:,} events, the most that are read; profile fewer steps"
             )
