@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
-from analysis.logs.limits import MEBI, MOST_OBJECTS
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
-from analysis.logs.opening import content
 from analysis.logs.roles import roles_of
-from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.logs.step_log import StepLog, Untimed
 from reading.unpacked import plain_name
 
-MOST_JSON_BYTES = 128 * MEBI
 LINES = (".jsonl", ".ndjson")
 SUMMARY = "train_runtime"
 """A key of the last record that Hugging Face's Trainer logs."""
@@ -28,23 +24,8 @@ def is_lines(path: Path) -> bool:
     return plain_name(path).endswith(LINES)
 
 
-def records_in(path: Path) -> list[dict[str, Any]]:
-    """The records of steps in a JSON file: its longest list of objects that have a step; empty: there are none.
-
-    Raises:
-        LogError: it is no JSON, or too large.
-    """
-    data = content(path)
-    if len(data) > MOST_JSON_BYTES or data.count(b"{") > MOST_OBJECTS:
-        raise LogError(
-            f"{path}: is larger than the {MOST_JSON_BYTES // MEBI} MiB of JSON that are read; give fewer steps"
-        )
-    try:
-        found = msgspec.json.Decoder().decode_lines(data) if is_lines(path) else msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LogError(f"{path}: is no JSON ({error}); copy or write it again") from None
-    except RecursionError:
-        raise LogError(f"{path}: is no JSON (too many brackets are open at once)") from None
+def records_in(found: Any) -> list[dict[str, Any]]:
+    """The records of steps in the content of a JSON file: its longest list of objects that have a step, or none."""
     lists = [found, *found.values()] if isinstance(found, dict) else [found]
     records = [[each for each in some if isinstance(each, dict)] for some in lists if isinstance(some, list)]
     stepped = [some for some in records if some and roles_of(_keys(some)).step]

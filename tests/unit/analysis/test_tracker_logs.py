@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,19 @@ def test_a_folder_of_mlflow_s_store_is_the_same_as_its_history(tmp_path: Path) -
     (tmp_path / "metrics" / "train" / "step_time").write_text("1795950085442 0.5 0\n1795950085942 0.5\n")
     with pytest.raises(LogError, match="train/step_time: line 2: must be milliseconds, a value and a step"):
         read_log(tmp_path)
+
+
+def test_other_json_in_a_folder_does_not_hide_its_log(tmp_path: Path) -> None:
+    """Trainers leave their settings beside event files, and MLflow has a folder of artifacts."""
+    shutil.copy(MADE / HOLD_THEM[0], tmp_path)
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    log = read_log(tmp_path)
+    assert slowest(log) == PLANTED
+    assert any("passed over: " in remark and "config.json" in remark for remark in log.remarks)
+    shutil.copytree(MADE / "mlflow_run", tmp_path / "run")
+    (tmp_path / "run" / "artifacts").mkdir()
+    (tmp_path / "run" / "artifacts" / "model.json").write_text('{"a": 1}')
+    assert slowest(read_log(tmp_path / "run")) == PLANTED
 
 
 def test_deepspeed_s_timers_hold_slow_forward_passes() -> None:
@@ -249,6 +263,7 @@ def test_rows_of_ranks_without_a_known_name_are_refused(tmp_path: Path) -> None:
 
 
 BAD = {
+    "endless lists": ("[" + "[]," * 13_000_000 + "1]", "holds more than 12000000 values"),
     "no JSON": ('{"step": 1', "is no JSON"),
     "no steps": ('{"a": 1}\n{"a": 2}', "is no log that is known here"),
     "no numbers": ('{"step": 1, "note": "x"}', "do not say how long a step took"),
