@@ -15,6 +15,7 @@ from analysis.logs.table_rows import long_rows
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
+from reading.unpacked import plain_name
 
 VERSION = 1
 COLUMNS = ("rank", "step", "part", "begin_s", "seconds", "group")
@@ -36,7 +37,7 @@ def part_files_in(folder: Path) -> list[Path]:
     Raises:
         LogError: there are too many.
     """
-    found = sorted(folder.glob("steps.rank*.csv*"))
+    found = sorted(path for path in folder.glob("steps.rank*.csv*") if plain_name(path).endswith(".csv"))
     if len(found) > MOST_FILES:
         raise LogError(f"{folder}: has {len(found):,} tables; name a folder of {MOST_FILES:,} at most")
     return found
