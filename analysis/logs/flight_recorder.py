@@ -70,11 +70,12 @@ def dumps_of(path: Path) -> dict[int, Dump]:
     Raises:
         LogError: a folder has too many; a dump has no rank or another one's, or is damaged.
     """
-    paths = [path]
-    if path.is_dir():
-        paths = sorted(path.iterdir())
-        if len(paths) > MOST_FILES:
-            return {}
+    try:
+        paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    except OSError:
+        return {}  # whatever reads it next says why it cannot be read
+    if len(paths) > MOST_FILES:
+        return {}
     paths = [one for one in paths if one.is_file() and _is_dump(one)]
     named, dumps, messages = ranks_by_name(paths), dict[int, Dump](), set[str]()
     for one in paths:
@@ -91,7 +92,7 @@ def dumps_of(path: Path) -> dict[int, Dump]:
 
 
 def _is_dump(path: Path) -> bool:
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError, LogError), opened(path) as file:
         begin = file.read(LOOKED_AT)
         return is_pickle(begin) and any(key in begin for key in KEYS)
     return False

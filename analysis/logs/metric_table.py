@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
+from analysis.logs.limits import MOST_ROWS
 from analysis.logs.roles import Roles, roles_of
+from analysis.logs.step_log import LogError
 from analysis.logs.table_file import TableFile
 from analysis.logs.trace_folder import RANK
 
@@ -45,9 +47,15 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
     others = [name for name in table.names if name not in (roles.step, roles.rank)]
     keep = timed or others
     ids = [name for name in (roles.step, roles.rank) if name is not None]
-    frames = []
-    for _, piece in table.pieces(list(dict.fromkeys([*ids, *keep]))):
+    frames = list[pd.DataFrame]()
+    for first, piece in table.pieces(list(dict.fromkeys([*ids, *keep]))):
         frames += [_column(piece, roles, name) for name in keep]
+        if len(keep) * (first + len(piece)) > MOST_ROWS and timed:
+            raise LogError(
+                f"{table.path}: has more than {MOST_ROWS:,} times, the most that are read; give a part of it"
+            )
+        if not timed:
+            break  # without any time the names are enough
     long = pd.concat(frames) if frames else pd.DataFrame(columns=["rank", "step", "name", "value"])
     return long.sort_index(kind="stable").dropna(subset=["step", "value"])
 

@@ -53,7 +53,8 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
         )
     names = list(dict.fromkeys(long["name"]))
     roles = roles_of(names)
-    long = long.assign(step=steps.astype("int64"), rank=long["rank"].astype("str"))
+    ranks = long["rank"].convert_dtypes()  # of whole numbers that are floats since some are missing
+    long = long.assign(step=steps.astype("int64"), rank=ranks.astype("str"))
     said = list(remarks)
     if roles.whole:
         roles = _often_enough(source, long, roles, said)
@@ -146,7 +147,8 @@ def _timed_by_clock(source: str, long: pd.DataFrame, roles: Roles, names: Sequen
     every = float(np.median(np.diff(np.unique(moments["step"])))) if moments["step"].nunique() > 1 else 1.0
     usual = since["step"].clip(upper=every) / since["step"]  # rows may be missing: a gap is no slow step
     moments = moments.assign(own_s=since["clock_s"] * usual)
-    return moments.loc[(moments["own_s"] > 0.0) & (since["step"] > 0), ["rank", "step", "own_s"]]
+    possible = moments["own_s"].between(0.0, MOST_SECONDS, inclusive="neither") & (since["step"] > 0)
+    return moments.loc[possible, ["rank", "step", "own_s"]]
 
 
 def clock_unit(name: str, values: pd.Series) -> float:

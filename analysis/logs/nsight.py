@@ -20,6 +20,7 @@ from analysis.logs.exposed import exposed
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MEBI, MOST_OBJECTS, MOST_STEP
+from analysis.logs.opening import opened
 from analysis.logs.profiler import COMMUNICATION, LOADING
 from analysis.logs.step_log import LogError, StepLog, Untimed
 
@@ -48,8 +49,8 @@ Rows = list[tuple[Any, ...]]
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins as a database of SQLite."""
-    with path.open("rb") as file:
+    """Whether the file begins as a database of SQLite, compressed or not."""
+    with opened(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
@@ -57,9 +58,12 @@ def read_nsight(path: Path) -> StepLog:
     """Steps of every device: own work is the step without the time in which only communication kernels ran.
 
     Raises:
-        LogError: it is another database, or damaged.
+        LogError: it is another database, or compressed, or damaged.
         Untimed: the profile has no kernels.
     """
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise LogError(f"{path}: is a compressed database; unpack it")
     with _opened(path) as database:
         if KERNELS not in database.tables or "StringIds" not in database.tables:
             raise LogError(

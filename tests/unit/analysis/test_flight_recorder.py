@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import re
 import tarfile
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from analysis.logs.flight_recorder import dumps_of
+from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
 from analysis.measures.hanging import Culprit, hanging
 from analysis.reports.hanging import NOBODY, hanging_lines
@@ -148,6 +150,24 @@ def test_a_rank_without_a_dump_is_absent_and_one_that_waits_for_it_is_not_blamed
     dumps = write(tmp_path, 3, {0: [entry("0", 7, peer="recv 0<-1")], 1: [entry("0", 7, peer="recv 1<-2")]})
     (one,) = hanging(dumps)
     assert (one.rank, one.kind, one.waiting) == (2, "absent", {0, 1})
+
+
+def test_dumps_may_be_compressed(tmp_path: Path) -> None:
+    write(tmp_path, 3, {rank: [entry("0", 7)] for rank in range(3)})
+    for path in list(tmp_path.iterdir()):
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert sorted(dumps_of(tmp_path)) == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_listed_has_no_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert dumps_of(tmp_path) == {}
+    with pytest.raises(LogError, match=r"cannot be read \(permission denied\)"):
+        read_log(tmp_path)
 
 
 def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:

@@ -143,6 +143,13 @@ def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
         read_log(path)
 
 
+def test_a_compressed_database_is_to_be_unpacked(tmp_path: Path) -> None:
+    path = profile(tmp_path / "a.sqlite")
+    (tmp_path / "a.sqlite.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(LogError, match=r"a\.sqlite\.gz: is a compressed database; unpack it"):
+        read_log(tmp_path / "a.sqlite.gz")
+
+
 def test_the_file_is_neither_changed_nor_given_companions(tmp_path: Path) -> None:
     path = profile(tmp_path / "a.sqlite")
     before = path.read_bytes()

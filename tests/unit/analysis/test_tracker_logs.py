@@ -44,7 +44,8 @@ def test_the_slow_steps_of_a_history_are_slow_in_loading(capsys: pytest.CaptureF
     assert advise.main([str(MADE / "wandb_history.jsonl"), "-o", str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().out
     assert "slow steps are longer in loading (9" in shown
-    records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][1:]
+    assert "the first 1 of these steps get shorter and shorter: a warm-up, left out below" in shown
+    records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][2:]
     loading, whole = (sum(each[f"train/{name}_time"] for each in records) for name in ("data", "step"))
     assert f"data-bound: steps wait for data {loading / whole:.1%} of the time" in shown
 
@@ -156,7 +157,7 @@ def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None
     lines = [{"step": step, "rank": rank, "step_time": 1.0 + (rank or 0)} for step in range(9) for rank in (0, 1, None)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     log = read_log(tmp_path / "a.jsonl")
-    assert log.num_ranks == 2
+    assert log.ranks == ("0", "1")
     assert any("9 values without a rank" in remark for remark in log.remarks)
 
 
@@ -240,6 +241,13 @@ def test_a_gap_of_a_clock_is_no_slow_step(tmp_path: Path) -> None:
     log = read_log(tmp_path / "a.jsonl")
     assert log.own_s[:, 0].tolist() == pytest.approx([5.0] * 69)
     assert any("the mean of every 10 steps and counts it as one that took as long as all" in it for it in log.remarks)
+
+
+def test_a_table_has_so_many_times_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.logs.metric_table.MOST_ROWS", 100)
+    (tmp_path / "a.csv").write_text("\n".join(["step,step_time,data_time", *(f"{step},1,0.5" for step in range(60))]))
+    with pytest.raises(LogError, match=r"a\.csv: has more than 100 times, the most that are read; give a part"):
+        read_log(tmp_path / "a.csv")
 
 
 def test_a_part_that_is_logged_now_and_then_is_not_used(tmp_path: Path) -> None:
