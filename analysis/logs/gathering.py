@@ -103,7 +103,7 @@ def _together(rounds: Floats, own_s: Floats) -> Floats:
     """
     middle, totals = np.nanmedian(rounds, axis=1), np.nanmean(rounds, axis=0)
     waits = float(np.mean(middle >= (1.0 - SAME_SPREAD) * np.nanmax(own_s, axis=1))) >= NEARLY_ALL
-    alike = totals.max() / totals.min() - 1.0 < SAME_TOTAL
+    alike = totals.max() - totals.min() < SAME_TOTAL * totals.min()
     return np.asarray(middle if waits and alike else np.nanmax(rounds, axis=1))
 
 

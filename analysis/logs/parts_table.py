@@ -53,13 +53,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     """
     _refuse_later(paths[0])
     rows = pd.concat([_rows(path) for path in paths], ignore_index=True)
-    bad = ~rows["seconds"].between(0.0, MOST_SECONDS)
-    if bad.any():
-        first, where = rows[bad].iloc[0], paths[0].parent if len(paths) > 1 else paths[0]
-        raise LogError(
-            f"{where}: step {first['step']} of rank {shown(first['rank'])}, part {shown(first['part'])}: "
-            f"{first['seconds']:g}: must be seconds, 0 or more"
-        )
+    _refuse_impossible(paths[0].parent if len(paths) > 1 else paths[0], rows)
     key = ["rank", "step"]
     wide = rows.pivot_table(index=key, columns="part", values="seconds", aggfunc="sum", observed=True)
 
@@ -74,6 +68,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
         if whole is None:
             raise LogError(f"{paths[0]}: has neither the part {WHOLE} nor {COMPUTING}; stragglab.logging writes both")
         own = whole if sent is None else whole - sent
+        _refuse_none_left(paths[0].parent, own)
     else:
         own = own + (0.0 if loading is None else loading)
     found = pd.DataFrame({"own_s": own})
@@ -104,6 +99,27 @@ def _rows(path: Path) -> pd.DataFrame:
         wanted.pop("host", None)
     rows = long_rows(table, wanted, [])
     return rows.assign(**{name: rows[name].astype("str") for name in ("rank", "part", "host") if name in rows})
+
+
+def _refuse_impossible(where: Path, rows: pd.DataFrame) -> None:
+    bad = ~rows["seconds"].between(0.0, MOST_SECONDS)
+    if bad.any():
+        first = rows[bad].iloc[0]
+        raise LogError(
+            f"{where}: step {first['step']} of rank {shown(first['rank'])}, part {shown(first['part'])}: "
+            f"{first['seconds']:g}: must be seconds, 0 or more"
+        )
+
+
+def _refuse_none_left(where: Path, own: pd.Series) -> None:
+    """Own work by (rank, step) that is the rest of a step must be something."""
+    none = own[own <= 0.0].index
+    if len(none):
+        rank, step = none[0]
+        raise LogError(
+            f"{where}: step {step} of rank {shown(rank)}: {COMMUNICATION} and {WAITING} take as long as the step or "
+            f"longer; the part {WAITING} is what {COMMUNICATION} does not contain"
+        )
 
 
 def _has_groups(table: TableFile) -> bool:

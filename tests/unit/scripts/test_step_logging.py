@@ -242,6 +242,11 @@ BAD = {
         "form: steps\nversion: 1\n",
         "part step: -1: must be seconds, 0 or more",
     ),
+    "longer parts than the step": (
+        HEAD + "0,0,step,0,1,a\n0,0,communication,0,1.5,a\n",
+        "form: steps\nversion: 1\n",
+        "step 0 of rank 0: communication and waiting take as long as the step or longer",
+    ),
     "other parts": (HEAD + "0,0,lunch,0,1,a\n", "form: steps\nversion: 1\n", "has neither the part step nor computing"),
     "no columns": ("a,b\n1,2\n", "form: steps\nversion: 1\n", "has no columns rank, step, part, seconds"),
 }
