@@ -23,7 +23,7 @@ BY_CLOCK = (
 NEMO = "train_step_timing"
 WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
 RARE = 0.05
-"""A part of steps that is missing in more of them is not used: a missing value is not 0."""
+"""A metric that more steps lack, or that is as long as more steps, is not used as a part of steps."""
 HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
 
 
@@ -57,7 +57,7 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     long = long.assign(step=steps.astype("int64"), rank=ranks.astype("str"))
     said = list(remarks)
     if roles.whole:
-        roles = _often_enough(source, long, roles, said)
+        roles = _usable(source, long, roles, unit_s, said)
         rows = _timed_by_metric(long, roles, unit_s)
     else:
         rows = _timed_by_clock(source, long, roles, names)
@@ -73,8 +73,8 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     return gather(source, rows, remarks=said)
 
 
-def _often_enough(source: str, long: pd.DataFrame, roles: Roles, said: list[str]) -> Roles:
-    """The roles with one time of whole steps, which has most values, and without parts that many steps lack.
+def _usable(source: str, long: pd.DataFrame, roles: Roles, unit_s: float | None, said: list[str]) -> Roles:
+    """The roles with one time of whole steps, which has most values, and with what can be parts of them.
 
     Raises:
         LogError: several ranks have logged that time, and no rank is known.
@@ -84,21 +84,31 @@ def _often_enough(source: str, long: pd.DataFrame, roles: Roles, said: list[str]
     rows = long[long["name"] == whole]
     if rows.duplicated(["rank", "step"]).any():
         refuse_several(source, rows)
-    wanted = pd.MultiIndex.from_frame(rows[["rank", "step"]])
 
-    def often(names: Sequence[str]) -> tuple[str, ...]:
+    def seconds(name: str) -> pd.Series:
+        last = long[long["name"] == name].drop_duplicates(["rank", "step"], keep="last")
+        return last.set_index(["rank", "step"])["value"] * (unit_of(name) if unit_s is None else unit_s)
+
+    whole_s = seconds(whole)
+
+    def usable(names: Sequence[str]) -> tuple[str, ...]:
         kept = list[str]()
         for name in names:
-            some = long[long["name"] == name]
-            missing = 1.0 - float(wanted.isin(pd.MultiIndex.from_frame(some[["rank", "step"]])).mean())
-            if missing <= RARE:
-                kept.append(name)
-            else:
+            part_s = seconds(name).reindex(whole_s.index)
+            missing, longer = float(part_s.isna().mean()), float((part_s >= whole_s).mean())
+            if missing > RARE:
                 said.append(f"{shown(name)} is missing in {missing:.0%} of the steps and not used; log it in every one")
+            elif longer > RARE:
+                said.append(
+                    f"{shown(name)} is not used: it is as long as {shown(whole)} or longer in {longer:.0%} of the steps; "
+                    "it may be no part of it, or have another unit"
+                )
+            else:
+                kept.append(name)
         return tuple(kept)
 
     return roles._replace(
-        whole=(whole,), loading=often(roles.loading), sending=often(roles.sending), computing=often(roles.computing)
+        whole=(whole,), loading=usable(roles.loading), sending=usable(roles.sending), computing=usable(roles.computing)
     )
 
 

@@ -262,6 +262,16 @@ def test_a_part_that_is_logged_now_and_then_is_not_used(tmp_path: Path) -> None:
     assert any("data_time is missing in 90% of the steps and not used" in remark for remark in log.remarks)
 
 
+def test_a_part_that_is_longer_than_the_step_is_not_used(tmp_path: Path) -> None:
+    """In another unit it would leave no own work, and its rank would be a straggler."""
+    rows = [f"{step},{rank},1.0,{300.0 if rank else 0.2}" for step in range(30) for rank in range(2)]
+    (tmp_path / "a.csv").write_text("\n".join(["step,rank,step_time,allreduce_time", *rows]))
+    log = read_log(tmp_path / "a.csv")
+    assert log.comm_s is None
+    said = "allreduce_time is not used: it is as long as step_time or longer in 50% of the steps"
+    assert any(said in remark for remark in log.remarks)
+
+
 def test_rows_of_ranks_without_a_known_name_are_refused(tmp_path: Path) -> None:
     """The last rank of every step would stand for all of them."""
     rows = [f"{step},{gpu},{1.5 if gpu == 2 else 1.0}" for step in range(30) for gpu in range(8)]
