@@ -32,6 +32,9 @@ SYMBOLS = {
 }
 BYTE_TYPES = ("u1", "|u1")
 MARK = object()
+KEYS = (str, bytes, int, float, type(None))
+MOST_INSTRUCTIONS = 16_000_000
+"""Each may make an empty container, which takes 64 bytes."""
 
 VALUES = {
     *("BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "BINFLOAT"),
@@ -67,7 +70,9 @@ def read_pickle(content: bytes, *, arrays: bool = True) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in texts that are refused
-            for opcode, argument, _ in pickletools.genops(content):
+            for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+                if count >= MOST_INSTRUCTIONS:
+                    raise ValueError(f"has more than {MOST_INSTRUCTIONS:,} instructions, the most that are read")
                 machine.step(opcode.name, argument)
         return _finish(machine.stack.pop())
     except (IndexError, KeyError, TypeError) as error:
@@ -170,6 +175,8 @@ class _Machine:
 
 
 def _pairs(flat: list[Any]) -> dict[Any, Any]:
+    if not all(isinstance(key, KEYS) for key in flat[::2]):
+        raise TypeError("a key that is a container")  # a tuple that holds itself many times has an endless hash
     return {key: _finish(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
 
 

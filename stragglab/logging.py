@@ -3,7 +3,7 @@
 The standard library is all it needs, so this file can be copied into any project. A rank writes ``steps.rankN.csv``
 with the columns ``rank, step, part, begin_s, seconds, group``; docs/advise.md describes the form.
 
-    log = StepLogger("steps")                       # rank and host by themselves, as torchrun sets them
+    log = StepLogger("steps")                       # rank and host by themselves, as launchers set them
     for batch in log.steps(loader):                 # loading, and the whole step
         with log.part("computing"):                 # on a GPU, end the block with torch.cuda.synchronize()
             loss = train(batch)
@@ -23,11 +23,13 @@ import platform
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 VERSION = 1
 COLUMNS = ("rank", "step", "part", "begin_s", "seconds", "group")
 WHOLE, LOADING, COMPUTING, COMMUNICATION = "step", "loading", "computing", "communication"
+RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+"""Variables of the environment in which torchrun, srun, Open MPI and MPICH give a process its rank."""
 Batch = TypeVar("Batch")
 
 
@@ -35,18 +37,25 @@ class StepLogger:
     """Writes a row for every part of a step, in seconds of this process's clock; rows are on disk at once.
 
     Args:
-        folder: of the job's logs, the same for all ranks; each writes a file of its own, in place of an earlier one.
-        rank: of this process; None: the environment's ``RANK``, or 0.
+        folder: of one job's logs, the same for all ranks; each writes a file of its own, in place of an earlier one.
+            Files that an earlier job of more ranks left there count as ranks of this one.
+        rank: of this process; None: what torchrun, srun or mpirun say in the environment (``RANK``), or 0.
         group: what this rank shares with others, such as its host, the default.
+
+    Raises:
+        RuntimeError: another process is writing the log of this rank.
     """
 
     def __init__(self, folder: str | os.PathLike[str], rank: int | None = None, group: str | None = None) -> None:
-        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        said = (os.environ[name] for name in RANKS if name in os.environ)
+        self.rank = int(next(said, "0")) if rank is None else rank
         self.group = platform.node() if group is None else group
         self.step = 0
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / "steps.yaml").write_text(f"form: steps\nversion: {VERSION}\n")
-        self._file = (Path(folder) / f"steps.rank{self.rank}.csv").open("w", buffering=1, newline="")
+        self._file = (Path(folder) / f"steps.rank{self.rank}.csv").open("a", buffering=1, newline="")
+        _lock(self._file)
+        self._file.truncate(0)
         self._rows = csv.writer(self._file)
         self._rows.writerow(COLUMNS)
         self._begun_s = time.perf_counter()
@@ -91,6 +100,20 @@ class StepLogger:
     def close(self) -> None:
         """End the log; rows that follow are an error."""
         self._file.close()
+
+
+def _lock(file: TextIO) -> None:
+    """Keep other processes from writing the same log, where the system can."""
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            file.close()
+            raise RuntimeError(f"{file.name}: another process writes it; give each its rank=") from None
+        except OSError:
+            pass  # a file system without locks
 
 
 def for_trainer(log: StepLogger) -> Any:

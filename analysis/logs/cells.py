@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from analysis.logs.limits import MOST_STEP
 from analysis.logs.step_log import LogError
 from reading.errors import shown
 from reading.numerals import number_in
+
+MOST_WHOLE = 1 << 1000
+"""Larger whole numbers are no floats."""
 
 
 def numbers(path: Path, name: str, cells: pd.Series, first: int, *, decimal_comma: bool) -> pd.Series:
@@ -41,6 +46,14 @@ def numbers(path: Path, name: str, cells: pd.Series, first: int, *, decimal_comm
         place = int(np.flatnonzero(bad)[0])
         raise LogError(f"{path}: row {first + place}, column {name}, {_why(cells.iloc[place])}")
     return pd.Series(values, index=cells.index)
+
+
+def numbers_or_nan(cells: Sequence[Any] | pd.Series) -> pd.Series:
+    """The cells as ``float64``; NaN where a cell is no number, or too large for one."""
+    some = pd.Series(cells)
+    if some.dtype == object:  # of JSON, whose whole numbers have any length
+        some = some.map(lambda cell: nan if isinstance(cell, int) and abs(cell) >= MOST_WHOLE else cell)
+    return pd.Series(pd.to_numeric(some, errors="coerce"), dtype="float64")
 
 
 def has_commas(cells: pd.Series) -> bool:

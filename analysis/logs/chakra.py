@@ -6,7 +6,7 @@ Source of the format: mlcommons/chakra, ``schema/protobuf/et_def.proto``; each m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,9 +64,13 @@ def read_chakra(paths: Sequence[Path]) -> StepLog:
 
     Raises:
         Untimed: there is one rank only, or communication has no times; the message has the order of ranks in a ring.
-        LogError: a file is no execution trace, or damaged, or its name has no rank.
+        LogError: a file is no execution trace, or damaged, or its name has no rank or another one's.
     """
-    graphs = {_rank(path): _graph(path) for path in paths}
+    graphs = dict[int, Graph]()
+    for path in paths:
+        if (rank := _rank(path)) in graphs:
+            raise LogError(f"{path}: is of rank {rank}, as another one is; name the traces of one job")
+        graphs[rank] = _graph(path)
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} execution traces in {paths[0].parent}"
     ring = ring_line(graphs)
     if len(graphs) == 1:
@@ -157,12 +161,11 @@ def _attribute(message: bytes) -> dict[bytes, int]:
     return {name: as_signed(numbers[0])} if isinstance(name, bytes) and numbers else {}
 
 
-def _messages(data: bytes) -> list[bytes]:
-    found, at = [], 0
+def _messages(data: bytes) -> Iterator[bytes]:
+    at = 0
     while at < len(data):
         length, at = varint(data, at)
         if length > len(data) - at:
             raise Unreadable("is damaged (it ends within a node)")
-        found.append(data[at : at + length])
+        yield data[at : at + length]
         at += length
-    return found

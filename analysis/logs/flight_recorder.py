@@ -70,11 +70,12 @@ def dumps_of(path: Path) -> dict[int, Dump]:
     Raises:
         LogError: a folder has too many; a dump has no rank or another one's, or is damaged.
     """
-    paths = [path]
-    if path.is_dir():
-        paths = sorted(path.iterdir())
-        if len(paths) > MOST_FILES:
-            return {}
+    try:
+        paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    except OSError:
+        return {}  # whatever reads it next says why it cannot be read
+    if len(paths) > MOST_FILES:
+        return {}
     paths = [one for one in paths if one.is_file() and _is_dump(one)]
     named, dumps, messages = ranks_by_name(paths), dict[int, Dump](), set[str]()
     for one in paths:
@@ -91,7 +92,7 @@ def dumps_of(path: Path) -> dict[int, Dump]:
 
 
 def _is_dump(path: Path) -> bool:
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError, LogError), opened(path) as file:
         begin = file.read(LOOKED_AT)
         return is_pickle(begin) and any(key in begin for key in KEYS)
     return False
@@ -104,20 +105,22 @@ def _read(path: Path) -> Dump:
         raise LogError(f"{path}: has more than {MOST_BYTES // MEBI} MiB, the most that is read of a dump")
     try:
         return _dump(read_pickle(data, arrays=False))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise LogError(f"{path}: is no dump of the flight recorder ({shown(error, most=200)})") from None
 
 
 def _dump(found: Any) -> Dump:
     groups = {
-        str(name): Group(str(about.get("desc") or name), tuple(map(int, NUMBER.findall(str(about.get("ranks", ""))))))
+        _text(name): Group(
+            _text(about.get("desc") or name), tuple(map(int, NUMBER.findall(_text(about.get("ranks", "")))))
+        )
         for name, about in found["pg_config"].items()
     }
     entries = sorted(found["entries"], key=lambda entry: int(entry.get("record_id", 0)))
     waiting, joined = list[Operation](), dict[str, int]()
     for entry in entries:
-        group, message = str(entry["process_group"][0]), bool(entry.get("is_p2p"))
-        number, name = int(entry["p2p_seq_id" if message else "collective_seq_id"]), str(entry["profiling_name"])
+        group, message = _text(entry["process_group"][0]), bool(entry.get("is_p2p"))
+        number, name = int(entry["p2p_seq_id" if message else "collective_seq_id"]), _text(entry["profiling_name"])
         if not message:
             joined[group] = max(joined.get(group, 0), number)
         if entry["state"] != COMPLETED:
@@ -127,6 +130,17 @@ def _dump(found: Any) -> Dump:
     status = {name: int(each["last_enqueued_collective"]) for name, each in _status(found, entries).items()}
     counted = {name for name, number in status.items() if number > joined.get(name, 0)}
     return Dump(groups, waiting, joined | {name: status[name] for name in counted}, counted)
+
+
+def _text(value: Any) -> str:
+    """A text or a number as text; a container that holds itself many times would be endless.
+
+    Raises:
+        TypeError: it is anything else.
+    """
+    if not isinstance(value, str | int):
+        raise TypeError(f"{type(value).__name__} instead of a text")
+    return str(value)
 
 
 def _peer(name: str, ranks: Sequence[int]) -> int | None:
@@ -142,7 +156,7 @@ def _status(found: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> d
     If it has as many groups as counters, both are in the order in which the groups were made, unless an entry differs.
     """
     status, names = found.get("pg_status") or {}, list(found["pg_config"])
-    known = {str(entry["pg_id"]): str(entry["process_group"][0]) for entry in entries if "pg_id" in entry}
+    known = {_text(entry["pg_id"]): _text(entry["process_group"][0]) for entry in entries if "pg_id" in entry}
     if len(status) == len(names) and all(str(name).isdecimal() for name in (*status, *names)):
         ordered = dict(zip(sorted(map(str, status), key=int), sorted(map(str, names), key=int), strict=True))
         known = ordered if all(ordered.get(one) == group for one, group in known.items()) else known

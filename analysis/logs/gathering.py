@@ -103,8 +103,25 @@ def _together(rounds: Floats, own_s: Floats) -> Floats:
     """
     middle, totals = np.nanmedian(rounds, axis=1), np.nanmean(rounds, axis=0)
     waits = float(np.mean(middle >= (1.0 - SAME_SPREAD) * np.nanmax(own_s, axis=1))) >= NEARLY_ALL
-    alike = totals.max() / totals.min() - 1.0 < SAME_TOTAL
+    alike = totals.max() - totals.min() < SAME_TOTAL * totals.min()
     return np.asarray(middle if waits and alike else np.nanmax(rounds, axis=1))
+
+
+def refuse_several(source: str, rows: pd.DataFrame) -> None:
+    """Refuse rows of several processes with the same name: a restarted job's steps go back once, theirs all the time.
+
+    Raises:
+        LogError: the steps of a rank do not increase in more than half as many rows as there are steps.
+    """
+    backwards = rows.groupby("rank", observed=True)["step"].diff() <= 0
+    most = int(backwards.groupby(rows["rank"], observed=True).sum().max())
+    if most > rows["step"].nunique() / 2:
+        first = rows[rows.duplicated(["rank", "step"])].iloc[0]
+        raise LogError(
+            f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps do not increase "
+            f"{most} times; give the log of one job, with one time per rank and step (of single operations their sum), "
+            "and the rank of every line (torchrun: --role rank --tee 3, srun: --label) or row (a column rank)"
+        )
 
 
 def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -112,16 +129,7 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     earlier = rows.duplicated(["rank", "step"], keep="last")
     if not earlier.any():
         return rows, []
-    steps, first = rows["step"].nunique(), rows[rows.duplicated(["rank", "step"])].iloc[0]
-    backwards = int(
-        (rows.groupby("rank", observed=True)["step"].diff() <= 0).groupby(rows["rank"], observed=True).sum().max()
-    )
-    if backwards > steps / 2:
-        raise LogError(
-            f"{source}: rank {shown(first['rank'])} has step {first['step']} twice, and its steps do not increase "
-            f"{backwards} times; give the log of one job, with one time per rank and step (of single operations their "
-            "sum), and the rank of every line (torchrun: --role rank --tee 3, srun: --label)"
-        )
+    refuse_several(source, rows)
     again = rows.loc[earlier, "step"]
     again_all = again.min() == rows["step"].min() and again.max() == rows["step"].max()
     cure = (

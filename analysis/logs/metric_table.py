@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
+from analysis.logs.cells import numbers_or_nan
+from analysis.logs.limits import MOST_ROWS
 from analysis.logs.roles import Roles, roles_of
+from analysis.logs.step_log import LogError
 from analysis.logs.table_file import TableFile
 from analysis.logs.trace_folder import RANK
 
@@ -31,12 +32,12 @@ def _by_name(table: TableFile, roles: Roles, name: str, value: str) -> pd.DataFr
     clock = list(roles.clock[:1])
     wanted = list(dict.fromkeys([str(roles.step), name, value, *clock]))
     rows = pd.concat([piece for _, piece in table.pieces(wanted)], ignore_index=True)
-    long = pd.DataFrame({"rank": "0", "step": _numbers(rows[roles.step]), "name": rows[name].astype("str")})
-    long["value"] = _numbers(rows[value])
+    long = pd.DataFrame({"rank": "0", "step": numbers_or_nan(rows[roles.step]), "name": rows[name].astype("str")})
+    long["value"] = numbers_or_nan(rows[value])
     if clock:
         from analysis.logs.metrics import clock_unit
 
-        moments = _numbers(rows[clock[0]])
+        moments = numbers_or_nan(rows[clock[0]])
         long["clock_s"] = moments * clock_unit(clock[0], moments)
     return long.dropna(subset=["step", "value"])
 
@@ -46,9 +47,15 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
     others = [name for name in table.names if name not in (roles.step, roles.rank)]
     keep = timed or others
     ids = [name for name in (roles.step, roles.rank) if name is not None]
-    frames = []
-    for _, piece in table.pieces(list(dict.fromkeys([*ids, *keep]))):
+    frames = list[pd.DataFrame]()
+    for first, piece in table.pieces(list(dict.fromkeys([*ids, *keep]))):
         frames += [_column(piece, roles, name) for name in keep]
+        if len(keep) * (first + len(piece)) > MOST_ROWS and timed:
+            raise LogError(
+                f"{table.path}: has more than {MOST_ROWS:,} times, the most that are read; give a part of it"
+            )
+        if not timed:
+            break  # without any time the names are enough
     long = pd.concat(frames) if frames else pd.DataFrame(columns=["rank", "step", "name", "value"])
     return long.sort_index(kind="stable").dropna(subset=["step", "value"])
 
@@ -56,9 +63,10 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
 def _column(piece: pd.DataFrame, roles: Roles, name: str) -> pd.DataFrame:
     rank = piece[roles.rank] if roles.rank else "0"
     return pd.DataFrame(
-        {"rank": rank, "step": _numbers(piece[str(roles.step)]), "name": name, "value": _numbers(piece[name])}
+        {
+            "rank": rank,
+            "step": numbers_or_nan(piece[str(roles.step)]),
+            "name": name,
+            "value": numbers_or_nan(piece[name]),
+        }
     )
-
-
-def _numbers(cells: Sequence[object] | pd.Series) -> pd.Series:
-    return pd.Series(pd.to_numeric(cells, errors="coerce"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analysis.logs.gathering import gather
+from analysis.logs.gathering import gather, refuse_several
 from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.step_log import LogError, StepLog, Untimed
@@ -22,6 +22,8 @@ BY_CLOCK = (
 )
 NEMO = "train_step_timing"
 WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
+RARE = 0.05
+"""A metric that more steps lack, or that is as long as more steps, is not used as a part of steps."""
 HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
 
 
@@ -51,23 +53,68 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
         )
     names = list(dict.fromkeys(long["name"]))
     roles = roles_of(names)
-    long = long.assign(step=steps.astype("int64"), rank=long["rank"].astype("str"))
-    rows = _timed_by_metric(long, roles, unit_s) if roles.whole else _timed_by_clock(source, long, roles, names)
-    said = [*remarks, _say_used(roles) if roles.whole else BY_CLOCK]
+    ranks = long["rank"].convert_dtypes()  # of whole numbers that are floats since some are missing
+    long = long.assign(step=steps.astype("int64"), rank=ranks.astype("str"))
+    said = list(remarks)
+    if roles.whole:
+        roles = _usable(source, long, roles, unit_s, said)
+        rows = _timed_by_metric(long, roles, unit_s)
+    else:
+        rows = _timed_by_clock(source, long, roles, names)
+    said.append(_say_used(roles) if roles.whole else BY_CLOCK)
     said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)
     apart = np.diff(np.unique(rows["step"]))
     if len(apart) and (every := int(np.median(apart))) > 1:
-        what = "one step" if roles.whole else "the mean"
-        said.append(f"the log has {what} of every {every}: what is slow between two rows hardly shows; log every step")
+        rest = "" if roles.whole else " and counts it as one that took as long as all of them"
+        what = f"one step of every {every}" if roles.whole else f"the mean of every {every} steps"
+        said.append(f"the log has {what}{rest}: what is slow between two rows hardly shows; log every step")
     return gather(source, rows, remarks=said)
 
 
-def _timed_by_metric(long: pd.DataFrame, roles: Roles, unit_s: float | None) -> pd.DataFrame:
-    """Rows of the metric that has most values; loading and communication are sums of their metrics."""
+def _usable(source: str, long: pd.DataFrame, roles: Roles, unit_s: float | None, said: list[str]) -> Roles:
+    """The roles with one time of whole steps, which has most values, and with what can be parts of them.
+
+    Raises:
+        LogError: several ranks have logged that time, and no rank is known.
+    """
     counts = long["name"].value_counts()
     whole = max(roles.whole, key=lambda name: counts[name])
+    rows = long[long["name"] == whole]
+    if rows.duplicated(["rank", "step"]).any():
+        refuse_several(source, rows)
+
+    def seconds(name: str) -> pd.Series:
+        last = long[long["name"] == name].drop_duplicates(["rank", "step"], keep="last")
+        return last.set_index(["rank", "step"])["value"] * (unit_of(name) if unit_s is None else unit_s)
+
+    whole_s = seconds(whole)
+
+    def usable(names: Sequence[str]) -> tuple[str, ...]:
+        kept = list[str]()
+        for name in names:
+            part_s = seconds(name).reindex(whole_s.index)
+            missing, longer = float(part_s.isna().mean()), float((part_s >= whole_s).mean())
+            if missing > RARE:
+                said.append(f"{shown(name)} is missing in {missing:.0%} of the steps and not used; log it in every one")
+            elif longer > RARE:
+                said.append(
+                    f"{shown(name)} is not used: it is as long as {shown(whole)} or longer in {longer:.0%} of the steps; "
+                    "it may be no part of it, or have another unit"
+                )
+            else:
+                kept.append(name)
+        return tuple(kept)
+
+    return roles._replace(
+        whole=(whole,), loading=usable(roles.loading), sending=usable(roles.sending), computing=usable(roles.computing)
+    )
+
+
+def _timed_by_metric(long: pd.DataFrame, roles: Roles, unit_s: float | None) -> pd.DataFrame:
+    """Rows of the metric of whole steps; loading and communication are sums of their metrics."""
+    (whole,) = roles.whole
     chosen = long[long["name"].isin([whole, *roles.loading, *roles.sending, *roles.computing])]
     chosen = chosen.drop_duplicates(["rank", "step", "name"], keep="last")
     wide = chosen.pivot(index=["rank", "step"], columns="name", values="value")
@@ -106,8 +153,12 @@ def _timed_by_clock(source: str, long: pd.DataFrame, roles: Roles, names: Sequen
     else:
         raise Untimed(f"{source}: its metrics ({listed(names, 12)}) do not say how long a step took; {HOW_TO_LOG}")
     moments = moments.drop_duplicates(["rank", "step"], keep="first")
-    moments = moments.assign(own_s=moments.groupby("rank", sort=False)["clock_s"].diff())
-    return moments.loc[moments["own_s"] > 0.0, ["rank", "step", "own_s"]]
+    since = moments.groupby("rank", sort=False)[["clock_s", "step"]].diff()
+    every = float(np.median(np.diff(np.unique(moments["step"])))) if moments["step"].nunique() > 1 else 1.0
+    usual = since["step"].clip(upper=every) / since["step"]  # rows may be missing: a gap is no slow step
+    moments = moments.assign(own_s=since["clock_s"] * usual)
+    possible = moments["own_s"].between(0.0, MOST_SECONDS, inclusive="neither") & (since["step"] > 0)
+    return moments.loc[possible, ["rank", "step", "own_s"]]
 
 
 def clock_unit(name: str, values: pd.Series) -> float:

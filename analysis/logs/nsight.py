@@ -19,7 +19,8 @@ import pandas as pd
 from analysis.logs.exposed import exposed
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
-from analysis.logs.limits import MOST_OBJECTS, MOST_STEP
+from analysis.logs.limits import MEBI, MOST_OBJECTS, MOST_STEP
+from analysis.logs.opening import opened
 from analysis.logs.profiler import COMMUNICATION, LOADING
 from analysis.logs.step_log import LogError, StepLog, Untimed
 
@@ -31,6 +32,9 @@ STEP = re.compile(
 NANO = 1e-9
 MOST_OPERATIONS, CHECKED_EVERY = 2_000_000_000, 1_000_000
 """Of SQLite's virtual machine, for a query."""
+MOST_TEXT, MOST_TEXTS = MEBI, 256 * MEBI
+"""Bytes of a value, and characters of all texts of a query: a row may compute its texts."""
+MOST_DEVICES = 256
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET")
 RANGES = "NVTX_EVENTS"
@@ -45,8 +49,8 @@ Rows = list[tuple[Any, ...]]
 
 
 def is_database(path: Path) -> bool:
-    """Whether the file begins as a database of SQLite."""
-    with path.open("rb") as file:
+    """Whether the file begins as a database of SQLite, compressed or not."""
+    with opened(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
@@ -54,9 +58,12 @@ def read_nsight(path: Path) -> StepLog:
     """Steps of every device: own work is the step without the time in which only communication kernels ran.
 
     Raises:
-        LogError: it is another database, or damaged.
+        LogError: it is another database, or compressed, or damaged.
         Untimed: the profile has no kernels.
     """
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise LogError(f"{path}: is a compressed database; unpack it")
     with _opened(path) as database:
         if KERNELS not in database.tables or "StringIds" not in database.tables:
             raise LogError(
@@ -80,6 +87,8 @@ def read_nsight(path: Path) -> StepLog:
             )
     if not kernels:
         raise Untimed(f"{path}: has no CUDA kernels; profile with nsys profile --trace cuda,nvtx")
+    if (count := len({row[2] for row in kernels})) > MOST_DEVICES:
+        raise LogError(f"{path}: has {count:,} devices, and no more than {MOST_DEVICES} are read; export fewer of them")
     try:
         frames = [_device(device, kernels, copies, ranges) for device in sorted({row[2] for row in kernels})]
     except (TypeError, ValueError, OverflowError):
@@ -131,6 +140,7 @@ class _Database:
         self._path, self._connection = path, connection
         self._left = MOST_OPERATIONS
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT)
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY)
         connection.set_progress_handler(self._spend, CHECKED_EVERY)
         self.tables = {row[0] for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -143,10 +153,16 @@ class _Database:
         """All rows of a query.
 
         Raises:
-            LogError: there are more than ``MOST_OBJECTS``.
+            LogError: there are more than ``MOST_OBJECTS``, or their texts are longer than ``MOST_TEXTS``.
         """
-        found: Rows = self._connection.execute(f"{query} LIMIT {MOST_OBJECTS + 1}").fetchall()
-        if len(found) > MOST_OBJECTS:
+        found: Rows = []
+        left = MOST_TEXTS
+        for row in self._connection.execute(f"{query} LIMIT {MOST_OBJECTS + 1}"):
+            found.append(row)
+            left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+            if left < 0:
+                break
+        if len(found) > MOST_OBJECTS or left < 0:
             raise LogError(
                 f"{self._path}: has more than {MOST_OBJECTS:,} events, the most that are read; profile fewer steps"
             )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.cells import has_commas, numbers, whole_numbers
+from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.step_log import LogError
 from analysis.logs.table_file import TableFile, is_table
 
@@ -49,11 +50,13 @@ def _checked(table: TableFile, piece: pd.DataFrame, first: int) -> pd.DataFrame:
         columns[name] = numbers(path, name, piece[name], first, decimal_comma=comma)
     for name in WHOLE:
         columns[name] = whole_numbers(path, name, columns[name], first)
-    if (short := np.flatnonzero(columns["duration"] < 0)).size:
-        row = int(short[0])
-        raise LogError(
-            f"{path}: row {first + row}, column duration, {columns['duration'].iloc[row]:g}: must be 0 or more"
-        )
+    for name, least, most in (("start_ts", -MOST_STEP, MOST_STEP), ("duration", 0, MOST_SECONDS)):
+        if (bad := np.flatnonzero(~columns[name].between(least, most))).size:
+            value = float(columns[name].iloc[bad[0]])
+            limit = "" if value < least else f", and at most {most:g}"
+            raise LogError(
+                f"{path}: row {first + int(bad[0])}, column {name}, {value:g}: must be {least:g} or more{limit}"
+            )
     if CHUNK in columns and (columns[CHUNK] > 0).any():
         raise LogError(f"{path}: column {CHUNK}: stages have several chunks of layers; only tables with one are read")
     return pd.DataFrame({name: columns[name] for name in COLUMNS})

@@ -1,4 +1,4 @@
-"""Tables with a row per rank, step and part, as ``stragglab.logging`` and ``export --to steps`` write them."""
+"""Tables with a row per rank, step and part, as ``stragglab.logging`` and ``export --as steps`` write them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from analysis.logs.gathering import gather
 from analysis.logs.limits import MOST_FILES, MOST_SECONDS
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
 from analysis.logs.table_rows import long_rows
+from reading import Unreadable
 from reading.errors import shown
+from reading.plain import load_yaml
+from reading.unpacked import plain_name
 
 VERSION = 1
 COLUMNS = ("rank", "step", "part", "begin_s", "seconds", "group")
@@ -21,8 +23,6 @@ WHOLE, LOADING, COMPUTING, COMMUNICATION = "step", "loading", "computing", "comm
 """As in ``stragglab.logging``, which users may copy and which therefore imports nothing of ours."""
 NEEDED = ("rank", "step", "part", "seconds")
 ABOUT = "steps.yaml"
-MOST_ABOUT = 1 << 16
-"""Characters of its description that are read."""
 WAITING = "waiting"
 
 
@@ -37,7 +37,7 @@ def part_files_in(folder: Path) -> list[Path]:
     Raises:
         LogError: there are too many.
     """
-    found = sorted(folder.glob("steps.rank*.csv*"))
+    found = sorted(path for path in folder.glob("steps.rank*.csv*") if plain_name(path).endswith(".csv"))
     if len(found) > MOST_FILES:
         raise LogError(f"{folder}: has {len(found):,} tables; name a folder of {MOST_FILES:,} at most")
     return found
@@ -53,13 +53,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     """
     _refuse_later(paths[0])
     rows = pd.concat([_rows(path) for path in paths], ignore_index=True)
-    bad = ~rows["seconds"].between(0.0, MOST_SECONDS)
-    if bad.any():
-        first, where = rows[bad].iloc[0], paths[0].parent if len(paths) > 1 else paths[0]
-        raise LogError(
-            f"{where}: step {first['step']} of rank {shown(first['rank'])}, part {shown(first['part'])}: "
-            f"{first['seconds']:g}: must be seconds, 0 or more"
-        )
+    _refuse_impossible(paths[0].parent if len(paths) > 1 else paths[0], rows)
     key = ["rank", "step"]
     wide = rows.pivot_table(index=key, columns="part", values="seconds", aggfunc="sum", observed=True)
 
@@ -74,6 +68,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
         if whole is None:
             raise LogError(f"{paths[0]}: has neither the part {WHOLE} nor {COMPUTING}; stragglab.logging writes both")
         own = whole if sent is None else whole - sent
+        _refuse_none_left(paths[0].parent, own)
     else:
         own = own + (0.0 if loading is None else loading)
     found = pd.DataFrame({"own_s": own})
@@ -87,7 +82,7 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     firsts = rows.groupby(key, observed=True)
     if "start" in rows:
         found["begin_s"] = firsts["start"].min()
-    if "host" in rows:
+    if "host" in rows and (rows["host"] != "").any():
         found["host"] = firsts["host"].first().astype("str")
     found = found[found["own_s"].notna()]  # a rank that was killed within a step
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} tables in {paths[0].parent}"
@@ -100,8 +95,37 @@ def _rows(path: Path) -> pd.DataFrame:
         raise LogError(f"{path}: has no columns {', '.join(NEEDED)}; stragglab.logging writes {', '.join(COLUMNS)}")
     wanted = {"rank": "rank", "step": "step", "seconds": "seconds", "part": "part"}
     wanted |= {field: name for field, name in (("start", "begin_s"), ("host", "group")) if name in table.names}
+    if not _has_groups(table):
+        wanted.pop("host", None)
     rows = long_rows(table, wanted, [])
     return rows.assign(**{name: rows[name].astype("str") for name in ("rank", "part", "host") if name in rows})
+
+
+def _refuse_impossible(where: Path, rows: pd.DataFrame) -> None:
+    bad = ~rows["seconds"].between(0.0, MOST_SECONDS)
+    if bad.any():
+        first = rows[bad].iloc[0]
+        raise LogError(
+            f"{where}: step {first['step']} of rank {shown(first['rank'])}, part {shown(first['part'])}: "
+            f"{first['seconds']:g}: must be seconds, 0 or more"
+        )
+
+
+def _refuse_none_left(where: Path, own: pd.Series) -> None:
+    """Own work by (rank, step) that is the rest of a step must be something."""
+    none = own[own <= 0.0].index
+    if len(none):
+        rank, step = none[0]
+        raise LogError(
+            f"{where}: step {step} of rank {shown(rank)}: {COMMUNICATION} and {WAITING} take as long as the step or "
+            f"longer; the part {WAITING} is what {COMMUNICATION} does not contain"
+        )
+
+
+def _has_groups(table: TableFile) -> bool:
+    """Whether its first row has a group: a machine may have no name."""
+    _, first = next(table.pieces(["group"]), (1, None)) if "group" in table.names else (1, None)
+    return first is not None and bool(first["group"].iloc[:1].notna().all())
 
 
 def _refuse_later(path: Path) -> None:
@@ -110,10 +134,9 @@ def _refuse_later(path: Path) -> None:
     if not about.is_file():
         return
     try:
-        with about.open(encoding="utf-8") as file:
-            said = yaml.safe_load(file.read(MOST_ABOUT))
-        version = said.get("version") if isinstance(said, dict) and said.get("form") == "steps" else VERSION
-    except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
-        raise LogError(f"{about}: is no description of steps; remove it, or write it again") from None
+        said = load_yaml(about)
+    except Unreadable as error:
+        raise LogError(f"{about}: is no description of steps ({error}); remove it, or write it again") from None
+    version = said.get("version") if isinstance(said, dict) and said.get("form") == "steps" else VERSION
     if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise LogError(f"{about}: version {shown(version)}: this program reads version {VERSION}; update it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
+from analysis.logs.json_values import decoded
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlflow_run import metric_files_in, read_mlflow
@@ -99,21 +101,37 @@ def _folder(path: Path, unit_s: float | None) -> StepLog:
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     if tables := part_files_in(path):
         return read_parts(tables)
-    here, below = traces_in(path)
-    if not (here or below) and (graphs := chakra_in(path)):
-        return read_chakra(graphs)
-    if not (here or below) and (events := event_files_in(path)):
-        return read_event_files(events, unit_s)
-    if not (here or below) and metric_files_in(path):
-        return read_mlflow(path, unit_s)
-    if not (here or below):
+    try:
+        if traces := _traces(path):
+            return traces
+    except NotATrace as error:
+        if not (log := _other_folder(path, unit_s)):
+            raise
+        return replace(log, remarks=(*log.remarks, f"passed over: {error}"))
+    if not (log := _other_folder(path, unit_s)):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
+    return log
+
+
+def _traces(path: Path) -> StepLog | None:
+    here, below = traces_in(path)
+    if not (here or below):
+        return None
     try:
         return read_traces(here or below)
     except NotATrace:
         if not (here and below):
             raise
         return read_traces(below)
+
+
+def _other_folder(path: Path, unit_s: float | None) -> StepLog | None:
+    """The log of a folder without traces, which may have other JSON than these."""
+    if graphs := chakra_in(path):
+        return read_chakra(graphs)
+    if events := event_files_in(path):
+        return read_event_files(events, unit_s)
+    return read_mlflow(path, unit_s) if metric_files_in(path) else None
 
 
 def _file(path: Path, reading: Reading) -> StepLog:
@@ -126,7 +144,7 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_chakra([path])
     if is_event_file(path):
         return read_event_files([path], reading.unit_s)
-    if is_lines(path) and (records := records_in(path)):
+    if is_lines(path) and (records := records_in(decoded(path, lines=True))):
         return read_records(path, records, reading.unit_s)
     if is_trace(path):
         return _read_json(path, reading)
@@ -140,9 +158,10 @@ def _read_json(path: Path, reading: Reading) -> StepLog:
     try:
         return read_traces([path])
     except NotATrace as error:
-        if (log := read_json(path)) is not None:
+        found = decoded(path)
+        if (log := read_json(path, found)) is not None:
             return log
-        if not (records := records_in(path)):
+        if not (records := records_in(found)):
             raise NotATrace(f"{error}, and no records of steps") from None
     return read_records(path, records, reading.unit_s)
 

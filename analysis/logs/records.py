@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 
-from analysis.logs.limits import MEBI, MOST_OBJECTS
+from analysis.logs.cells import numbers_or_nan
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
-from analysis.logs.opening import content
 from analysis.logs.roles import roles_of
-from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.logs.step_log import StepLog, Untimed
 from reading.unpacked import plain_name
 
-MOST_JSON_BYTES = 128 * MEBI
 LINES = (".jsonl", ".ndjson")
 SUMMARY = "train_runtime"
 """A key of the last record that Hugging Face's Trainer logs."""
@@ -27,23 +24,8 @@ def is_lines(path: Path) -> bool:
     return plain_name(path).endswith(LINES)
 
 
-def records_in(path: Path) -> list[dict[str, Any]]:
-    """The records of steps in a JSON file: its longest list of objects that have a step; empty: there are none.
-
-    Raises:
-        LogError: it is no JSON, or too large.
-    """
-    data = content(path)
-    if len(data) > MOST_JSON_BYTES or data.count(b"{") > MOST_OBJECTS:
-        raise LogError(
-            f"{path}: is larger than the {MOST_JSON_BYTES // MEBI} MiB of JSON that are read; give fewer steps"
-        )
-    try:
-        found = msgspec.json.Decoder().decode_lines(data) if is_lines(path) else msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LogError(f"{path}: is no JSON ({error}); copy or write it again") from None
-    except RecursionError:
-        raise LogError(f"{path}: is no JSON (too many brackets are open at once)") from None
+def records_in(found: Any) -> list[dict[str, Any]]:
+    """The records of steps in the content of a JSON file: its longest list of objects that have a step, or none."""
     lists = [found, *found.values()] if isinstance(found, dict) else [found]
     records = [[each for each in some if isinstance(each, dict)] for some in lists if isinstance(some, list)]
     stepped = [some for some in records if some and roles_of(_keys(some)).step]
@@ -57,32 +39,29 @@ def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | 
         Untimed: nothing in them tells how long a step took.
         LogError: a number is none.
     """
+    roles = roles_of(_keys(records))
     if {"key", "value"} <= records[0].keys():  # MLflow: an object per value
-        long = pd.DataFrame(records).rename(columns={"key": "name"})
-        long["clock_s"] = (
-            pd.to_numeric(long["timestamp"], errors="coerce") * 1e-3 if "timestamp" in long else float("nan")
-        )
-        long["value"] = pd.to_numeric(long["value"], errors="coerce")
-        return read_metrics(str(path), long.assign(rank="0").dropna(subset=["value"]), unit_s=unit_s)
+        rows = pd.DataFrame(records)
+        long = pd.DataFrame({"rank": "0", "step": numbers_or_nan(rows[roles.step]), "name": rows["key"].astype("str")})
+        long["value"] = numbers_or_nan(rows["value"])
+        long["clock_s"] = numbers_or_nan(rows["timestamp"]) * 1e-3 if "timestamp" in rows else float("nan")
+        return read_metrics(str(path), long.dropna(subset=["value"]), unit_s=unit_s)
     if SUMMARY in records[-1]:
         _refuse_trainer(path, records)
-    keys = _keys(records)
-    roles = roles_of(keys)
     wide = pd.DataFrame([record for record in records if record.get(roles.step or "") is not None])
     rank = wide[roles.rank] if roles.rank else "0"
     values = [key for key in wide if key not in (roles.step, roles.rank)]
     frames = [
         pd.DataFrame(
-            {"rank": rank, "step": wide[roles.step], "name": key, "value": pd.to_numeric(wide[key], errors="coerce")}
+            {"rank": rank, "step": numbers_or_nan(wide[roles.step]), "name": key, "value": numbers_or_nan(wide[key])}
         )
         for key in values
         if not wide[key].map(lambda each: isinstance(each, (list, dict, bool))).any()
     ]
-    long = pd.concat(frames).sort_index(kind="stable").dropna(subset=["value"]) if frames else wide.iloc[:0]
-    steps = pd.to_numeric(long["step"], errors="coerce") if frames else []
     if not frames:
         raise Untimed(f"{path}: its records have a step and no numbers; {HOW_TO_LOG}")
-    return read_metrics(str(path), long.assign(step=steps), unit_s=unit_s)
+    long = pd.concat(frames).sort_index(kind="stable").dropna(subset=["value"])
+    return read_metrics(str(path), long, unit_s=unit_s)
 
 
 def _keys(records: Sequence[dict[str, Any]]) -> list[str]:
@@ -91,12 +70,16 @@ def _keys(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def _refuse_trainer(path: Path, records: Sequence[dict[str, Any]]) -> None:
     """Say what the state of Hugging Face's Trainer tells if it has no times of steps, which it has by default."""
-    if roles_of(_keys(records)).whole:
+    total_s, steps = numbers_or_nan([records[-1][SUMMARY], records[-1].get("step")])
+    if roles_of(_keys(records)).whole or not total_s > 0.0 or not steps >= 0.0:
         return
-    total_s, steps = float(records[-1][SUMMARY]), int(records[-1].get("step", 0))
-    tests = [float(record["eval_runtime"]) for record in records if "eval_runtime" in record]
-    share = f", of which {len(tests)} evaluations took {sum(tests):.4g} s ({sum(tests) / total_s:.1%})" if tests else ""
+    tests = numbers_or_nan([record["eval_runtime"] for record in records if "eval_runtime" in record]).dropna()
+    share = (
+        f", of which {len(tests)} evaluations took {sum(tests):.4g} s ({sum(tests) / total_s:.1%})"
+        if len(tests)
+        else ""
+    )
     raise Untimed(
-        f"{path}: Hugging Face's Trainer trained {steps:,} steps in {total_s:.4g} s{share}; its state has no time of a "
-        f"single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
+        f"{path}: Hugging Face's Trainer trained {steps:,.0f} steps in {total_s:.4g} s{share}; its state has no time "
+        f"of a single step, so slow steps are not known; {HOW_TO_LOG}, or give the event file of report_to=tensorboard"
     )

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from analysis.logs.limits import MOST_NAME
+
 TIME = r"\b(?:time|timing|duration|s|ms|us|ns|sec|secs|seconds|stall|wait|waiting|blocked)\b"
 OTHER = re.compile(
     r"%|\b(?:val|valid|validation|validate|eval|evaluate|test|total|eta|remaining|percent|pct|frac|fraction|ratio|max|min|"
@@ -52,7 +54,7 @@ def plain(name: str) -> str:
 
 def roles_of(names: Iterable[str]) -> Roles:
     """Tell the names of steps, ranks, times of whole steps and of their parts, and clocks."""
-    by_words = {name: plain(name) for name in names}
+    by_words = {name: plain(name) for name in names if len(name) <= MOST_NAME}  # of long ones the search is endless
 
     def first(wanted: Sequence[str]) -> str | None:
         return next((name for want in wanted for name, words in by_words.items() if words == want), None)

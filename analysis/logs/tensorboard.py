@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -48,7 +49,7 @@ def read_events(path: Path, rank: str) -> tuple[pd.DataFrame, list[str]]:
     remarks = list[str]()
     try:
         for record in _records(path, remarks):
-            rows += ((rank, *scalar) for scalar in _scalars(record))
+            rows += islice(((rank, *scalar) for scalar in _scalars(record)), MOST_ROWS + 1 - len(rows))
             if len(rows) > MOST_ROWS:
                 raise LogError(
                     f"{path}: has more than {MOST_ROWS:,} scalars, the most that are read; give a part of it"

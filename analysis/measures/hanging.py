@@ -33,7 +33,7 @@ def hanging(dumps: Mapping[int, Dump]) -> list[Culprit]:
         dumps: by rank.
     """
     waits = {rank: _waits_for(rank, dumps) for rank, dump in dumps.items() if dump.waiting}
-    found = {rank: _ends(rank, waits) for rank in waits}
+    found = _ends(waits)
     culprits = []
     for rank in sorted(set().union(*found.values())):
         waiting = frozenset(one for one, ends in found.items() if rank in ends and one != rank)
@@ -72,15 +72,24 @@ def _has_completed(dump: Dump, operation: Operation) -> bool:
     )
 
 
-def _ends(rank: int, waits: Mapping[int, set[int]]) -> set[int]:
-    """The ranks at the ends of all chains of waiting that begin at a rank; of a circle all its ranks."""
-    seen, new = {rank}, [rank]
+def _ends(waits: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """By rank, the ranks at the ends of all chains of waiting that begin at it; of a circle all its ranks.
+
+    A rank is at an end if every rank that it waits for, directly or not, waits for as many ranks: then all are a
+    circle. A rank that waits for a circle is not in it.
+    """
+    waited_for = {rank: _waited_for(rank, waits) for rank in set(waits).union(*waits.values())}
+    ends = {rank for rank, some in waited_for.items() if all(len(waited_for[one]) == len(some) for one in some)}
+    return {rank: waited_for[rank] & ends for rank in waits}
+
+
+def _waited_for(rank: int, waits: Mapping[int, set[int]]) -> set[int]:
+    """The rank itself and all ranks that it waits for, directly or not."""
+    seen, new = {rank}, {rank}
     while new:
-        more = set().union(*(waits.get(one, set()) for one in new)) - seen
-        seen |= more
-        new = sorted(more)
-    ends = {one for one in seen if not waits.get(one)}
-    return ends or seen
+        new = set().union(*(waits.get(one, set()) for one in new)) - seen
+        seen |= new
+    return seen
 
 
 def _about(rank: int, dumps: Mapping[int, Dump], waits: Mapping[int, set[int]]) -> tuple[Kind, Operation, Group]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.logs.step_log import OF_SLOWEST, Extremes, Floats, StepLog
+from analysis.logs.step_log import OF_SLOWEST, Extremes, Floats, StepLog, without_first
 from analysis.measures.levels import levels, warm_up
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools
@@ -37,10 +37,9 @@ MEANS = {
 
 def whole_steps(log: StepLog) -> list[str]:
     """Say what slow steps cost, when they came, and what is known of the ranks that were slow."""
+    warm = warm_up(log.own_s[:, 0], WORST)
+    log = without_first(log, warm)
     seconds, steps = log.own_s[:, 0], log.steps
-    warm = warm_up(seconds, WORST)
-    if warm:
-        seconds, steps = seconds[warm:], steps[warm:]
     found = levels(seconds, WORST)
     middles = [float(np.median(seconds[start:end])) for start, end in found]
     middle = min(middles)
@@ -56,7 +55,7 @@ def whole_steps(log: StepLog) -> list[str]:
         *_changes(steps, found, middles),
         _tail(seconds, middle),
         *(_periods(steps, slow) if len(found) == 1 else []),
-        *(_parts(log, warm) or ([] if log.extremes else part_lines(log))),
+        *(_parts(log) or ([] if log.extremes else part_lines(log))),
         *_extremes(log),
     ]
 
@@ -85,11 +84,10 @@ def _periods(steps: Sequence[int], slow: Bools) -> list[str]:
     return [f"slow steps come every {period} steps ({len(events)} times)"] if period else []
 
 
-def _parts(log: StepLog, warm: int) -> list[str]:
+def _parts(log: StepLog) -> list[str]:
     """Which parts a step has by the clock of the rank that logged, and which part makes longer steps longer."""
-    parts_s = {name: (fracs[:, 0] * log.own_s[:, 0])[warm:] for name, fracs in log.part_fracs.items()}
-    whole_s = log.own_s[warm:, 0]
-    parts_s = {name: np.nan_to_num(seconds) for name, seconds in parts_s.items()}
+    whole_s = log.own_s[:, 0]
+    parts_s = {name: np.nan_to_num(fracs[:, 0] * whole_s) for name, fracs in log.part_fracs.items()}
     shares = {name: float(seconds.sum() / whole_s.sum()) for name, seconds in parts_s.items()}
     largest = sorted((name for name in shares if shares[name] >= LEAST_PART), key=shares.__getitem__, reverse=True)
     if not largest:

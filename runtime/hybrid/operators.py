@@ -107,22 +107,21 @@ def arrange(
     times = np.zeros((2, *count.shape))
     times[:, row_of, step_of] = [begin_s, seconds]
     whole = np.asarray(count.all(axis=0))
-    whole &= _usual_order(operators, times[0], whole)
     if not whole.any():
         raise ValueError("no step has all operators; give whole steps of all ranks")
+    whole[whole] = _in_usual_order(operators, times[0][:, whole])
     return Table(operators, steps[whole].tolist(), times[0][:, whole], times[1][:, whole], int((~whole).sum()))
 
 
-def _usual_order(operators: list[Operator], begin_s: Floats, whole: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
-    """[steps]: whether all ranks computed in the order of the first whole step."""
-    same = np.ones(len(whole), dtype=bool)
-    if not whole.any():
-        return same
+def _in_usual_order(operators: list[Operator], begin_s: Floats) -> Any:
+    """[steps]: whether all ranks computed in the order of most steps; of as frequent orders the first one counts."""
+    orders = []
     for mine in _by_rank(operators).values():
         passes = [place for place in mine if operators[place].kind in PASSES]
-        order = np.argsort(begin_s[passes], axis=0, kind="stable")
-        same &= (order == order[:, [np.flatnonzero(whole)[0]]]).all(axis=0)
-    return same
+        orders.append(np.argsort(begin_s[passes], axis=0, kind="stable"))
+    _, order_of, counts = np.unique(np.concatenate(orders), axis=1, return_inverse=True, return_counts=True)
+    order_of = order_of.ravel()
+    return order_of == order_of[counts[order_of].argmax()]
 
 
 def _rank(one: Operator) -> str:

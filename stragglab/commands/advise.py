@@ -62,12 +62,9 @@ def answer(asked: argparse.Namespace) -> int:
     """Advise on what is asked; returns the exit code."""
     from rich.console import Console
 
-    from analysis.logs.flight_recorder import dumps_of
     from analysis.logs.operators import is_operators
     from analysis.logs.step_log import LogError, Untimed
-    from analysis.measures.hanging import hanging
     from analysis.reports.few_steps import compared_ranks
-    from analysis.reports.hanging import hanging_lines
     from analysis.reports.whole_steps import whole_steps
 
     if is_operators(asked.logs[0]):
@@ -77,8 +74,8 @@ def answer(asked: argparse.Namespace) -> int:
             print(f"reading {path} ...", file=sys.stderr, flush=True)
     console = Console(highlight=False)
     try:
-        if dumps := dumps_of(asked.logs[0]):
-            return not_ranked(console, hanging_lines(dumps, hanging(dumps)))
+        if found := _hanging(asked):
+            return not_ranked(console, found)
         log, *others = [read(path, asked) for path in asked.logs]
         if not log.per_rank:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
@@ -94,6 +91,19 @@ def answer(asked: argparse.Namespace) -> int:
         print(remark, file=sys.stderr)
     print(asked.out / "advice.html", file=sys.stderr)
     return 0 if advice.ranking else FAILED
+
+
+def _hanging(asked: argparse.Namespace) -> list[str]:
+    """The ranks that a hanging job waits for; empty if the log is neither a dump nor a folder of dumps."""
+    from analysis.logs.flight_recorder import dumps_of
+    from analysis.logs.step_log import LogError
+    from analysis.measures.hanging import hanging
+    from analysis.reports.hanging import hanging_lines
+
+    dumps = dumps_of(asked.logs[0])
+    if dumps and len(asked.logs) > 1:
+        raise LogError(f"{asked.logs[0]}: is a dump of the flight recorder; name the folder with all dumps")
+    return hanging_lines(dumps, hanging(dumps)) if dumps else []
 
 
 def _answer_of_operators(asked: argparse.Namespace) -> int:

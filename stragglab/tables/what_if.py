@@ -15,6 +15,8 @@ from runtime.hybrid.what_if import FEW_FRAC, WhatIf
 if TYPE_CHECKING:
     import pandas as pd
 
+SUSPECT_FRAC = 0.5
+"""A worker is a suspect if the slowest few cost so much of the lost time."""
 MOST_WORKERS = 20
 """So many workers are listed."""
 
@@ -24,7 +26,10 @@ def tabled(path: Path) -> tuple[Table, WhatIf]:
     rows = read_operators(path)
     try:
         table = arranged(rows)
-        return table, WhatIf(job_of(table))
+        found = WhatIf(job_of(table))
+        if not found.ideal_s > 0.0:
+            raise ValueError("all operations take 0 s; give their seconds in the column duration")
+        return table, found
     except ValueError as error:
         raise LogError(f"{path}: {error}") from None
 
@@ -47,7 +52,9 @@ def lines(table: Table, found: WhatIf) -> list[str]:
         f"a step takes {found.whole_s:.4g} s; if all operations of a kind took equally long, {found.ideal_s:.4g} s: "
         f"stragglers make steps {found.slowdown:.4f} times as long",
         f"first suspect: replica {replica}, stage {stage}; its forward and backward passes take "
-        f"{found.computing[replica, stage]:.3f} times as long as the passes of stage {stage} in other replicas",
+        f"{found.computing[replica, stage]:.3f} times as long as the passes of stage {stage} in other replicas"
+        if found.cured_by_slowest >= SUSPECT_FRAC
+        else "no worker is a suspect: the slowest ones cost less than half of the lost time",
         f"if the slowest {named} (at least {FEW_FRAC:.0%}) were ideal, {found.cured_by_slowest:.1%} of the lost time "
         "would be saved",
     ]

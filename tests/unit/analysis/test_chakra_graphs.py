@@ -71,6 +71,13 @@ def test_a_ring_with_missing_files_says_which(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
+def test_two_traces_of_one_rank_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, {rank: [node(4, 100), node(7, 50)] for rank in range(2)})
+    (tmp_path / "other.1.et").write_bytes(node(4, 900) + node(7, 50))
+    with pytest.raises(LogError, match=r"trace\.1\.et: is of rank 1, as another one is"):
+        read_log(tmp_path)
+
+
 def test_ranks_that_send_to_several_are_no_ring() -> None:
     assert ring_line({0: Graph(to={1, 2}, source={1}), 1: Graph(to={0}, source={0})}) == ""
     assert ring_line({0: Graph(), 1: Graph()}) == ""

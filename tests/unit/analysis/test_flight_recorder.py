@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import re
 import tarfile
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from analysis.logs.flight_recorder import dumps_of
+from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
 from analysis.measures.hanging import Culprit, hanging
 from analysis.reports.hanging import NOBODY, hanging_lines
@@ -61,6 +63,13 @@ def test_advice_on_a_folder_of_dumps_names_the_ranks(published: Path, capsys: py
     assert "16 dumps of the flight recorder; 14 ranks wait" in said
     assert "rank 9 has not joined all_to_all 45265 of EXPERT_MODEL_PARALLEL_GROUP" in said
     assert "look at its process" in said
+
+
+def test_dumps_that_are_named_one_by_one_are_refused(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first one alone would name a rank as absent whose dump is the second."""
+    paths = sorted((published / "lock_gil_1st").glob("_dump_*"))
+    assert advise.main([*map(str, paths), "-o", str(published / "out")]) == 2
+    assert "name the folder with all dumps" in capsys.readouterr().err
 
 
 def test_one_dump_says_which_other_is_needed(published: Path) -> None:
@@ -129,10 +138,36 @@ def test_ranks_that_wait_for_each_other_are_a_circle(tmp_path: Path) -> None:
     assert kinds(hanging(dumps)) == {0: "circle", 1: "circle"}
 
 
+def test_a_rank_that_waits_for_a_circle_is_not_in_it(tmp_path: Path) -> None:
+    peers = {0: "recv 0<-1", 1: "recv 1<-0", 2: "recv 2<-1", 3: "recv 3<-2"}
+    dumps = write(tmp_path, 4, {rank: [entry("0", 7, peer=peer)] for rank, peer in peers.items()})
+    found = hanging(dumps)
+    assert kinds(found) == {0: "circle", 1: "circle"}
+    assert [one.waiting for one in found] == [{1, 2, 3}, {0, 2, 3}]
+
+
 def test_a_rank_without_a_dump_is_absent_and_one_that_waits_for_it_is_not_blamed(tmp_path: Path) -> None:
     dumps = write(tmp_path, 3, {0: [entry("0", 7, peer="recv 0<-1")], 1: [entry("0", 7, peer="recv 1<-2")]})
     (one,) = hanging(dumps)
     assert (one.rank, one.kind, one.waiting) == (2, "absent", {0, 1})
+
+
+def test_dumps_may_be_compressed(tmp_path: Path) -> None:
+    write(tmp_path, 3, {rank: [entry("0", 7)] for rank in range(3)})
+    for path in list(tmp_path.iterdir()):
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert sorted(dumps_of(tmp_path)) == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_listed_has_no_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert dumps_of(tmp_path) == {}
+    with pytest.raises(LogError, match=r"cannot be read \(permission denied\)"):
+        read_log(tmp_path)
 
 
 def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:
@@ -146,11 +181,25 @@ def test_ranks_that_wait_for_nothing_show_no_hang(tmp_path: Path) -> None:
     assert NOBODY in hanging_lines(dumps, hanging(dumps))
 
 
+def nested(depth: int, copies: int) -> list[Any]:
+    """A list of lists: each holds the next one so many times."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found] * copies
+    return found
+
+
+ENDLESS = nested(40, 10)
+"""Its text is longer than any memory; its pickle is small."""
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"version": "2.9", "entries": 5, "pg_config": {}}, "is no dump of the flight recorder"),
         ({"version": "2.9", "entries": [{"state": 1}], "pg_config": {}}, "is no dump of the flight recorder"),
+        ({"version": "2", "entries": [{"record_id": float("inf")}], "pg_config": {}}, "is no dump of the flight"),
+        ({"version": "2", "entries": [], "pg_config": {"0": {"ranks": ENDLESS}}}, "list instead of a text"),
         ({"version": "2.9", "entries": [print]}, r"is a pickle that names __builtin__\.print, which could"),
     ],
 )
@@ -194,6 +243,17 @@ def test_whatever_needs_a_class_is_refused_and_nothing_is_executed(kind: str, pr
     with pytest.raises(ValueError, match="refused"):
         read_pickle(pickle.dumps({"entries": [values[kind]]}, protocol), arrays=False)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_pickle_may_not_have_endless_keys_or_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    key: tuple[Any, ...] = ()
+    for _ in range(3):
+        key = (key, key)
+    with pytest.raises(ValueError, match="a key that is a container"):
+        read_pickle(pickle.dumps({key: 1}), arrays=False)
+    monkeypatch.setattr("reading.pickles.MOST_INSTRUCTIONS", 1_000)
+    with pytest.raises(ValueError, match="more than 1,000 instructions"):
+        read_pickle(b"\x80\x02" + b"]" * 2_000 + b".", arrays=False)
 
 
 @pytest.mark.parametrize(

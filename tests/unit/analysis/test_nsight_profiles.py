@@ -101,6 +101,21 @@ OTHERS = {
         LogError,
         "a time or a number of a device is none",
     ),
+    "a text that is computed": (
+        TABLES.replace("value TEXT)", "value TEXT AS (hex(zeroblob(100000000))))").replace(
+            "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_f32'), (3, 'dataloader')",
+            "INSERT INTO StringIds (id) VALUES (1)",
+        )
+        + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 8, 0, 0, 1)",
+        LogError,
+        "too big",
+    ),
+    "many devices": (
+        TABLES
+        + "".join(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 8, {place}, 0, 1);" for place in range(300)),
+        LogError,
+        "has 300 devices, and no more than 256 are read",
+    ),
     "a missing column": (
         "CREATE TABLE StringIds (id, value); CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end)",
         LogError,
@@ -128,12 +143,26 @@ def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
         read_log(path)
 
 
+def test_a_compressed_database_is_to_be_unpacked(tmp_path: Path) -> None:
+    path = profile(tmp_path / "a.sqlite")
+    (tmp_path / "a.sqlite.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(LogError, match=r"a\.sqlite\.gz: is a compressed database; unpack it"):
+        read_log(tmp_path / "a.sqlite.gz")
+
+
 def test_the_file_is_neither_changed_nor_given_companions(tmp_path: Path) -> None:
     path = profile(tmp_path / "a.sqlite")
     before = path.read_bytes()
     read_log(path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["a.sqlite"]
+
+
+def test_texts_that_rows_repeat_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = profile(tmp_path / "a.sqlite", steps=90)
+    monkeypatch.setattr(nsight, "MOST_TEXTS", 1_000)
+    with pytest.raises(LogError, match="events, the most that are read; profile fewer steps"):
+        read_log(path)
 
 
 def test_only_queries_are_allowed_and_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from analysis.logs.reading import read_log
 from analysis.logs.step_log import StepLog
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.parts import part_lines
+from analysis.reports.whole_steps import whole_steps
 from stragglab.commands import advise
 from tests.support.runs import ROOT
 
@@ -56,6 +57,12 @@ def test_slow_steps_are_long_in_the_part_that_exceeds_its_usual_time() -> None:
     said = part_lines(whole(own, data=[0.02] * 10, comm=[0.5] * 8 + [2.0, 1.5]))
     assert "slow steps are longer in communication (83% of their excess)" in said
     assert not any("slow steps" in line for line in part_lines(whole([1.0] * 9, data=[0.02] * 9)))
+
+
+def test_the_warm_up_is_left_out_of_the_parts_too() -> None:
+    said = whole_steps(whole([60.0, 1.5] + [1.0] * 20, data=[59.0, 0.5] + [0.01] * 20))
+    assert said[0].startswith("the first 2 of these steps get shorter")
+    assert "of the time, 1.0% is loading, 99.0% is computing" in said
 
 
 def test_a_log_without_parts_says_what_to_log() -> None:

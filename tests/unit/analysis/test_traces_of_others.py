@@ -49,6 +49,14 @@ def test_the_rank_is_the_number_by_which_names_differ(names: str, tmp_path: Path
     assert log.own_s[0].tolist() == pytest.approx([0.1, 0.15, 0.1])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_step_of_no_length_is_read_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(
+        json.dumps({"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 0}]})
+    )
+    assert read_log(tmp_path / "rank0.json").steps == (1,)
+
+
 @pytest.mark.parametrize("content", ["[1, 2]", "3", '"x"', '[{"a": 1}]', "[]", "null"])
 def test_other_json_beside_traces_is_passed_over(content: str, tmp_path: Path) -> None:
     traces(tmp_path, "rank{rank}.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,8 @@ def test_the_slow_steps_of_a_history_are_slow_in_loading(capsys: pytest.CaptureF
     assert advise.main([str(MADE / "wandb_history.jsonl"), "-o", str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().out
     assert "slow steps are longer in loading (9" in shown
-    records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][1:]
+    assert "the first 1 of these steps get shorter and shorter: a warm-up, left out below" in shown
+    records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][2:]
     loading, whole = (sum(each[f"train/{name}_time"] for each in records) for name in ("data", "step"))
     assert f"data-bound: steps wait for data {loading / whole:.1%} of the time" in shown
 
@@ -63,6 +65,19 @@ def test_a_folder_of_mlflow_s_store_is_the_same_as_its_history(tmp_path: Path) -
     (tmp_path / "metrics" / "train" / "step_time").write_text("1795950085442 0.5 0\n1795950085942 0.5\n")
     with pytest.raises(LogError, match="train/step_time: line 2: must be milliseconds, a value and a step"):
         read_log(tmp_path)
+
+
+def test_other_json_in_a_folder_does_not_hide_its_log(tmp_path: Path) -> None:
+    """Trainers leave their settings beside event files, and MLflow has a folder of artifacts."""
+    shutil.copy(MADE / HOLD_THEM[0], tmp_path)
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    log = read_log(tmp_path)
+    assert slowest(log) == PLANTED
+    assert any("passed over: " in remark and "config.json" in remark for remark in log.remarks)
+    shutil.copytree(MADE / "mlflow_run", tmp_path / "run")
+    (tmp_path / "run" / "artifacts").mkdir()
+    (tmp_path / "run" / "artifacts" / "model.json").write_text('{"a": 1}')
+    assert slowest(read_log(tmp_path / "run")) == PLANTED
 
 
 def test_deepspeed_s_timers_hold_slow_forward_passes() -> None:
@@ -142,8 +157,14 @@ def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None
     lines = [{"step": step, "rank": rank, "step_time": 1.0 + (rank or 0)} for step in range(9) for rank in (0, 1, None)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     log = read_log(tmp_path / "a.jsonl")
-    assert log.num_ranks == 2
+    assert log.ranks == ("0", "1")
     assert any("9 values without a rank" in remark for remark in log.remarks)
+
+
+def test_an_object_per_value_may_call_its_step_otherwise(tmp_path: Path) -> None:
+    lines = [{"key": "step_time", "name": "a", "value": 1.0 + step, "iteration": step} for step in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert read_log(tmp_path / "a.jsonl").own_s[:, 0].tolist() == [1.0 + step for step in range(9)]
 
 
 def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
@@ -213,11 +234,66 @@ def test_rows_far_apart_are_said_to_hide_slow_steps(tmp_path: Path) -> None:
     assert any("one step of every 10" in remark for remark in read_log(tmp_path / "a.jsonl").remarks)
 
 
+def test_a_gap_of_a_clock_is_no_slow_step(tmp_path: Path) -> None:
+    lines = [{"step": step, "_timestamp": 1.7e9 + 0.5 * step, "loss": 1.0} for step in range(0, 900, 10)]
+    del lines[40:60]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "a.jsonl")
+    assert log.own_s[:, 0].tolist() == pytest.approx([5.0] * 69)
+    assert any("the mean of every 10 steps and counts it as one that took as long as all" in it for it in log.remarks)
+
+
+def test_a_table_has_so_many_times_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.logs.metric_table.MOST_ROWS", 100)
+    (tmp_path / "a.csv").write_text("\n".join(["step,step_time,data_time", *(f"{step},1,0.5" for step in range(60))]))
+    with pytest.raises(LogError, match=r"a\.csv: has more than 100 times, the most that are read; give a part"):
+        read_log(tmp_path / "a.csv")
+
+
+def test_a_part_that_is_logged_now_and_then_is_not_used(tmp_path: Path) -> None:
+    """It does not take 0 s in the other steps."""
+    lines = [{"step": step, "step_time": 1.0, "iter_time": 1.0, "data_time": 0.6} for step in range(90)]
+    for line in lines:
+        if line["step"] % 10:
+            del line["data_time"], line["iter_time"]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "a.jsonl")
+    assert log.data_s is None
+    assert any("data_time is missing in 90% of the steps and not used" in remark for remark in log.remarks)
+
+
+def test_a_part_that_is_longer_than_the_step_is_not_used(tmp_path: Path) -> None:
+    """In another unit it would leave no own work, and its rank would be a straggler."""
+    rows = [f"{step},{rank},1.0,{300.0 if rank else 0.2}" for step in range(30) for rank in range(2)]
+    (tmp_path / "a.csv").write_text("\n".join(["step,rank,step_time,allreduce_time", *rows]))
+    log = read_log(tmp_path / "a.csv")
+    assert log.comm_s is None
+    said = "allreduce_time is not used: it is as long as step_time or longer in 50% of the steps"
+    assert any(said in remark for remark in log.remarks)
+
+
+def test_rows_of_ranks_without_a_known_name_are_refused(tmp_path: Path) -> None:
+    """The last rank of every step would stand for all of them."""
+    rows = [f"{step},{gpu},{1.5 if gpu == 2 else 1.0}" for step in range(30) for gpu in range(8)]
+    (tmp_path / "a.csv").write_text("\n".join(["step,gpu,step_time_s", *rows]))
+    with pytest.raises(LogError, match="has step 0 twice, and its steps do not increase 210 times"):
+        read_log(tmp_path / "a.csv")
+
+
 BAD = {
+    "endless lists": ("[" + "[]," * 13_000_000 + "1]", "holds more than 12000000 values"),
     "no JSON": ('{"step": 1', "is no JSON"),
     "no steps": ('{"a": 1}\n{"a": 2}', "is no log that is known here"),
     "no numbers": ('{"step": 1, "note": "x"}', "do not say how long a step took"),
     "a step between": ('{"step": 1.5, "step_time": 1}', "step 1.5: must be a whole number"),
+    "long names": (json.dumps({"step": 1, "data " * 20_000: 1.0}), "do not say how long a step took"),
+    "a step that is no number": ('{"key": "step_time", "value": 1, "step": "a"}', "step nan: must be a whole number"),
+    "a list for a name": ('{"key": [1], "value": 1, "step": 1}', "do not say how long a step took"),
+    "a list for a value": ('{"key": "step_time", "value": [1], "step": 1}', "do not say how long a step took"),
+    "a long number": (f'{{"step": 1, "step_time": 1{"0" * 400}}}', "do not say how long a step took"),
+    "a long step": (f'{{"step": 1{"0" * 400}, "step_time": 1}}', "step nan: must be a whole number"),
+    "a text for a time": ('{"step": 1, "loss": 1, "train_runtime": "long"}', "do not say how long a step took"),
+    "no time": ('{"step": 1, "loss": 1, "eval_runtime": 1, "train_runtime": 0}', "do not say how long a step took"),
     "brackets": ("[" * 100_000, "is no JSON"),
 }
 

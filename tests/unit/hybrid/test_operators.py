@@ -153,6 +153,15 @@ def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
     assert (table.steps, table.left_out) == ([7], 1)
 
 
+def test_the_order_of_most_steps_is_the_usual_one():
+    other = rows().assign(step=6)
+    other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
+    frame = pd.concat([other, rows(), rows().assign(step=8)])
+    names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
+    table = arrange(*(frame[name].to_numpy() for name in names))
+    assert (table.steps, table.left_out) == ([7, 8], 1)
+
+
 def test_a_step_of_very_many_operators_is_refused(monkeypatch):
     monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
     with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
@@ -188,6 +197,15 @@ def test_a_text_table_is_read_too(tmp_path):
     assert "2 replicas of 4 stages, 32 steps, 6,784 operations" in lines(table, found)[0]
 
 
+def test_a_job_without_a_slow_worker_has_no_suspect(tmp_path):
+    """All ranks take equally long, or one whole stage is long."""
+    rows().to_csv(tmp_path / "a.csv", index=False)
+    for path in (tmp_path / "a.csv", HERE / "ST.parquet"):
+        said = lines(*tabled(path))
+        assert not any("first suspect" in line for line in said)
+        assert "no worker is a suspect: the slowest ones cost less than half of the lost time" in said
+
+
 def changed(name, row, value):
     frame = rows()
     frame[name] = frame[name].astype(object)
@@ -198,6 +216,8 @@ def changed(name, row, value):
 REFUSED = {
     "row 4, column duration, nan: must be a finite number": lambda: changed("duration", 3, np.nan),
     "row 4, column duration, -1: must be 0 or more": lambda: changed("duration", 3, -1.0),
+    "row 4, column duration, 1e+308: must be 0 or more, and at most 1e+09": lambda: changed("duration", 3, 1e308),
+    "all operations take 0 s; give their seconds in the column duration": lambda: rows().assign(duration=0.0),
     "row 1, column step, 0.5: must be a whole number": lambda: changed("step", 0, 0.5),
     "optype nap: is unknown; known are params-all-gather, forward-compute": lambda: changed("optype", 3, "nap"),
     "step 7: has forward-compute 0 of replica 0, stage 0 twice; give each once": lambda: pd.concat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,43 @@ def test_it_needs_the_standard_library_alone(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"])
+def test_the_rank_is_what_the_launcher_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in logging.RANKS:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "5")
+    log = StepLogger(tmp_path)
+    log.close()
+    assert (tmp_path / "steps.rank5.csv").exists()
+
+
+def test_two_processes_do_not_write_the_log_of_one_rank(tmp_path: Path) -> None:
+    program = "from stragglab.logging import StepLogger; StepLogger('.', rank=0)"
+    log = StepLogger(tmp_path, rank=0)
+    log.end_step()
+    other = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False
+    )
+    assert b"steps.rank0.csv: another process writes it; give each its rank=" in other.stderr
+    log.end_step()
+    log.close()
+    assert len((tmp_path / "steps.rank0.csv").read_text().splitlines()) == 3
+    again = StepLogger(tmp_path, rank=0)
+    again.close()
+    assert len((tmp_path / "steps.rank0.csv").read_text().splitlines()) == 1, "an earlier log is replaced"
+
+
+def test_a_part_that_ends_in_an_error_has_no_time(tmp_path: Path, clock: Clock) -> None:
+    log = StepLogger(tmp_path, rank=0)
+    for step in range(3):
+        with contextlib.suppress(ZeroDivisionError), log.part("computing"):
+            clock.now_s += 1.0
+            1 // (step - 1)
+        log.end_step()
+    log.close()
+    assert read_log(tmp_path).steps == (0, 2)
+
+
 def test_both_sides_have_the_same_form() -> None:
     for name in ("VERSION", "COLUMNS", "WHOLE", "LOADING", "COMPUTING", "COMMUNICATION"):
         assert getattr(logging, name) == getattr(parts_table, name)
@@ -171,6 +209,21 @@ def test_a_rank_that_was_killed_within_a_step_misses_it(tmp_path: Path, clock: C
     assert log.own_s[-1, 1:].tolist() == pytest.approx([0.7, 0.5])
 
 
+def test_an_editor_s_copy_is_no_table(tmp_path: Path, clock: Clock) -> None:
+    folder = job(tmp_path / "steps", clock)
+    (folder / "steps.rank0.csv.bak").write_text("anything")
+    assert read_log(folder).num_ranks == 3
+
+
+def test_ranks_without_a_group_have_none(tmp_path: Path, clock: Clock) -> None:
+    """A machine may have no name."""
+    for path in job(tmp_path / "steps", clock).glob("*.csv"):
+        path.write_text(path.read_text().replace('"host0, rack 1"', "").replace('"host1, rack 1"', ""))
+    log = read_log(tmp_path / "steps")
+    assert log.hosts == ()
+    assert log.num_ranks == 3
+
+
 HEAD = "rank,step,part,begin_s,seconds,group\n"
 BAD = {
     "a later version": (
@@ -178,11 +231,21 @@ BAD = {
         "form: steps\nversion: 2\n",
         "version 2: this program reads version 1",
     ),
+    "an endless YAML": (
+        HEAD + "0,0,step,0,1,a\n",
+        "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{f'*a{n - 1}, ' * 9}]}}\n" for n in range(1, 12)),
+        "is no description of steps",
+    ),
     "no YAML": (HEAD + "0,0,step,0,1,a\n", "a: [", "is no description of steps"),
     "negative seconds": (
         HEAD + "0,0,step,0,-1,a\n",
         "form: steps\nversion: 1\n",
         "part step: -1: must be seconds, 0 or more",
+    ),
+    "longer parts than the step": (
+        HEAD + "0,0,step,0,1,a\n0,0,communication,0,1.5,a\n",
+        "form: steps\nversion: 1\n",
+        "step 0 of rank 0: communication and waiting take as long as the step or longer",
     ),
     "other parts": (HEAD + "0,0,lunch,0,1,a\n", "form: steps\nversion: 1\n", "has neither the part step nor computing"),
     "no columns": ("a,b\n1,2\n", "form: steps\nversion: 1\n", "has no columns rank, step, part, seconds"),
