@@ -176,6 +176,8 @@ def _inside(node: inspect.Type, step: str) -> inspect.Type:
         for field in getattr(option, "fields", ()):
             if field.encode_name == step:
                 return field.type  # type: ignore[no-any-return]
+        if isinstance(option, inspect.TupleType) and step.isdecimal() and int(step) < len(option.item_types):
+            return option.item_types[int(step)]
         inner = getattr(option, "item_type", None) or getattr(option, "value_type", None)
         if inner is not None:
             return inner  # type: ignore[no-any-return]
@@ -187,5 +189,7 @@ def _describe(node: inspect.Type) -> str:
     if isinstance(node, inspect.LiteralType):
         return "one of " + ", ".join(show(value) for value in node.values)
     kind = _KINDS.get(type(node), "settings" if hasattr(node, "fields") else "something else")
+    if isinstance(node, inspect.TupleType):
+        return f"{kind} of {len(node.item_types)}"
     lowest = getattr(node, "ge", None)
     return kind if lowest is None else f"{kind}, at least {lowest:g}"
