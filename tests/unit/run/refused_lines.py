@@ -55,6 +55,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas without a collective": f"{RING} topology.collective=null",
     "replicas and shared memory": f"{RING} topology.transport=shm",
     "workers with pipeline stages and parameter servers": f"{NONE} cluster=hybrid",
+    "micro-batches without samples": f"{NONE} {RING} cluster=hybrid cluster.replica.micro_batches=33",
     "strategy and topology": f"{RING} strategy=zeno_pp",
     "DDP and another framework": f"{RING} topology.collective=ddp backend=tensorflow",
     "NCCL and another framework": f"{RING} topology.collective=nccl backend=tensorflow",
