@@ -140,7 +140,7 @@ def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:
 
 
 def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
-    what, _, where = message.partition(" - at `$")
+    what, _, where = message.replace(of_name := "`key` in `$", "`$").partition(" - at `$")
     for step in re.findall(r"[^.\[\]`]+", where):
         inside_list = isinstance(value, list | tuple)
         node = _inside(node, step)
@@ -150,6 +150,10 @@ def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
         return f"{join(path, field[1])}: missing"
     if limit := re.match(r"Expected `\w+` ([<>]=?) (\S+)", what):
         return f"{path}={show(value)}: must be {_RANGES[limit[1]]} {limit[2].removesuffix('.0')}"
+    if of_name in message:
+        kind, wanted = (int, "a whole number") if what.startswith("Expected `int`") else (str, "a name")
+        wrong = next(key for key in value if type(key) is not kind)
+        return f"{path}={show(value)}: {show(wrong)} must be {wanted}"
     wanted = " or ".join(_describe(option) for option in _options(node))
     if isinstance(value, str) and path.endswith("_s"):  # 10min, 300ms
         wanted = wanted.replace("a number", "a number of seconds", 1)
