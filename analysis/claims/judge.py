@@ -136,8 +136,11 @@ def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | Non
 
 
 def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
-    """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing."""
-    if verdict == MISSED:
+    """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing.
+
+    Arithmetic gives the printed digits or does not: where runs leave that open, it was not arithmetic.
+    """
+    if verdict == MISSED or (claim.arithmetic and verdict == INCONCLUSIVE):
         return verdict
     if claim.calibrated or by_any:
         return CALIBRATED if claim.calibrated else CONSTRUCTION

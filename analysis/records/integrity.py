@@ -14,7 +14,7 @@ from analysis.records.log import Log
 from analysis.records.nodes import Node, parse_node
 from analysis.records.rows import problems_of
 from analysis.records.run import LOG, Integrity, Run
-from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Preempted, Rollback
+from analysis.records.schema import ROWS, Jumped, LayoutChanged, Line, Other, Preempted, Rollback
 from strategies.protocol import (
     Apply,
     Arrived,
@@ -36,6 +36,8 @@ from strategies.protocol import (
 
 LIMIT = 20
 """Number of problems reported in full."""
+REPEATED = "applied, of the same shard"
+"""Why samples of a lost worker's shard return to the queue although they count already (``failover=whole_shards``)."""
 
 
 def integrity(run: Run) -> Integrity:
@@ -316,8 +318,8 @@ class _Lives:
 
 def _conservation(run: Run) -> tuple[list[str], list[str]]:
     """(problems, unchecked): every sample of every epoch is used once, applied or given up by a lossy Drop."""
-    given_up, restarts = run.contents.given_up, run.tables.restarts
-    if given_up and restarts["what"].isin(["Restored", "Repartitioned", "Resumed"]).any():
+    given_up = run.contents.given_up
+    if given_up and _rolls_back(run):
         return [], ["samples: a rollback may have brought back some that were given up on request"]
     updates = run.tables.updates[~run.tables.updates["void"]]
     uses = sorted([*zip(updates["t"], updates["samples"], strict=True), *given_up], key=lambda use: use[0])
@@ -351,12 +353,27 @@ def _total(run: Run, applied: int) -> Iterator[str]:
     if end.samples_applied is not None and end.samples_applied != applied and not unwritten:
         yield f"{applied} samples applied, but the last line says {end.samples_applied}"
     given_up = sum(samples for _, samples in run.contents.given_up)
-    used, all_samples = applied + given_up, (epochs or 0) * run.job["num_samples"]
-    repeats = run.job.get("failover") == "whole_shards" and used > all_samples
-    if epochs is not None and end.epochs_done == epochs and used != all_samples and not repeats:
-        yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {run.job['num_samples']}"
+    least, most = _repeated(run)
+    num_samples = run.job["num_samples"]
+    more = applied + given_up - (epochs or 0) * num_samples
+    if epochs is not None and end.epochs_done == epochs and not least <= more <= most:
+        again = f", and {most} repeated" if most else ""
+        yield f"{applied} samples applied and {given_up} given up in {epochs} epochs of {num_samples}{again}"
     if epochs is not None and end.epochs_done == epochs and end.shards_done != end.shards_total:
         yield f"{end.shards_done} of {end.shards_total} shards done at the end"
+
+
+def _repeated(run: Run) -> tuple[int, int]:
+    """The least and the largest number of samples that were applied more than once: a rollback undoes repeats."""
+    if run.job.get("failover") != "whole_shards":
+        return 0, 0
+    notes = [line.note.fields for line in run.notable_lines if isinstance(line.note, Other)]
+    repeated = sum(int(fields["samples"]) for fields in notes if fields.get("reason") == REPEATED)
+    return 0 if _rolls_back(run) else repeated, repeated
+
+
+def _rolls_back(run: Run) -> bool:
+    return bool(run.tables.restarts["what"].isin(["Restored", "Repartitioned", "Resumed"]).any())
 
 
 def _jumps(run: Run) -> list[Jumped]:

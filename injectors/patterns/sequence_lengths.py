@@ -11,6 +11,7 @@ import numpy as np
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import (
+    MAX_SLOTS,
     check_name,
     check_number,
     check_workers,
@@ -87,8 +88,12 @@ class SequenceLengths(Pattern):
         """One window per slot and target."""
         targets = expand_targets(self.targets, cluster)
         slot_s = undisturbed_s(self.base_s, cluster)
-        num_draws = len(targets) * self.num_sequences
-        slots = count_slots("base_s", slot_s, horizon_s, num_draws, 1 / self.num_sequences)
+        slots = count_slots("base_s", slot_s, horizon_s, len(targets), 1.0)
+        if (draws := slots * len(targets) * self.num_sequences) > MAX_SLOTS:
+            raise ValueError(
+                f"num_sequences={self.num_sequences}: makes {draws:.3g} draws for {horizon_s:g} s and {len(targets)} "
+                "targets; use fewer, or a smaller max_time_s"
+            )
         lengths = None if self.path is None else _lengths(self.path, self.length_column)
         work = np.array([self._work(target, slots, lengths, seed) for target in targets])
         if self.balance:

@@ -118,7 +118,8 @@ def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
         )
     if (passes := 3 * parts * spec.micro_batches) > MOST_PASSES:
         raise ConfigError(
-            f"{REPLICA}: has {passes:,} passes in a step, more than {MOST_PASSES:,}; use fewer stages or micro_batches"
+            f"{REPLICA}.micro_batches={spec.micro_batches}: a step would have {passes:,} passes, more than "
+            f"{MOST_PASSES:,}; use fewer, or a shorter {REPLICA}.pipeline"
         )
     for place, one in enumerate(spec.slow):
         for name, value, number in (

@@ -139,7 +139,7 @@ def _refuse_unknown(value: Any, node: inspect.Type, path: str) -> None:
 
 
 def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
-    what, _, where = message.partition(" - at `$")
+    what, _, where = message.replace(of_name := "`key` in `$", "`$").partition(" - at `$")
     for step in re.findall(r"[^.\[\]`]+", where):
         inside_list = isinstance(value, list | tuple)
         node = _inside(node, step)
@@ -149,6 +149,10 @@ def _explain(message: str, value: Any, node: inspect.Type, path: str) -> str:
         return f"{join(path, field[1])}: missing"
     if limit := re.match(r"Expected `\w+` ([<>]=?) (\S+)", what):
         return f"{path}={show(value)}: must be {_RANGES[limit[1]]} {limit[2].removesuffix('.0')}"
+    if of_name in message:
+        kind, wanted = (int, "a whole number") if what.startswith("Expected `int`") else (str, "a name")
+        wrong = next(key for key in value if type(key) is not kind)
+        return f"{path}={show(value)}: {show(wrong)} must be {wanted}"
     wanted = " or ".join(_describe(option) for option in _options(node))
     if isinstance(value, str) and path.endswith("_s"):  # 10min, 300ms
         wanted = wanted.replace("a number", "a number of seconds", 1)
@@ -175,6 +179,8 @@ def _inside(node: inspect.Type, step: str) -> inspect.Type:
         for field in getattr(option, "fields", ()):
             if field.encode_name == step:
                 return field.type  # type: ignore[no-any-return]
+        if isinstance(option, inspect.TupleType) and step.isdecimal() and int(step) < len(option.item_types):
+            return option.item_types[int(step)]
         inner = getattr(option, "item_type", None) or getattr(option, "value_type", None)
         if inner is not None:
             return inner  # type: ignore[no-any-return]
@@ -188,5 +194,7 @@ def _describe(node: inspect.Type) -> str:
     if isinstance(node, inspect.TupleType):
         return f"a list of {len(node.item_types)}"
     kind = _KINDS.get(type(node), "settings" if hasattr(node, "fields") else "something else")
+    if isinstance(node, inspect.TupleType):
+        return f"{kind} of {len(node.item_types)}"
     lowest = getattr(node, "ge", None)
     return kind if lowest is None else f"{kind}, at least {lowest:g}"

@@ -32,6 +32,9 @@ MAX_EMPTY_ROUNDS = 1000
 Disturb = Callable[[str, float], tuple[float, float]]
 """(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
 
+REPEATED = "applied, of the same shard"
+"""Why samples return to the queue that count already."""
+
 
 def nominal_batches(global_batch_samples: int, num_workers: int) -> tuple[int, ...]:
     """The even split of the global batch; the first workers get one sample more where it does not divide."""
@@ -329,7 +332,7 @@ class Executor:
                 self.give_back(t, order, to_holder=restarting or repeats, reason=reason)
         if repeats:
             if samples := self.shards.repeat(worker):
-                self.record.note(t, "Requeued", worker=worker, samples=samples, reason="applied, of the same shard")
+                self.record.note(t, "Requeued", worker=worker, samples=samples, reason=REPEATED)
             self.feed_held(t)
         if not restarting:
             self.shards.leave(worker)

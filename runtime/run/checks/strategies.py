@@ -6,7 +6,7 @@ from runtime.cluster.hosts import parse_hosts
 from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts
 from runtime.training.optimizers import rule_named
-from strategies.protocol import NodeId
+from strategies.protocol import NodeId, Partition
 
 FOLLOWED = ("sgd", "tally")
 """Optimizers whose updates are bounded by norms of gradients."""
@@ -62,11 +62,6 @@ def _may_compute(number: int, job: Facts) -> bool:
         return False
     host = hosts.hosts[number]
     return bool(host.gpus) or any(NodeId.parse(task).role == "worker" for task in host.tasks)
-
-
-def _without_shards(job: Facts) -> bool:
-    """Whether whole shards are asked for where a lost worker has none, or all roll back."""
-    return job.config.failover == "whole_shards" and (job.strategy.data == "even" or not job.topology.num_servers)
 
 
 def _steps_along_gradients(name: str) -> bool:
@@ -126,10 +121,23 @@ STRATEGIES: tuple[Rule[Facts], ...] = (
         "use failover=shards",
     ),
     Rule(
-        "whole shards without servers or without a queue of shards",
-        _without_shards,
-        "failover=whole_shards: repeats the shards of lost workers, and this job has static parts of the data, or "
-        "rolls back after a loss",
+        "whole shards without servers",
+        lambda job: job.config.failover == "whole_shards" and not job.topology.num_servers,
+        "failover=whole_shards: is for jobs with parameter servers, and topology={topology.name} has none",
+        "use failover=shards, or topology=ps",
+    ),
+    Rule(
+        "whole shards without a queue of shards",
+        lambda job: job.config.failover == "whole_shards" and job.strategy.data == "even",
+        "failover=whole_shards: repeats shards that a lost worker drew from a queue, and strategy.data=even has static "
+        "parts",
+        "use failover=shards",
+    ),
+    Rule(
+        "whole shards and parts of a round",
+        lambda job: job.config.failover == "whole_shards" and Partition in job.strategy.needs,
+        "failover=whole_shards: repeats shards that a lost worker drew from a queue, and workers of "
+        "strategy={names.strategy} draw none: they share the samples of a round",
         "use failover=shards",
     ),
     Rule(

@@ -35,6 +35,13 @@ def _others(facts: Facts) -> dict[str, object]:
     return {} if facts.topology.name in able else {"able": " or ".join(f"topology={name}" for name in sorted(able))}
 
 
+def _empty(facts: Facts) -> dict[str, object]:
+    """More micro-batches than an even batch has samples: some would be computed without any."""
+    replica, samples = facts.config.cluster.replica, facts.workload.global_batch_samples // facts.config.num_workers
+    micro_batches = 0 if replica is None else replica["micro_batches"]
+    return {"micro_batches": micro_batches, "samples": samples} if micro_batches > samples else {}
+
+
 def _rounds(facts: Facts) -> bool:
     return facts.topology.transfer_bits != EXACT_BITS
 
@@ -92,6 +99,12 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         lambda job: _on(PS, job) and job.config.cluster.replica is not None,
         "topology=ps: ranks of cluster.replica sum their gradients with the other replicas",
         "choose topology=allreduce, or leave cluster.replica out",
+    ),
+    Rule(
+        "micro-batches without samples",
+        _empty,
+        "cluster.replica.micro_batches={micro_batches}: a worker's batch has only {samples} samples",
+        "use fewer, or a larger workload.global_batch_samples",
     ),
     Rule(
         "strategy and topology",

@@ -1,7 +1,7 @@
 """The common part of detectors: usable iterations, clusters of similar values, and the abilities that others use.
 
-A detector observes events (``observe_event``); other parts query it by its class or by an ability, so that a detector
-of your own fits.
+A detector observes events (``observe_event``), and other parts query it: by its class, or by an ability, which a
+detector of your own may have, too.
 """
 
 from __future__ import annotations

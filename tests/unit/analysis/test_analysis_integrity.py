@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from analysis.records.integrity import integrity
+from analysis.records.integrity import REPEATED, integrity
 from analysis.records.load import load_run
+from runtime.core import executor
 from tests.support.records import (
     Simulation,
     Story,
@@ -319,15 +320,25 @@ def test_samples_given_up_on_request_are_accounted_for(tmp_path: Path) -> None:
 
 def test_with_whole_shards_samples_may_be_applied_again_but_not_be_missing(tmp_path: Path) -> None:
     for number, (failover, batches, problem) in enumerate(
-        [("whole_shards", 3, ""), ("shards", 3, "24 samples applied"), ("whole_shards", 1, "8 samples applied")]
+        [
+            ("whole_shards", 3, ""),
+            ("shards", 3, "24 samples applied"),
+            ("whole_shards", 1, "8 samples applied"),
+            ("whole_shards", 2, "16 samples applied and 0 given up in 1 epochs of 16, and 8 repeated"),
+        ]
     ):
         story = pair()
         story.meta["job"]["failover"] = failover
+        story.note(0.05, "Requeued", worker=0, samples=8, reason=REPEATED)
         for grad in range(batches):
             story.arrived(0.1 + grad, grad % 2, grad, [apply(grad), compute(grad % 2)])
         found = problems(end(story, samples_applied=8 * batches), tmp_path / f"{number}")
         assert problem in found
         assert bool(found) == bool(problem)
+
+
+def test_the_reason_of_a_repeat_is_the_runtimes() -> None:
+    assert REPEATED == executor.REPEATED
 
 
 def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_what_was_fitted_to_a_number_does_not_confirm_it(ours: tuple[float, floa
 def test_what_follows_from_a_definition_is_no_measurement() -> None:
     exact = {"value": 8.0, "accept": (8.0, 8.0), "unit": "", "arithmetic": True}
     assert judge(claim(**exact), Answer(8.0, seeds=1)).size == "by arithmetic"
+    assert judge(claim(**exact), Answer(7.0, 6.7, 8.1, seeds=5)).size == "inconclusive", "seeds differ: nothing exact"
     assert judge(claim(**exact), Answer(7.0, seeds=1)).size == "missed"
 
 

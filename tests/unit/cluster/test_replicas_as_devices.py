@@ -122,7 +122,17 @@ def test_messages_lengthen_a_step() -> None:
         ({"stages": 4}, "cluster.replica.stages: no such setting"),
         ({"slow": [{"stage": 0, "factor": 2.0, "worker": 4}]}, "cluster.replica.slow[0].worker=4: must be from 0 to 3"),
         ({"slow": [{"stage": 1, "factor": 2.0}]}, "cluster.replica.slow[0].stage=1: must be from 0 to 0"),
-        ({"micro_batches": 100_000}, "cluster.replica: has 300,000 passes in a step, more than 200,000"),
+        (
+            {"micro_batches": 100_000},
+            "cluster.replica.micro_batches=100000: a step would have 300,000 passes, more than 200,000; use fewer",
+        ),
+        ({"parts": [1.0, 1.0]}, "cluster.replica.parts=[1.0, 1.0]: must be a list of 3"),
+        ({"parts": [1.0, "a", 1.0]}, "cluster.replica.parts[1]=a: must be a number"),
+        (
+            {"parts": [1.0, 1.0, 1.0, {"a": 1.0}]},
+            "cluster.replica.parts=[1.0, 1.0, 1.0, {'a': 1.0}]: must be a list of 3",
+        ),
+        ({"parts": {"a": {"b": 1.0}}}, "cluster.replica.parts={'a': {'b': 1.0}}: must be a list of 3"),
     ],
 )
 def test_a_replica_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:

@@ -119,6 +119,8 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         ("workload.metrics", "loss", "workload.metrics: no such setting; did you mean workload.metric?"),
         ("strategy", "ssp", "strategy=ssp: must be settings"),
+        ("cluster.devices", {0: {}}, "cluster.devices={0: {}}: 0 must be a name"),
+        ("cluster.hosts", {1.5: {}}, "cluster.hosts={1.5: {}}: 1.5 must be a name"),
         (
             "strategy",
             {"_target_": "strategies.basic.ssp.SSP", "bound": float("inf")},

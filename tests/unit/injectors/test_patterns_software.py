@@ -361,6 +361,11 @@ NO_TIME = "base_s=null: the time of an iteration is not known beforehand on this
         (Pauses(period_s=0.01, duration_s=0.005), CLUSTER, "period_s=0.01: too short for 1e+06 s and 4 targets"),
         (SequenceLengths(), CLUSTER, "base_s=0.06: too short for 1e+06 s and 4 targets"),
         (SequenceLengths(added_frac=900.0, base_s=1000.0), CLUSTER, "added_frac=900.0: makes an iteration longer by"),
+        (
+            SequenceLengths(num_sequences=10**8, base_s=1000.0),
+            CLUSTER,
+            "num_sequences=100000000: makes 4e+11 draws for 1e+06 s and 4 targets; use fewer, or a smaller max_time_s",
+        ),
         (SlowLoader(pick=5), CLUSTER, "pick=5: there are only 4 targets to pick from"),
         (SlowLoader(batch_s=4000.0, batch_iters=None), CLUSTER, "batch_s=4000.0: makes a rank wait for 3999.94 s per"),
     ],
