@@ -286,7 +286,7 @@ class Recovery:
             case Leave():
                 self._leave(given)
             case Suspend():
-                self.state.suspending = self.state.checkpoints.next - 1
+                self.state.suspending = self.state.checkpoints.last
             case Resume():
                 for task in [one for one in self.tasks.values() if "cluster" in one.holders]:
                     self._free(task, "cluster", "resumed")
@@ -342,12 +342,11 @@ class Recovery:
             self.state.emit(Launch(task.key, task.incarnation, cause))
 
     def _restart(self, task: TaskLife, pending_s: float) -> None:
-        """Restart a node; a server once the last ordered checkpoint is stored or abandoned."""
+        """Restart a node; a server once the last checkpoint that was ordered is stored, unless it was abandoned."""
         if task.role != "server":
             self._move(task, pending_s)
             return
-        ordered = self.state.checkpoints.next - 1
-        self.state.leaving = (task.key, task.incarnation, ordered, pending_s)
+        self.state.leaving = (task.key, task.incarnation, self.state.checkpoints.last, pending_s)
         self._look_who_leaves()
 
     def _look_who_leaves(self) -> None:
@@ -409,7 +408,7 @@ class Recovery:
         match given:
             case Repartition():
                 if self.state.phase == Phase.RUNNING:  # else a loss came first, and all have rolled back already
-                    self.state.moving = (self.state.checkpoints.next - 1, given.shares)
+                    self.state.moving = (self.state.checkpoints.last, given.shares)
                     self._look_who_moves()
             case ElectPrimary():
                 self.policy.elect_primary(given.key)

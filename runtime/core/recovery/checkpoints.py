@@ -26,6 +26,11 @@ class Checkpoints:
         self.contents: dict[int, tuple[int, bytes]] = {}
         self._pending: dict[int, Pending] = {}
 
+    @property
+    def last(self) -> int:
+        """The number of the last one that is complete or may become so."""
+        return max(self._pending, default=self.complete)
+
     def begin(self, version: int, state: bytes, savers: tuple[Key, ...]) -> int:
         """Begin a checkpoint; returns its number."""
         number = self.next

@@ -60,7 +60,11 @@ class Starts:
         if not self.recovery.tasks[key].expects(incarnation):
             return
         if role == "server":
-            self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation)))
+            ready = inputs.Ready(key, incarnation)
+            if self.recovery.state.holds(self.recovery.tasks[key]):  # a recovery waits for it, the coordinator does not
+                self.tell(self.clock.now, ready)
+            else:
+                self.drive(lambda t: self.tell(t, ready))
         elif not self.pauses.starts_late(str(key), 0.0, partial(self._on_built, key, incarnation)):
             self.workers.ready(number, self.clock.now)
             self.drive(lambda t: self.tell(t, inputs.Ready(key, incarnation, self.versions.holds())))

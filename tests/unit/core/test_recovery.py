@@ -323,6 +323,25 @@ def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> N
     world.check_settled()
 
 
+@pytest.mark.parametrize("kind", ["live", "virtual"])
+@pytest.mark.parametrize(
+    ("given", "done"),
+    [
+        (inputs.Restart(("server", 0), 1.0), effects.MayLeave),
+        (inputs.Suspend(), effects.Suspended),
+        (inputs.Repartition(((NodeId.server(1), 1.0),)), effects.Load),
+    ],
+)
+def test_nobody_waits_for_a_checkpoint_that_was_abandoned(kind: str, given: inputs.AnyInput, done: type) -> None:
+    """When the present version is stored already, no other checkpoint follows on one that a loss has made void."""
+    world = begun(rules(kind, "checkpoint"), 2, 2)
+    world.do(("save",))
+    unregister(world, ("worker", 0))
+    world.settle()
+    assert world.recovery.state.phase == Phase.RUNNING
+    assert done in {type(effect) for effect in world.recovery.receive(given)}
+
+
 @pytest.mark.parametrize(("kind", "reads"), [("live", True), ("virtual", False)])
 def test_when_servers_read_after_a_worker_s_loss(kind: str, reads: bool) -> None:
     """While it starts, or when it is back."""
