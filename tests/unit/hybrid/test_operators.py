@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.logs.step_log import LogError
 from runtime.hybrid import operators
 from runtime.hybrid.operators import Operator, arrange, job_of
 from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
+from stragglab.tables import what_if as what_if_tables
 from stragglab.tables.what_if import lines, tabled
 
 HERE = Path(__file__).parent / "bytedance"
@@ -204,6 +206,15 @@ def test_a_job_without_a_slow_worker_has_no_suspect(tmp_path):
         said = lines(*tabled(path))
         assert not any("first suspect" in line for line in said)
         assert "no worker is a suspect: the slowest ones cost less than half of the lost time" in said
+
+
+def test_a_table_of_very_many_replicas_is_refused(tmp_path, monkeypatch):
+    rows(replicas=20).to_csv(tmp_path / "a.csv", index=False)
+    monkeypatch.setattr(what_if_tables, "MOST_VISITS", 4_000)
+    with pytest.raises(
+        LogError, match="has 28 replicas, stages and kinds with 160 operators in a step, which would take"
+    ):
+        tabled(tmp_path / "a.csv")
 
 
 def changed(name, row, value):
