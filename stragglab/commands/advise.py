@@ -155,12 +155,12 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
 
 
 def _say_needs(asked: argparse.Namespace) -> str:
-    return f"{FEWEST_STEPS} steps are needed after the first {asked.skip}, which --skip leaves out"
+    return f"{FEWEST_STEPS} steps are needed besides those that --skip {asked.skip} leaves out"
 
 
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return (
-        [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
+        [f"{len(log.steps) + asked.skip} steps, the first of them left out (--skip {asked.skip}):"]
         if asked.skip and not log.job.get("one_span")
         else []
     )
