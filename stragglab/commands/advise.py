@@ -207,7 +207,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     for name in asked.strategies.split(",") if asked.strategies else []:
         refuse_unknown("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
-    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml"))
+    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml", "slow_workers.csv"))
     return asked
 
 

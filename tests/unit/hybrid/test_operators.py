@@ -258,6 +258,11 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(words, capsys, tmp_p
     assert err.count("\n") == 1
 
 
+def test_the_same_command_can_be_repeated(capsys, tmp_path):
+    for _ in range(2):
+        assert said(HERE / "AR-2-steps.parquet", capsys, tmp_path)[0] == 0
+
+
 def test_two_tables_of_operators_are_refused(capsys, tmp_path):
     path = str(HERE / "ST.parquet")
     assert advise.main([path, path, "-o", str(tmp_path / "out")]) == 2
