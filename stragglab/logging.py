@@ -39,7 +39,7 @@ class StepLogger:
     Args:
         folder: of one job's logs, the same for all ranks; each writes a file of its own, in place of an earlier one.
             Files that an earlier job of more ranks left there count as ranks of this one.
-        rank: of this process; None: what torchrun, srun or mpirun say in the environment (``RANK``), or 0.
+        rank: of this process; None: the one that torchrun, srun or mpirun put into the environment, or 0.
         group: what this rank shares with others, such as its host, the default.
 
     Raises:

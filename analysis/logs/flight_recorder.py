@@ -73,7 +73,7 @@ def dumps_of(path: Path) -> dict[int, Dump]:
     try:
         paths = sorted(path.iterdir()) if path.is_dir() else [path]
     except OSError:
-        return {}  # whatever reads it next says why it cannot be read
+        return {}  # the reader of other logs says why
     if len(paths) > MOST_FILES:
         return {}
     paths = [one for one in paths if one.is_file() and _is_dump(one)]

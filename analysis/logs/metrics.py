@@ -100,8 +100,8 @@ def _usable(source: str, long: pd.DataFrame, roles: Roles, unit_s: float | None,
                 said.append(f"{shown(name)} is missing in {missing:.0%} of the steps and not used; log it in every one")
             elif longer > RARE:
                 said.append(
-                    f"{shown(name)} is not used: it is as long as {shown(whole)} or longer in {longer:.0%} of the steps; "
-                    "it may be no part of it, or have another unit"
+                    f"{shown(name)} is not used: it is as long as {shown(whole)} or longer in {longer:.0%} of the "
+                    "steps; it may be no part of a step, or have another unit"
                 )
             else:
                 kept.append(name)

@@ -47,7 +47,7 @@ def whole_steps(log: StepLog) -> list[str]:
     lost_frac = float((seconds[slow] - middle).sum() / seconds.sum())
     usual = "median step takes" if len(found) == 1 else "usual step takes"
     return [
-        *([f"the first {warm} of these steps get shorter and shorter: a warm-up, left out below"] if warm else []),
+        *([f"the first steps get shorter and shorter: a warm-up of {warm}, left out below"] if warm else []),
         f"{len(seconds)} steps, {seconds_text(seconds.sum())} s in all; the {usual} {middle:.4g} s",
         f"{slow.mean():.1%} of the steps took more than {1 + WORST:g} times as long; their excess is {lost_frac:.1%} "
         "of the time (by a slow rank or a checkpoint: this log cannot tell)",

@@ -157,12 +157,12 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
 
 
 def _say_needs(asked: argparse.Namespace) -> str:
-    return f"{FEWEST_STEPS} steps are needed after the first {asked.skip}, which --skip leaves out"
+    return f"{FEWEST_STEPS} steps are needed besides those that --skip {asked.skip} leaves out"
 
 
 def _say_left_out(log: StepLog, asked: argparse.Namespace) -> list[str]:
     return (
-        [f"{len(log.steps) + asked.skip} steps, the first {asked.skip} of them left out (--skip):"]
+        [f"{len(log.steps) + asked.skip} steps, the first of them left out (--skip {asked.skip}):"]
         if asked.skip and not log.job.get("one_span")
         else []
     )
@@ -214,7 +214,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     for name in asked.strategies.split(",") if asked.strategies else []:
         refuse_unknown("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]
-    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml"))
+    refuse_unwritable_folder("-o", asked.out, OURS, ("advice.html", "costs.yaml", "slow_workers.csv"))
     return asked
 
 

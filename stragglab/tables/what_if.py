@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SUSPECT_FRAC = 0.5
 """A worker is a suspect if the slowest few cost so much of the lost time."""
+MOST_VISITS = 100_000_000
+"""Of operators, in all answers: a microsecond each."""
 MOST_WORKERS = 20
 """So many workers are listed."""
 
@@ -26,12 +28,23 @@ def tabled(path: Path) -> tuple[Table, WhatIf]:
     rows = read_operators(path)
     try:
         table = arranged(rows)
+        _refuse_endless(table)
         found = WhatIf(job_of(table))
         if not found.ideal_s > 0.0:
             raise ValueError("all operations take 0 s; give their seconds in the column duration")
         return table, found
     except ValueError as error:
         raise LogError(f"{path}: {error}") from None
+
+
+def _refuse_endless(table: Table) -> None:
+    """Each replica, stage and kind is an answer for which all operators of a step are gone through."""
+    groups = sum(len({getattr(one, name) for one in table.operators}) for name in ("replica", "stage", "kind"))
+    if groups * len(table.operators) > MOST_VISITS:
+        raise ValueError(
+            f"has {groups:,} replicas, stages and kinds with {len(table.operators):,} operators in a step, which would "
+            "take hours; give fewer replicas"
+        )
 
 
 def arranged(rows: pd.DataFrame) -> Table:

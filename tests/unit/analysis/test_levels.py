@@ -59,7 +59,7 @@ def test_a_warm_up_ends_with_the_first_usual_step(seconds: list[float], count: i
 
 def test_both_medians_and_the_step_between_are_said() -> None:
     lines = said([9.0, 3.0, *[1.0] * 5, *[1.5] * 7])
-    assert lines[0].startswith("the first 2 of these steps get shorter")
+    assert lines[0].endswith("a warm-up of 2, left out below")
     assert "12 steps, 15.5 s in all; the usual step takes 1 s" in lines[1]
     assert "excess is 22.6% of the time" in lines[2]
     assert lines[4].startswith(

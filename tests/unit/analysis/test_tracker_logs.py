@@ -44,7 +44,7 @@ def test_the_slow_steps_of_a_history_are_slow_in_loading(capsys: pytest.CaptureF
     assert advise.main([str(MADE / "wandb_history.jsonl"), "-o", str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().out
     assert "slow steps are longer in loading (9" in shown
-    assert "the first 1 of these steps get shorter and shorter: a warm-up, left out below" in shown
+    assert "the first steps get shorter and shorter: a warm-up of 1, left out below" in shown
     records = [json.loads(line) for line in (MADE / "wandb_history.jsonl").read_text().splitlines()][2:]
     loading, whole = (sum(each[f"train/{name}_time"] for each in records) for name in ("data", "step"))
     assert f"data-bound: steps wait for data {loading / whole:.1%} of the time" in shown

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.logs.step_log import LogError
 from runtime.hybrid import operators
 from runtime.hybrid.operators import Operator, arrange, job_of
 from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
+from stragglab.tables import what_if as what_if_tables
 from stragglab.tables.what_if import lines, tabled
 
 HERE = Path(__file__).parent / "bytedance"
@@ -206,6 +208,15 @@ def test_a_job_without_a_slow_worker_has_no_suspect(tmp_path):
         assert "no worker is a suspect: the slowest ones cost less than half of the lost time" in said
 
 
+def test_a_table_of_very_many_replicas_is_refused(tmp_path, monkeypatch):
+    rows(replicas=20).to_csv(tmp_path / "a.csv", index=False)
+    monkeypatch.setattr(what_if_tables, "MOST_VISITS", 4_000)
+    with pytest.raises(
+        LogError, match="has 28 replicas, stages and kinds with 160 operators in a step, which would take"
+    ):
+        tabled(tmp_path / "a.csv")
+
+
 def changed(name, row, value):
     frame = rows()
     frame[name] = frame[name].astype(object)
@@ -245,6 +256,11 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(words, capsys, tmp_p
     assert (code, out) == (2, "")
     assert f"operators.csv: {words}" in err
     assert err.count("\n") == 1
+
+
+def test_the_same_command_can_be_repeated(capsys, tmp_path):
+    for _ in range(2):
+        assert said(HERE / "AR-2-steps.parquet", capsys, tmp_path)[0] == 0
 
 
 def test_two_tables_of_operators_are_refused(capsys, tmp_path):

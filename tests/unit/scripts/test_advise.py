@@ -92,7 +92,7 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert advise.main(words(table(tmp_path / "log.csv"))) == 1
     shown = capsys.readouterr().out
     assert "all 4 ranks logged the same times" in shown
-    assert "40 steps, the first 1 of them left out (--skip):" in shown
+    assert "40 steps, the first of them left out (--skip 1):" in shown
     assert "39 steps, " in shown
     assert "nothing can be ranked" in shown
     assert advise.main(words(tmp_path / "log.csv", "--skip", "0")) == 1
@@ -111,7 +111,7 @@ def test_a_few_steps_compare_ranks(
     shown = capsys.readouterr().out
     assert f"4 ranks, {left} steps: enough to compare ranks" in shown
     assert re.search(r"slow: rank 2 (2\.9|3\.0|3\.1)\d times\n", shown)
-    assert f"nothing is ranked: 20 steps are needed after the first {skip}, which --skip leaves out" in shown
+    assert f"nothing is ranked: 20 steps are needed besides those that --skip {skip} leaves out" in shown
 
 
 def test_equal_ranks_of_a_few_steps_are_said_to_be() -> None:
@@ -144,7 +144,7 @@ REFUSED = {
     "--skip -4": "--skip -4: must be 0 or more",
     "--restart-s -5": "--restart-s -5: must be 0 or more",
     "--secnds x": "unrecognized arguments: --secnds x; --help lists what there is",
-    "--skip 30": "20 steps are needed after the first 30, which --skip leaves out; --skip 20 leaves enough",
+    "--skip 30": "20 steps are needed besides those that --skip 30 leaves out; --skip 20 leaves enough",
     "--topology ring": "argument --topology: invalid choice",
     "-o /dev/null/x": "-o /dev/null/x: cannot be written",
     "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",
