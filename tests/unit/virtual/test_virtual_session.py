@@ -31,11 +31,12 @@ from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
-from strategies.protocol import Strategy
+from strategies.protocol import NodeId, Strategy
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_job, make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
+from tests.support.virtual_runs import lose
 from workloads.ledger import SampleLedger
 
 IDEAL = Costs()
@@ -264,11 +265,8 @@ def unregister(*victims: str, restarting: bool = True) -> Strike:
     """All of these at once, in this order."""
 
     def now(run: VirtualSession) -> None:
-        for role, _, number in (victim.partition(":") for victim in victims):
-            if role == "server":
-                run.supervisor.lose_server(int(number), "killed")
-            else:
-                run.supervisor.lose_worker(int(number), "killed", restarting=restarting)
+        for victim in victims:
+            lose(run.supervisor, NodeId.parse(victim), restarting=restarting or victim.startswith("server"))
 
     return now
 
