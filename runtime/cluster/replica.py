@@ -20,6 +20,9 @@ REPLICA = "cluster.replica"
 MOST_PASSES = 200_000
 """Of a step: more would take a minute of every new size of a batch."""
 
+MOST_RANKS = 100_000
+"""Of a worker."""
+
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 
@@ -115,6 +118,10 @@ def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
         raise ConfigError(
             f"{REPLICA}.layers={spec.layers}: {REPLICA}.pipeline={spec.pipeline}{chunks} does not divide it; use a "
             f"multiple of {parts}, such as {-(-spec.layers // parts) * parts}"
+        )
+    if (ranks := spec.pipeline * spec.tensor) > MOST_RANKS:
+        raise ConfigError(
+            f"{REPLICA}.tensor={spec.tensor}: a worker would have {ranks:,} ranks, more than {MOST_RANKS:,}; use fewer"
         )
     if (passes := 3 * parts * spec.micro_batches) > MOST_PASSES:
         raise ConfigError(

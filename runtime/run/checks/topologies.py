@@ -37,8 +37,10 @@ def _others(facts: Facts) -> dict[str, object]:
 
 def _empty(facts: Facts) -> dict[str, object]:
     """More micro-batches than an even batch has samples: some would be computed without any."""
-    replica, samples = facts.config.cluster.replica, facts.workload.global_batch_samples // facts.config.num_workers
-    micro_batches = 0 if replica is None else replica["micro_batches"]
+    micro_batches = (facts.config.cluster.replica or {}).get("micro_batches")
+    if not isinstance(micro_batches, int):  # the runtime refuses what is no number
+        return {}
+    samples = facts.workload.global_batch_samples // facts.config.num_workers
     return {"micro_batches": micro_batches, "samples": samples} if micro_batches > samples else {}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError
 from analysis.logs.tensorboard import masked_crc, read_events
+from analysis.sinks.tensorboard import WITHOUT_TENSORFLOW
 from reading import Unreadable
 from reading.protobuf import as_float, as_signed, fields
 
 STEPS = 24
+sys.modules.setdefault(WITHOUT_TENSORFLOW, ModuleType("notf"))  # as our export does: TensorBoard is imported once
 
 
 def written(folder: Path, slow: float = 1.0) -> Path:

@@ -126,6 +126,10 @@ def test_messages_lengthen_a_step() -> None:
             {"micro_batches": 100_000},
             "cluster.replica.micro_batches=100000: a step would have 300,000 passes, more than 200,000; use fewer",
         ),
+        (
+            {"tensor": 10**15},
+            f"cluster.replica.tensor={10**15}: a worker would have 1,000,000,000,000,000 ranks, more than 100,000; use",
+        ),
         ({"parts": [1.0, 1.0]}, "cluster.replica.parts=[1.0, 1.0]: must be a list of 3"),
         ({"parts": [1.0, "a", 1.0]}, "cluster.replica.parts[1]=a: must be a number"),
         (

@@ -183,7 +183,8 @@ def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], me
         server_shares=None,
         **given,
     )
-    config: Any = SimpleNamespace(topology=topology, names=SimpleNamespace(runtime="mine"))
+    cluster = SimpleNamespace(replica=None)
+    config: Any = SimpleNamespace(topology=topology, cluster=cluster, names=SimpleNamespace(runtime="mine"))
     facts = Facts(config=config, strategy=strategy, task=None, backend=None, runtime=runtime, scheduler=runtime)
     if not message:
         check_combinations(TOPOLOGIES, facts)

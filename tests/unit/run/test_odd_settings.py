@@ -46,6 +46,7 @@ ESTIMATED = "backend=none workload.target=null"
 NEEDS = {
     "backend/none": "workload.target=null",
     "backend/numpy": "workload=ledger",
+    "cluster/hybrid": "topology=allreduce",
     "jobs/list": "cluster=star_servers",
     "launcher/join": "launcher.listen=127.0.0.1",
     "launcher/ray": "launcher.listen=127.0.0.1",

@@ -125,6 +125,7 @@ NEEDS = {
     "cluster=antdt": "runtime=virtual workload=criteo_scale backend=none",
     "cluster=dlrover": "runtime=virtual workload=criteo_scale backend=none",
     "cluster=star_servers": "runtime=virtual",
+    "cluster=hybrid": "runtime=virtual topology=allreduce",
     "straggler=gpu_hog": "backend.device=fake straggler.targets=[device:0] cluster.device=null",
     **{f"straggler={name}": "cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{

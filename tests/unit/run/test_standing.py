@@ -84,7 +84,7 @@ class Taking:
 def test_a_figure_that_finds_no_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As below ``ulimit -v``, where Matplotlib cannot be loaded; the record is whole."""
 
-    def finish(_: Path) -> None:
+    def finish(_: Path, *, explain: bool) -> None:
         raise MemoryError
 
     monkeypatch.setattr("analysis.reports.finish.finish", finish)
@@ -98,7 +98,7 @@ def test_a_figure_that_finds_no_memory_is_one_line(tmp_path: Path, monkeypatch: 
 def test_a_file_of_the_record_that_cannot_be_written_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finish(run_dir: Path) -> None:
+    def finish(run_dir: Path, *, explain: bool) -> None:
         raise PermissionError(13, "Permission denied", str(run_dir / "summary.json"))
 
     monkeypatch.setattr("analysis.reports.finish.finish", finish)
