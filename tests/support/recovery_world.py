@@ -86,6 +86,7 @@ class World:
         if self.begun and not self.halted:
             here = [("worker", worker) for worker in self.members.here()]
             found += [("restart", key) for key in nodes if key in self.nodes.holders or key in here]
+            found += [("restart", key, False) for key in nodes if key in self.nodes.holders]
             found += [("save",)]
             found += [("admit", role) for role in self.nodes.launchable()]
             found += [("dismiss", key) for key in self.nodes.dismissible()]
@@ -157,10 +158,14 @@ class World:
         self.plan_holds.discard(key)
         self.give(inputs.Release(key))
 
-    def _restart(self, key: Key) -> None:
-        """As the coordinator does it: it stores a checkpoint and halts before a server goes, and voids a worker."""
+    def _restart(self, key: Key, noticed: bool = True) -> None:
+        """As the coordinator does it: it stores a checkpoint and halts before a server goes, and voids a worker.
+
+        A server that the cluster evicts without notice goes without a checkpoint of the present version.
+        """
         if key[0] == "server":
-            self._save()
+            if noticed:
+                self._save()
             self.halted = True
         else:
             self.members.restarted(key[1])

@@ -138,6 +138,7 @@ FAULTS = (
     ("admit", "die"),
     ("admit", "dismiss"),
     ("admit", "hold", "release"),
+    ("save", "die", "restart"),
 )
 ORDERS = [
     pytest.param(*shape, faults, id=f"{'-'.join(faults)}-{name}", marks=[pytest.mark.long] if long else [])
@@ -333,7 +334,7 @@ def test_a_worker_s_loss_overtakes_a_restart_too_where_all_go_back_for_it() -> N
     ],
 )
 def test_nobody_waits_for_a_checkpoint_that_was_abandoned(kind: str, given: inputs.AnyInput, done: type) -> None:
-    """When the present version is stored already, no other checkpoint follows on one that a loss has made void."""
+    """A server that is evicted without notice goes without another checkpoint, and waited for the void one forever."""
     world = begun(rules(kind, "checkpoint"), 2, 2)
     world.do(("save",))
     unregister(world, ("worker", 0))
