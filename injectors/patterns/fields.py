@@ -41,6 +41,27 @@ def check_number(
         raise ValueError(f"{name}={value}: must be {valid}")
 
 
+def check_one_of(one: str, value: object, other: str, other_value: object) -> None:
+    """Two fields of which one is given, and the other None."""
+    if (value is None) == (other_value is None):
+        raise ValueError(
+            f"{one}={'null' if value is None else value}: exactly one of {one} and {other} must be set; make the other "
+            "null"
+        )
+
+
+def check_count(name: str, value: object) -> None:
+    """A whole number, at least 1."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name}={one_line(value)}: must be a whole number, at least 1")
+
+
+def check_flag(name: str, value: object) -> None:
+    """True or false."""
+    if type(value) is not bool:
+        raise ValueError(f"{name}={one_line(value)}: must be true or false")
+
+
 def check_name(name: object, field: str = "name") -> None:
     """A pattern's name: nothing that a shell or a file system reads in a way of its own."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):

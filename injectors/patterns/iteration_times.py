@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number, check_targets, expand_targets, one_line
+from injectors.patterns.fields import (
+    MAX_WINDOWS,
+    check_flag,
+    check_name,
+    check_number,
+    check_targets,
+    expand_targets,
+    one_line,
+)
 from injectors.patterns.tables import Floats, check_path, column_numbers, read_table, to_number
 from injectors.plan import DECIMALS, RULES, ClusterShape, Disturbance, Plan, build_plan
 
@@ -96,8 +104,7 @@ class IterationTimes(Pattern):
         if self.time_scale is not None:
             check_number("time_scale", self.time_scale, above=0)
         check_targets(self.targets)
-        if type(self.repeat) is not bool:
-            raise ValueError(f"repeat={self.repeat}: must be true or false")
+        check_flag("repeat", self.repeat)
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import MAX_WINDOWS, check_name, check_number, check_targets, expand_targets, one_line
+from injectors.patterns.fields import (
+    MAX_WINDOWS,
+    check_flag,
+    check_name,
+    check_number,
+    check_targets,
+    expand_targets,
+    one_line,
+)
 from injectors.patterns.tables import check_path, read_table
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 
@@ -72,8 +80,7 @@ class OperatorTrace(Pattern):
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
         check_targets(self.targets)
-        if type(self.repeat) is not bool:
-            raise ValueError(f"repeat={self.repeat}: must be true or false")
+        check_flag("repeat", self.repeat)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline={one_line(self.baseline)}: must be {' or '.join(BASELINES)}")
         check_name(self.name)

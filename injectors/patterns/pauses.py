@@ -10,8 +10,10 @@ from typing import Literal, final
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import (
     check_expected,
+    check_flag,
     check_name,
     check_number,
+    check_one_of,
     check_targets,
     expand_targets,
     one_line,
@@ -65,11 +67,7 @@ class Pauses(Pattern):
     name: str = "pauses"
 
     def __post_init__(self) -> None:
-        if (self.period_s is None) == (self.period_iters is None):
-            raise ValueError(
-                f"period_s={'null' if self.period_s is None else self.period_s}: exactly one of period_s and "
-                "period_iters must be set; make the other null"
-            )
+        check_one_of("period_s", self.period_s, "period_iters", self.period_iters)
         if self.period_s is not None:
             check_number("period_s", self.period_s, least=0.001)
         if self.period_iters is not None:
@@ -79,8 +77,7 @@ class Pauses(Pattern):
         for field, words in (("phase", PHASES), ("kind", KINDS)):
             if getattr(self, field) not in words:
                 raise ValueError(f"{field}={one_line(getattr(self, field))}: must be {' or '.join(words)}")
-        if type(self.align) is not bool:
-            raise ValueError(f"align={one_line(self.align)}: must be true or false")
+        check_flag("align", self.align)
         if self.base_s is not None:
             check_number("base_s", self.base_s, above=0)
         check_targets(self.targets, self.kind)

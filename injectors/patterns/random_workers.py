@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import check_name, check_sleep, delay_s
+from injectors.patterns.fields import check_flag, check_name, check_sleep, delay_s
 from injectors.patterns.picks import picked
 from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
@@ -42,8 +42,7 @@ class RandomWorkers(Pattern):
     def __post_init__(self) -> None:
         if type(self.num_workers) is not int or self.num_workers < 0:
             raise ValueError(f"num_workers={self.num_workers}: must be a whole number, 0 or more")
-        if not isinstance(self.fault, bool):
-            raise ValueError(f"fault={self.fault}: must be true or false")
+        check_flag("fault", self.fault)
         check_sleep(self.sleep_s, self.sleep_iters, 1.0)
         check_name(self.name)
 

@@ -12,8 +12,11 @@ import numpy as np
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import (
     MAX_SLOTS,
+    check_count,
+    check_flag,
     check_name,
     check_number,
+    check_one_of,
     check_workers,
     count_slots,
     expand_targets,
@@ -63,22 +66,16 @@ class SequenceLengths(Pattern):
     name: str = "sequence_lengths"
 
     def __post_init__(self) -> None:
-        if (self.sigma is None) == (self.path is None):
-            raise ValueError(
-                f"sigma={'null' if self.sigma is None else self.sigma}: exactly one of sigma and path must be set; "
-                "make the other null"
-            )
+        check_one_of("sigma", self.sigma, "path", self.path)
         if self.sigma is not None:
             check_number("sigma", self.sigma, least=0, most=2)
         if self.path is not None:
             check_path(self.path)
         if not isinstance(self.length_column, str) or not self.length_column:
             raise ValueError(f"length_column={one_line(self.length_column)}: must name a column of the file")
-        if type(self.num_sequences) is not int or self.num_sequences < 1:
-            raise ValueError(f"num_sequences={one_line(self.num_sequences)}: must be a whole number, at least 1")
+        check_count("num_sequences", self.num_sequences)
         check_number("added_frac", self.added_frac, least=0, most=RULES["slowdown"].most)
-        if type(self.balance) is not bool:
-            raise ValueError(f"balance={one_line(self.balance)}: must be true or false")
+        check_flag("balance", self.balance)
         if self.base_s is not None:
             check_number("base_s", self.base_s, least=0.001)
         check_workers(self.targets)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import final
 
 from injectors.patterns.base import Pattern
-from injectors.patterns.fields import check_name, check_number, check_workers, one_line, undisturbed_s
+from injectors.patterns.fields import (
+    check_count,
+    check_name,
+    check_number,
+    check_one_of,
+    check_workers,
+    undisturbed_s,
+)
 from injectors.patterns.picks import check_pick, pick_targets
 from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
@@ -54,16 +61,11 @@ class SlowLoader(Pattern):
     name: str = "slow_loader"
 
     def __post_init__(self) -> None:
-        if (self.batch_s is None) == (self.batch_iters is None):
-            raise ValueError(
-                f"batch_s={'null' if self.batch_s is None else self.batch_s}: exactly one of batch_s and batch_iters "
-                "must be set; make the other null"
-            )
+        check_one_of("batch_s", self.batch_s, "batch_iters", self.batch_iters)
         for name in ("batch_s", "batch_iters", "base_s"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), above=0)
-        if type(self.queue) is not int or self.queue < 1:
-            raise ValueError(f"queue={one_line(self.queue)}: must be a whole number, at least 1")
+        check_count("queue", self.queue)
         check_pick(self.pick)
         check_number("start_s", self.start_s, least=0)
         if self.duration_s is not None:

@@ -18,8 +18,11 @@ from injectors.patterns import (
     Markov,
     OnOff,
     Pattern,
+    Pauses,
     Poisson,
     PowerLaw,
+    SequenceLengths,
+    SlowLoader,
     Throttle,
     Transient,
     TransientThrottle,
@@ -46,7 +49,11 @@ RANDOM: list[Pattern] = [
     Poisson(mean_s=30.0),
     PowerLaw(slot_s=0.06),
     TransientThrottle(period_s=6.0, duration_s=3.0, offset="uniform"),
+    Pauses(period_s=6.0, duration_s=0.2, drift_frac=0.1),
+    SequenceLengths(num_sequences=2),
 ]
+CONTINUED = [*RANDOM, SlowLoader(), OnOff(on_s=6.0, off_s=5.0)]
+MODULES = ("markov", "poisson", "power_law", "periods", "pauses", "sequence_lengths")
 
 
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
@@ -54,9 +61,7 @@ def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
     check_streams(pattern, cluster_of)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "module"), list(zip(RANDOM, ("markov", "poisson", "power_law", "periods"), strict=True))
-)
+@pytest.mark.parametrize(("pattern", "module"), list(zip(RANDOM, MODULES, strict=True)))
 def test_wrong_streams_are_caught(pattern: Pattern, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def shared(seed: int, name: str, target: str) -> np.random.Generator:
         return streams_module.stream(seed, name, "worker")
@@ -66,7 +71,7 @@ def test_wrong_streams_are_caught(pattern: Pattern, module: str, monkeypatch: py
         check_streams(pattern, cluster_of)
 
 
-@pytest.mark.parametrize("pattern", [*RANDOM, OnOff(on_s=6.0, off_s=5.0)], ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", CONTINUED, ids=lambda pattern: pattern.name)
 def test_a_longer_horizon_continues_a_shorter_one(pattern: Pattern) -> None:
     short, long = (pattern.plan(HOSTS, horizon_s, 3) for horizon_s in (60.0, 240.0))
     assert short.disturbances == build_plan("p", 3, 60.0, long.disturbances).disturbances

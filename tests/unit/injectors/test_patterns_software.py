@@ -14,10 +14,9 @@ import pytest
 from scipy import integrate, stats
 
 from injectors.patterns import Pattern, Pauses, SequenceLengths, SlowLoader
-from injectors.patterns import streams as streams_module
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, validate_plan
+from injectors.plan import ClusterShape, Disturbance, Plan, validate_plan
 from injectors.schedule import Schedule
-from tests.unit.injectors.test_patterns import by_target, check_streams
+from tests.unit.injectors.test_patterns import by_target
 from tests.unit.strategies.whole_jobs import jct_s
 
 C = 0.06
@@ -38,33 +37,6 @@ def job_s(words: str, num_workers: int = 4, epochs: int = 20) -> tuple[float, in
         f"cluster.device={{base_s:{C},per_sample_s:0}} workload.global_batch_samples=128 workload.epochs={epochs}"
     )
     return jct_s(f"{line} max_time_s=300 {words}"), rounds
-
-
-# ---- what they share -------------------------------------------------------------------------------------------------
-
-RANDOM: list[Pattern] = [Pauses(period_s=6.0, duration_s=0.2, drift_frac=0.1), SequenceLengths(num_sequences=2)]
-
-
-@pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
-def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
-    check_streams(pattern, cluster_of)
-
-
-@pytest.mark.parametrize(("pattern", "module"), list(zip(RANDOM, ("pauses", "sequence_lengths"), strict=True)))
-def test_wrong_streams_are_caught(pattern: Pattern, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shared(seed: int, name: str, target: str) -> np.random.Generator:
-        return streams_module.stream(seed, name, "worker")
-
-    monkeypatch.setattr(f"injectors.patterns.{module}.stream", shared)
-    with pytest.raises(AssertionError):
-        check_streams(pattern, cluster_of)
-
-
-@pytest.mark.parametrize("pattern", [*RANDOM, SlowLoader()], ids=lambda pattern: pattern.name)
-def test_a_longer_horizon_continues_a_shorter_one(pattern: Pattern) -> None:
-    short, long = (pattern.plan(CLUSTER, horizon_s, 3) for horizon_s in (60.0, 240.0))
-    assert short.disturbances == build_plan("p", 3, 60.0, long.disturbances).disturbances
-    assert short.disturbances
 
 
 # ---- pauses ----------------------------------------------------------------------------------------------------------
