@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import nan
 from statistics import median
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
 from analysis.logs.rows import Rows
 
@@ -21,8 +21,6 @@ PARTS = ({"fwd", "forward"}, {"bwd", "backward"}, {"step"})
 """A step has one timer of each; newer versions use the short names."""
 SUMS = frozenset({"bwd_allreduce", "backward_allreduce"})
 """The timer of sums of gradients, a part of the backward pass."""
-MILLI = 1e-3
-LEAST_S = 1e-6
 MOST_RATE = 1e15
 EACH = "steps_per_print 1"
 NO_TIMERS = "DeepSpeed printed no timers; wall_clock_breakdown makes it do so"
@@ -62,7 +60,7 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
             step_s = sum(seconds for name, seconds in times_s.items() if any(name in part for part in PARTS))
             sums_s = sum(seconds for name, seconds in times_s.items() if name in SUMS)
             step = following.get(rank, 1)
-            timed.add(rank, step, max(step_s - sums_s, LEAST_S), max(step_s, LEAST_S))
+            timed.add(rank, step, max(step_s - sums_s, LEAST_PRINTED_S), max(step_s, LEAST_PRINTED_S))
             following[rank] = step + 1
     if len(timed):
         return timed

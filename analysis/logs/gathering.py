@@ -174,7 +174,7 @@ def _whole(log: StepLog, *why: str) -> StepLog:
         data_s=log.data_s if alone else None,
         round_s=seconds,
         per_rank=False,
-        part_fracs=log.part_fracs if log.num_ranks == 1 else {},
+        part_fracs=log.part_fracs if alone else {},
         extremes=log.extremes,
         job=log.job,
         remarks=(*log.remarks, *why),

@@ -24,7 +24,10 @@ MOST_FILES = 10_000
 """Of a folder."""
 MOST_STEP = 1 << 53
 """Larger whole numbers are not exact in every form that a log may have."""
+MILLI = 1e-3
 LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
 """Of a step; own work of less than the least counts as that much, so that ratios of times are finite."""
+LEAST_PRINTED_S = 1e-6
+"""A printed time of 0 took less than that shows."""
 MOST_DIGITS = 40
 """Characters of a number."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
 from analysis.logs.megatron_timers import Timers, is_report, reported
 from analysis.logs.rows import Rows
@@ -16,9 +16,6 @@ ITERATION = re.compile(r"\biteration:?\s++(\d++)\s*+(?:/\s*+\w++\s*+)?\|")
 """Of how many may be missing, or endless (``/infinity``), in programs that print such lines as well."""
 ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|]++)\s*+\|")
 BATCH = re.compile(r"global batch size:\s*+(\d++)")
-MILLI = 1e-3
-LEAST_S = 1e-6
-"""A timer that shows 0 took less than that shows."""
 WORK = "forward-backward"
 """The timer of a rank's own work, as far as Megatron times it: without the sums of gradients and the optimizer."""
 NO_RANKS = "Megatron-LM printed no times of single ranks; --timing-log-level 1 --timing-log-option all makes it do so"
@@ -96,6 +93,6 @@ def _iteration(source: str, line: Line, step: str, elapsed: str) -> Iteration:
     size = BATCH.search(line.text)
     return Iteration(
         step=whole(step, "iteration", where, MOST_STEP),
-        seconds=max(milliseconds * MILLI, LEAST_S),
+        seconds=max(milliseconds * MILLI, LEAST_PRINTED_S),
         batch=whole(size[1], "global batch size", where, MOST_STEP) if size else None,
     )

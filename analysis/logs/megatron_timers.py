@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
 from analysis.logs.step_log import OF_SLOWEST, Extremes
 
@@ -23,9 +23,6 @@ REPORT = re.compile(r"\bMnRtt/Rnk: ")
 REPORTED = re.compile(r"\b(Mn|Mx)(D?)Rtt/Rnk: ([\d.]++)ms/(\d++)")
 """Of ``--log-straggler``: round trips of the traced operations, and the time to get a batch (D)."""
 TRACED, BATCH = "traced operations", "get_batch"
-MILLI = 1e-3
-LEAST_S = 1e-6
-"""A timer that shows 0 took less than that shows."""
 
 
 def is_report(line: Line) -> bool:
@@ -93,7 +90,10 @@ def reported(line: Line, where: str) -> list[Extremes]:
     Raises:
         LogError: with ``where``, a number is none.
     """
-    found = {(batch, end): (_seconds(time, f"{end}{batch}Rtt", where), rank) for end, batch, time, rank in _all(line)}
+    found = {
+        (batch, end): (_seconds(time, f"{end}{batch}Rtt", where), rank)
+        for end, batch, time, rank in REPORTED.findall(line.text)
+    }
     some = []
     for batch, what in (("", TRACED), ("D", BATCH)):
         if {(batch, "Mn"), (batch, "Mx")} <= found.keys():
@@ -102,9 +102,5 @@ def reported(line: Line, where: str) -> list[Extremes]:
     return some
 
 
-def _all(line: Line) -> list[tuple[str, str, str, str]]:
-    return REPORTED.findall(line.text)
-
-
 def _seconds(found: str, what: str, where: str) -> float:
-    return max(positive(found, what, where, MOST_SECONDS / MILLI) * MILLI, LEAST_S)
+    return max(positive(found, what, where, MOST_SECONDS / MILLI) * MILLI, LEAST_PRINTED_S)

@@ -6,6 +6,7 @@ import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
 from analysis.logs.limits import MOST_ROWS
+from analysis.logs.metrics import clock_unit
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.step_log import LogError
 from analysis.logs.table_file import TableFile
@@ -35,8 +36,6 @@ def _by_name(table: TableFile, roles: Roles, name: str, value: str) -> pd.DataFr
     long = pd.DataFrame({"rank": "0", "step": numbers_or_nan(rows[roles.step]), "name": rows[name].astype("str")})
     long["value"] = numbers_or_nan(rows[value])
     if clock:
-        from analysis.logs.metrics import clock_unit
-
         moments = numbers_or_nan(rows[clock[0]])
         long["clock_s"] = moments * clock_unit(clock[0], moments)
     return long.dropna(subset=["step", "value"])
@@ -49,7 +48,7 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
     ids = [name for name in (roles.step, roles.rank) if name is not None]
     frames = list[pd.DataFrame]()
     for first, piece in table.pieces(list(dict.fromkeys([*ids, *keep]))):
-        frames += [_column(piece, roles, name) for name in keep]
+        frames += [metric_column(piece, roles, name) for name in keep]
         if len(keep) * (first + len(piece)) > MOST_ROWS and timed:
             raise LogError(
                 f"{table.path}: has more than {MOST_ROWS:,} times, the most that are read; give a part of it"
@@ -60,7 +59,8 @@ def _by_column(table: TableFile, roles: Roles) -> pd.DataFrame:
     return long.sort_index(kind="stable").dropna(subset=["step", "value"])
 
 
-def _column(piece: pd.DataFrame, roles: Roles, name: str) -> pd.DataFrame:
+def metric_column(piece: pd.DataFrame, roles: Roles, name: str) -> pd.DataFrame:
+    """A row per value of the column ``name``: ``rank``, ``step``, ``name``, ``value``."""
     rank = piece[roles.rank] if roles.rank else "0"
     return pd.DataFrame(
         {

@@ -7,14 +7,13 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.files import natural
-from analysis.logs.limits import MOST_FILES, MOST_ROWS, MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import MILLI, MOST_FILES, MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import positive, whole
 from analysis.logs.metrics import read_metrics
 from analysis.logs.opening import opened_text
 from analysis.logs.step_log import LogError, StepLog
 
 METRICS = "metrics"
-MILLI = 1e-3
 MOST_MS = MOST_SECONDS / MILLI * 1e3
 """Moments are milliseconds since 1970."""
 

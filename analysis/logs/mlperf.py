@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, ranks_of
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
@@ -18,7 +18,6 @@ MARK = ":::MLLOG "
 TIME = re.compile(r'"(train_step_tim(?:e|ing)(?: in s)?)": *+([^\s,}]++)')
 """Seconds; submissions of different rounds use different names."""
 STEP, BATCH, STARTED = "tracked_stats", "global_batch_size", "init_start"
-LEAST_S = 1e-6
 ONE_CLOCK = (
     "an MLPerf log has whole steps by the clock of one process{of}: the tail of steps is known, ranks are not; each "
     "rank's own train_step_time (forward and backward, without the sums of gradients) in tracked_stats would tell them"
@@ -44,7 +43,9 @@ def read_mllog(source: str, lines: Iterable[Line]) -> Rows:
         where = f"{source}: line {line.number}"
         if is_mllog(line) and (time := TIME.search(line.text)):
             processes.append(line.process)
-            found.append((following[line.process], max(positive(time[2], time[1], where, MOST_SECONDS), LEAST_S)))
+            found.append(
+                (following[line.process], max(positive(time[2], time[1], where, MOST_SECONDS), LEAST_PRINTED_S))
+            )
             following[line.process] += 1
         elif STARTED in line.text or BATCH in line.text:
             key, value = _entry(line, where)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from statistics import median
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, ranks_of, whole
 from analysis.logs.rows import Rows
 
@@ -18,8 +18,6 @@ STEP_TIME = re.compile(r"\| dt:? ([\d.,]++)ms")
 """Of build-nanogpt and nanochat."""
 TRAINED = re.compile(r"\bstep:(\d++)/\d++ train_time:([\d.,]++)ms\b")
 """Of modded-nanogpt: all time of training until then, in whole milliseconds."""
-MILLI = 1e-3
-LEAST_S = 1e-6
 ONE_CLOCK = (
     "nanoGPT prints whole steps by the clock of rank 0: the tail of steps is known, ranks are not; a line of every "
     "rank with its time of forward and backward, and a prefix of its rank, would tell them"
@@ -55,7 +53,7 @@ def read_nanogpt(source: str, lines: Iterable[Line]) -> Rows:
         else:
             continue
         processes.append(line.process)
-        found.append((step, max(MILLI * milliseconds, LEAST_S)))
+        found.append((step, max(MILLI * milliseconds, LEAST_PRINTED_S)))
     rows = Rows(source, EACH, sampled=not before, remarks=[ONE_CLOCK])
     if before:
         rows.remarks.append(ROUNDED.format(part=MILLI / median(seconds for _, seconds in found)))

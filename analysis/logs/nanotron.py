@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, ranks_of, whole
 from analysis.logs.rows import Rows
 
@@ -15,8 +15,6 @@ BATCH = re.compile(r"\| global_batch_size: ([\d.]++)(K?+)(?= |$)")
 PLACE = re.compile(r"\[[A-Z]{1,20}\|DP=(\d{1,9})\|PP=(\d{1,9})\|TP=(\d{1,9})")
 """Of the process that prints, among the replicas, the stages and the parts of a layer."""
 TIMES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
-MILLI = 1e-3
-LEAST_S = 1e-6
 ROUNDED = "nanotron rounds times to three digits: differences below 1 % are not known"
 EACH = "logging.iteration_step_info_interval 1"
 
@@ -41,7 +39,7 @@ def read_nanotron(source: str, lines: Iterable[Line]) -> Rows:
         milliseconds = positive(elapsed[1], "elapsed_time_per_iteration_ms", where, MOST_SECONDS) * TIMES[elapsed[2]]
         place = PLACE.search(line.text)
         processes.append((*line.process, *(place.groups() if place else ())))
-        found.append((whole(iteration[1], "iteration", where, MOST_STEP), max(milliseconds * MILLI, LEAST_S)))
+        found.append((whole(iteration[1], "iteration", where, MOST_STEP), max(milliseconds * MILLI, LEAST_PRINTED_S)))
         if size := BATCH.search(line.text):
             rows.job["global_batch_samples"] = int(
                 positive(size[1], "global_batch_size", where, MOST_SECONDS) * TIMES[size[2]]

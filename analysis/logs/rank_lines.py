@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from analysis.logs.limits import MOST_SECONDS, MOST_STEP
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
 from analysis.logs.rows import Rows
 
@@ -13,8 +13,6 @@ PLACE = re.compile(r"\bRank (\d++) \| Step (\d++) \|")
 TIME = re.compile(r"\| ([A-Z][A-Za-z]{0,20}) Time: ([^\s|]++) ms\b")
 WHOLE_TIME = re.compile(r"\| Iteration Time: [^\s|]++ ms\b")
 WHOLE, SENDING = "Iteration", ("AR", "Allreduce", "AllReduce")
-MILLI = 1e-3
-LEAST_S = 1e-6
 
 
 def is_rank_line(line: Line) -> bool:
@@ -37,8 +35,8 @@ def read_rank_lines(source: str, lines: Iterable[Line]) -> Rows:
             name: MILLI * positive(found, f"{name} Time", where, MOST_SECONDS / MILLI)
             for name, found in TIME.findall(line.text)
         }
-        step_s = max(times_s[WHOLE], LEAST_S)
+        step_s = max(times_s[WHOLE], LEAST_PRINTED_S)
         sent_s = sum(seconds for name, seconds in times_s.items() if name in SENDING)
         rank, step = whole(place[1], "rank", where, MOST_STEP), whole(place[2], "step", where, MOST_STEP)
-        rows.add(str(rank), step, max(step_s - sent_s, LEAST_S), step_s)
+        rows.add(str(rank), step, max(step_s - sent_s, LEAST_PRINTED_S), step_s)
     return rows

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
+from analysis.logs.metric_table import metric_column
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
 from analysis.logs.roles import roles_of
 from analysis.logs.step_log import StepLog, Untimed
@@ -49,12 +50,9 @@ def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | 
     if SUMMARY in records[-1]:
         _refuse_trainer(path, records)
     wide = pd.DataFrame([record for record in records if record.get(roles.step or "") is not None])
-    rank = wide[roles.rank] if roles.rank else "0"
     values = [key for key in wide if key not in (roles.step, roles.rank)]
     frames = [
-        pd.DataFrame(
-            {"rank": rank, "step": numbers_or_nan(wide[roles.step]), "name": key, "value": numbers_or_nan(wide[key])}
-        )
+        metric_column(wide, roles, key)
         for key in values
         if not wide[key].map(lambda each: isinstance(each, (list, dict, bool))).any()
     ]

@@ -7,12 +7,11 @@ from typing import Any
 
 from analysis.logs.gathering import gather
 from analysis.logs.json_values import count, seconds
+from analysis.logs.limits import LEAST_PRINTED_S, MILLI
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError, StepLog
 
 RECORDS, WHOLE, UNIT = "step_records", "wall_time_ms", "_ms"
-MILLI = 1e-3
-LEAST_S = 1e-6
 ONE_CLOCK = (
     "the records are of one of {ranks} ranks: its parts of a step are known, other ranks are not; records of every "
     "rank would tell which one others wait for"
@@ -41,7 +40,7 @@ def read_step_records(source: str, content: Any) -> StepLog:
             raise LogError(f"{where}: has no {WHOLE}; correct or remove it")
         names = [name for name in record if name.endswith(UNIT) and name != WHOLE]
         own_s = {name.removesuffix(UNIT): MILLI * seconds(name, record[name], where) for name in names}
-        whole_s = max(MILLI * seconds(WHOLE, record[WHOLE], where), LEAST_S)
+        whole_s = max(MILLI * seconds(WHOLE, record[WHOLE], where), LEAST_PRINTED_S)
         rows.add("all", count(record.get("step", place), "step", where), whole_s, parts_s=own_s)
         for name, each_s in own_s.items():
             parts_s[name].append(each_s)
