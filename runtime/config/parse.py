@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from runtime.config import checking
 from runtime.core.convergence import Convergence
+from runtime.core.recovery.rules import Failover
 from runtime.errors import ConfigError
 
 Count = Annotated[int, Meta(ge=1)]
@@ -156,7 +157,7 @@ class Config(_Strict, frozen=True):
     checkpoint_every_s: Period | None
     stuck_after_s: Positive | None
     scheduler: Spec
-    failover: Literal["shards", "whole_shards", "checkpoint"]
+    failover: Failover
     max_losses: Annotated[int, Meta(ge=0)] | None
     target_evals: Annotated[int, Meta(ge=1)]
     stop_at_target: bool

@@ -11,6 +11,7 @@ from runtime.core.convergence import Convergence
 from runtime.core.data.shards import Range
 from runtime.core.layout import Layout
 from runtime.core.node_orders import AllocateOrder, NodeOrder
+from runtime.core.recovery.rules import Failover
 
 Status = Literal["done", "failed", "stuck", "interrupted"]
 """Ways in which a job ends."""
@@ -43,7 +44,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_target: bool
     target_evals: int = 1
     """Evaluations in a row that must reach the target."""
-    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
+    failover: Failover = "shards"
     """The cost of a lost worker: its own samples are computed again, or all roll back to the last checkpoint."""
     max_losses: int | None = None
     """Losses of workers and servers that it survives; with the next it fails. None: any number."""

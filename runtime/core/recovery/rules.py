@@ -6,11 +6,14 @@ from typing import Literal
 
 import msgspec
 
+Failover = Literal["shards", "whole_shards", "checkpoint"]
+"""After the loss of a worker its unapplied samples return, or its whole shards, or all roll back to a checkpoint."""
+
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and choices; the defaults suit real processes that rarely fail."""
 
-    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
+    failover: Failover = "shards"
     """The cost of a lost worker: its own samples, or all work since the last checkpoint."""
     inseparable: bool = False
     """Whether the loss of a replica ends the run, as with ``DistributedDataParallel``."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 import msgspec
 
 from runtime.api import RunSpec
 from runtime.backends.devices.choice import CUDA
 from runtime.core.job import Job
+from runtime.core.recovery.rules import Failover
 from runtime.live.transport.auxiliaries import auxiliaries_of
 from strategies.protocol import Launch
 
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Deadline of a task that starts alone, while the job is running."""
     iteration_deadline_s: float
     max_restarts: int | None
-    failover: Literal["shards", "whole_shards", "checkpoint"] = "shards"
+    failover: Failover = "shards"
     max_losses: int | None = None
     starts_silently: bool = False
     """Whether a task owes no heartbeat before it is built: the driver of a GPU holds the interpreter while it starts,
