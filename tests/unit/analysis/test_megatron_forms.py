@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -235,3 +237,25 @@ def test_iterations_before_and_with_a_delay_are_told_apart(case: str, tmp_path: 
     assert float(found[2]) == pytest.approx(delayed / 1e3, rel=0.01)
     assert float(found[4]) == pytest.approx(before / 1e3, rel=0.01)
     assert float(found[3]) == pytest.approx(delayed / before, rel=0.02)
+
+
+PIPEMORPH = os.environ.get("STRAGGLAB_PIPEMORPH")
+"""A copy of PipeMorph's repository; its licence is not stated, so it is not kept here."""
+CHANGE = re.compile(r"from step (\d+) to \d+ the median step takes ([\d.]+) s")
+
+
+@pytest.mark.skipif(PIPEMORPH is None, reason="STRAGGLAB_PIPEMORPH names no copy of PipeMorph's repository")
+def test_all_of_pipemorph_s_logs_in_which_a_delay_costs_a_tenth_or_more() -> None:
+    """Commit 7ff0dc6: the delay begins with iteration 9 or so of 15. docs/advise.md has these numbers."""
+    delayed, found, close = 0, list[list[int]](), 0
+    for path in sorted(Path(PIPEMORPH or ".").rglob("log.txt")):
+        times = [float(one) for one in re.findall(r"elapsed time per iteration \(ms\): ([\d.]+)", path.read_text())]
+        if len(times) != 15 or (last_ms := median(times[-3:])) < 1.1 * median(times[3:7]):
+            continue
+        delayed += 1
+        if changes := CHANGE.findall("\n".join(whole_steps(without_first(read_log(path), 1)))):
+            found.append([int(step) for step, _ in changes])
+            close += float(changes[-1][1]) * 1e3 == pytest.approx(last_ms, rel=0.05)
+    assert (delayed, len(found), close) == (112, 108, 95)
+    assert all(8 <= steps[0] <= 11 for steps in found)
+    assert sorted(map(len, found)) == [1] * 104 + [2] * 4
