@@ -42,7 +42,7 @@ def check_number(
 
 
 def check_one_of(one: str, value: object, other: str, other_value: object) -> None:
-    """Two fields of which one is given, and the other None."""
+    """Raise ``ValueError`` unless one of two fields is given, and the other is None."""
     if (value is None) == (other_value is None):
         raise ValueError(
             f"{one}={'null' if value is None else value}: exactly one of {one} and {other} must be set; make the other "
@@ -51,13 +51,13 @@ def check_one_of(one: str, value: object, other: str, other_value: object) -> No
 
 
 def check_count(name: str, value: object) -> None:
-    """A whole number, at least 1."""
+    """Raise ``ValueError`` unless it is a whole number, at least 1."""
     if type(value) is not int or value < 1:
         raise ValueError(f"{name}={one_line(value)}: must be a whole number, at least 1")
 
 
 def check_flag(name: str, value: object) -> None:
-    """True or false."""
+    """Raise ``ValueError`` unless it is true or false."""
     if type(value) is not bool:
         raise ValueError(f"{name}={one_line(value)}: must be true or false")
 
