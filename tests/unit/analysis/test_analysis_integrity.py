@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from analysis.measures.metrics import summarise
 from analysis.records.integrity import REPEATED, integrity
 from analysis.records.load import load_run
 from runtime.core import executor
@@ -44,11 +46,24 @@ def test_the_start_of_a_sound_record_is_sound(keep: int, tmp_path: Path) -> None
     assert integrity(run).ok
 
 
-def pair() -> Story:
-    """Two workers, each with a Compute of one sample batch; two updates make an epoch."""
+Step = Callable[[Story], None]
+
+
+def arrived(*given: Any, **fields: Any) -> Step:
+    return methodcaller("arrived", *given, **fields)
+
+
+def event(*given: Any, **fields: Any) -> Step:
+    return methodcaller("event", *given, **fields)
+
+
+def pair(*steps: Step) -> Story:
+    """Two workers, each with a Compute of one sample batch; two updates make an epoch. Then this happens."""
     story = Story(num_workers=2, num_samples=16, epochs=1)
     story.started()
     story.lines[-1]["commands"] = [compute(0), compute(1)]
+    for step in steps:
+        step(story)
     return story
 
 
@@ -58,263 +73,140 @@ def end(story: Story, **fields: Any) -> Story:
     return story
 
 
+FIRST, SECOND = arrived(0.1, 0, 0, [apply(0)]), arrived(0.2, 1, 1, [apply(1)], version=0)
+
+
 def sound() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0)])
-    story.arrived(0.2, 1, 1, [apply(1)], version=0)
-    return end(story)
+    return end(pair(FIRST, SECOND))
 
 
-def test_the_pair_is_sound(tmp_path: Path) -> None:
-    assert problems(sound(), tmp_path) == ""
-
-
-def applied_twice() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0)])
-    story.arrived(0.2, 1, 1, [apply(0, 1)], version=0)
-    return end(story, samples_applied=24)
-
-
-def applied_after_drop() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [drop(0)])
-    story.arrived(0.2, 1, 1, [apply(0)])
-    return story
-
-
-def never_arrived() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(7)])
-    return story
-
-
-def ended_twice() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0)
-    story.event(0.2, "Failed", worker=0, reason="late")
-    return story
-
-
-def same_gradient_twice() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [compute(0)])
-    story.arrived(0.2, 0, 0)
-    return story
-
-
-def busy_worker_asked() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [compute(1)])
-    return story
-
-
-def dead_worker_delivers() -> Story:
-    story = pair()
-    story.event(0.1, "Lost", worker=0, incarnation=0, reason="killed", restarting=True)
-    story.event(0.2, "Joined", [compute(0)], worker=0, incarnation=1)
-    story.arrived(0.3, 0, 0, incarnation=0)
-    return story
-
-
-def time_runs_back() -> Story:
-    story = pair()
-    story.arrived(0.2, 0, 0)
-    story.arrived(0.1, 1, 1)
-    return story
-
-
-def version_jumps() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0)], line_version=3)
-    return story
-
-
-def samples_lost() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0)])
-    story.arrived(0.2, 1, 1, [apply(1)], version=0, samples=7)
-    return end(story, samples_applied=15)
-
-
-def samples_miscounted() -> Story:
-    story = sound()
-    story.lines[-1]["note"]["samples_applied"] = 15
+def changed(story: Story, **last: Any) -> Story:
+    """Its last line says something else."""
+    story.lines[-1]["note"] |= last
     return story
 
 
 def epochs_mixed() -> Story:
-    story = pair()
+    story = pair(FIRST, SECOND)
     story.meta["job"] |= {"num_samples": 12, "epochs": 2}
-    story.arrived(0.1, 0, 0, [apply(0)])
-    story.arrived(0.2, 1, 1, [apply(1)], version=0)
     return story
 
 
-def shard_missing() -> Story:
-    story = sound()
-    story.lines[-1]["note"]["shards_done"] = 1
-    return story
-
-
-def told_of(story: Story, grad: int, worker: int, commands: Sequence[Any] = (), ref_version: int = 0) -> Story:
+def told_of(grad: int, worker: int, commands: Sequence[Any] = (), ref_version: int = 0) -> Step:
     about = {"id": grad, "worker": worker, "incarnation": 0, "iteration": 0, "version": 0}
     handle = {**about, "samples": 8, "assigned_samples": 8}
     numbers = {"dot": 1.0, "sqr_grad": 1.0, "sqr_ref": 1.0, "ref_version": ref_version}
-    story.event(0.3, "Scored", commands, grad=handle, **numbers)
-    return story
-
-
-def scored() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [score(0, refresh=True)])
-    story.arrived(0.2, 1, 1, [score(1)], version=0)
-    return told_of(told_of(story, 0, 0, [apply(0)]), 1, 1, [apply(1)])
+    return event(0.3, "Scored", commands, grad=handle, **numbers)
 
 
 def measured(versions: Sequence[int], asked: bool = True) -> Story:
     """The first of two updates was measured, if it was asked for; these versions were reported."""
-    story = pair()
-    story.arrived(0.1, 0, 0, [{**apply(0), "measure": asked}])
-    story.arrived(0.2, 1, 1, [apply(1)], version=0)
-    for version in versions:
-        story.event(0.3, "Measured", [], version=version, sqr_norm=1.0)
-    return story
+    reports = [event(0.3, "Measured", [], version=version, sqr_norm=1.0) for version in versions]
+    return pair(arrived(0.1, 0, 0, [{**apply(0), "measure": asked}]), SECOND, *reports)
 
 
-def test_measured_updates_are_sound(tmp_path: Path) -> None:
-    assert problems(end(measured([1])), tmp_path) == ""
-
-
-def held(*commands: dict[str, Any], worker: int = 0, t: float = 0.1) -> Story:
+def held(*commands: dict[str, Any], worker: int = 0, then: Sequence[Step] = ()) -> Story:
     """Worker 0 holds gradient 0 at 0.1, and these are the answers to that."""
-    story = pair()
     about = {"id": worker, "worker": worker, "incarnation": 0, "iteration": 0, "version": 0, "samples": 8}
-    timings = {"compute_s": 0.05}
-    grad = {**about, "assigned_samples": 8}
-    story.event(t, "Ready", commands, grad=grad, timings=timings, num_bytes=100, loss=1.0, sqr_norm=1.0)
-    return story
+    given = {"timings": {"compute_s": 0.05}, "num_bytes": 100, "loss": 1.0, "sqr_norm": 1.0}
+    return pair(event(0.1, "Ready", commands, grad={**about, "assigned_samples": 8}, **given), *then)
 
 
 def send(grad: int) -> dict[str, Any]:
     return {"type": "Send", "grads": [grad]}
 
 
+SCORED = (
+    *(arrived(0.1, 0, 0, [score(0, refresh=True)]), arrived(0.2, 1, 1, [score(1)], version=0)),
+    *(told_of(0, 0, [apply(0)]), told_of(1, 1, [apply(1)])),
+)
+
+
+@pytest.mark.parametrize(
+    "tell", [sound, lambda: end(measured([1])), lambda: end(pair(*SCORED))], ids=["plain", "measured", "scored"]
+)
+def test_sound_pairs_pass(tell: Callable[[], Story], tmp_path: Path) -> None:
+    assert problems(tell(), tmp_path) == ""
+
+
 def test_held_gradients_are_sound(tmp_path: Path) -> None:
     """One is sent 0.1 s after it was ready, which is in no duration; another is dropped, and its worker computes."""
-    story = held()
-    story.event(0.2, "Woke", [send(0)], tag="window")
-    story.arrived(0.5, 0, 0, [apply(0)], send_s=0.3, compute_s=0.05)
-    assert problems(story, tmp_path) == ""
+    sent = event(0.2, "Woke", [send(0)], tag="window"), arrived(0.5, 0, 0, [apply(0)], send_s=0.3, compute_s=0.05)
+    assert problems(held(then=sent), tmp_path) == ""
     (row,) = load_run(tmp_path / "run").tables.iterations.itertuples()
     assert (row.start_s, row.send_s) == (pytest.approx(0.05), 0.3)
-    again = held(drop(0), compute(0))
-    again.arrived(0.2, 1, 1, [apply(1)])
+    again = held(drop(0), compute(0), then=[arrived(0.2, 1, 1, [apply(1)])])
     assert "gradient" not in problems(again, tmp_path / "again")
 
 
-@pytest.mark.parametrize(
-    ("tell", "what"),
-    [
-        (lambda: held(send(0), send(0)), "Send of gradient 0, which nobody held"),
-        (lambda: held(send(1)), "Send of gradient 1, which nobody held"),
-        (lambda: held(compute(0)), "Compute for worker 0 while it was computing"),
-        (lambda: held(worker=2), "Ready of worker 2, which was not computing"),
-        (lambda: held(apply(0)), "Apply of gradient 0, which was not available"),
-    ],
+LOST = event(0.1, "Lost", worker=0, incarnation=0, reason="killed", restarting=True)
+BACK = event(0.2, "Joined", [compute(0)], worker=0, incarnation=1)
+ROLLED_BACK = (
+    event(0.2, "ServerLost", server=0, incarnation=0, reason="killed"),
+    event(0.3, "Restored", [apply(0)], version=0, workers=[0, 1]),
 )
-def test_a_gradient_is_sent_once_and_only_by_who_holds_it(tell: Callable[[], Story], what: str, tmp_path: Path) -> None:
-    assert what in problems(tell(), tmp_path)
+UNAVAILABLE = "Apply of gradient 0, which was not available"
+NOT_SCORED = "Score of gradient 0, which was not available or is being scored"
+UNASKED = "Scored of gradient 0, which was not asked for"
+BROKEN: dict[str, tuple[Story, str]] = {
+    "sent twice": (held(send(0), send(0)), "Send of gradient 0, which nobody held"),
+    "another is sent": (held(send(1)), "Send of gradient 1, which nobody held"),
+    "computes while it holds": (held(compute(0)), "Compute for worker 0 while it was computing"),
+    "nobody's is held": (held(worker=2), "Ready of worker 2, which was not computing"),
+    "applied while held": (held(apply(0)), UNAVAILABLE),
+    "arrives unsent": (held(then=[arrived(0.2, 0, 0)]), "gradient 0 arrived, but was not sent"),
+    "held by a lost one": (
+        held(then=[LOST, event(0.2, "Woke", [send(0)], tag="")]),
+        "Send of gradient 0, which nobody held",
+    ),
+    "scored twice": (pair(arrived(0.1, 0, 0, [score(0), score(0)])), NOT_SCORED),
+    "scored after use": (pair(arrived(0.1, 0, 0, [apply(0), score(0)])), NOT_SCORED),
+    "told although used": (pair(arrived(0.1, 0, 0, [score(0), apply(0)]), told_of(0, 0)), UNASKED),
+    "told unasked": (pair(arrived(0.1, 0, 0), told_of(0, 0)), UNASKED),
+    "reference of the future": (
+        pair(arrived(0.1, 0, 0, [score(0)]), told_of(0, 0, ref_version=1)),
+        "Scored of gradient 0 against version 1, which does not exist yet",
+    ),
+    "measured unasked": (measured([1], asked=False), "Measured of version 1, which was not asked for"),
+    "another is measured": (measured([2]), "Measured of version 2, which was not asked for"),
+    "measured twice": (measured([1, 1]), "Measured of version 1, which was not asked for"),
+    "applied twice": (pair(FIRST, arrived(0.2, 1, 1, [apply(0, 1)], version=0)), UNAVAILABLE),
+    "applied after it was dropped": (pair(arrived(0.1, 0, 0, [drop(0)]), arrived(0.2, 1, 1, [apply(0)])), UNAVAILABLE),
+    "applied after a rollback": (pair(arrived(0.1, 0, 0), *ROLLED_BACK), UNAVAILABLE),
+    "never arrived": (pair(arrived(0.1, 0, 0, [apply(7)])), "Apply of gradient 7"),
+    "ended twice": (
+        pair(arrived(0.1, 0, 0), event(0.2, "Failed", worker=0, reason="late")),
+        "Failed of worker 0, which was not computing",
+    ),
+    "arrives twice": (pair(arrived(0.1, 0, 0, [compute(0)]), arrived(0.2, 0, 0)), "gradient 0 arrived twice"),
+    "a busy one computes": (pair(arrived(0.1, 0, 0, [compute(1)])), "Compute for worker 1 while it was computing"),
+    "a dead one delivers": (
+        pair(LOST, BACK, arrived(0.3, 0, 0, incarnation=0)),
+        "incarnation 0 of worker 0, which is gone",
+    ),
+    "time runs back": (pair(arrived(0.2, 0, 0), arrived(0.1, 1, 1)), "t = 0.1 after 0.2"),
+    "a version is skipped": (
+        pair(arrived(0.1, 0, 0, [apply(0)], line_version=3)),
+        "version 3 after an event and commands that make it 1",
+    ),
+    "samples lost": (
+        end(pair(FIRST, arrived(0.2, 1, 1, [apply(1)], version=0, samples=7)), samples_applied=15),
+        "15 samples applied and 0 given up in 1 epochs of 16",
+    ),
+    "samples miscounted": (changed(sound(), samples_applied=15), "16 samples applied, but the last line says 15"),
+    "epochs mixed": (epochs_mixed(), "16 samples used, which passes the end of epoch 0 at 12"),
+    "a shard is missing": (changed(sound(), shards_done=1), "1 of 2 shards done"),
+}
 
 
-def test_what_was_not_sent_does_not_arrive(tmp_path: Path) -> None:
-    story = held()
-    story.arrived(0.2, 0, 0)
-    assert "gradient 0 arrived, but was not sent" in problems(story, tmp_path)
-
-
-def test_what_a_lost_worker_held_is_gone(tmp_path: Path) -> None:
-    story = held()
-    story.event(0.2, "Lost", [send(0)], worker=0, incarnation=0, reason="killed", restarting=True)
-    assert "Send of gradient 0, which nobody held" in problems(story, tmp_path)
-
-
-def test_scored_gradients_are_sound(tmp_path: Path) -> None:
-    assert problems(end(scored()), tmp_path) == ""
-
-
-def scored_twice() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [score(0), score(0)])
-    return story
-
-
-def scored_after_use() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0), score(0)])
-    return story
-
-
-def told_although_used() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [score(0), apply(0)])
-    return told_of(story, 0, 0)
-
-
-def told_unasked() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0)
-    return told_of(story, 0, 0)
-
-
-def reference_of_the_future() -> Story:
-    story = pair()
-    story.arrived(0.1, 0, 0, [score(0)])
-    return told_of(story, 0, 0, ref_version=1)
-
-
-@pytest.mark.parametrize(
-    ("tell", "what"),
-    [
-        (scored_twice, "Score of gradient 0, which was not available or is being scored"),
-        (scored_after_use, "Score of gradient 0, which was not available or is being scored"),
-        (told_although_used, "Scored of gradient 0, which was not asked for"),
-        (told_unasked, "Scored of gradient 0, which was not asked for"),
-        (lambda: measured([1], asked=False), "Measured of version 1, which was not asked for"),
-        (lambda: measured([2]), "Measured of version 2, which was not asked for"),
-        (lambda: measured([1, 1]), "Measured of version 1, which was not asked for"),
-        (reference_of_the_future, "Scored of gradient 0 against version 1, which does not exist yet"),
-        (applied_twice, "Apply of gradient 0, which was not available"),
-        (applied_after_drop, "Apply of gradient 0, which was not available"),
-        (never_arrived, "Apply of gradient 7"),
-        (ended_twice, "Failed of worker 0, which was not computing"),
-        (same_gradient_twice, "gradient 0 arrived twice"),
-        (busy_worker_asked, "Compute for worker 1 while it was computing"),
-        (dead_worker_delivers, "incarnation 0 of worker 0, which is gone"),
-        (time_runs_back, "t = 0.1 after 0.2"),
-        (version_jumps, "version 3 after an event and commands that make it 1"),
-        (samples_lost, "15 samples applied and 0 given up in 1 epochs of 16"),
-        (samples_miscounted, "16 samples applied, but the last line says 15"),
-        (epochs_mixed, "16 samples used, which passes the end of epoch 0 at 12"),
-        (shard_missing, "1 of 2 shards done"),
-    ],
-)
-def test_a_broken_record_is_caught(tell: Callable[[], Story], what: str, tmp_path: Path) -> None:
-    assert what in problems(tell(), tmp_path)
-
-
-def test_a_gradient_of_before_a_rollback_is_void(tmp_path: Path) -> None:
-    story = pair()
-    story.arrived(0.1, 0, 0)
-    story.event(0.2, "ServerLost", server=0, incarnation=0, reason="killed")
-    story.event(0.3, "Restored", [apply(0)], version=0, workers=[0, 1])
-    assert "Apply of gradient 0, which was not available" in problems(story, tmp_path)
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_record_is_caught(name: str, tmp_path: Path) -> None:
+    story, what = BROKEN[name]
+    assert what in problems(story, tmp_path)
 
 
 def test_samples_given_up_on_request_are_accounted_for(tmp_path: Path) -> None:
-    story = pair()
-    story.arrived(0.1, 0, 0, [apply(0)])
-    story.arrived(0.2, 1, 1, [drop(1, requeue=False)], version=0)
+    story = pair(FIRST, arrived(0.2, 1, 1, [drop(1, requeue=False)], version=0))
     assert problems(end(story, samples_applied=8), tmp_path) == ""
 
 
@@ -348,9 +240,7 @@ def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
 
 
 def test_many_problems_are_cut_short(tmp_path: Path) -> None:
-    story = pair()
-    for number in range(50):
-        story.arrived(1.0 + number, 0, number)
+    story = pair(*(arrived(1.0 + number, 0, number) for number in range(50)))
     found = integrity(load_run(story.write(tmp_path / "run"))).problems
     assert len(found) == 21
     assert found[-1] == "and 29 more"
@@ -365,9 +255,8 @@ def test_a_long_disturbed_run_is_sound(tmp_path: Path) -> None:
 
 
 def test_the_summary_carries_the_verdict(tmp_path: Path) -> None:
-    from analysis.measures.metrics import summarise
-
-    summary = summarise(load_run(applied_twice().write(tmp_path / "run")))
+    broken = pair(FIRST, arrived(0.2, 1, 1, [apply(0, 1)], version=0))
+    summary = summarise(load_run(broken.write(tmp_path / "run")))
     assert summary["integrity"]["ok"] is False
     assert "gradient 0" in msgspec.json.encode(summary["integrity"]["problems"]).decode()
 

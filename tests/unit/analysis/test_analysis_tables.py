@@ -135,13 +135,6 @@ def test_server_notes_and_evaluations(tmp_path: Path) -> None:
     assert tables.evaluations["asked_s"].is_monotonic_increasing
 
 
-def test_a_metric_that_is_null_is_not_a_number(tmp_path: Path) -> None:
-    story = Story()
-    story.started()
-    story.evaluated(1.0, None)
-    assert read(story, tmp_path).tables.evaluations["accuracy"].isna().all()
-
-
 def test_decisions_have_a_row_per_event(tmp_path: Path) -> None:
     run = read(bsp_story(), tmp_path)
     decisions = run.tables.decisions

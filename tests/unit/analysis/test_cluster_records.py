@@ -95,12 +95,6 @@ def test_the_run_was_killed(tmp_path: Path) -> None:
     assert isnan(cluster.jobs["start_s"][1])
 
 
-def test_jobs_without_an_end_have_infinite_times(tmp_path: Path) -> None:
-    runs, waits = (row for _, row in job_times(killed(tmp_path)).iterrows())
-    assert (runs.jct_s, runs.queue_s, runs.run_s, runs.in_system_s) == (float("inf"), 0.0, 7.0, 7.0)
-    assert (waits.jct_s, waits.queue_s, waits.run_s, waits.wait_s) == (float("inf"), float("inf"), 0.0, 5.0)
-
-
 def test_a_line_that_only_lacks_its_newline_counts(tmp_path: Path) -> None:
     path = two_jobs().write(tmp_path / "run")
     log = path / "cluster.jsonl"

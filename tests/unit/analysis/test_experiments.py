@@ -17,14 +17,7 @@ from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import (
     MEASURES,
     consumption,
-    gain_after,
-    mean_loss,
-    rebound,
-    restarted_bpt_ratio,
-    shards_missing,
-    stalled_frac,
     update_s,
-    use_frac,
     use_weighted_frac,
 )
 from analysis.experiments.page import compose, section, sections
@@ -46,7 +39,6 @@ from runtime.config.choices import merged
 from runtime.config.instantiate import instantiate
 from runtime.run.preflight import preflight
 from strategies.protocol import Launch
-from tests.support.records import Simulation, Story
 from tests.unit.analysis.test_fidelity import story
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,9 +67,6 @@ def written(folder: Path, **changes: Any) -> Path:
 
 def spec_of(folder: Path, **changes: Any) -> Spec:
     return load_spec(written(folder, **changes))
-
-
-# ---- the description ------------------------------------------------------------------------------------------------
 
 
 def test_an_experiment_is_the_product_of_its_axes(tmp_path: Path) -> None:
@@ -160,15 +149,9 @@ def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_pa
     with pytest.raises(SpecError, match=r"toy_table\.yaml: ") as caught:
         spec_of(tmp_path, **changes)
     assert said in str(caught.value)
-
-
-def test_no_yaml_at_all_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("title: [")
-    with pytest.raises(SpecError, match=r"x\.yaml: "):
-        load_spec(tmp_path / "x.yaml")
-
-
-# ---- those that there are -------------------------------------------------------------------------------------------
+    (tmp_path / "toy_table.yaml").write_text("title: [")
+    with pytest.raises(SpecError, match=r"toy_table\.yaml: "):
+        load_spec(tmp_path / "toy_table.yaml")
 
 
 COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "groups", "replicas", "convergence")))
@@ -226,28 +209,22 @@ def test_every_claim_that_is_answered_names_an_experiment(paper: str) -> None:
     assert named <= set(SPECS)
 
 
-# ---- measures -------------------------------------------------------------------------------------------------------
-
-
 def test_measures_of_a_run(tmp_path: Path) -> None:
-    run = load_run(story("asp", epochs=3).write(tmp_path / "run"))
-    found = {name: measure(run) for name, measure in MEASURES.items()}
-    assert found["jct_s"] == run.lines[-1].t
-    assert 0 <= found["wait_frac"] < 1
-    assert found["shards_missing"] == 0
+    received = story("asp", epochs=3)
+    received.lines[-1]["note"]["shards_done"] -= 2
+    run = load_run(received.write(tmp_path / "run"))
+    assert MEASURES["jct_s"](run) == run.lines[-1].t
+    assert MEASURES["shards_missing"](run) == 2
     taken = consumption(run)
     assert taken["samples"].sum() == 3 * 128
     assert taken["shards"].sum() == pytest.approx(3 * 16)
-    assert found["throughput"] == pytest.approx(3 * 128 / found["jct_s"])
 
 
 def test_time_per_update_and_usage(tmp_path: Path) -> None:
     run = load_run(story("bsp").write(tmp_path / "run"))
     rows = run.tables.iterations
     assert update_s(run) == pytest.approx(run.lines[-1].t / rows["applied_version"].nunique())
-    busy_s = float((rows["compute_s"] - rows["injected_s"]).sum())
     workers = rows["worker"].nunique()
-    assert use_frac(run) == pytest.approx(busy_s / (workers * run.lines[-1].t))
     devices = [{"per_sample_s": 0.001 * (1 + worker)} for worker in range(workers)]
     run.meta["job"]["devices"] = devices
     by_worker = (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
@@ -261,27 +238,6 @@ def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
     received.lines[-1]["note"]["epochs_done"] = 0
     received.meta["job"]["max_time_s"] = received.lines[-1]["t"]
     assert update_s(load_run(received.write(tmp_path / "run"))) == inf
-
-
-def test_steps_that_were_held(tmp_path: Path) -> None:
-    """Worker 1 takes six times as long: the others wait in every step of BSP, and nobody does in ASP."""
-    shares = []
-    for system in ("bsp", "asp"):
-        received = Story(num_samples=512, epochs=2, target=None)
-        Simulation(received, system, duration=lambda worker, _: 0.3 if worker == 1 else 0.05).run()
-        shares.append(stalled_frac(load_run(received.write(tmp_path / system))))
-    assert shares[0] > 0.5
-    assert shares[1] < 0.1
-
-
-def test_the_mean_of_a_loss_over_time(tmp_path: Path) -> None:
-    """From 2 straight down to 1 within 10 s, then 1 for 10 s: 1.25."""
-    run = load_run(story("bsp").write(tmp_path / "run"))
-    curve = pd.DataFrame({"asked_s": [0.0, 10.0, 20.0], "loss": [2.0, 1.0, 1.0]})
-    vars(run)["tables"] = replace(run.tables, evaluations=curve)
-    assert mean_loss(run) == pytest.approx(1.25)
-    vars(run)["tables"] = replace(run.tables, evaluations=curve.iloc[:1])
-    assert pd.isna(mean_loss(run))
 
 
 def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:
@@ -316,27 +272,6 @@ def test_the_mean_of_a_metric_over_time_and_over_samples(tmp_path: Path) -> None
     assert MEASURES["error_first_min"](run) == pytest.approx(1 - (7.5 + 45) / 60)
 
 
-def test_missing_shards_are_counted(tmp_path: Path) -> None:
-    received = story()
-    received.lines[-1]["note"]["shards_done"] -= 2
-    assert shards_missing(load_run(received.write(tmp_path / "run"))) == 2
-
-
-def test_a_restart_is_seen_in_throughput_and_bpt(tmp_path: Path) -> None:
-    """Worker 1 takes 0.3 s until it is lost at 1.5 s, and as long as the others afterwards."""
-    received = Story(num_samples=1024, epochs=2, target=None)
-    simulation = Simulation(received, "bsp", duration=lambda *_: 0.05, lose=(1, 1.5, 1.6))
-    simulation.duration = lambda worker, _: 0.3 if worker == 1 and simulation.t < 1.5 else 0.05
-    simulation.run()
-    run = load_run(received.write(tmp_path / "run"))
-    assert rebound(run) > 3
-    assert restarted_bpt_ratio(run) == pytest.approx(1.0, abs=0.05)
-    assert MEASURES["slowest_before"](run) == pytest.approx(0.3 / 0.05, rel=0.1)
-    still = load_run(story().write(tmp_path / "other"))
-    assert pd.isna(rebound(still))
-    assert pd.isna(restarted_bpt_ratio(still))
-
-
 def scored(folder: Path, values: list[float], **received: Any) -> Run:
     """A run that is evaluated every 0.1 s with these accuracies; nothing else of it is looked at."""
     run = load_run(story(epochs=3, **received).write(folder))
@@ -358,15 +293,6 @@ def test_tta_is_to_where_the_cell_of_reference_converges(tmp_path: Path) -> None
     assert frame.round(9).to_dict() == {("bsp", 0): 0.2, ("asp", 0): 0.1, ("bsp", 1): inf, ("asp", 1): 0.1}
     alone = measure_runs(spec, [pair for pair in found if pair[0].levels["system"] == "bsp"])
     assert alone["tta_s"].isna().all()
-
-
-def test_the_gain_after_an_update(tmp_path: Path) -> None:
-    run = scored(tmp_path / "run", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
-    at = float(run.tables.updates.set_index("version").loc[2, "t"])
-    assert 0 < at < 0.3
-    assert gain_after(run, 2, 0.2) == pytest.approx(0.2)
-    assert pd.isna(gain_after(run, 2, 0.5))
-    assert pd.isna(gain_after(run, 999, 0.1))
 
 
 def test_excess_is_over_the_reference_of_the_same_seed_and_repetitions_are_seeds(tmp_path: Path) -> None:
@@ -399,9 +325,6 @@ def test_perplexity_is_of_the_loss_where_it_converged(tmp_path: Path) -> None:
     run = scored(tmp_path / "run", [0.0] * 6)
     run.tables.evaluations["loss"] = [9.0, 9.0, 9.0, 9.0, 1.0, 2.0]
     assert MEASURES["perplexity"](run) == pytest.approx(exp(1.5))
-
-
-# ---- results and page -----------------------------------------------------------------------------------------------
 
 
 def results_of(folder: Path, *, asp: float = 1.0, claims: list[Claim] | None = None, **changes: Any) -> Results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,9 @@ def test_throughput_before_the_first_loss_and_after_the_last_return(tmp_path: Pa
     restarts = pd.DataFrame({"t": [4.0, 5.0, 5.5, 7.5], "what": ["Lost", "ServerLost", "Restored", "Joined"]})
     found = run_with(tmp_path, restarts=restarts, updates=updates(1.0, 2.0, 3.0, 6.0, 7.6, 8.0, 9.0, 9.9))
     assert rebound(found) == pytest.approx((4 / 2.5) / (3 / 4))
+    still = run_with(tmp_path / "still", updates=updates(1.0, 2.0), iterations=rows({}))
+    assert isnan(rebound(still))
+    assert isnan(restarted_bpt_ratio(still))
 
 
 def test_a_restarted_worker_is_looked_at_once_it_has_settled(tmp_path: Path) -> None:
@@ -109,6 +113,8 @@ def test_a_mean_over_time_begins_with_the_first_evaluation(tmp_path: Path) -> No
     """From 2 down to 1 within 4 s from 4 s on."""
     run = run_with(tmp_path, evaluations=pd.DataFrame({"asked_s": [4.0, 8.0], "loss": [2.0, 1.0]}))
     assert mean_loss(run) == pytest.approx(1.5)
+    vars(run)["tables"] = replace(run.tables, evaluations=run.tables.evaluations.iloc[:1])
+    assert isnan(mean_loss(run))
 
 
 def test_the_first_minute_ends_between_evaluations(tmp_path: Path) -> None:
@@ -125,6 +131,8 @@ def test_a_gain_begins_with_its_update(tmp_path: Path) -> None:
     scored = pd.DataFrame({"asked_s": [0.0, 1.0, 2.0, 3.0], str(run.job["metric"]): [0.0, 1.0, 4.0, 9.0]})
     vars(run)["tables"] = replace(run.tables, evaluations=scored)
     assert (gain_after(run, 1, 1.0), gain_after(run, 2, 1.0)) == (3.0, 5.0)
+    assert isnan(gain_after(run, 2, 1.5)), "it ends before"
+    assert isnan(gain_after(run, 9, 1.0)), "there is no such update"
 
 
 def test_vectors_and_batches_are_of_the_same_time(tmp_path: Path) -> None:

@@ -159,63 +159,15 @@ def test_published_timers_are_what_a_regular_expression_finds(name: str) -> None
 
 MEASURED = {
     "1F1B, 10 ms": (
-        [
-            14970.5,
-            854.7,
-            836.3,
-            871.1,
-            874.6,
-            871.8,
-            872.7,
-            872.8,
-            1148.7,
-            1080.9,
-            1081.0,
-            1079.8,
-            1084.5,
-            1081.6,
-            1081.6,
-        ],
+        "14970.5 854.7 836.3 871.1 874.6 871.8 872.7 872.8 1148.7 1080.9 1081.0 1079.8 1084.5 1081.6 1081.6",
         (874, 1082),
     ),
     "ZB, 30 ms": (
-        [
-            19367.4,
-            16922.8,
-            1296.5,
-            1054.1,
-            753.9,
-            756.8,
-            756.2,
-            989.1,
-            1435.3,
-            1815.6,
-            1811.4,
-            1877,
-            1808.1,
-            1815.6,
-            1813.3,
-        ],
+        "19367.4 16922.8 1296.5 1054.1 753.9 756.8 756.2 989.1 1435.3 1815.6 1811.4 1877 1808.1 1815.6 1813.3",
         (755, 1813),
     ),
     "ZB-CPU, 60 ms": (
-        [
-            25400.4,
-            10667.8,
-            719.9,
-            755.9,
-            755.3,
-            758.6,
-            754.1,
-            1410.7,
-            1649.3,
-            1654.9,
-            1784,
-            1641.7,
-            1725.8,
-            1648.9,
-            1652.3,
-        ],
+        "25400.4 10667.8 719.9 755.9 755.3 758.6 754.1 1410.7 1649.3 1654.9 1784 1641.7 1725.8 1648.9 1652.3",
         (755, 1651),
     ),
 }
@@ -226,8 +178,8 @@ PipeMorph, NSDI'26, experiments/increasing-delay, 14B, github.com/wutianyuan1/Pi
 @pytest.mark.parametrize("case", MEASURED)
 def test_iterations_before_and_with_a_delay_are_told_apart(case: str, tmp_path: Path) -> None:
     milliseconds, (before, delayed) = MEASURED[case]
-    (tmp_path / "a.log").write_text("\n".join(iteration(step, each) for step, each in enumerate(milliseconds, 1)))
-    said = whole_steps(without_first(read_log(tmp_path / "a.log"), 1))
+    lines = [iteration(step, float(each)) for step, each in enumerate(milliseconds.split(), 1)]
+    said = whole_steps(without_first(read(tmp_path / "a.log", lines), 1))
     (change,) = (line for line in said if line.startswith("from step"))
     found = re.match(
         r"from step (\d+) to 15 the median step takes ([\d.]+) s, ([\d.]+) times .* \(([\d.]+) s from", change
