@@ -47,20 +47,13 @@ def spans_of(workers: Sequence[int], servers: Sequence[int] = (), start_s: float
     return pd.DataFrame([row], columns=["job", "start_s", "end_s", "ended", "workers", "servers"])
 
 
-# ---- deviations -----------------------------------------------------------------------------------------------------
-
-
 def test_deviations_by_hand() -> None:
     """STAR, section II: d_i = (T_i - min T) / min T, a straggler above 20 %."""
     rows = compared(iterations([[{}, {"send_s": 0.3}, {"send_s": 0.31}], [{}, {}, {}]]))
     assert rows["time_s"].tolist() == pytest.approx([1.0, 1.2, 1.21, 1.0, 1.0, 1.0])
     assert rows["deviation_frac"].tolist() == pytest.approx([0.0, 0.2, 0.21, 0.0, 0.0, 0.0])
-    assert is_slow(rows.assign(deviation_frac=rows["deviation_frac"].round(9))).tolist() == [
-        False,
-        False,
-        True,
-        *[False] * 3,
-    ]
+    slow = is_slow(rows.assign(deviation_frac=rows["deviation_frac"].round(9)))
+    assert slow.tolist() == [False, False, True, False, False, False]
     found = job_stragglers(rows)
     assert (found["workers"], found["compared"], found["straggler_frac"]) == (3, 2, 0.5)
     mean_s = 3.41 / 3 + 1.0
@@ -145,15 +138,16 @@ def test_a_worker_that_needs_no_time_compares_nothing() -> None:
     assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
 
 
-# ---- episodes and causes --------------------------------------------------------------------------------------------
+CALM: list[list[dict[str, float]]] = [[{}, {}]]
+
+
+def found_in(job: Sequence[Sequence[dict[str, float]]], spans: pd.DataFrame, zero_s: float = 0.0) -> pd.DataFrame:
+    return episodes(compared(iterations(job)), zero_s, spans)
 
 
 @pytest.mark.parametrize("cause", SLOWER)
 def test_what_was_stretched_is_the_cause(cause: str) -> None:
-    calm: list[list[dict[str, float]]] = [[{}, {}]] * 6
-    found = episodes(
-        compared(iterations([*calm, [{}, SLOWER[cause]], [{}, SLOWER[cause]], *calm])), 100.0, spans_of([3, 5])
-    )
+    found = found_in([*CALM * 6, *[[{}, SLOWER[cause]]] * 2, *CALM * 6], spans_of([3, 5]), 100.0)
     (row,) = (row for _, row in found.iterrows())
     assert (row.cause, row.worker, row.host, row.iterations, row.reference) == (cause, 1, 5, 2, "own")
     assert (row.start_s, row.end_s) == (pytest.approx(106.0), pytest.approx(109.0))
@@ -164,13 +158,12 @@ def test_what_was_stretched_is_the_cause(cause: str) -> None:
 
 def test_others_that_are_faster_than_usual_are_the_cause() -> None:
     """STAR, section III-A: workers become stragglers by falls of others' times, too."""
-    calm: list[list[dict[str, float]]] = [[{}, {}]] * 6
-    found = episodes(compared(iterations([*calm, [{"compute_s": 0.2}, {}]])), 0.0, spans_of([0, 0]))
+    found = found_in([*CALM * 6, [{"compute_s": 0.2}, {}]], spans_of([0, 0]))
     assert found[["worker", "cause"]].to_numpy().tolist() == [[1, "peers"]]
 
 
 def test_a_worker_that_always_straggles_is_compared_with_the_others() -> None:
-    found = episodes(compared(iterations([[{}, SLOWER["link"], {}]] * 8)), 0.0, spans_of([0, 1, 2]))
+    found = found_in([[{}, SLOWER["link"], {}]] * 8, spans_of([0, 1, 2]))
     (row,) = (row for _, row in found.iterrows())
     assert (row.iterations, row.reference, row.cause, row.host) == (8, "job", "link", 1)
     assert row.excess_link_s == pytest.approx(0.5)
@@ -197,9 +190,7 @@ def test_episodes_by_brute_force(seed: int) -> None:
 def test_five_calm_iterations_are_a_reference_of_its_own(calm: int, reference: str) -> None:
     """The worker's link is always slow by 0.1 s, which is no straggling; the job's median knows nothing of it."""
     usual = {"send_s": 0.2}
-    found = episodes(
-        compared(iterations([*[[{}, {}, usual]] * calm, [{}, {}, {"send_s": 0.6}]])), 0.0, spans_of([0] * 3)
-    )
+    found = found_in([*[[{}, {}, usual]] * calm, [{}, {}, {"send_s": 0.6}]], spans_of([0] * 3))
     assert found["reference"].tolist() == [reference]
     assert found["excess_link_s"].tolist() == pytest.approx([0.4 if reference == "own" else 0.5])
 
@@ -213,20 +204,15 @@ def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host() -> No
 
 def test_a_reference_is_made_of_calm_iterations_only() -> None:
     """Most of its iterations straggle: its median of all would be that of its straggling."""
-    calm: list[list[dict[str, float]]] = [[{}, {}]] * 5
-    found = episodes(compared(iterations([*calm, *[[{}, SLOWER["link"]]] * 8])), 0.0, spans_of([0, 1]))
+    found = found_in([*CALM * 5, *[[{}, SLOWER["link"]]] * 8], spans_of([0, 1]))
     assert found[["iterations", "reference", "cause"]].to_numpy().tolist() == [[8, "own", "link"]]
 
 
 def test_an_episode_ends_where_its_job_moves() -> None:
     """The same straggler on another host after a preemption is another episode."""
-    rows = compared(iterations([*[[{}, {}]] * 2, [{}, SLOWER["link"]], [{}, SLOWER["link"]]]))
     spans = pd.concat([spans_of([0, 1]).assign(end_s=3.4), spans_of([2, 3], start_s=3.5)], ignore_index=True)
-    found = episodes(rows, 0.0, spans)
+    found = found_in([*CALM * 2, *[[{}, SLOWER["link"]]] * 2], spans)
     assert found[["host", "iterations"]].to_numpy().tolist() == [[1, 1], [3, 1]]
-
-
-# ---- neighbours -----------------------------------------------------------------------------------------------------
 
 
 def test_neighbours_by_brute_force() -> None:
@@ -328,15 +314,6 @@ def test_records_of_jobs_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert not len(found.episodes)
     assert any("jobs/a/events.jsonl:2" in reason for reason in found.unread)
     assert straggler_summary(found)["episodes"] == 0
-
-
-def test_without_records_of_jobs_nothing_is_known(tmp_path: Path) -> None:
-    story = shared_hosts()
-    story.rows = {}
-    assert straggling(told(tmp_path, story)) is None
-
-
-# ---- rows of a job, and histograms ----------------------------------------------------------------------------------
 
 
 def test_rows_are_those_of_the_tables(tmp_path: Path) -> None:

@@ -70,23 +70,41 @@ PAINTED = ("bars", "delays")
 """For every commit; the other kinds are long."""
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.painted] if kind in PAINTED else []) for kind in KINDS]
 )
-def test_every_kind_is_drawn(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of strategies as everywhere, and of other levels those of ``figure.names``; no ids."""
+    pages: list[Figure] = []
+    module = import_module(f"analysis.figures.experiment.{kind}")
+    saves = elastic if kind == "elastic" else module
+    save = saves.save
+
+    def keep(page: Figure, *given: Any) -> Path:
+        pages.append(page)
+        return save(page, *given)
+
+    monkeypatch.setattr(saves, "save", keep)
     monkeypatch.setattr(loss, "METRIC", "accuracy")  # made-up runs have no other
     along = kind in ("lines", "delays", "groups", "map")
-    given = {"along": "size"} if along or kind == "curves" else {"panels": "size"} if kind in ("bars", "loss") else {}
+    given: dict[str, Any] = {"along": "size"} if along else {}
+    given |= {"panels": "size"} if kind in ("bars", "loss", "curves") else {}
     given |= {"fixed": ["bsp"]} if kind == "against" else {}
-    picture = import_module(f"analysis.figures.experiment.{kind}").draw(
-        tmp_path / "x.png", results(tmp_path, kind, **given)
-    )
+    names = {"1": "one", "2": "two", "asp": "The other"}
+    picture = module.draw(tmp_path / "x.png", results(tmp_path, kind, names=names, **given))
     assert picture.read_bytes().startswith(PNG)
     shown = pd.read_csv(picture.with_suffix(".csv"))
     assert len(shown)
     if (along and kind != "map") or kind == "bars":
         assert shown.loc[(shown["size"] == 1) & (shown["system"] == "bsp"), "paper"].tolist() == [0.5]
+    texts = {text.get_text() for text in pages[0].findobj(Text) if isinstance(text, Text)}
+    words = {word.strip(",:") for text in texts for word in text.split()}
+    assert not words & {"bsp", "asp"}
+    if kind != "nodes":  # the one kind without levels
+        assert "BSP" in words
+        assert kind in ("gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
+    if given.get("panels"):
+        assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
 
 
 def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,29 +212,6 @@ def test_intervals_of_final_values_are_student_s(tmp_path: Path, monkeypatch: py
     assert "Student's t" in str(pages[0].get_label())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_people_read_names_and_no_ids(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of strategies as everywhere, and of other levels those of ``figure.names``."""
-    pages: list[Figure] = []
-    module = import_module(f"analysis.figures.experiment.{kind}")
-    monkeypatch.setattr(elastic if kind == "elastic" else module, "save", lambda page, *_: pages.append(page))
-    monkeypatch.setattr(loss, "METRIC", "accuracy")
-    given: dict[str, Any] = {"along": "size"} if kind in ("lines", "delays", "groups", "map") else {}
-    given |= {"panels": "size"} if kind in ("bars", "loss", "curves") else {}
-    given |= {"fixed": ["bsp"]} if kind == "against" else {}
-    module.draw(
-        tmp_path / "x.png", results(tmp_path, kind, names={"1": "one", "2": "two", "asp": "The other"}, **given)
-    )
-    texts = {text.get_text() for text in pages[0].findobj(Text) if isinstance(text, Text)}
-    words = {word.strip(",:") for text in texts for word in text.split()}
-    assert not words & {"bsp", "asp"}
-    if kind != "nodes":  # the one kind without levels
-        assert "BSP" in words
-        assert kind in ("gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
-    if given.get("panels"):
-        assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
-
-
 def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:
     found = results(tmp_path, "bars", panels="size")
     each = panels(plotted(found), found)
@@ -317,15 +312,10 @@ def test_bins_are_means() -> None:
     assert binned(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
 
 
-def test_levels_that_are_no_strategies_have_colours_of_their_own() -> None:
-    found = level_looks(["small", "medium", "large"])
-    assert len({look.colour for look in found.values()}) == 3
-    assert level_looks(["bsp", "antdt_nd"])["bsp"] == level_looks(["bsp"])["bsp"]
-
-
 def test_a_level_looks_like_the_strategy_that_it_is() -> None:
     """An experiment may call dynamic shards ``asp``, and static x by its x."""
     like = {"asp": "asp_even", "static_3": "static_x"}
     alone = {name: level_looks([name])[name] for name in ("bsp", "asp_even", "static_x")}
     wanted = {"bsp": alone["bsp"], "asp": alone["asp_even"], "static_3": alone["static_x"]}
     assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted
+    assert len({look.colour for look in level_looks(["small", "medium", "large"]).values()}) == 3
