@@ -21,9 +21,6 @@ def meta(strategy: str = "bsp", *, runtime: str = "live", fields: dict[str, Any]
     return Story(strategy, runtime=runtime, fields=fields, **job).meta
 
 
-# ---- labels ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_strategy_is_its_name_and_the_fields_that_vary() -> None:
     metas = [
         meta("bsp", fields={"data": "dynamic"}),
@@ -73,28 +70,17 @@ def test_nested_settings_and_runtimes_split_cases() -> None:
     assert len(set(case_labels([meta(), meta(runtime="virtual")]))) == 2
 
 
-# ---- numbers --------------------------------------------------------------------------------------------------------
-
-
-def test_the_median_is_infinite_when_half_of_the_runs_missed() -> None:
+def test_a_median_and_its_interval_count_misses() -> None:
     assert small_samples.median([1.0, 2.0, inf]) == 2.0
     assert small_samples.median([1.0, 2.0, inf, inf]) == inf
-    assert isnan(small_samples.median([]))
-    assert np.mean([1.0, 2.0, inf]) == inf, "as the mean is with a single miss"
-
-
-def test_the_interval_of_five_is_their_range_and_reproducible() -> None:
-    values = [3.0, 1.0, 2.0, 5.0, 4.0]
-    assert stats.interval(values) == (1.0, 5.0)
+    assert all(map(isnan, (small_samples.median([]), small_samples.median([nan]))))
+    assert stats.interval([3.0, 1.0, 2.0, 5.0, 4.0]) == (1.0, 5.0)
+    assert stats.interval([1.0, 2.0, inf]) == (1.0, inf)
+    assert all(map(isnan, stats.interval([1.0])))
     many = np.random.default_rng(1).normal(10.0, 1.0, 200)
     low, high = stats.interval(many)
     assert 9.6 < low < np.median(many) < high < 10.4
     assert stats.interval(many) == (low, high)
-
-
-def test_the_interval_of_misses() -> None:
-    assert stats.interval([1.0, 2.0, inf]) == (1.0, inf)
-    assert all(isnan(bound) for bound in stats.interval([1.0]))
 
 
 def rows(strategy: str, values: list[float], plans: str = "abcde", said: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -171,26 +157,21 @@ def test_unfair_comparisons_are_warned_of() -> None:
     assert run_rows.warnings_of(fair) == []
     assert "2 different plans" in run_rows.warnings_of(fair + rows("ssp", [1.0] * 5, plans="xbcde"))[0]
     assert "different numbers of seeds (3 to 5)" in run_rows.warnings_of(fair + rows("ssp", [1.0] * 3))[0]
-    assert "five or more" in run_rows.warnings_of(rows("bsp", [1.0] * 3))[0]
+    assert "4 seeds only: intervals are wide; five or more" in run_rows.warnings_of(rows("bsp", [1.0] * 4))[0]
     assert run_rows.warnings_of(rows("bsp", [1.0])) == []
-
-
-def test_what_strategies_warn_of_stands_among_the_warnings() -> None:
-    runs = rows("bsp", [1.0] * 5) + rows("nd", [1.0] * 5, said=[{"what": "too short"}])
-    assert run_rows.warnings_of(runs) == ["nd, 5 of its runs: too short"]
-
-
-# ---- curves ---------------------------------------------------------------------------------------------------------
+    said = rows("bsp", [1.0] * 5) + rows("nd", [1.0] * 5, said=[{"what": "too short"}])
+    assert run_rows.warnings_of(said) == ["nd, 5 of its runs: too short"]
 
 
 def scored(times: list[float], values: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"asked_s": times, "value": values})
 
 
-def test_a_single_curve_is_as_it_was_measured() -> None:
+def test_a_single_curve_is_as_it_was_measured_and_without_a_score_there_is_none() -> None:
     curve = stats.curves([scored([0.0, 1.0], [0.1, 0.3])], ["bsp"])
     assert list(curve["t_s"]) == [0.0, 1.0]
     assert list(curve["median"]) == list(curve["low"]) == [0.1, 0.3]
+    assert len(stats.curves([scored([], [])], ["bsp"])) == 0
 
 
 def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
@@ -200,18 +181,8 @@ def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
     assert curve.loc[2.0, ["low", "median", "high"]].tolist() == pytest.approx([0.2, 0.6, 1.0])
 
 
-def test_runs_without_a_score_have_no_curve() -> None:
-    assert len(stats.curves([scored([], [])], ["bsp"])) == 0
-    assert isnan(small_samples.median([nan]))
-
-
 def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
     frames = [scored([0.0, 4.0], [0.0, 1.0]), scored([2.0, 6.0], [0.4, 0.8])]
     curve = stats.curves(frames, ["bsp"] * 2, points=5)
     assert list(curve["t_s"]) == [2.0, 3.0, 4.0, 5.0, 6.0]
     assert curve.loc[0, ["low", "high"]].tolist() == pytest.approx([0.4, 0.5])
-
-
-def test_four_seeds_are_not_enough_and_five_are() -> None:
-    assert "4 seeds only: intervals are wide; five or more" in run_rows.warnings_of(rows("bsp", [1.0] * 4))[0]
-    assert run_rows.warnings_of(rows("bsp", [1.0] * 5)) == []

@@ -52,31 +52,19 @@ def test_a_job_that_had_not_come_is_not_missed(tmp_path: Path) -> None:
     assert problems(load_cluster(path)) == []
 
 
-def later_end(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(end_s=rows["end_s"] - [0.0, 1.0])
-
-
-def no_job(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["job"] == "a"]
-
-
-def more_starts(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(starts=[3, 1])
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (later_end, "Little's law"),
-        (later_end, "end_s differs"),
-        (no_job, "same jobs: b"),
-        (more_starts, "starts differs"),
+        (lambda rows: rows.assign(end_s=rows["end_s"] - [0.0, 1.0]), ["Little's law", "end_s differs"]),
+        (lambda rows: rows[rows["job"] == "a"], ["same jobs: b"]),
+        (lambda rows: rows.assign(starts=[3, 1]), ["starts differs"]),
     ],
 )
-def test_tables_that_disagree(change: Callable[[pd.DataFrame], pd.DataFrame], said: str, tmp_path: Path) -> None:
+def test_tables_that_disagree(change: Callable[[pd.DataFrame], pd.DataFrame], said: list[str], tmp_path: Path) -> None:
     path = two_jobs().write(tmp_path / "run")
     change(pd.read_parquet(path / "jobs.parquet")).to_parquet(path / "jobs.parquet")
-    assert any(said in text for text in problems(load_cluster(path)))
+    found = problems(load_cluster(path))
+    assert all(any(one in text for text in found) for one in said)
 
 
 def test_a_host_with_more_workers_than_gpus(tmp_path: Path) -> None:

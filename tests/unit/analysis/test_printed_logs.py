@@ -62,15 +62,6 @@ def test_who_printed_a_line_is_in_its_prefix(launcher: str, tmp_path: Path) -> N
     assert factors(log) == [1.0, 1.0, SLOW, 1.0]
 
 
-@pytest.mark.parametrize("launcher", PREFIXES)
-def test_megatron_s_timers_have_the_same_ranks_with_any_prefix(launcher: str, tmp_path: Path) -> None:
-    prefix = PREFIXES[launcher](3)
-    text = "".join(f"{prefix}{line}\n" for step in range(1, 25) for line in megatron(step))
-    log = read(tmp_path / "a.log", text)
-    assert log.ranks == ("0", "1", "2", "3")
-    assert factors(log) == [1.0, 1.0, SLOW, 1.0]
-
-
 WRITTEN: dict[str, Callable[[str], bytes]] = {
     **ENCODINGS,
     "UTF-16, the other order": lambda text: text.encode("utf-16-be"),
@@ -90,24 +81,6 @@ def test_content_says_how_a_file_is_encoded(name: str, encoding: str, tmp_path: 
         if encoding in ("bytes that are no text", "progress bars"):
             return  # of a table they are errors
     assert factors(read(tmp_path / name, WRITTEN[encoding](text))) == [1.0, 1.0, SLOW, 1.0]
-
-
-def test_steps_that_were_done_again_count_once(tmp_path: Path) -> None:
-    """Steps 11 to 15 were lost in a crash, and are quicker the second time."""
-    again = titans(PREFIXES["torchrun"], range(11, 21)).replace("tps: 8,", "tps: 9,")
-    log = read(tmp_path / "a.log", titans(PREFIXES["torchrun"], range(1, 16)) + again, Reading(tokens=8000.0))
-    assert log.steps == tuple(range(1, 21))
-    assert log.own_s[9:12, 0].tolist() == pytest.approx([1.0, 8 / 9, 8 / 9])
-    assert any("5 steps from 11 to 15 are there more than once" in remark for remark in log.remarks)
-
-
-@pytest.mark.parametrize("timers", [True, False])
-def test_megatron_s_steps_that_were_done_again_count_once(timers: bool, tmp_path: Path) -> None:
-    steps = [*range(1, 16), *range(11, 21)]
-    text = "\n".join(line for step in steps for line in megatron(step, timers=timers))
-    log = read(tmp_path / "a.log", text)
-    assert log.steps == tuple(range(1, 21))
-    assert any("more than once" in remark for remark in log.remarks)
 
 
 def test_processes_without_a_prefix_are_no_restarts(tmp_path: Path) -> None:

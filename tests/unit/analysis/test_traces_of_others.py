@@ -85,13 +85,6 @@ def test_a_folder_per_cycle_is_one_job(counts_on: bool, tmp_path: Path) -> None:
     assert log.own_s[:, 2].tolist() == pytest.approx([0.1] * STEPS + [0.3] * STEPS + [0.1] * STEPS)
 
 
-def test_bytes_that_are_no_text_are_only_a_name(tmp_path: Path) -> None:
-    traces(tmp_path, "rank{rank}.json")
-    path = tmp_path / "rank0.json"
-    path.write_bytes(path.read_bytes().replace(b"gemm", b"ge\xff\xfem"))
-    assert read_log(tmp_path).own_s[0].tolist() == pytest.approx([0.1, 0.15, 0.1])
-
-
 @pytest.mark.parametrize("end", ["", ",", ",\n"])
 def test_an_array_without_its_bracket_is_whole(end: str, tmp_path: Path) -> None:
     """The format allows it, since a program may be ended."""

@@ -75,7 +75,9 @@ def test_tables(name: str, seed: int, tmp_path: Path) -> None:
 def test_tables_with_a_column_per_rank(seed: int, tmp_path: Path) -> None:
     job, data, reading, _ = wide(random.Random(f"wide{seed}"))
     (tmp_path / "a.csv").write_bytes(data)
-    is_true(read_log(tmp_path / "a.csv", reading), job, 1e-5)
+    log = read_log(tmp_path / "a.csv", reading)
+    is_true(log, job, 1e-5)
+    assert any(f"{RANKS} columns such as" in remark for remark in log.remarks)
 
 
 @pytest.mark.parametrize("seed", INPUTS)
