@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 
-from analysis.logs.reading import Reading
+from analysis.logs.reading import Reading, read_log
+from analysis.logs.step_log import LogError
 from analysis.logs.table import Columns
 from tests.support import written_logs
 from tests.support.records import bsp_story
@@ -211,6 +213,16 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
 """Content by name, and what the reader has to know."""
 TRACES, RECORD = "traces", "record"
 """Forms that are directories."""
+
+
+def refusal(path: Path, reading: Reading = Reading()) -> str:  # noqa: B008 (immutable)
+    """The one line that refuses a log, without its path."""
+    with pytest.raises(LogError) as caught:
+        read_log(path, reading)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    return text[len(str(path)) :]
 
 
 def write_sample(folder: Path, name: str) -> tuple[Path, list[Path], Reading]:

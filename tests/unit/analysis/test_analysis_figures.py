@@ -22,7 +22,7 @@ from analysis.figures.page import Form, captioned, drawn_as, new_page, save, sty
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
-from analysis.records.provenance import caption, ranges
+from analysis.records.provenance import caption
 from tests.support.records import Story, apply, bsp_story, compute
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,10 +128,6 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
 def test_a_caption_names_the_version_and_a_commit_that_is_known(versions: dict[str, str], text: str | None) -> None:
     last = caption([{**Story().meta, "versions": versions}]).rpartition(" \N{MIDDLE DOT} ")[2]
     assert last == (text or "Test CPU, 2 cores, Linux 6.1")
-
-
-def test_ranges() -> None:
-    assert ranges([0, 1, 2, 5, 7, 8]) == "0\N{EN DASH}2, 5, 7\N{EN DASH}8"
 
 
 def test_segments_sum_to_the_workers_time(tmp_path: Path) -> None:

@@ -261,9 +261,6 @@ def test_the_summary_carries_the_verdict(tmp_path: Path) -> None:
     assert "gradient 0" in msgspec.json.encode(summary["integrity"]["problems"]).decode()
 
 
-# ---- members --------------------------------------------------------------------------------------------------------
-
-
 def laid_out(t: float, version: int, *workers: int) -> dict[str, Any]:
     nodes = ["server:0", *(f"worker:{worker}" for worker in workers)]
     return {"t": t, "version": version, "nodes": nodes, "shares": {"server:0": 1.0}}

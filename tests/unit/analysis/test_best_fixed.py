@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis.experiments.best_fixed import against_best, counts
 from analysis.experiments.results import Results
-from analysis.experiments.spec import Drawing, Spec, SpecError, load_spec
+from analysis.experiments.spec import Drawing, Spec
 from analysis.figures.experiment.against import LEAST, draw, draw_ratios
 from analysis.figures.style import looks
 
@@ -76,22 +76,6 @@ def test_the_figure_draws_what_is_compared(tmp_path: Path) -> None:
     path = draw(tmp_path / "toy.png", results())
     assert path.stat().st_size > 5_000
     assert len(pd.read_csv(path.with_suffix(".csv"))) == 6
-
-
-@pytest.mark.parametrize(
-    ("field", "problem"),
-    [
-        ("fixed: [asp]", "fixed: asp is no level of system"),
-        ("names: {asp: ASGD}", r"names: asp is no level of any axis \(system\)"),
-    ],
-)
-def test_a_reference_or_a_name_of_no_level_is_refused(field: str, problem: str, tmp_path: Path) -> None:
-    path = tmp_path / "star_toy.yaml"
-    path.write_text(
-        f"title: t\nwhere: w\naxes: {{system: {{bsp: [strategy=bsp]}}}}\nfigure: {{kind: against, {field}}}\n"
-    )
-    with pytest.raises(SpecError, match=f"figure: {problem}"):
-        load_spec(path)
 
 
 def test_the_axis_begins_where_the_longest_line_does() -> None:

@@ -18,6 +18,7 @@ from analysis.logs.chakra import Graph, ring_line
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError, Untimed
 from stragglab.commands import advise
+from tests.support.log_samples import refusal
 from tests.support.runs import ROOT
 
 RING = ROOT / "tests" / "logs" / "public" / "ring_of_8"
@@ -131,11 +132,12 @@ BAD = {
 def test_files_that_are_no_traces_are_one_line(kind: str, tmp_path: Path) -> None:
     data, says = BAD[kind]
     (tmp_path / "a.0.et").write_bytes(data)
-    with pytest.raises(LogError, match=says):
-        read_log(tmp_path / "a.0.et")
+    assert says in refusal(tmp_path / "a.0.et")
+
+
+def test_a_name_without_a_rank_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.et").write_bytes(node(4, 9))
-    with pytest.raises(LogError, match="its name has no rank"):
-        read_log(tmp_path / "a.et")
+    assert "its name has no rank" in refusal(tmp_path / "a.et")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -145,7 +147,4 @@ def test_damaged_traces_are_refused_in_one_line(seed: int, tmp_path: Path) -> No
     for place in rng.integers(0, len(data), 20):
         data[place] = int(rng.integers(256))
     (tmp_path / "a.0.et").write_bytes(bytes(data))
-    with pytest.raises(LogError) as caught:
-        read_log(tmp_path / "a.0.et")
-    assert str(caught.value).startswith(str(tmp_path))
-    assert "\n" not in str(caught.value)
+    refusal(tmp_path / "a.0.et")

@@ -182,9 +182,6 @@ def test_only_the_worker_on_that_host_is_next_to_the_server(tmp_path: Path) -> N
     assert run.beside[["job", "worker", "iterations"]].to_numpy().tolist() == [["b", 0, 4]]
 
 
-# ---- measures of what was found of stragglers ------------------------------------------------------------------------
-
-
 def digest_of(tmp_path: Path, **found: pd.DataFrame) -> Digest:
     """Of a run in which this was found of stragglers; tables that are not given are empty."""
     run = digest(load_cluster(told().write(tmp_path / "run")))

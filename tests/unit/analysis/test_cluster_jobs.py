@@ -20,7 +20,7 @@ from analysis.measures.cluster.straggling import straggling
 from analysis.measures.cluster.summary import statistics, summarise_cluster
 from analysis.records.cluster import load_cluster
 from tests.support.cluster_records import ClusterStory
-from tests.unit.analysis.test_cluster_records import killed, told, two_jobs
+from tests.unit.analysis.test_cluster_records import told, two_jobs
 
 RATE = 1e9
 """Bytes per second of the links of written records, on the wire."""
@@ -111,17 +111,6 @@ def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record
     assert (window(times, cluster.end_s), makespan_s(times)) == ((0.0, 7.0), inf)
 
 
-def test_an_unknown_duration_has_no_slowdown(tmp_path: Path) -> None:
-    story = ClusterStory(gpus=(1,))
-    story.submit(0.0, "a", gpus=1)
-    story.start(1.0, "a", [0])
-    story.end(3.0, "a")
-    (row,) = (row for _, row in job_times(told(tmp_path, story)).iterrows())
-    assert isnan(row.slowdown)
-    assert isnan(row.stretch)
-    assert row.jct_s == 3.0
-
-
 def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
     cluster = told(tmp_path, two_jobs())
     times = job_times(cluster)
@@ -136,14 +125,6 @@ def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
     assert in_system(times).integral(0.0, 15.0) == 14.0 + 4.0
     assert running(cluster).integral(0.0, 15.0) == 14.0
     assert (window(times, 15.0), makespan_s(times)) == ((1.0, 15.0), 14.0)
-
-
-def test_a_run_that_was_killed_has_no_makespan(tmp_path: Path) -> None:
-    cluster = killed(tmp_path)
-    times = job_times(cluster)
-    assert makespan_s(times) == inf
-    assert window(times, cluster.end_s) == (0.0, 7.0)
-    assert use_over_time(cluster, times)["gpus_used"].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_quantiles_are_values_that_occurred_and_infinite_ones_count() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from analysis.experiments.results import measure_clusters
-from analysis.experiments.spec import SpecError, cells
+from analysis.experiments.spec import cells
 from analysis.measures.cluster.learning import TTAS
 from analysis.records.cluster import load_cluster
 from analysis.records.job_evaluations import read_evaluations
@@ -93,18 +93,9 @@ def test_evaluations_are_all_that_is_read_and_a_torn_end_is_left_out(tmp_path: P
     expected = pd.DataFrame({"asked_s": [1.0, 2.0], "accuracy": [float("nan"), 0.5], "loss": [1.0, 1.0]})
     pd.testing.assert_frame_equal(frame, expected)
     assert read_evaluations(tmp_path / "nowhere").empty
-    (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9)[:-9] + b"\n" + evaluated(4.0, 0.9))
-    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
-        read_evaluations(tmp_path)
-    joined = b'{"t":1.0,"event":{"type":"Updated","server":0,' + evaluated(3.0, 0.9)
-    (tmp_path / "events.jsonl").write_bytes(joined + evaluated(4.0, 0.9))
-    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
-        read_evaluations(tmp_path)
-    (tmp_path / "events.jsonl").write_bytes(evaluated(3.0, 0.9).replace(b"asked_s", b"asked") + evaluated(4.0, 0.9))
-    with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
-        read_evaluations(tmp_path)
-
-
-def test_a_target_of_no_level_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="target: system=ssp is no level"):
-        spec_of(tmp_path, **{**LEARNS, "target": {"system": "ssp"}})
+    line = evaluated(3.0, 0.9)
+    joined = b'{"t":1.0,"event":{"type":"Updated","server":0,' + line
+    for damaged in (line[:-9] + b"\n", joined, line.replace(b"asked_s", b"asked")):
+        (tmp_path / "events.jsonl").write_bytes(damaged + evaluated(4.0, 0.9))
+        with pytest.raises(RecordError, match=r"events\.jsonl:1: .*damaged"):
+            read_evaluations(tmp_path)

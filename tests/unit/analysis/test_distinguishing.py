@@ -72,12 +72,6 @@ def test_twice_and_half_as_long_need_as_many_seeds() -> None:
     assert one.seeds_needed == other.seeds_needed == seeds_needed(np.log(ratios)) > 2
 
 
-def test_power_by_simulation() -> None:
-    rng = np.random.default_rng(0)
-    drawn = rng.normal(0.7, 1.0, size=(4000, 12))
-    assert power_of(0.7, 12) == pytest.approx((stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean(), abs=0.02)
-
-
 def test_a_profile_score_is_the_area_below_the_profile() -> None:
     rng = np.random.default_rng(1)
     times = np.exp(rng.normal(0.0, 0.6, size=(7, 5)))

@@ -193,9 +193,6 @@ def test_measures_of_a_run_that_stays(still: Run) -> None:
     assert all(isnan(found[name]) for name in ("worker_cores_last", "server_use_last", "server_spread_last"))
 
 
-# ---- the report -----------------------------------------------------------------------------------------------------
-
-
 def test_the_report_has_the_decisions_and_the_figure(run: Run) -> None:
     finish_run(run.path)
     table = pd.read_csv(run.path / "decisions.csv")
@@ -255,9 +252,6 @@ def test_lines_that_end_together_share_a_name() -> None:
     name_lines(axes, [(9.0, 0.70, 0, "b"), (9.0, 0.70, 1, "g"), (9.0, 0.75, 8, "r"), (5.0, 0.75, 2, "k")])
     found = {text.get_text(): text.xy for text in axes.texts}  # type: ignore[attr-defined]
     assert found == {"2": (5.0, 0.75), "8": (9.0, 0.75), "0, 1": (9.0, pytest.approx(0.62))}
-
-
-# ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
 def claim(shape: str, **given: Any) -> Claim:

@@ -141,6 +141,11 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"measures": ["jct_s", "tta_s"]}, "target_s is the time to the job's own target"),
         ({"measures": ["jct_s", "tta_s"], "target": {"system": "asp"}}, "tta_s is what `target` adds"),
         ({"figure": {"kind": "bars", "looks": {"bps": "bsp"}}}, "figure: looks: bps is no level of system"),
+        ({"figure": {"kind": "against", "fixed": ["ssp"]}}, "figure: fixed: ssp is no level of system"),
+        (
+            {"figure": {"kind": "bars", "names": {"ssp": "S"}}},
+            "figure: names: ssp is no level of any axis",
+        ),
         ({"figure": {"kind": "bar"}}, "figure: kind=bar: there are against, bars, consumption"),
         ({"figure": {"kind": "bars", "value": "bpt_s"}}, "figure: value: bpt_s is not measured (jct_s, wait_frac)"),
     ],

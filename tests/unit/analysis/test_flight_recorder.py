@@ -15,7 +15,7 @@ import pytest
 from analysis.logs.flight_recorder import dumps_of
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
-from analysis.measures.hanging import Culprit, hanging
+from analysis.measures.hanging import hanging
 from analysis.reports.hanging import NOBODY, hanging_lines
 from reading.pickles import read_pickle
 from stragglab.commands import advise
@@ -32,9 +32,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(PUBLISHED) as file:
         file.extractall(folder, filter="data")
     return folder
-
-
-# ---- published faults -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -95,9 +92,6 @@ def test_damaged_dumps_are_read_or_refused_in_one_line(published: Path, tmp_path
     assert all(said.isprintable() and len(said) < 1_000 for said in refused)
 
 
-# ---- made here ------------------------------------------------------------------------------------------------------
-
-
 def entry(group: str, number: int, state: str = "scheduled", peer: str = "") -> dict[str, Any]:
     about = {"process_group": (group, "TP"), "pg_id": int(group), "state": state, "is_p2p": bool(peer)}
     name = f"nccl:{peer}" if peer else "nccl:all_reduce"
@@ -112,44 +106,54 @@ def write(folder: Path, ranks: int, dumps: dict[int, list[dict[str, Any]]], **mo
     return dumps_of(folder)
 
 
-def kinds(found: list[Culprit]) -> dict[int, str]:
-    return {one.rank: one.kind for one in found}
+def peer(rank: int, text: str) -> dict[int, list[dict[str, Any]]]:
+    return {rank: [entry("0", 7, peer=text)]}
 
 
-def test_a_rank_that_has_not_begun_a_collective_is_late(tmp_path: Path) -> None:
-    done = [entry("0", number, "completed") for number in (5, 6)]
-    dumps = write(tmp_path, 3, {0: [*done, entry("0", 7)], 1: done, 2: [*done, entry("0", 7)]})
-    (one,) = hanging(dumps)
-    assert (one.rank, one.kind, one.operation.number, one.waiting) == (1, "late", 7, {0, 2})
+DONE = [entry("0", number, "completed") for number in (5, 6)]
+AHEAD = [entry("0", 7, "completed"), entry("0", 8)]
+STATUS = {"0": {"last_enqueued_collective": 7, "last_completed_collective": 6}}
+HANGS: dict[str, tuple[int, dict[int, list[dict[str, Any]]], dict[int, str], list[set[int]]]] = {
+    "one has not begun": (3, {0: [*DONE, entry("0", 7)], 1: DONE, 2: [*DONE, entry("0", 7)]}, {1: "late"}, [{0, 2}]),
+    "a device does not complete": (3, {0: AHEAD, 1: [entry("0", 7)], 2: AHEAD}, {1: "stuck"}, [{0, 2}]),
+    "all have begun": (
+        3,
+        {rank: [entry("0", 7)] for rank in range(3)},
+        dict.fromkeys(range(3), "together"),
+        [set()] * 3,
+    ),
+    "two wait for each other": (
+        2,
+        peer(0, "send 0->1") | peer(1, "send 1->0"),
+        {0: "circle", 1: "circle"},
+        [{1}, {0}],
+    ),
+    "who waits for a circle is not in it": (
+        4,
+        peer(0, "recv 0<-1") | peer(1, "recv 1<-0") | peer(2, "recv 2<-1") | peer(3, "recv 3<-2"),
+        {0: "circle", 1: "circle"},
+        [{1, 2, 3}, {0, 2, 3}],
+    ),
+    "who waits for one without a dump is not blamed": (
+        3,
+        peer(0, "recv 0<-1") | peer(1, "recv 1<-2"),
+        {2: "absent"},
+        [{0, 1}],
+    ),
+}
 
 
-def test_a_rank_whose_device_does_not_complete_is_stuck(tmp_path: Path) -> None:
-    ahead = [entry("0", 7, "completed"), entry("0", 8)]
-    assert kinds(hanging(write(tmp_path, 3, {0: ahead, 1: [entry("0", 7)], 2: ahead}))) == {1: "stuck"}
+@pytest.mark.parametrize("case", HANGS)
+def test_a_hang_has_its_kind_and_those_who_wait(case: str, tmp_path: Path) -> None:
+    ranks, entries, kinds, waiting = HANGS[case]
+    found = hanging(write(tmp_path, ranks, entries))
+    assert {one.rank: one.kind for one in found} == kinds
+    assert [one.waiting for one in found] == waiting
 
 
-def test_a_collective_that_all_have_begun_hangs_together(tmp_path: Path) -> None:
-    dumps = write(tmp_path, 3, {rank: [entry("0", 7)] for rank in range(3)})
-    assert kinds(hanging(dumps)) == dict.fromkeys(range(3), "together")
-
-
-def test_ranks_that_wait_for_each_other_are_a_circle(tmp_path: Path) -> None:
-    dumps = write(tmp_path, 2, {0: [entry("0", 7, peer="send 0->1")], 1: [entry("0", 7, peer="send 1->0")]})
-    assert kinds(hanging(dumps)) == {0: "circle", 1: "circle"}
-
-
-def test_a_rank_that_waits_for_a_circle_is_not_in_it(tmp_path: Path) -> None:
-    peers = {0: "recv 0<-1", 1: "recv 1<-0", 2: "recv 2<-1", 3: "recv 3<-2"}
-    dumps = write(tmp_path, 4, {rank: [entry("0", 7, peer=peer)] for rank, peer in peers.items()})
-    found = hanging(dumps)
-    assert kinds(found) == {0: "circle", 1: "circle"}
-    assert [one.waiting for one in found] == [{1, 2, 3}, {0, 2, 3}]
-
-
-def test_a_rank_without_a_dump_is_absent_and_one_that_waits_for_it_is_not_blamed(tmp_path: Path) -> None:
-    dumps = write(tmp_path, 3, {0: [entry("0", 7, peer="recv 0<-1")], 1: [entry("0", 7, peer="recv 1<-2")]})
-    (one,) = hanging(dumps)
-    assert (one.rank, one.kind, one.waiting) == (2, "absent", {0, 1})
+def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:
+    (one,) = hanging(write(tmp_path, 2, {0: [entry("0", 8)], 1: []}, pg_status=STATUS))
+    assert (one.rank, one.kind, one.operation.number) == (1, "late", 8)
 
 
 def test_dumps_may_be_compressed(tmp_path: Path) -> None:
@@ -168,12 +172,6 @@ def test_a_folder_that_cannot_be_listed_has_no_dumps(tmp_path: Path, monkeypatch
     assert dumps_of(tmp_path) == {}
     with pytest.raises(LogError, match=r"cannot be read \(permission denied\)"):
         read_log(tmp_path)
-
-
-def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:
-    status = {"0": {"last_enqueued_collective": 7, "last_completed_collective": 6}}
-    dumps = write(tmp_path, 2, {0: [entry("0", 8)], 1: []}, pg_status=status)
-    assert kinds(hanging(dumps)) == {1: "late"}
 
 
 def test_ranks_that_wait_for_nothing_show_no_hang(tmp_path: Path) -> None:
@@ -208,8 +206,6 @@ def test_what_is_no_dump_is_refused(content: Any, says: str, tmp_path: Path) -> 
     with pytest.raises(LogError, match=says):
         dumps_of(tmp_path)
 
-
-# ---- pickles --------------------------------------------------------------------------------------------------------
 
 PLAIN = {
     "a": [1, -2, 300, 70_000, 1 << 70, 1.5, None, True, False],

@@ -11,51 +11,22 @@ import signal
 import socket
 import weakref
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import product
 from pathlib import Path
-from types import ModuleType
+from pkgutil import iter_modules
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from analysis.logs import (
-    deepspeed,
-    flight_recorder,
-    lines,
-    megatron,
-    megatron_timers,
-    mlperf,
-    nanogpt,
-    nanotron,
-    profiler,
-    rank_lines,
-    refused,
-    resiliency,
-    table_file,
-    torchtitan,
-    trace_file,
-    trace_folder,
-)
+from analysis import logs
+from analysis.logs import profiler, table_file, trace_file
 from analysis.logs.reading import read_log
-from analysis.logs.step_log import LogError
-from reading import numerals, units
+from tests.support.log_samples import refusal
 
 HEADER = "rank,step,seconds\n"
 TITAN = "[rank{}]:[titan] step: {:2d}  loss: 7.1  tps: 8,000  mfu: 9%\n"
-
-
-def refusal(path: Path) -> str:
-    """What is said of the log, without its path."""
-    with pytest.raises(LogError) as caught:
-        read_log(path)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert "\n" not in text
-    return text[len(str(path)) :]
-
-
-# ---- what a file is -------------------------------------------------------------------------------------------------
 
 
 def test_what_has_no_end_is_not_opened(tmp_path: Path) -> None:
@@ -81,11 +52,6 @@ def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
     assert "holds neither a run nor traces" in refusal(tmp_path / "folder")
 
 
-def test_a_directory_with_the_name_of_a_table_is_a_directory(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").mkdir()
-    assert "holds neither" in refusal(tmp_path / "a.csv")
-
-
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.log", "rank0.json.gz"])
 @pytest.mark.parametrize("place", [-8, -4, 30])
 def test_a_damaged_archive_is_one_line(name: str, place: int, tmp_path: Path) -> None:
@@ -106,9 +72,6 @@ def test_a_cut_archive_is_one_line(tmp_path: Path) -> None:
     refusal(tmp_path / "a.log")
 
 
-# ---- how much of it is read -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.log", "rank0.json", "rank0.json.gz", "a.parquet"])
 def test_a_file_is_read_up_to_so_many_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.logs.opening.MOST_BYTES", 1 << 20)
@@ -118,10 +81,39 @@ def test_a_file_is_read_up_to_so_many_bytes(name: str, tmp_path: Path, monkeypat
     assert "has more than 1 MiB unpacked, the most that is read; give a part of it" in refusal(tmp_path / name)
 
 
-def test_a_log_has_so_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.logs.lines.MOST_LINES", 100)
-    (tmp_path / "a.log").write_text("\n" * 101)
-    assert "has more than 100 lines, the most that are read; give a part of it" in refusal(tmp_path / "a.log")
+LIMITS = {
+    "lines.MOST_LINES": ("a.log", "\n" * 101, "has more than 100 lines, the most that are read; give a part of it"),
+    "gathering.MOST_RANKS": (
+        "a.csv",
+        HEADER + "".join(f"{row},0,1\n" for row in range(101)),
+        "has 101 ranks, and no more than 100 are read; give a part of them",
+    ),
+    "table_rows.MOST_ROWS": (
+        "a.csv",
+        "step," + ",".join(f"rank{rank}" for rank in range(20)) + "\n" + ("0" + ",1" * 20 + "\n") * 6,
+        "has more than 100 steps of ranks; give fewer of them",
+    ),
+    "trace_file.MOST_OBJECTS": (
+        "rank0.json",
+        json.dumps({"traceEvents": [{}] * 100}),
+        "has more than 100 objects, the most that are read; profile fewer steps",
+    ),
+    "metric_table.MOST_ROWS": (
+        "a.csv",
+        "step,step_time,data_time\n" + "".join(f"{step},1,0.5\n" for step in range(60)),
+        "has more than 100 times, the most that are read; give a part",
+    ),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_log_has_so_many_parts(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, text, says = LIMITS[limit]
+    monkeypatch.setattr(f"analysis.logs.{limit}", 100)
+    if limit == "table_rows.MOST_ROWS":  # and refused before it is taken apart
+        monkeypatch.setattr("analysis.logs.table_rows.whole_numbers", None)
+    (tmp_path / name).write_text(text)
+    assert says in refusal(tmp_path / name)
 
 
 def test_of_a_line_so_many_characters_are_read_and_that_is_said(tmp_path: Path) -> None:
@@ -152,21 +144,10 @@ def test_ranks_that_share_no_step_are_no_large_matrix(tmp_path: Path) -> None:
     assert "has 4,000 ranks and 4,000 steps, and no more than 8,000,000" in refusal(tmp_path / "a.csv")
 
 
-def test_a_log_has_so_many_ranks_with_short_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_ranks_are_short(tmp_path: Path) -> None:
     """To sort names in natural order, each is taken apart."""
-    monkeypatch.setattr("analysis.logs.gathering.MOST_RANKS", 10)
-    (tmp_path / "a.csv").write_text(HEADER + "".join(f"{row},0,1\n" for row in range(11)))
-    assert "has 11 ranks, and no more than 10 are read; give a part of them" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text(HEADER + "0,0,1\n" + "a1" * 101 + ",0,1\n")
     assert "row 2, column rank: has more than 200 characters" in refusal(tmp_path / "a.csv")
-
-
-def test_a_wide_table_is_refused_before_it_is_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.logs.table_rows.MOST_ROWS", 100)
-    monkeypatch.setattr("analysis.logs.table_rows.whole_numbers", None)
-    head = "step," + ",".join(f"rank{rank}" for rank in range(20))
-    (tmp_path / "a.csv").write_text(f"{head}\n" + ("0" + ",1" * 20 + "\n") * 6)
-    assert "has more than 100 steps of ranks; give fewer of them" in refusal(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -214,12 +195,6 @@ def test_a_table_has_so_many_columns_and_a_short_header(tmp_path: Path) -> None:
     assert len(refusal(tmp_path / "a.csv")) < 1_000, "long names are not repeated in full"
 
 
-def test_a_trace_has_so_many_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.logs.trace_file.MOST_OBJECTS", 100)
-    (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": [{}] * 100}))
-    assert "has more than 100 objects, the most that are read; profile fewer steps" in refusal(tmp_path / "rank0.json")
-
-
 def test_a_folder_has_so_many_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.logs.trace_folder.MOST_FILES", 2)
     for rank in range(3):
@@ -242,37 +217,10 @@ def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "needs more memory than there is; give a part of it" in refusal(tmp_path / "a.csv")
 
 
-# ---- regular expressions --------------------------------------------------------------------------------------------
-
-SEARCHED = (
-    deepspeed,
-    flight_recorder,
-    lines,
-    megatron,
-    megatron_timers,
-    mlperf,
-    nanogpt,
-    nanotron,
-    profiler,
-    rank_lines,
-    refused,
-    resiliency,
-    torchtitan,
-    trace_folder,
-    units,
-    numerals,
-)
 LENGTH = 1 << 17
 CPU_S = 10
 """Twenty times what linear expressions need, and much less than a quadratic one."""
 OLD = re.compile(r"(?:\[rank(\d+)\]:)?.*?\bstep:\s*(\d+)\b.*?\btps:\s*([0-9,]+)")
-
-
-def patterns(module: ModuleType) -> Iterator[re.Pattern[str] | re.Pattern[bytes]]:
-    for value in vars(module).values():
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, re.Pattern):
-                yield each
 
 
 def hard_lines(pattern: re.Pattern[str] | re.Pattern[bytes]) -> Iterator[str]:
@@ -299,11 +247,17 @@ def ends(pattern: re.Pattern[str] | re.Pattern[bytes], cpu_s: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-ALL = {
-    f"{module.__name__.rpartition('.')[2]} {number}": each
-    for module in SEARCHED
-    for number, each in enumerate(patterns(module))
-}
+def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
+    """Of all readers, with the name of the module."""
+    modules = (f"analysis.logs.{one.name}" for one in iter_modules(logs.__path__))
+    for name in (*modules, "reading.units", "reading.numerals"):
+        for value in vars(import_module(name)).values():
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, re.Pattern):
+                    yield name.rpartition(".")[2], each
+
+
+ALL = {f"{module} {number}": each for number, (module, each) in enumerate(patterns())}
 
 
 @pytest.mark.few(6)

@@ -45,9 +45,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# ---- what pages load, and where they lead ---------------------------------------------------------------------------
-
-
 def test_pages_load_nothing_and_lead_to_what_exists(sweep: Path) -> None:
     pages = [sweep / "comparison" / "report.html", *sorted(sweep.glob("* run/report.html"))]
     assert len(pages) == 3
@@ -130,9 +127,6 @@ def test_a_picture_has_its_caption_only_if_it_is_asked_for(tmp_path: Path, monke
     assert heights[f"true {label}"] > 2.5
 
 
-# ---- tables ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_table_escapes_its_texts_and_splits_intervals() -> None:
     heads = [Head("<b>", kind="word"), Head("n", "more")]
     page = table_html(heads, [[Cell("<i>", best=True, href='"x'), "1.5 [1.0, 2.0] 1/2 missed"]])
@@ -142,9 +136,6 @@ def test_a_table_escapes_its_texts_and_splits_intervals() -> None:
     assert '1.5 1/2 missed<span class="interval">[1.0, 2.0]</span>' in page
     assert "all columns" in page
     assert "all columns" not in table_html(heads[:1], [["a"]])
-
-
-# ---- the trace's arrows ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tell", long_after([asp_story, rollback_story, bsp_story, churn_story], always=2))

@@ -132,9 +132,6 @@ def test_figures_keep_their_colours_and_are_as_large_on_a_phone_as_they_were_dra
         assert not any("invert" in text or "hue" in text for text in one["filters"])
 
 
-# ---- long: all widths, light and dark, and pictures -------------------------------------------------------------
-
-
 @pytest.mark.long(like="test_a_page_fits_and_can_be_read")
 def test_all_pages_at_all_widths(all_pages: dict[str, str], tmp_path: Path) -> None:
     for view, found in looked_at(all_pages, ALL, tmp_path).items():

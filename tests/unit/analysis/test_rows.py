@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,7 @@ def plain(summary: dict[str, Any]) -> dict[str, Any]:
 def test_rows_of_an_older_record_lack_what_was_not_recorded_then(pair: tuple[Run, Run], tmp_path: Path) -> None:
     """Up to 2026-11 there were neither ``recv_s`` nor ``cpu_s``, and no note of the layout."""
     rows = pair[1]
-    for path in rows.path.iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(rows.path, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("columns"))
     table = pq.read_table(rows.path / "iterations.parquet")
     pq.write_table(table.drop_columns(["recv_s", "cpu_s"]), tmp_path / "iterations.parquet")
     events = tmp_path / "events.jsonl"
@@ -107,9 +106,7 @@ def test_what_a_lost_server_undoes_is_void(strategy: str, tmp_path: Path) -> Non
 def test_rows_are_checked(pair: tuple[Run, Run], tmp_path: Path) -> None:
     rows = pair[1]
     assert integrity(rows).ok
-    for path in rows.path.iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(rows.path, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("columns"))
     table = pq.read_table(rows.path / "iterations.parquet")
     pq.write_table(table.slice(0, len(table) - 1), tmp_path / "iterations.parquet")
     assert any("samples applied" in problem for problem in integrity(load_run(tmp_path)).problems)

@@ -116,8 +116,6 @@ def test_other_slow_steps_of_its_ranks_are_not_what_a_straggler_costs() -> None:
     assert not unit.saved_s[: one.since].any()
 
 
-# ---- parts ----------------------------------------------------------------------------------------------------------
-
 NAMES = {
     ("node1:0", "node1:1", "node2:0", "node2:1"): ("node1", "node1", "node2", "node2"),
     ("a/rank0", "a/rank1", "b/rank0", "b/rank1"): ("a", "a", "b", "b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from analysis.logs.intervals import inside, union
 from analysis.logs.reading import read_log
 from analysis.logs.step_log import LogError
+from tests.support.log_samples import refusal
 
 STEPS = 4
 
@@ -117,17 +119,14 @@ def test_a_value_of_the_wrong_type_is_named(kind: str, tmp_path: Path) -> None:
     found = events()
     found[3] |= change
     (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": found}))
-    with pytest.raises(LogError, match=f"^{tmp_path}/rank0.json.*{says}") as caught:
-        read_log(tmp_path / "rank0.json")
-    assert "\n" not in str(caught.value)
+    assert re.search(says, refusal(tmp_path / "rank0.json"))
 
 
 def test_a_step_without_a_time_is_named(tmp_path: Path) -> None:
     found = events()
     del found[3]["ts"]
     (tmp_path / "rank0.json").write_text(json.dumps(found))
-    with pytest.raises(LogError, match=r"ProfilerStep#1 has ts .* must be microseconds"):
-        read_log(tmp_path / "rank0.json")
+    assert re.search("ProfilerStep#1 has ts .* must be microseconds", refusal(tmp_path / "rank0.json"))
 
 
 def test_what_intervals_cover() -> None:
