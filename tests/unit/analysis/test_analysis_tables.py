@@ -29,16 +29,6 @@ def fates(run: Run) -> dict[str, int]:
     return {str(fate): int(count) for fate, count in run.tables.iterations["fate"].value_counts().items()}
 
 
-def test_bsp_applies_everything_without_staleness(tmp_path: Path) -> None:
-    run = read(bsp_story(), tmp_path)
-    iterations, updates = run.tables.iterations, run.tables.updates
-    assert fates(run) == {"applied": 32}
-    assert set(iterations["staleness"]) == {0}
-    assert list(updates["version"]) == list(range(1, 9))
-    assert list(updates["samples"]) == [32] * 8
-    assert list(updates["num_grads"]) == [4] * 8
-
-
 def test_an_iteration_row(tmp_path: Path) -> None:
     row = read(bsp_story(), tmp_path).tables.iterations.iloc[5]
     assert (row["worker"], row["iteration"], row["grad"], row["version_read"]) == (1, 1, 5, 1)
@@ -125,22 +115,6 @@ def test_empty_arrivals_are_kept_apart(tmp_path: Path) -> None:
     story.started()
     story.arrived(0.1, 0, 0, samples=0, assigned_samples=8)
     assert fates(read(story, tmp_path)) == {"empty": 1}
-
-
-def test_server_notes_and_evaluations(tmp_path: Path) -> None:
-    tables = read(asp_story(), tmp_path).tables
-    assert tables.server_busy["updates"].sum() == 30
-    assert tables.server_busy["busy_s"].sum() == pytest.approx(30 * 0.002)
-    assert {"asked_s", "t", "version", "accuracy"} <= set(tables.evaluations)
-    assert tables.evaluations["asked_s"].is_monotonic_increasing
-
-
-def test_decisions_have_a_row_per_event(tmp_path: Path) -> None:
-    run = read(bsp_story(), tmp_path)
-    decisions = run.tables.decisions
-    assert len(decisions) == sum(line.event is not None for line in run.lines)
-    assert decisions["event"].value_counts()["Arrived"] == 32
-    assert set(decisions["decide_us"]) == {10.0}
 
 
 def test_a_run_of_nothing_has_the_same_columns(tmp_path: Path) -> None:

@@ -176,9 +176,7 @@ def test_the_ledger_of_star_holds_the_papers_numbers() -> None:
 
 
 def test_an_order_holds_or_does_not() -> None:
-    order = claim(
-        check="shape", how="order", value=None, subject={"system": "nd"}, against=({"system": "lb"}, {"system": "bsp"})
-    )
+    order = claim(how="order", **shape_of("jct_s", {"system": "nd"}, {"system": "lb"}, {"system": "bsp"}))
     good = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [3.0, 3.1, 3.1], "bsp": [4.0, 4.2, 4.1]}))
     bad = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [6.0, 6.1, 6.1], "bsp": [4.0, 4.2, 4.1]}))
     noisy = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [3.0, 3.1, 3.1], "bsp": [3.0, 9.0, 3.2]}))
@@ -228,6 +226,10 @@ def test_without_an_answer_there_is_no_verdict() -> None:
 
 
 PAIR: dict[str, Any] = {"subject": {"system": "nd"}, "against": ({"system": "bsp"},), "check": "shape", "value": None}
+
+
+def shape_of(of: str, subject: dict[str, str], *against: dict[str, str]) -> dict[str, Any]:
+    return {"check": "shape", "value": None, "of": of, "subject": subject, "against": against}
 
 
 def saw(name: str, frame: pd.DataFrame, **given: Any) -> bool | None:
@@ -289,8 +291,7 @@ def delays(checkpoint: list[float], shards: list[float]) -> pd.DataFrame:
 
 
 def test_falling_then_rising_above_what_is_flat() -> None:
-    given: dict[str, Any] = {"check": "shape", "value": None, "of": "delay_s"}
-    given |= {"subject": {"failover": "checkpoint"}, "against": ({"failover": "shards"},)}
+    given = shape_of("delay_s", {"failover": "checkpoint"}, {"failover": "shards"})
     assert saw("falls_then_rises", delays([1000, 700, 900], [120, 120, 121]), **given) is True
     assert saw("falls_then_rises", delays([500, 700, 900], [120, 120, 121]), **given) is False, "it never falls"
     assert saw("falls_then_rises", delays([1000, 700, 900], [120, 800, 121]), **given) is False, "above it"
@@ -298,7 +299,7 @@ def test_falling_then_rising_above_what_is_flat() -> None:
 
 
 def test_falling_then_rising_with_the_wait() -> None:
-    given: dict[str, Any] = {"check": "shape", "value": None, "of": "target_s", "subject": {}}
+    given = shape_of("target_s", {})
 
     def waits(*values: float) -> pd.DataFrame:
         levels = ["0", "30", "300", "90"]  # as numbers, not as text: 300 is last
@@ -316,7 +317,7 @@ def profile(times: list[float], sizes: list[int]) -> pd.DataFrame:
 
 
 def test_a_line_and_a_knee() -> None:
-    given: dict[str, Any] = {"check": "shape", "value": None, "of": "bpt_s", "subject": {"device": "d"}}
+    given = shape_of("bpt_s", {"device": "d"})
     sizes = [8, 16, 32, 64, 96, 128, 192]
     line = profile([0.02 + 0.001 * size for size in sizes], sizes)
     knee = profile([max(0.06, 0.001 * size) for size in sizes], sizes)
@@ -340,14 +341,15 @@ def late(**values: list[float]) -> pd.DataFrame:
 
 
 def test_what_delays_and_a_fault_do() -> None:
-    given: dict[str, Any] = {"check": "shape", "value": None, "of": "update_s", "subject": {"system": "ours"}}
+    given = shape_of("update_s", {"system": "ours"})
     frame = late(ours=[2.0, 2.0, 2.1, 2.1], bsp=[3, 4, 13, inf], cyclic=[4, 5, 7, 7.2], worse=[2, 2, 2.05, inf])
     assert saw("flat", frame, **given) is True
     assert saw("grows_and_never_ends", frame, **given) is False
     others = ({"system": "bsp"}, {"system": "cyclic"})
-    assert saw("flat_and_lowest", frame, **given, against=others) is True
-    assert saw("flat_and_lowest", frame, **given, against=(*others, {"system": "worse"})) is False, "above it at 10"
-    assert saw("flat_and_lowest", frame, **given, against=({"system": "asp"},)) is None
+    assert saw("flat_and_lowest", frame, **given | {"against": others}) is True
+    more = (*others, {"system": "worse"})
+    assert saw("flat_and_lowest", frame, **given | {"against": more}) is False, "above it at 10"
+    assert saw("flat_and_lowest", frame, **given | {"against": ({"system": "asp"},)}) is None
     bsp, cyclic, worse = ({**given, "subject": {"system": name}} for name in ("bsp", "cyclic", "worse"))
     assert saw("grows_and_never_ends", frame, **bsp) is True
     assert saw("grows_and_never_ends", frame, **cyclic) is False, "it ends"
@@ -391,10 +393,10 @@ def test_shapes_at_their_bounds() -> None:
     rows = [runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}, role="worker")]
     rows += [runs({"nd": [10, 40, 80], "bsp": [10, 20, 30]}, role="server")]
     assert saw("steadier", pd.concat(rows, ignore_index=True), **PAIR) is False, "in one of two rows only"
-    given: dict[str, Any] = {"check": "shape", "value": None, "of": "update_s", "subject": {"system": "ours"}}
-    against = ({"system": "bsp"},)
+    given = shape_of("update_s", {"system": "ours"})
     growing = late(ours=[2.0, 2.0, 2.0, 2.5], bsp=[3.0, 4.0, 5.0, 6.0])
-    assert saw("flat_and_lowest", growing, **given, against=against) is False, "the lowest, but not flat"
+    lowest = shape_of("update_s", {"system": "ours"}, {"system": "bsp"})
+    assert saw("flat_and_lowest", growing, **lowest) is False, "the lowest, but not flat"
     assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.0, inf]), **given) is False, "it stays at 10"
     assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.1, inf]), **given) is True
     assert saw("levels_off", late(ours=[4.0, 6.0, 5.0, 5.0]), **given) is False, "it falls by a sixth"

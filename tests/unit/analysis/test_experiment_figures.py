@@ -6,11 +6,13 @@ from dataclasses import replace
 from importlib import import_module
 from math import inf, nan
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -107,27 +109,16 @@ def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, mo
         assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
 
 
-def test_panels_with_other_bars_name_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages: list[Figure] = []
-    monkeypatch.setattr(bars, "save", lambda page, path, table: pages.append(page))
-    bars.draw(tmp_path / "x.png", results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size"))
-    shown = {axes.get_title(loc="left"): [text.get_text() for text in axes.get_yticklabels()] for axes in pages[0].axes}
-    assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
-
-
 @pytest.mark.painted
 @pytest.mark.parametrize("kind", ["bars", "groups", "lines"])
-def test_panels_of_a_column_stand_above_one_another(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_of_a_column_stand_above_one_another(kind: str, tmp_path: Path) -> None:
     """Next to each other their labels would overlap; Matplotlib measures."""
-    pages: list[Figure] = []
     module = import_module(f"analysis.figures.experiment.{kind}")
-    monkeypatch.setattr(module, "save", lambda page, *_: pages.append(page))
     given: dict[str, Any] = {"panels": "size", "label": "job completion time (s)"}
     given |= {} if kind == "bars" else {"along": "size"}
-    for width_in in (3.33, 7.0):
+    for width_in, columns in ((3.33, 1), (7.0, 2)):
         with drawn_as(Form(width_in)):
-            module.draw(tmp_path / "x.png", results(tmp_path, kind, **given))
-    for page, columns in zip(pages, (1, 2), strict=True):
+            page = drawn(module, tmp_path, results(tmp_path, kind, **given))
         page.draw_without_rendering()
         boxes = [axes.get_tightbbox() for axes in page.axes]
         assert len({round(axes.get_position().x0, 2) for axes in page.axes}) == columns
@@ -178,38 +169,46 @@ def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> N
     assert (found["bsp size 1"].line, found["bsp size 2"].line) == ("-", "--")
 
 
-def test_curves_without_lines_show_where_each_level_converged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn(module: ModuleType, tmp_path: Path, found: Results) -> Figure:
+    """The page that it would save."""
     pages: list[Figure] = []
-    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
-    curves.draw(tmp_path / "x.png", results(tmp_path, "curves", label="converged", value="jct_s"))
-    assert [axes.get_title(loc="left") for axes in pages[0].axes] == ["", "converged"]
-    assert [text.get_text() for text in pages[0].axes[1].get_xticklabels()] == ["BSP", "ASP"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "save", lambda page, *_: pages.append(page))
+        module.draw(tmp_path / "x.png", found)
+    return pages[0]
 
 
-def test_final_values_are_those_of_each_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def names_of(axes: Axes, along: str = "x") -> list[str]:
+    labels = axes.get_xticklabels() if along == "x" else axes.get_yticklabels()
+    return [text.get_text() for text in labels]
+
+
+def test_panels_with_other_bars_name_their_own(tmp_path: Path) -> None:
+    found = results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size")
+    shown = {axes.get_title(loc="left"): names_of(axes, "y") for axes in drawn(bars, tmp_path, found).axes}
+    assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
+
+
+def test_curves_without_lines_show_where_each_level_converged_with_intervals(tmp_path: Path) -> None:
+    """Student's, as in the tables; of two seeds the median's bootstrap would span no more than both."""
+    found = results(tmp_path, "curves", label="converged", value="jct_s")
+    page = drawn(curves, tmp_path, replace(found, runs=found.runs.assign(jct_s=found.runs["seed"].astype(float))))
+    assert [axes.get_title(loc="left") for axes in page.axes] == ["", "converged"]
+    assert names_of(page.axes[1]) == ["BSP", "ASP"]
+    line = next(line for line in page.axes[-1].lines if line.get_marker() == "None")
+    assert tuple(line.get_ydata()) == pytest.approx(stats.t.interval(0.95, 1, loc=0.5, scale=0.5))  # type: ignore[arg-type]
+    assert "Student's t" in str(page.get_label())
+
+
+def test_final_values_are_those_of_each_panel(tmp_path: Path) -> None:
     """Jobs of size 2 take twice as long: their times are not mixed with the others'. Panels have one scale."""
-    pages: list[Figure] = []
-    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
     found = results(tmp_path, "curves", panels="size", label="converged", value="jct_s")
-    curves.draw(tmp_path / "x.png", found)
-    first, second, ends = pages[0].axes
+    first, second, ends = drawn(curves, tmp_path, found).axes
     points = [float(line.get_ydata()[0]) for line in ends.lines if line.get_markersize() == 5]  # type: ignore[index]
     assert points == found.runs.groupby(["size", "system"], sort=False)["jct_s"].median().tolist()
     assert points[2] > 1.5 * points[0]
-    assert [text.get_text() for text in ends.get_xticklabels()] == ["1 size", "2 size"]
+    assert names_of(ends) == ["1 size", "2 size"]
     assert first.get_ylim() == second.get_ylim()
-
-
-def test_intervals_of_final_values_are_student_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the tables; of two seeds the median's bootstrap would span no more than both."""
-    pages: list[Figure] = []
-    monkeypatch.setattr(curves, "save", lambda page, path, table: pages.append(page))
-    found = results(tmp_path, "curves", label="converged", value="jct_s")
-    found = replace(found, runs=found.runs.assign(jct_s=[float(seed) for seed in found.runs["seed"]]))
-    curves.draw(tmp_path / "x.png", found)
-    line = next(line for line in pages[0].axes[-1].lines if line.get_marker() == "None")
-    assert tuple(line.get_ydata()) == pytest.approx(stats.t.interval(0.95, 1, loc=0.5, scale=0.5))  # type: ignore[arg-type]
-    assert "Student's t" in str(pages[0].get_label())
 
 
 def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:

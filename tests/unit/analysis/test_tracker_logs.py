@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,12 @@ HOLD_THEM = (
 
 def slowest(log: StepLog, count: int = 3) -> set[int]:
     return {log.steps[place] for place in np.argsort(-log.own_s[:, 0])[:count]}
+
+
+def history(folder: Path, records: list[dict[str, Any]]) -> StepLog:
+    """Of an object per line."""
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    return read_log(folder / "a.jsonl")
 
 
 @pytest.mark.parametrize("name", HOLD_THEM)
@@ -155,22 +162,19 @@ def test_telemetry_has_parts_and_ranks(tmp_path: Path) -> None:
 
 def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None:
     lines = [{"step": step, "rank": rank, "step_time": 1.0 + (rank or 0)} for step in range(9) for rank in (0, 1, None)]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    log = read_log(tmp_path / "a.jsonl")
+    log = history(tmp_path, lines)
     assert log.ranks == ("0", "1")
     assert any("9 values without a rank" in remark for remark in log.remarks)
 
 
 def test_an_object_per_value_may_call_its_step_otherwise(tmp_path: Path) -> None:
     lines = [{"key": "step_time", "name": "a", "value": 1.0 + step, "iteration": step} for step in range(9)]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert read_log(tmp_path / "a.jsonl").own_s[:, 0].tolist() == [1.0 + step for step in range(9)]
+    assert history(tmp_path, lines).own_s[:, 0].tolist() == [1.0 + step for step in range(9)]
 
 
 def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
     records = json.loads(telemetry(tmp_path / "a.json", ranks=4, slow=2).read_text())["step_records"]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
-    assert read_log(tmp_path / "a.jsonl").own_s.tolist() == read_log(tmp_path / "a.json").own_s.tolist()
+    assert history(tmp_path, records).own_s.tolist() == read_log(tmp_path / "a.json").own_s.tolist()
 
 
 NAMES = {
@@ -224,16 +228,14 @@ def test_a_scalar_that_tensorboard_exports_has_a_clock(tmp_path: Path) -> None:
 
 
 def test_rows_far_apart_are_said_to_hide_slow_steps(tmp_path: Path) -> None:
-    lines = [json.dumps({"step": step, "step_time": 1.0}) for step in range(0, 500, 10)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert any("one step of every 10" in remark for remark in read_log(tmp_path / "a.jsonl").remarks)
+    log = history(tmp_path, [{"step": step, "step_time": 1.0} for step in range(0, 500, 10)])
+    assert any("one step of every 10" in remark for remark in log.remarks)
 
 
 def test_a_gap_of_a_clock_is_no_slow_step(tmp_path: Path) -> None:
     lines = [{"step": step, "_timestamp": 1.7e9 + 0.5 * step, "loss": 1.0} for step in range(0, 900, 10)]
     del lines[40:60]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    log = read_log(tmp_path / "a.jsonl")
+    log = history(tmp_path, lines)
     assert log.own_s[:, 0].tolist() == pytest.approx([5.0] * 69)
     assert any("the mean of every 10 steps and counts it as one that took as long as all" in it for it in log.remarks)
 
@@ -244,8 +246,7 @@ def test_a_part_that_is_logged_now_and_then_is_not_used(tmp_path: Path) -> None:
     for line in lines:
         if line["step"] % 10:
             del line["data_time"], line["iter_time"]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    log = read_log(tmp_path / "a.jsonl")
+    log = history(tmp_path, lines)
     assert log.data_s is None
     assert any("data_time is missing in 90% of the steps and not used" in remark for remark in log.remarks)
 

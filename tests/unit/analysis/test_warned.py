@@ -93,43 +93,34 @@ def test_server_updates_that_were_not_reported_do_not_count(tmp_path: Path) -> N
     assert said(bsp_story(plan=[disturbance(0.0, 1.0, "server:0", 0.01)]), tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("notes", "text"),
-    [
-        (
-            [(0.2, "Injected", injected(0.5, 100.0, 130.0))],
-            "disturbances were not as planned: bandwidth of host:1: 130 for 100, by tc",
-        ),
-        (
-            [(0.4, "Injected", injected(0.5, 1.0, 1.0, late_s=0.2)), (0.5, "Injected", injected(1.0, 2.0, 2.0))],
-            "disturbances took effect late: 1 of 2; worst: bandwidth of host:1, 0.2 s",
-        ),
-        (
-            [
-                (0.1, "Injected", injected(0.5, 0.5, 0.5, kind="gpu", by="hog")),
-                (0.4, "Injected", injected(1.0, 1.0, 1.0, kind="gpu", by="hog", measured=0.8)),
-            ],
-            "disturbances were not as planned: host:1 was off by 30 % of the GPU",
-        ),
-        (
-            [
-                (0.1, "Allocated", {"node": "worker:0", "cpu_cores": 2.0}),
-                (0.1, "Enforced", {"node": "worker:0", "cpu_cores": 1.0, "by": "duty"}),
-            ],
-            "limits were not as allocated: worker:0: cpu_cores 1 for 2",
-        ),
-        (
-            [(0.0, "Crowded", {"promised_cores": 3.2, "cores": 2})],
-            "quotas of hosts were more than the machine can give: 3.20 of its 2 cores; busy hosts disturb each other",
-        ),
-        (
-            [(0.0, "TicksMissing", {"reason": "no priority"})],
-            "quotas of hosts were looked at by the kernel's ticks alone: no priority",
-        ),
+NOTES: dict[str, list[tuple[float, str, dict[str, Any]]]] = {
+    "disturbances were not as planned: bandwidth of host:1: 130 for 100, by tc": [
+        (0.2, "Injected", injected(0.5, 100.0, 130.0)),
     ],
-)
-def test_what_the_runtime_notes(notes: list[tuple[float, str, dict[str, Any]]], text: str, tmp_path: Path) -> None:
-    assert said(noted(bsp_story(plan=()), *notes), tmp_path) == [text]
+    "disturbances took effect late: 1 of 2; worst: bandwidth of host:1, 0.2 s": [
+        (0.4, "Injected", injected(0.5, 1.0, 1.0, late_s=0.2)),
+        (0.5, "Injected", injected(1.0, 2.0, 2.0)),
+    ],
+    "disturbances were not as planned: host:1 was off by 30 % of the GPU": [
+        (0.1, "Injected", injected(0.5, 0.5, 0.5, kind="gpu", by="hog")),
+        (0.4, "Injected", injected(1.0, 1.0, 1.0, kind="gpu", by="hog", measured=0.8)),
+    ],
+    "limits were not as allocated: worker:0: cpu_cores 1 for 2": [
+        (0.1, "Allocated", {"node": "worker:0", "cpu_cores": 2.0}),
+        (0.1, "Enforced", {"node": "worker:0", "cpu_cores": 1.0, "by": "duty"}),
+    ],
+    "quotas of hosts were more than the machine can give: 3.20 of its 2 cores; busy hosts disturb each other": [
+        (0.0, "Crowded", {"promised_cores": 3.2, "cores": 2}),
+    ],
+    "quotas of hosts were looked at by the kernel's ticks alone: no priority": [
+        (0.0, "TicksMissing", {"reason": "no priority"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("text", NOTES)
+def test_what_the_runtime_notes(text: str, tmp_path: Path) -> None:
+    assert said(noted(bsp_story(plan=()), *NOTES[text]), tmp_path) == [text]
 
 
 def test_laws_that_a_record_breaks_and_what_its_strategy_says(tmp_path: Path) -> None:
