@@ -56,6 +56,9 @@ def test_time_to_accuracy_is_that_of_the_first_evaluation_that_reaches_it() -> N
 def test_converged_at_the_fifth_of_five_close_evaluations() -> None:
     assert targets.converged_s(scored(SCORES)) == 280.0
     assert targets.converged_s(scored(SCORES[:-1])) == inf
+    rising = scored([(0, 0.5), (1, 0.75)])
+    assert targets.converged_s(rising, 2, 0.25) == inf, "a change as large as the bound"
+    assert targets.converged_s(rising, 2, 0.251) == 1.0
 
 
 def test_lower_is_better() -> None:
@@ -70,6 +73,7 @@ def test_lower_is_better() -> None:
 def test_the_best_need_not_be_the_last() -> None:
     assert (targets.best(scored(SCORES)), targets.final(scored(SCORES))) == (0.7512, 0.7510)
     assert isnan(targets.final(scored([])))
+    assert targets.settled(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
 
 
 def test_what_is_not_a_number_is_no_score() -> None:
@@ -160,27 +164,6 @@ def test_a_run_of_nothing_has_a_summary(tmp_path: Path, started: bool) -> None:
     summary = summarise(read(story, tmp_path))
     assert (summary["jct_s"], summary["updates"], summary["wait_frac"]) == (0.0, 0, None)
     json.dumps(summary, allow_nan=False)
-
-
-def test_one_worker_has_no_stragglers(tmp_path: Path) -> None:
-    story = Story(num_workers=1)
-    story.started()
-    story.lines[-1]["commands"] = [compute(0)]
-    story.arrived(0.1, 0, 0, [apply(0), compute(0)], compute_s=0.1)
-    story.arrived(0.2, 0, 1, [apply(1)], compute_s=0.1, iteration=1)
-    summary = summarise(read(story, tmp_path))
-    assert (summary["straggler_iterations"], summary["iterations_with_straggler_frac"]) == (0, None)
-    assert summary["wait_frac"] == 0.0
-
-
-def test_a_change_as_large_as_the_bound_has_not_converged() -> None:
-    rising = scored([(0, 0.5), (1, 0.75)])
-    assert targets.converged_s(rising, 2, 0.25) == inf
-    assert targets.converged_s(rising, 2, 0.251) == 1.0
-
-
-def test_it_settles_to_the_mean_of_the_last_fifth_of_the_time() -> None:
-    assert targets.settled(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
 
 
 def test_exactly_a_fifth_longer_is_no_straggler() -> None:

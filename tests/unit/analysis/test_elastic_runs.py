@@ -42,7 +42,7 @@ def story() -> Story:
         (60.0, "LayoutChanged", _layout(1, ["server:0", "server:1", "server:2", "worker:0"], [0])),
         *[(80.0, "ServerJoined", {"server": n, "incarnation": 0}) for n in (1, 2)],
         (80.0, "Repartitioning", {"shares": {"server:1": 0.5, "server:2": 0.5}}),
-        (84.0, "Restored", {"version": 80, "workers": [0], "servers": [1, 2]}),
+        (84.0, "Restored", {"workers": [0], "servers": [1, 2]}),
         (84.0, "LayoutChanged", _layout(2, ["server:1", "server:2", "worker:0"], [1, 2])),
         (84.0, "decision", {"text": f"{PLAN} (done)"}),
         (100.0, "decision", {"text": MORE}),
@@ -76,18 +76,16 @@ def _tell(made: Story, t: float, kind: str, fields: dict[str, Any]) -> None:
         grad = len(made.lines)
         made.arrived(t, fields["worker"], grad, [apply(grad)], compute_s=0.5)
     elif kind == "Observed":
-        used = {"server": lambda n: {"cpu_cores": 4.0 + 4.0 * n, "limit_cores": 16.0, "busy_frac": 0.9}}
-        nodes = [{"node": f"server:{n}", **used["server"](n)} for n in fields["servers"]]
+        limit = {"limit_cores": 16.0, "busy_frac": 0.9}
+        nodes = [{"node": f"server:{n}", "cpu_cores": 4.0 + 4.0 * n, **limit} for n in fields["servers"]]
         nodes += [{"node": f"worker:{n}", "cpu_cores": 2.0 + n} for n in fields["workers"]]
         made.event(t, kind, period_s=10.0, nodes=nodes)
-    elif kind in ("ServerJoined", "Joined", "Restored"):
-        made.event(t, kind, **({"line_version": made.version} if kind == "Restored" else {}), **_version(made, fields))
+    elif kind == "Restored":
+        made.event(t, kind, line_version=made.version, version=made.version, **fields)
+    elif kind in ("ServerJoined", "Joined"):
+        made.event(t, kind, **fields)
     else:
         made.note(t, kind, **fields)
-
-
-def _version(made: Story, fields: dict[str, Any]) -> dict[str, Any]:
-    return {**fields, "version": made.version} if "version" in fields else fields
 
 
 @pytest.fixture(scope="module")
@@ -145,11 +143,6 @@ def test_a_decision_is_one_row_with_how_it_ended(run: Run) -> None:
 def test_a_switch_stalls_from_the_last_update_before_to_the_first_after(run: Run) -> None:
     frame = elastic.switches(run)
     assert frame.to_numpy().tolist() == [[80.0, 4.0, 5.0]]
-
-
-def test_use_of_a_server_is_the_part_of_its_cores(run: Run) -> None:
-    frame = elastic.server_use(run)
-    assert frame.groupby("server")["use_frac"].mean().to_dict() == {0: 0.25, 1: 0.5, 2: 0.75}
 
 
 def test_measures(run: Run) -> None:

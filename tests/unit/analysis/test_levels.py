@@ -29,15 +29,18 @@ def test_a_level_is_found_at_its_step_in_short_and_long_logs(size: int) -> None:
     assert end == len(noise)
 
 
-def test_a_phase_has_two_changes() -> None:
-    seconds = np.array([1.0, 1.01] * 10 + [2.0, 2.02] * 10 + [1.01, 1.0] * 10)
-    assert levels(seconds, SLOW) == [(0, 20), (20, 40), (40, 60)]
-
-
-def test_single_long_steps_are_no_level() -> None:
-    seconds = np.ones(60)
-    seconds[9::10] = 4.0
-    assert levels(seconds, SLOW) == [(0, 60)]
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ([1.0, 1.01] * 10 + [2.0, 2.02] * 10 + [1.01, 1.0] * 10, [(0, 20), (20, 40), (40, 60)]),
+        (([1.0] * 9 + [4.0]) * 6, [(0, 60)]),
+        ([1.0] * 20 + [1.09] * 20, [(0, 40)]),
+        ([1.0] * 20 + [1.11] * 20, [(0, 20), (20, 40)]),
+    ],
+    ids=["a phase", "single long steps", "a small difference", "a large difference"],
+)
+def test_levels_begin_where_steps_change_for_long(seconds: list[float], expected: list[tuple[int, int]]) -> None:
+    assert levels(np.array(seconds), SLOW) == expected
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.3])
@@ -45,11 +48,6 @@ def test_chance_makes_a_level_in_few_of_many_logs(spread: float) -> None:
     rng = np.random.default_rng(1)
     logs = [np.exp(spread * rng.standard_normal(rng.integers(6, 60))) for _ in range(200)]
     assert sum(len(levels(one, SLOW)) > 1 for one in logs) <= 4
-
-
-def test_a_difference_that_is_small_is_no_level() -> None:
-    assert len(levels(np.array([1.0] * 20 + [1.09] * 20), SLOW)) == 1
-    assert len(levels(np.array([1.0] * 20 + [1.11] * 20), SLOW)) == 2
 
 
 @pytest.mark.parametrize(("seconds", "count"), [([9.0, 3.0, 1.2, 1, 1, 1], 3), ([1.0, 1, 9, 1, 1, 1], 0), ([9.0], 0)])

@@ -82,6 +82,7 @@ def test_other_ranges_are_no_steps(name: str) -> None:
     assert STEP.fullmatch(name) is None
 
 
+KERNEL = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES"
 OTHERS = {
     "another database": ("CREATE TABLE a (b INTEGER)", LogError, "no profile of CUDA kernels"),
     "a view instead of the table": (
@@ -92,12 +93,12 @@ OTHERS = {
     ),
     "no kernels": (TABLES, Untimed, "has no CUDA kernels"),
     "texts for times": (
-        TABLES + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ('soon', 'later', 0, 0, 1)",
+        TABLES + f"{KERNEL} ('soon', 'later', 0, 0, 1)",
         LogError,
         "a time or a number of a device is none",
     ),
     "an end before the begin": (
-        TABLES + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 3, 0, 0, 1)",
+        TABLES + f"{KERNEL} (5, 3, 0, 0, 1)",
         LogError,
         "a time or a number of a device is none",
     ),
@@ -106,13 +107,12 @@ OTHERS = {
             "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_f32'), (3, 'dataloader')",
             "INSERT INTO StringIds (id) VALUES (1)",
         )
-        + "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 8, 0, 0, 1)",
+        + f"{KERNEL} (5, 8, 0, 0, 1)",
         LogError,
         "too big",
     ),
     "many devices": (
-        TABLES
-        + "".join(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 8, {place}, 0, 1);" for place in range(300)),
+        TABLES + "".join(f"{KERNEL} (5, 8, {place}, 0, 1);" for place in range(300)),
         LogError,
         "has 300 devices, and no more than 256 are read",
     ),
