@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -32,58 +31,30 @@ def one_worker(plan: list[dict[str, object]], *rows: tuple[float, float, float])
     return story
 
 
-def reported(story: Story, *reports: tuple[int, int, float]) -> Story:
-    """A server's reports: (version, updates, injected seconds)."""
-    for number, (version, updates, injected_s) in enumerate(reports):
-        t = 5.1 + number / 10
-        story.note(t, "Updated", server=0, version=version, updates=updates, busy_s=0.4, injected_s=injected_s)
-    return story
+def test_a_window_that_was_met(tmp_path: Path) -> None:
+    row = join(bsp_story(), tmp_path).iloc[0]
+    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (2, pytest.approx(0.2), pytest.approx(0.2))
+    assert row["first_effect_s"] == pytest.approx(0.113), "the first Compute issued in the window"
 
 
-def with_an_empty_arrival(story: Story) -> Story:
-    story.arrived(1.5, 0, 1, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=1)
-    return story
+def test_a_window_that_nobody_met(tmp_path: Path) -> None:
+    row = join(bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]), tmp_path).iloc[0]
+    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (0, 0.0, 0.0)
+    assert pd.isna(row["first_effect_s"])
 
 
-WINDOWS: dict[str, tuple[Story, dict[str, float]]] = {
-    "met: the first effect is on the first Compute issued in it": (
-        bsp_story(),
-        {"hits": 2, "planned_s": 0.2, "achieved_s": 0.2, "first_effect_s": 0.113},
-    ),
-    "met by nobody": (
-        bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]),
-        {"hits": 0, "planned_s": 0.0, "achieved_s": 0.0, "first_effect_s": nan},
-    ),
-    "open at its start and closed at its end": (
-        one_worker([disturbance(1.0, 2.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.0, 0.0)),
-        {"hits": 1},
-    ),
-    "not met by an iteration without samples": (
-        with_an_empty_arrival(one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.5))),
-        {"hits": 1},
-    ),
-    "met by updates of a server": (
-        reported(
-            one_worker([disturbance(1.5, 3.5, "server:0", 0.05)], *((float(n), 1.0, 0.0) for n in range(1, 6))),
-            *((2, 2, 0.05), (5, 3, 0.06)),
-        ),
-        {"hits": 2, "planned_s": 0.1, "achieved_s": 0.11, "first_effect_s": 2.0},
-    ),
-    "what a server slept in its second update, outside of the window, is none of the window's": (
-        reported(
-            one_worker([disturbance(0.5, 1.5, "server:0", 0.1)], (1.0, 1.0, 0.0), (2.0, 1.0, 0.0)),
-            *((1, 1, 0.1), (2, 1, 0.3)),
-        ),
-        {"achieved_s": 0.1},
-    ),
-}
+def test_the_window_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> None:
+    story = one_worker([disturbance(1.0, 2.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.0, 0.0))
+    assert join(story, tmp_path).iloc[0]["hits"] == 1
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-def test_what_was_planned_and_achieved(window: str, tmp_path: Path) -> None:
-    story, expected = WINDOWS[window]
+def test_a_server_is_disturbed_by_update(tmp_path: Path) -> None:
+    story = one_worker([disturbance(1.5, 3.5, "server:0", 0.05)], *((float(n), 1.0, 0.0) for n in range(1, 6)))
+    story.note(5.1, "Updated", server=0, version=2, updates=2, busy_s=0.1, injected_s=0.05)
+    story.note(5.2, "Updated", server=0, version=5, updates=3, busy_s=0.1, injected_s=0.06)
     row = join(story, tmp_path).iloc[0]
-    assert {name: row[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+    assert (row["hits"], row["first_effect_s"]) == (2, 2.0)
+    assert (row["planned_s"], row["achieved_s"]) == (pytest.approx(0.1), pytest.approx(0.11))
 
 
 def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
@@ -92,6 +63,20 @@ def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
     assert list(rows["hits"]) == [1, 0]
     assert rows["planned_s"].isna().all()
     assert len(join(bsp_story(plan=[]), tmp_path / "no plan")) == 0
+
+
+def test_a_report_covers_no_update_before_it(tmp_path: Path) -> None:
+    """What a server slept in its second update, outside of the window, is none of the window's."""
+    story = one_worker([disturbance(0.5, 1.5, "server:0", 0.1)], (1.0, 1.0, 0.0), (2.0, 1.0, 0.0))
+    story.note(2.1, "Updated", server=0, version=1, updates=1, busy_s=0.2, injected_s=0.1)
+    story.note(2.2, "Updated", server=0, version=2, updates=1, busy_s=0.4, injected_s=0.3)
+    assert join(story, tmp_path).iloc[0]["achieved_s"] == pytest.approx(0.1)
+
+
+def test_an_iteration_without_samples_is_not_hit(tmp_path: Path) -> None:
+    story = one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.5))
+    story.arrived(1.5, 0, 1, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=1)
+    assert join(story, tmp_path).iloc[0]["hits"] == 1
 
 
 def many(num_windows: int, num_iterations: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:

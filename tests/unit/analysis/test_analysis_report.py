@@ -281,13 +281,6 @@ def test_report_sweep_skips_a_damaged_record(tmp_path: Path) -> None:
     assert "seq 1 where 0 is due" in file.getvalue()
 
 
-@pytest.mark.long(like="test_a_finished_run_leaves_what_the_record_promises")
-def test_the_script_redraws_and_compares(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main([str(sweep / "0_bsp"), str(sweep / "2_asp"), "--out", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "report.html").is_file()
-    assert "BSP" in capsys.readouterr().out
-
-
 def test_the_script_draws_a_single_run_without_a_comparison(sweep: Path) -> None:
     assert script.main([str(sweep / "1_bsp")]) == 0
     assert (sweep / "1_bsp" / "figures" / "timeline.png").is_file()

@@ -40,14 +40,14 @@ SERVICES = [30.0, 4.0, 9.0, 2.0, 16.0, 5.0]
 
 def one_gpu(policy: str, seed: int = 0) -> ClusterStory:
     """Six jobs of one GPU, all there at the start: in order (``fifo``), or the shortest first (``sjf``)."""
+    jobs = [(f"j{number}", service_s + seed) for number, service_s in enumerate(SERVICES)]
     story, t = ClusterStory(gpus=(1,), seed=seed, cluster={"policy": policy}), 0.0
-    for number, service_s in enumerate(SERVICES):
-        story.submit(0.0, f"j{number}", gpus=1, duration_s=service_s + seed)
-    key = (lambda number: number) if policy == "fifo" else (lambda number: SERVICES[number])
-    for number in sorted(range(len(SERVICES)), key=key):
-        story.start(t, f"j{number}", [0])
-        t += SERVICES[number] + seed
-        story.end(t, f"j{number}")
+    for job, service_s in jobs:
+        story.submit(0.0, job, gpus=1, duration_s=service_s)
+    for job, service_s in jobs if policy == "fifo" else sorted(jobs, key=lambda each: each[1]):
+        story.start(t, job, [0])
+        t += service_s
+        story.end(t, job)
     return story
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -157,6 +156,19 @@ def test_what_was_stretched_is_the_cause(cause: str) -> None:
     assert excess == pytest.approx({**dict.fromkeys(PARTS, 0.0), f"{cause}_s": 0.5})
 
 
+def test_others_that_are_faster_than_usual_are_the_cause() -> None:
+    """STAR, section III-A: workers become stragglers by falls of others' times, too."""
+    found = found_in([*CALM * 6, [{"compute_s": 0.2}, {}]], spans_of([0, 0]))
+    assert found[["worker", "cause"]].to_numpy().tolist() == [[1, "peers"]]
+
+
+def test_a_worker_that_always_straggles_is_compared_with_the_others() -> None:
+    found = found_in([[{}, SLOWER["link"], {}]] * 8, spans_of([0, 1, 2]))
+    (row,) = (row for _, row in found.iterrows())
+    assert (row.iterations, row.reference, row.cause, row.host) == (8, "job", "link", 1)
+    assert row.excess_link_s == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_episodes_by_brute_force(seed: int) -> None:
     """Consecutive comparable iterations of a worker, found by a walk."""
@@ -174,47 +186,13 @@ def test_episodes_by_brute_force(seed: int) -> None:
     assert found["lost_s"].sum() == pytest.approx((rows["time_s"] - rows["fastest_s"])[is_slow(rows)].sum())
 
 
-WIDE = {"send_s": 0.2}
-"""A link that is always slow by 0.1 s is no straggling; the job's median knows nothing of it."""
-MOVED = pd.concat([spans_of([0, 1]).assign(end_s=3.4), spans_of([2, 3], start_s=3.5)], ignore_index=True)
-EPISODES: dict[str, tuple[list[list[dict[str, float]]], pd.DataFrame, list[dict[str, Any]]]] = {
-    "others are faster than usual (STAR, section III-A)": (
-        [*CALM * 6, [{"compute_s": 0.2}, {}]],
-        spans_of([0, 0]),
-        [{"worker": 1, "cause": "peers"}],
-    ),
-    "who always straggles is compared with the others": (
-        [[{}, SLOWER["link"], {}]] * 8,
-        spans_of([0, 1, 2]),
-        [{"iterations": 8, "reference": "job", "cause": "link", "host": 1, "excess_link_s": pytest.approx(0.5)}],
-    ),
-    "four calm iterations are too few": (
-        [*[[{}, {}, WIDE]] * 4, [{}, {}, {"send_s": 0.6}]],
-        spans_of([0] * 3),
-        [{"reference": "job", "excess_link_s": pytest.approx(0.5)}],
-    ),
-    "five calm iterations are a reference of its own": (
-        [*[[{}, {}, WIDE]] * 5, [{}, {}, {"send_s": 0.6}]],
-        spans_of([0] * 3),
-        [{"reference": "own", "excess_link_s": pytest.approx(0.4)}],
-    ),
-    "only calm iterations count, though most are not": (
-        [*CALM * 5, *[[{}, SLOWER["link"]]] * 8],
-        spans_of([0, 1]),
-        [{"iterations": 8, "reference": "own", "cause": "link"}],
-    ),
-    "the same straggler on another host is another episode": (
-        [*CALM * 2, *[[{}, SLOWER["link"]]] * 2],
-        MOVED,
-        [{"host": 1, "iterations": 1}, {"host": 3, "iterations": 1}],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", EPISODES)
-def test_an_episode_has_a_reference_and_a_cause(case: str) -> None:
-    job, spans, expected = EPISODES[case]
-    assert found_in(job, spans)[list(expected[0])].to_dict("records") == expected
+@pytest.mark.parametrize(("calm", "reference"), [(4, "job"), (5, "own")])
+def test_five_calm_iterations_are_a_reference_of_its_own(calm: int, reference: str) -> None:
+    """The worker's link is always slow by 0.1 s, which is no straggling; the job's median knows nothing of it."""
+    usual = {"send_s": 0.2}
+    found = found_in([*[[{}, {}, usual]] * calm, [{}, {}, {"send_s": 0.6}]], spans_of([0] * 3))
+    assert found["reference"].tolist() == [reference]
+    assert found["excess_link_s"].tolist() == pytest.approx([0.4 if reference == "own" else 0.5])
 
 
 def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host() -> None:
@@ -222,6 +200,19 @@ def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host() -> No
     begun_s = float((rows["t"] - rows["time_s"])[rows["iteration"] == 1].iloc[1])
     spans = pd.concat([spans_of([0, 1]), spans_of([2, 3], start_s=begun_s)], ignore_index=True)
     assert episodes(rows, 0.0, spans)["host"].tolist() == [3]
+
+
+def test_a_reference_is_made_of_calm_iterations_only() -> None:
+    """Most of its iterations straggle: its median of all would be that of its straggling."""
+    found = found_in([*CALM * 5, *[[{}, SLOWER["link"]]] * 8], spans_of([0, 1]))
+    assert found[["iterations", "reference", "cause"]].to_numpy().tolist() == [[8, "own", "link"]]
+
+
+def test_an_episode_ends_where_its_job_moves() -> None:
+    """The same straggler on another host after a preemption is another episode."""
+    spans = pd.concat([spans_of([0, 1]).assign(end_s=3.4), spans_of([2, 3], start_s=3.5)], ignore_index=True)
+    found = found_in([*CALM * 2, *[[{}, SLOWER["link"]]] * 2], spans)
+    assert found[["host", "iterations"]].to_numpy().tolist() == [[1, 1], [3, 1]]
 
 
 def test_neighbours_by_brute_force() -> None:

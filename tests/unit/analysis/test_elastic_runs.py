@@ -122,13 +122,6 @@ def test_a_server_that_has_joined_holds_nothing_whatever_else_changes(tmp_path: 
     assert frame["servers"].to_dict() == {0.0: 1.0, 2.0: 1.0, 3.0: 1.0, 4.0: 2.0}
 
 
-def test_cores_of_a_node_that_was_given_none_are_not_known(still: Run) -> None:
-    frame = elastic.nodes_over_time(still)
-    assert not elastic.is_elastic(still)
-    assert frame["cores"].isna().all()
-    assert ELASTIC_MEASURES["changed_s_last"](still) == 0.0
-
-
 def test_a_decision_is_one_row_with_how_it_ended(run: Run) -> None:
     frame = elastic.decisions(run)
     assert frame["number"].tolist() == [1, 2, 0]
@@ -183,6 +176,9 @@ def test_measures_of_a_run_that_stays(still: Run) -> None:
     found = {name: measure(still) for name, measure in ELASTIC_MEASURES.items()}
     assert (found["switches"], found["stall_s_sum"], found["workers_last"]) == (0.0, 0.0, still.job["num_workers"])
     assert found["steps_per_s_first"] == pytest.approx(found["steps_per_s_last"])
+    assert found["changed_s_last"] == 0.0
+    assert not elastic.is_elastic(still)
+    assert elastic.nodes_over_time(still)["cores"].isna().all(), "nodes were given none"
     assert all(isnan(found[name]) for name in ("worker_cores_last", "server_use_last", "server_spread_last"))
 
 

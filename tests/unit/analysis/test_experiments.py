@@ -229,6 +229,10 @@ def test_time_per_update_and_usage(tmp_path: Path) -> None:
     run = load_run(story("bsp").write(tmp_path / "run"))
     rows = run.tables.iterations
     assert update_s(run) == pytest.approx(run.lines[-1].t / rows["applied_version"].nunique())
+    cut_off = story("bsp")
+    cut_off.lines[-1]["note"]["epochs_done"] = 0
+    cut_off.meta["job"]["max_time_s"] = cut_off.lines[-1]["t"]
+    assert update_s(load_run(cut_off.write(tmp_path / "cut off"))) == inf
     workers = rows["worker"].nunique()
     devices = [{"per_sample_s": 0.001 * (1 + worker)} for worker in range(workers)]
     run.meta["job"]["devices"] = devices
@@ -236,13 +240,6 @@ def test_time_per_update_and_usage(tmp_path: Path) -> None:
     speeds = [1 / device["per_sample_s"] for device in devices]
     weighted = sum(by_worker[worker] * speed for worker, speed in enumerate(speeds))
     assert use_weighted_frac(run) == pytest.approx(weighted / (sum(speeds) * run.lines[-1].t))
-
-
-def test_a_job_that_was_cut_off_has_no_time_per_update(tmp_path: Path) -> None:
-    received = story("bsp")
-    received.lines[-1]["note"]["epochs_done"] = 0
-    received.meta["job"]["max_time_s"] = received.lines[-1]["t"]
-    assert update_s(load_run(received.write(tmp_path / "run"))) == inf
 
 
 def test_delays_are_those_of_applied_gradients(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,11 +22,6 @@ def record(tmp_path: Path) -> Path:
     path = bsp_story().write(tmp_path / "bsp")
     finish_run(path, draw=False)
     return path
-
-
-def grown(record: Path, name: str) -> None:
-    with (record / name).open("ab") as file:
-        file.write(b"\n")
 
 
 def facts(gathered: Gathered) -> object:
@@ -58,24 +51,27 @@ def test_what_is_drawn_of_it_is_read(record: Path) -> None:
     assert gathering.scores_of(made) is made.scored
 
 
-CHANGES: dict[str, Callable[[Path], object]] = {
-    **{name: partial(grown, name=name) for name in ("events.jsonl", "meta.json", "plan.json", "iterations.parquet")},
-    "no summary": lambda record: (record / "summary.json").unlink(),
-    "no note": lambda record: (record / FOLDER / "summary.json").unlink(),
-    "no plan": lambda record: (record / "plan.json").unlink(),
-    "a damaged note": lambda record: (record / FOLDER / "summary.json").write_text("["),
-    "other code": lambda _: None,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_of_a_record_that_was_changed_it_is_made_again(
-    change: str, record: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["events.jsonl", "meta.json", "plan.json", "iterations.parquet"])
+def test_of_a_record_that_was_changed_it_is_made_again(record: Path, name: str) -> None:
     assert kept_summary.kept_summary(record) == msgspec.json.decode((record / "summary.json").read_bytes())
-    CHANGES[change](record)
-    if change == "other code":
-        monkeypatch.setattr(kept_summary, "_code", lambda: "another")
+    with (record / name).open("ab") as file:
+        file.write(b"\n")
+    assert kept_summary.kept_summary(record) is None
+
+
+@pytest.mark.parametrize("name", ["summary.json", f"{FOLDER}/summary.json", "plan.json"])
+def test_where_a_file_is_missing_it_is_made_again(record: Path, name: str) -> None:
+    (record / name).unlink()
+    assert kept_summary.kept_summary(record) is None
+
+
+def test_a_damaged_note_is_none(record: Path) -> None:
+    (record / FOLDER / "summary.json").write_text("[")
+    assert kept_summary.kept_summary(record) is None
+
+
+def test_what_other_code_has_made_is_made_again(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_summary, "_code", lambda: "another")
     assert kept_summary.kept_summary(record) is None
 
 

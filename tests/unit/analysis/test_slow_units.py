@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.logs.step_log import StepLog
-from analysis.measures.phases import period_of, phases, runs
+from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_units import course, groups, hosts_of
 from analysis.measures.straggling import Straggling, straggling
 from tests.support.planted_logs import CALM, KINDS, USUAL_S, PlantedLog, calm_log, planted_log
@@ -217,22 +217,6 @@ def test_a_course_is_named(slow: np.ndarray, expected: tuple[object, ...]) -> No
 )
 def test_a_period_needs_regular_events(starts: list[int], period: int | None) -> None:
     assert period_of(starts) == period
-
-
-def test_a_phase_has_its_onset_although_some_of_its_steps_are_quick() -> None:
-    over = 0.05 * np.random.default_rng(0).standard_normal((400, 16))
-    over[150:, 3] += 0.15
-    found = phases(over, 0.05, 0.0, 0.095)
-    assert not found[:, np.arange(16) != 3].any()
-    ((start, end),) = runs(found[:, 3])
-    assert abs(start - 150) <= 4
-    assert end == 400
-
-
-def test_a_single_step_is_no_phase() -> None:
-    over = np.zeros((100, 4))
-    over[50, 1] = 3.0
-    assert not phases(over, 0.01, 0.0, 0.095).any()
 
 
 def test_runs_with_a_small_gap_are_one() -> None:

@@ -91,4 +91,3 @@ def test_every_column_of_every_table_is_described(tmp_path: Path) -> None:
         columns = [column for column in frame.columns if column not in known or name == "iterations"]
         assert undescribed(columns, row) == []
     assert undescribed(["t", "made_up"], TABLES) == ["made_up"]
-    assert [field for field in NodeUse.__struct_fields__ if field not in RECORD] == []
