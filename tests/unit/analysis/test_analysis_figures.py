@@ -28,16 +28,15 @@ from tests.support.records import Story, apply, bsp_story, compute
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_a_strategy_keeps_its_colour_in_any_company() -> None:
+def test_looks_tell_strategies_and_their_variants_apart() -> None:
     assert looks(["asp", "bsp"])["bsp"] == looks(["bsp"])["bsp"]
     assert colour_of("ssp bound=3") == colour_of("ssp bound=10") == STRATEGY_COLOURS["ssp"]
     assert colour_of("my_new_method") == "#44AA99", "by its name alone, in every interpreter"
-
-
-def test_variants_of_a_strategy_are_told_apart_by_their_line() -> None:
     found = looks(["ssp bound=1", "ssp bound=2", "ssp bound=3"])
     assert len({look.colour for look in found.values()}) == 1
     assert len({look.line for look in found.values()}) == 3
+    found = looks(["bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dlrover"]).values()
+    assert len({look.marker for look in found}) == len({look.hatch for look in found}) == 7
 
 
 def test_no_two_strategies_look_the_same() -> None:
@@ -64,11 +63,6 @@ def test_strategies_stay_apart_whatever_the_eyes() -> None:
         for (i, one), (j, other) in combinations(enumerate(names), 2):
             if (look[one].marker, look[one].hatch) == (look[other].marker, look[other].hatch):
                 assert np.linalg.norm(places[i] - places[j]) > 15, (kind, one, other)
-
-
-def test_the_strategies_that_are_compared_most_differ_without_any_colour() -> None:
-    found = looks(["bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dlrover"]).values()
-    assert len({look.marker for look in found}) == len({look.hatch for look in found}) == 7
 
 
 def test_every_strategy_has_a_name_for_people() -> None:

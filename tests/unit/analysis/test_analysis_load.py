@@ -41,12 +41,9 @@ def test_a_line_at_once_is_what_its_parts_are(record: Path) -> None:
     assert [decode_line(line) for line in lines] == [_decode_parts(line) for line in lines]
 
 
-def test_a_killed_run_reads_with_one_torn_line(tmp_path: Path) -> None:
+def test_the_last_line_may_be_torn_or_lack_its_newline(tmp_path: Path) -> None:
     run = load_run(bsp_story().write(tmp_path / "run", keep=9, torn='{"seq":9,"t":0.1,"ki'))
     assert (run.status, run.torn, len(run.lines)) == ("killed", True, 9)
-
-
-def test_a_last_line_that_lacks_only_its_newline_counts(tmp_path: Path) -> None:
     story = bsp_story()
     run = load_run(story.write(tmp_path / "run", keep=9, torn=json.dumps(story.lines[9])))
     assert (run.torn, len(run.lines)) == (False, 10)

@@ -45,23 +45,14 @@ def test_runs_that_differ_only_in_fitted_files_are_told_apart() -> None:
     assert case_labels([one, other]) == ["", ""]
 
 
-def test_runs_that_differ_only_in_the_strategy_are_one_case() -> None:
+def test_what_varies_besides_the_strategy_names_the_case() -> None:
     metas = [meta("bsp", data="dynamic", num_shards=45), meta("asp", data="even", num_shards=4)]
     assert case_labels(metas) == ["", ""]
-
-
-def test_what_varies_names_the_case() -> None:
     metas = [meta(straggler=name, num_workers=n) for name in ("none", "transient") for n in (4, 8)]
     assert case_labels(metas)[1] == "straggler=none, num_workers=8"
     assert len(set(case_labels(metas))) == 4
-
-
-def test_settings_that_go_together_are_named_once() -> None:
     metas = [meta(workload="digits", num_samples=1437), meta(workload="ledger", num_samples=2000)]
     assert case_labels(metas) == ["workload=digits", "workload=ledger"]
-
-
-def test_nested_settings_and_runtimes_split_cases() -> None:
     metas = [meta(straggler_fields={"delay_s": 0.1}), meta(straggler_fields={"delay_s": 0.2})]
     assert case_labels(metas) == ["straggler.delay_s=0.1", "straggler.delay_s=0.2"]
     metas = [meta(straggler_fields={"targets": targets}) for targets in (["worker:0"], ["worker:1", "worker:2"])]
@@ -88,14 +79,11 @@ def rows(strategy: str, values: list[float], plans: str = "abcde", said: Sequenc
     return [{"seed": seed, "plan_sha256": plans[seed], "jct_s": value, **about} for seed, value in enumerate(values)]
 
 
-def test_ratios_are_paired_by_seed_and_plan() -> None:
+def test_ratios_are_paired_by_seed_and_plan_after_repeated_seeds_are_merged() -> None:
     ours, base = rows("asp", [1.0, 4.0, inf, 3.0, inf]), rows("bsp", [2.0, 4.0, 2.0, inf, inf])
     assert run_rows.paired_ratios(ours, base, "jct_s") == [0.5, 1.0, inf, 0.0]
     other = rows("bsp", [2.0, 4.0], plans="ax")
     assert run_rows.paired_ratios(ours, other, "jct_s") == [0.5], "seed 1 faced another plan"
-
-
-def test_repeated_seeds_are_merged_before_they_are_paired() -> None:
     ours = rows("asp", [1.0]) + rows("asp", [3.0])
     assert run_rows.paired_ratios(ours, rows("bsp", [4.0]), "jct_s") == [0.5]
 
@@ -131,16 +119,13 @@ def test_a_comparison() -> None:
     assert table.loc["asp", "bpt_median_s"] == 0.06
 
 
-def test_a_run_that_was_cut_off_never_completed() -> None:
+def test_a_run_that_was_cut_off_never_completed_and_one_without_a_target_has_no_time_to_it() -> None:
     table = compared(
         summary("bsp", 0, 10.0, 5.0),
         summary("bsp", 1, 2.0, None, completed=False, status="killed"),
         summary("bsp", 2, 12.0, 5.0),
     )
     assert (table.loc["bsp", "jct_s"], table.loc["bsp", "jct_missed"]) == (12.0, 1)
-
-
-def test_a_job_without_a_target_has_no_times_to_it() -> None:
     table = compared(summary("bsp", 0, 10.0, None, tta_missed=None, target=None))
     assert isnan(table.loc["bsp", "tta_s"])
     assert table.loc["bsp", "tta_missed"] == 0

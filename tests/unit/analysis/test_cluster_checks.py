@@ -67,18 +67,15 @@ def test_tables_that_disagree(change: Callable[[pd.DataFrame], pd.DataFrame], sa
     assert all(any(one in text for text in found) for one in said)
 
 
-def test_a_host_with_more_workers_than_gpus(tmp_path: Path) -> None:
+def test_placements_that_no_host_can_hold(tmp_path: Path) -> None:
     story = two_jobs()
     story.gpus = (2, 1)
     assert [text for text in problems(told(tmp_path, story)) if "host 1: 2 workers at t = 5.000 s on 1 GPUs" in text]
-
-
-def test_a_job_with_too_few_gpus_or_on_no_host(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(2,))
     story.submit(0.0, "a", gpus=2)
     story.start(0.0, "a", [0], [7])
     story.end(1.0, "a")
-    said = problems(told(tmp_path, story))
+    said = problems(told(tmp_path / "other", story))
     assert any("placed with 1 workers, but it needs 2 GPUs" in text for text in said)
     assert any("unknown hosts [7]" in text for text in said)
 

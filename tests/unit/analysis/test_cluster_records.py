@@ -36,7 +36,7 @@ def two_jobs() -> ClusterStory:
     return story
 
 
-def test_what_happened_to_the_jobs(tmp_path: Path) -> None:
+def test_what_happened_to_the_jobs_and_their_gpus(tmp_path: Path) -> None:
     cluster = told(tmp_path, two_jobs())
     a, b = (row for _, row in cluster.jobs.iterrows())
     assert (a.job, a.user, a.model, a.status, a.gpus, a.servers, a.starts, a.preemptions) == (
@@ -46,10 +46,7 @@ def test_what_happened_to_the_jobs(tmp_path: Path) -> None:
     assert (b.submit_s, b.start_s, b.end_s, b.starts, b.preemptions) == (4.0, 5.0, 8.0, 1, 0)
     assert (cluster.status, cluster.end_s, cluster.torn) == ("done", 15.0, False)
     assert list(cluster.machines["gpus"]) == [2, 2]
-
-
-def test_a_preempted_job_holds_its_gpus_until_they_are_free(tmp_path: Path) -> None:
-    spans = told(tmp_path, two_jobs()).spans
+    spans = cluster.spans  # a preempted job holds its GPUs until they are free
     assert [tuple(row) for row in spans[["job", "start_s", "end_s", "ended"]].itertuples(index=False)] == [
         ("a", 1.0, 5.0, "preempted"),
         ("a", 8.0, 15.0, "ended"),

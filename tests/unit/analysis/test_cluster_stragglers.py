@@ -66,17 +66,17 @@ def test_deviations_by_hand() -> None:
     assert rows[list(PARTS)].sum(axis="columns").tolist() == pytest.approx(rows["time_s"].tolist())
 
 
-def test_receiving_is_no_longer_than_the_pull() -> None:
+def test_deviations_at_their_limits() -> None:
     """Both are measured, by clocks of their own: waiting for servers is never negative."""
     rows = compared(iterations([[{}, {"recv_s": 0.4}]]))
     assert rows["servers_s"].tolist() == pytest.approx([0.1, 0.0])
     assert rows["link_s"].tolist() == pytest.approx([0.3, 0.4])
-
-
-def test_communication_that_is_just_half_counts() -> None:
     even = dict.fromkeys(("data_s", "compute_s", "pull_s", "send_s"), 0.25)
     rows = compared(iterations([[even, {**even, "compute_s": 0.375}, {**even, "send_s": 0.375}]]))
     assert job_stragglers(rows)["communication_half_frac"] == pytest.approx(2 / 3)
+    nothing = dict.fromkeys(USUAL, 0.0)
+    assert len(compared(iterations([[nothing, {}]]))) == 0
+    assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
 
 
 def test_rises_and_falls_of_a_worker() -> None:
@@ -130,12 +130,6 @@ def test_without_a_pull_they_are_those_of_a_single_run(tmp_path: Path) -> None:
     assert stragglers(theirs) == (int(is_slow(ours).sum()), found["straggler_frac"])
     assert found["delay_frac"] == pytest.approx(delay_frac(theirs))
     assert found["waste_frac"] == pytest.approx(waste_frac(delay_frac(theirs)))
-
-
-def test_a_worker_that_needs_no_time_compares_nothing() -> None:
-    nothing = dict.fromkeys(USUAL, 0.0)
-    assert len(compared(iterations([[nothing, {}]]))) == 0
-    assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
 
 
 CALM: list[list[dict[str, float]]] = [[{}, {}]]

@@ -262,19 +262,6 @@ def test_only_a_job_is_cut_off(measure: str, word: str) -> None:
     assert bars.missing_word(measure) == word
 
 
-def test_bars_of_other_levels_than_strategies_look_alike() -> None:
-    found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
-    assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
-
-
-def test_bars_of_somebodys_own_strategy_have_its_look() -> None:
-    """Named by the setting of the level, whatever the level is called; settings of ours remain as they were."""
-    own = bars.own_strategies({"bsp": ("strategy=bsp",), "mine": ("strategy=hers", "seed=1"), "none": ()})
-    assert own == {"mine": "hers"}
-    found = bars.bar_looks(["bsp", "mine", "none"], own)
-    assert found["mine"] == looks(["hers"])["hers"] != found["none"] == bars.OTHERS
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -318,3 +305,10 @@ def test_a_level_looks_like_the_strategy_that_it_is() -> None:
     wanted = {"bsp": alone["bsp"], "asp": alone["asp_even"], "static_3": alone["static_x"]}
     assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted
     assert len({look.colour for look in level_looks(["small", "medium", "large"]).values()}) == 3
+    found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
+    assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
+    # Named by the setting of the level, whatever the level is called; settings of ours remain as they were.
+    own = bars.own_strategies({"bsp": ("strategy=bsp",), "mine": ("strategy=hers", "seed=1"), "none": ()})
+    assert own == {"mine": "hers"}
+    found = bars.bar_looks(["bsp", "mine", "none"], own)
+    assert found["mine"] == looks(["hers"])["hers"] != found["none"] == bars.OTHERS

@@ -69,22 +69,20 @@ def spec_of(folder: Path, **changes: Any) -> Spec:
     return load_spec(written(folder, **changes))
 
 
-def test_an_experiment_is_the_product_of_its_axes(tmp_path: Path) -> None:
+def test_an_experiment_is_the_product_of_its_axes_and_later_settings_win(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
     found = [cell.name for cell in cells(spec)]
     assert found[:4] == ["worker_bsp_seed0", "worker_asp_seed0", "server_bsp_seed0", "server_asp_seed0"]
     assert len(set(found)) == 8
     assert (spec.paper, spec.live) == ("toy", False)
-
-
-def test_later_settings_win(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path)
     first, second, *_ = cells(spec)
     assert settings_of(spec, first) == [
         *("runtime=virtual", "workload.epochs=2", "straggler=persistent", "strategy=bsp", "seed=0"),
     ]
     assert "workload.epochs=3" in settings_of(spec, second)
     assert "workload.epochs=2" not in settings_of(spec, second)
+
+
 
 
 def test_all_strategies_are_those_that_launch_no_nodes(tmp_path: Path) -> None:

@@ -260,11 +260,13 @@ def test_megatron_with_timers_of_all_ranks(tmp_path: Path) -> None:
         printed(tmp_path / "train.log", text, Reading(timer="nothing"))
 
 
-def test_megatron_without_timers_says_what_would_print_them(tmp_path: Path) -> None:
+def test_a_log_of_one_rank_has_whole_steps_and_says_what_would_print_the_others(tmp_path: Path) -> None:
     log = printed(tmp_path / "train.log", MEGATRON + MEGATRON.replace("1/", "2/").replace("500.0", "700.0"))
     assert not log.per_rank
     assert log.own_s[:, 0].tolist() == pytest.approx([0.5, 0.7])
     assert any("--timing-log-option all" in remark for remark in log.remarks)
+    line = TITAN.format(rank=0, step=1, tps=100).replace("[rank0]:", "\x1b[32m")
+    assert not printed(tmp_path / "a.log", line).per_rank
 
 
 def test_torchtitan_of_several_ranks(tmp_path: Path) -> None:
@@ -277,11 +279,6 @@ def test_torchtitan_of_several_ranks(tmp_path: Path) -> None:
     assert any("--tokens gives seconds" in remark for remark in relative.remarks)
 
 
-def test_torchtitan_of_rank_0_alone_has_whole_steps(tmp_path: Path) -> None:
-    line = TITAN.format(rank=0, step=1, tps=100).replace("[rank0]:", "\x1b[32m")
-    assert not printed(tmp_path / "a.log", line).per_rank
-
-
 def test_scores_are_times_relative_to_the_fastest(tmp_path: Path) -> None:
     """Rank 2 is in no list of relative scores: it lies between rank 1 and rank 0, and counts as rank 1."""
     log = printed(tmp_path / "a.log", SCORES + SCORES.replace("0.50", "0.25"))
@@ -289,14 +286,11 @@ def test_scores_are_times_relative_to_the_fastest(tmp_path: Path) -> None:
     assert log.hosts == ("n0", "n0", "?", "n1")
 
 
-def test_without_its_first_steps_times_begin_with_the_rest(tmp_path: Path) -> None:
+def test_times_of_steps_are_those_of_rounds_or_of_the_slowest_and_begin_with_the_rest(tmp_path: Path) -> None:
+    path = four(tmp_path / "a.csv", work=[0.5, 1.0, 0.5, 0.5])
+    assert rounds_s(read_log(path)).sum() == pytest.approx(3.5)
+    assert rounds_s(read_log(path, Reading(Columns(compute="work"))))[0] == pytest.approx(2.0)
     path = four(tmp_path / "a.csv", work=[0.5, 1.0, 0.5, 0.5], at=[10.0, 10.0, 12.0, 12.5])
     log = without_first(read_log(path, Reading(Columns(compute="work", start="at"))), 1)
     assert log.steps == (2,)
     assert log.begin_s.tolist() == [[0.0, 0.5]]
-
-
-def test_the_time_of_steps_is_that_of_rounds_or_of_the_slowest(tmp_path: Path) -> None:
-    path = four(tmp_path / "a.csv", work=[0.5, 1.0, 0.5, 0.5])
-    assert rounds_s(read_log(path)).sum() == pytest.approx(3.5)
-    assert rounds_s(read_log(path, Reading(Columns(compute="work"))))[0] == pytest.approx(2.0)

@@ -49,9 +49,12 @@ def test_the_interval_holds_what_is_true() -> None:
     assert low <= found.kappa <= high
 
 
-def test_one_seed_has_no_interval() -> None:
+def test_one_seed_has_no_interval_and_a_given_phi_is_kept() -> None:
     found = fit_staleness(jobs(0.3, 300.0, seeds=1), BATCH)
     assert np.isnan(found.kappa_interval).all()
+    found = fit_staleness(jobs(0.2, 300.0), BATCH, 300.0)
+    assert found.phi_samples == 300.0
+    assert found.kappa == pytest.approx(0.2, rel=0.01)
 
 
 def test_progress_per_sample_has_the_largest_phi() -> None:
@@ -60,12 +63,6 @@ def test_progress_per_sample_has_the_largest_phi() -> None:
     found = fit_staleness(rows.assign(updates=100.0 * 4 / rows["x"] * (1 + 0.2 * rows["sqr_staleness"])), BATCH)
     assert found.kappa == pytest.approx(0.2, rel=0.01)
     assert found.phi_samples > 1e4
-
-
-def test_a_given_phi_is_kept() -> None:
-    found = fit_staleness(jobs(0.2, 300.0), BATCH, 300.0)
-    assert found.phi_samples == 300.0
-    assert found.kappa == pytest.approx(0.2, rel=0.01)
 
 
 def test_what_was_never_reached_is_worth_infinity() -> None:

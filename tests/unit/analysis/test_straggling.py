@@ -300,16 +300,15 @@ def test_intervals_have_the_ratio_as_often_as_they_say() -> None:
     assert np.median(widths) < 0.4  # 0.65 if blocks were drawn from all over the log
 
 
-def test_too_few_blocks_have_no_interval() -> None:
+def test_work_is_spread_over_blocks_and_too_few_have_no_interval() -> None:
     assert all(np.isnan(ratio_interval(np.ones(3), np.ones(3))))
     assert in_blocks(np.ones(10), 3).tolist() == [3.0, 3.0, 4.0]
     assert len(in_blocks(np.ones(1000), 1)) == 40
-
-
-def test_work_between_two_updates_is_spread() -> None:
     assert work_in_blocks(np.array([2.0, 4.0]), np.array([4.0, 2.0]), 4.0, 4).tolist() == [2.0, 2.0, 1.0, 1.0]
     late = work_in_blocks(np.array([1.0]), np.array([4.0]), 4.0, 2)
     assert late.tolist() == [4.0, 0.0]
+    # Of damaged logs parts may be less than nothing, so that a sum is small and its parts are not.
+    assert ratio_interval(np.array([1e9, 1.0, 1e9, -2e9 + 1.0]), np.ones(4)) == (0.0, np.inf)
 
 
 def test_a_cure_costs_its_restart() -> None:
@@ -318,8 +317,3 @@ def test_a_cure_costs_its_restart() -> None:
     assert row.low <= row.ratio <= row.high
     assert row.verdict == "faster"
     assert cured("replace", np.full(40, 2.0), np.full(40, 0.5), 30.0, 4).verdict == "slower"
-
-
-def test_of_blocks_that_differ_beyond_all_measure_nothing_is_known() -> None:
-    """Of damaged logs parts may be less than nothing, so that a sum is small and its parts are not."""
-    assert ratio_interval(np.array([1e9, 1.0, 1e9, -2e9 + 1.0]), np.ones(4)) == (0.0, np.inf)

@@ -140,11 +140,13 @@ def test_starts_in_another_unit_than_the_times_are_refused_unless_their_name_say
     assert log.begin_s[:, 0].tolist() == pytest.approx([3.0 * step for step in range(STEPS)], abs=1e-3)
 
 
-def test_columns_that_could_be_ranks_twice_are_not_guessed(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     names = [f"rank{rank} {what}" for what in ("compute", "wait") for rank in range(2)]
     pd.DataFrame({"step": [0]} | {name: [1.0] for name in names}).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(LogError, match="a row per rank and step is needed, or a column per rank"):
         read_log(tmp_path / "a.csv")
+    with pytest.raises(LogError, match=r"columns must be apart by commas, semicolons, tabs or \|"):
+        read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", separator=" "))
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -173,11 +175,6 @@ def test_steps_that_every_epoch_counts_again_are_asked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps"])
 def test_a_table_needs_no_name_of_one(name: str, tmp_path: Path) -> None:
     assert read(tmp_path / name, rows(lambda rank, _: f"{rank + 1}.0", separator="\t")).own_s[0].tolist() == [1, 2, 3]
-
-
-def test_columns_that_only_blanks_separate_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match=r"columns must be apart by commas, semicolons, tabs or \|"):
-        read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", separator=" "))
 
 
 def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:

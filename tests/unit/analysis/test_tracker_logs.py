@@ -94,16 +94,13 @@ def test_deepspeed_s_timers_hold_slow_forward_passes() -> None:
     assert slowest(log) == {step + 1 for step in PLANTED}
 
 
-def test_mini_batch_times_of_alibaba_need_no_names() -> None:
+def test_mini_batch_times_of_alibaba_need_no_names_and_its_straggler_costs_most() -> None:
     log = read_log(PUBLIC / "alibaba_job_1_norm.csv.gz")
     assert log.steps[:3] == (1, 11, 21)
     assert log.own_s[0, :2].tolist() == [476.0, 509.0]
     assert any("normalised" in remark for remark in log.remarks)
-
-
-def test_the_straggler_that_alibaba_names_costs_most() -> None:
-    """Of job 1 its authors say: straggler (worker 6) emerges in the middle of the training."""
-    worst = straggling(read_log(PUBLIC / "alibaba_job_1_norm.csv.gz"), barrier=True, slow_frac=0.1).units[0]
+    # Of job 1 its authors say: straggler (worker 6) emerges in the middle of the training.
+    worst = straggling(log, barrier=True, slow_frac=0.1).units[0]
     assert worst.group.name == "rank 6"
     assert worst.course.kind == "transient"
 

@@ -29,15 +29,12 @@ def test_an_interval_of_finite_values_is_student_s() -> None:
     )
 
 
-def test_what_never_ended_has_the_median_s_order_statistics() -> None:
+def test_intervals_of_what_never_ended_of_one_value_and_of_the_same_values() -> None:
     """Of six values the least and the largest cover 1 - 2 / 2^6 = 97 %; of nine the second ones 96 %."""
     assert interval([5.0, 1.0, inf, 3.0, 4.0, 2.0]) == (1.0, inf)
     assert interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, inf]) == (2.0, 8.0)
     assert interval([1.0, 2.0, 3.0, 4.0, inf]) == (-inf, inf), "five cannot tell"
     assert interval([inf, inf, inf]) == (inf, inf)
-
-
-def test_one_value_has_no_interval_and_the_same_values_have_one_of_no_width() -> None:
     assert all(map(isnan, interval([3.0])))
     assert all(map(isnan, interval([])))
     assert interval([3.0, 3.0]) == (3.0, 3.0)

@@ -45,7 +45,7 @@ def test_a_note_about_updates_is_read_like_the_event() -> None:
     assert {*schema.Reported.__struct_fields__, "t"} == {*protocol.Updated.__struct_fields__}
 
 
-def test_null_is_nan_in_what_a_diverged_job_computes() -> None:
+def test_null_is_nan_in_what_a_diverged_job_computes_and_refused_elsewhere() -> None:
     evaluated = {
         "type": "Evaluated",
         "t": 1.0,
@@ -57,9 +57,6 @@ def test_null_is_nan_in_what_a_diverged_job_computes() -> None:
     line = {"seq": 0, "t": 1.0, "kind": "event", "event": evaluated, "commands": [apply], "version": 1}
     found = decode_line(json.dumps(line).encode())
     assert repr((found.event.metrics, found.commands[0].weights)) == "({'loss': nan, 'accuracy': 0.1}, (nan, 0.5))"
-
-
-def test_null_is_refused_elsewhere() -> None:
     event = {"type": "Joined", "t": 1.0, "worker": None, "incarnation": 0}
     with pytest.raises(msgspec.ValidationError, match="Expected `int`, got `null`"):
         decode_line(json.dumps({"seq": 0, "t": 1.0, "kind": "event", "event": event, "version": 0}).encode())
