@@ -124,23 +124,16 @@ def test_a_caption_names_the_version_and_a_commit_that_is_known(versions: dict[s
     assert last == (text or "Test CPU, 2 cores, Linux 6.1")
 
 
-def test_segments_sum_to_the_workers_time(tmp_path: Path) -> None:
-    pieces = segments(load_run(bsp_story().write(tmp_path / "run")).tables.iterations)
+def test_segments_sum_to_the_workers_time_and_shares_of_a_bin_to_one(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    pieces = segments(run.tables.iterations)
     spent = (pieces["end_s"] - pieces["start_s"]).groupby(pieces["worker"]).sum()
     assert spent.tolist() == pytest.approx([0.645, 0.646, 0.647, 0.648], abs=1e-6)
     injected = pieces[pieces["phase"] == "injected"]
     assert (injected["end_s"] - injected["start_s"]).tolist() == pytest.approx([0.1, 0.1])
-
-
-def test_shares_of_a_bin_sum_to_one_while_a_worker_is_at_work(tmp_path: Path) -> None:
-    pieces = segments(load_run(bsp_story().write(tmp_path / "run")).tables.iterations)
     binned = shares(pieces, 0.64, 8)
     assert len(binned["start_s"].unique()) == 8
     assert binned.groupby(["worker", "start_s"])["share"].sum().to_numpy() == pytest.approx(1.0)
-
-
-def test_the_excerpt_shows_the_start_of_the_first_disturbance(tmp_path: Path) -> None:
-    run = load_run(bsp_story().write(tmp_path / "run"))
     start, end = excerpt(run.tables.iterations, run.plan, 0.648, count=4)
     assert 0.0 <= start < 0.113 < end <= 0.648
 
