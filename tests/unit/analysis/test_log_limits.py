@@ -248,8 +248,8 @@ def ends(pattern: re.Pattern[str] | re.Pattern[bytes], cpu_s: int) -> bool:
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
-    """Of all readers, with the name of the module."""
-    modules = (f"analysis.logs.{one.name}" for one in iter_modules(logs.__path__))
+    """Of all readers, with the name of the module; those of roles search short names only."""
+    modules = (f"analysis.logs.{one.name}" for one in iter_modules(logs.__path__) if one.name != "roles")
     for name in (*modules, "reading.units", "reading.numerals"):
         for value in vars(import_module(name)).values():
             for each in value if isinstance(value, tuple) else (value,):
