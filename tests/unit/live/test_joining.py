@@ -21,7 +21,6 @@ from runtime.live.joining.data import fingerprint, prepare
 from runtime.live.joining.facts import Code, Facts, code_below, gpus, look_here
 from runtime.live.joining.site import SAVED, Site, room, roomiest
 from runtime.live.joining.token import new_token, read_token
-from runtime.live.launchers.interfaces import interface_address
 from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.messages import MalformedMessage, encode
 from runtime.live.transport.task_spec import Place
@@ -303,10 +302,6 @@ SHIPPED = yaml.safe_load((ROOT / "conf" / "launcher" / "join.yaml").read_text())
 def test_a_bad_setting_is_named(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^launcher.{field}="):
         instantiate({**SHIPPED, "listen": "127.0.0.1", field: value}, "launcher")
-
-
-def test_an_address_is_left_as_it_is() -> None:
-    assert interface_address("10.0.0.1") == "10.0.0.1"
 
 
 @pytest.mark.parametrize(

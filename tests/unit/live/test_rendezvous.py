@@ -107,30 +107,16 @@ def test_who_agrees_is_a_member_and_the_nodes_are_numbered_by_address(make: Make
     assert scene.said[2].startswith("launcher=join: 2 of 2 nodes joined: 10.0.0.")
 
 
-def test_a_stranger_is_named_and_told(make: Make) -> None:
-    scene = make()
-    scene.agent(token=bytes(32))
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_stranger_is_named_and_told_and_a_member_is_not(make: Make, tls: bool) -> None:
+    scene = make(certificate=new_certificate() if tls else "")
+    scene.agent(token=bytes(32), tls=tls)
     scene.until(lambda: scene.ends)
     assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
     assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
-
-
-def test_with_tls_the_token_is_proved_as_without(make: Make) -> None:
-    scene = make(nodes=1, certificate=new_certificate())
-    scene.agent(token=bytes(32), tls=True)
-    scene.until(lambda: scene.ends)
-    assert scene.said == ["launcher=join: refused 127.0.0.1: its token is another one"]
-    assert scene.ends[0].endswith("who listens there does not accept our token; use the driver's token file")
-    scene.agent(tls=True)
+    scene.agent(tls=tls)
     scene.rendezvous.await_nodes()
     assert len(scene.rendezvous.members) == 1
-
-
-def test_an_agent_with_tls_says_that_the_run_has_none(make: Make) -> None:
-    scene = make()
-    scene.agent(tls=True)
-    scene.until(lambda: scene.ends)
-    assert scene.ends[0].endswith("does not speak TLS; leave --tls out, or start the run with launcher.tls=true")
 
 
 def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
@@ -139,6 +125,7 @@ def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
         scene.agent(tls=scene is plain)
         scene.until(lambda: scene.ends and scene.said)  # noqa: B023
         assert scene.said[0].startswith(f"launcher=join: refused 127.0.0.1: {words}")
+    assert plain.ends[0].endswith("does not speak TLS; leave --tls out, or start the run with launcher.tls=true")
     assert secured.ends[0].endswith("; a run with launcher.tls=true needs --tls")
 
 
@@ -272,24 +259,6 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     socks[0].close()
 
 
-def test_the_place_of_one_that_leaves_again_is_free(make: Make) -> None:
-    scene = make()
-    sock = dial_and_enlist(scene)
-    scene.rendezvous.await_nodes()
-    sock.close()
-    scene.until(lambda: scene.rendezvous.ended("node0"))
-    scene.rendezvous.vacate("node0")
-    sock = dial_and_enlist(scene)
-    scene.until(lambda: "node0" in scene.rendezvous.keys)
-    key = scene.rendezvous.keys["node0"]
-    sock.close()
-    scene.until(lambda: scene.rendezvous.ended("node0"))
-    assert scene.rendezvous.ended("node0") == "nobody has taken its place"
-    scene.agent()
-    scene.until(lambda: scene.rendezvous.ended("node0") is None)
-    assert scene.rendezvous.keys["node0"] != key
-
-
 def vacated(scene: Scene) -> list[int]:
     """The agents of both nodes are there, then that of node1 is lost; returns the starts that were given up."""
     starts: list[int] = []
@@ -314,6 +283,8 @@ def test_who_gives_an_agent_up_says_which_start_it_was(make: Make) -> None:
     assert len(starts) == 2
     assert starts[0] in (1, 2)
     assert starts[1] == 3
+    scene.agent()
+    scene.until(lambda: scene.rendezvous.ended("node1") is None)
 
 
 def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
