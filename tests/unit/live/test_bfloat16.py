@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.config.rules import check_combinations
@@ -64,11 +62,6 @@ def test_pytorch_rounds_alike() -> None:
     check(rng.integers(0, 1 << 32, 100_001, dtype=np.uint32))
     check(np.array(ODD, np.uint32))
     check(np.arange(1 << 17, dtype=np.uint32) << np.uint32(15))
-
-
-@given(st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=70))
-def test_any_bits(bits: list[int]) -> None:
-    check(np.array(bits, np.uint32))
 
 
 def test_lengths_that_differ_are_refused() -> None:

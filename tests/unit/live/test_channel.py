@@ -42,16 +42,6 @@ SHORT = encode(Attached(generation=1)) + encode(Heartbeat())
 # ---- the event loop's end, receiving --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", range(len(SHORT) + 1))
-def test_every_cut_of_a_stream(pair: Pair, cut: int) -> None:
-    channel = LoopChannel(pair[0])
-    got = []
-    for part in (SHORT[:cut], SHORT[cut:]):
-        pair[1].sendall(part)
-        got += messages_in(channel)
-    assert got == [Attached(generation=1), Heartbeat()]
-
-
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_any_cuts_of_a_long_stream(cuts: Sequence[int]) -> None:
     ours, theirs = socket.socketpair()

@@ -20,19 +20,13 @@ from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Heade
 from runtime.live.transport.messages import (
     PREFIX_BYTES,
     Attach,
-    ComputeReference,
     Heartbeat,
     LinksPaced,
-    LoadCheckpoint,
     MalformedMessage,
     Message,
-    NormPart,
-    PaceLinks,
-    ReferenceReady,
     SaveCheckpoint,
     ScoreParts,
     Update,
-    VersionEvaluated,
     Work,
     decode,
     encode,
@@ -110,14 +104,7 @@ MESSAGES: list[Message] = [
         deliver=(("worker", 0, 0, 8), ("evaluator", 0, 1, 1 << 48)),
     ),
     SaveCheckpoint(id=0, version=0, state=b"\0\xff", keep_from=0),
-    LoadCheckpoint(id=-1, generation=2, lo=16, hi=40),
-    VersionEvaluated(ticket=1 << 48, metrics={"accuracy": 0.5}),
-    ComputeReference(ticket=1 << 49),
-    PaceLinks(order=1, towards={"server:0": 1 << 40}),
     LinksPaced(order=1, achieved={"server:0": 1 << 40, "server:1": None}),
-    ReferenceReady(ticket=1 << 49),
-    Update(inner_products=((7, 1 << 49),)),
-    NormPart(ticket=3, sqr_norm=1e76),
     ScoreParts(grad_id=7, ticket=1 << 49, part=Products(dot=0.1, sqr_grad=1e-300, sqr_ref=1e76)),
 ]
 
@@ -127,12 +114,6 @@ def test_a_message_comes_out_as_it_went_in(message: Message) -> None:
     data = encode(message)
     assert int.from_bytes(data[:PREFIX_BYTES], "little") == len(data) - PREFIX_BYTES
     assert decode(data[PREFIX_BYTES:]) == message
-
-
-@given(st.binary(max_size=200))
-def test_what_is_no_message_is_refused(body: bytes) -> None:
-    with pytest.raises(MalformedMessage):
-        decode(body)
 
 
 @pytest.mark.parametrize(

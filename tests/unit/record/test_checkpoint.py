@@ -279,9 +279,12 @@ def test_two_servers_store_and_three_go_on_with_every_bit(tmp_path: Path) -> Non
 
     two, three = cut(2), cut(3)
     train(two, range(4))
+    train(three, range(6))  # what they hold is left behind
     for server, store in enumerate(two):
         write_checkpoint(path_of(tmp_path, 1, server), store.version, b"", store.dump(), store.lo)
     for store in three:
         version, _, values = read_slice(parts_of(tmp_path, 1), store.lo, store.hi)
+        store.hold(99, np.zeros_like(store.params))
         store.load(version, values)
+        assert (store.version, store.grads) == (4, {})
     assert train(three, range(4, 8)) == train(two, range(4, 8))
