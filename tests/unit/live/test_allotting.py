@@ -189,17 +189,6 @@ def test_who_has_left_is_forgotten() -> None:
     assert (scene.sent, scene.machines.allocated) == ([], {})
 
 
-def test_a_node_that_moves_keeps_its_cores_and_its_memory() -> None:
-    """Its group on the other host is a new one, without limits; one that was given none gets none."""
-    scene = Scene()
-    scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
-    for node in (NodeId.worker(1), WORKER):
-        scene.machines.groups[str(node)] = Group()  # type: ignore[assignment]
-        scene.allotter.moved(node)
-    assert (scene.group("worker:1").cores, scene.group("worker:1").memory_bytes) == ([0.5], [8192])
-    assert (scene.group("worker:0").cores, scene.group("worker:0").memory_bytes) == ([], [])
-
-
 def test_another_rate_leaves_cores_alone() -> None:
     """Each limit that is set is noted, and counts as a change of what a node had."""
     scene = Scene()

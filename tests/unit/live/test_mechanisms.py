@@ -46,28 +46,25 @@ def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "cpu_by", "quotas", "throttles"),
+    ("without", "cpu_by", "hosts", "quotas", "throttles"),
     [
-        ((), "auto", "cgroup", "cgroup"),
-        (("cgroup_cpu",), "auto", "duty", "duty"),
-        ((), "duty", "duty", "duty"),
-        ((), "cpulimit", "cgroup", "cpulimit"),
-        (("cpulimit",), "auto", "cgroup", "cgroup"),
-        (("cpulimit", "cgroup_cpu"), "duty", "duty", "duty"),
+        ((), "auto", FOUR, "cgroup", "cgroup"),
+        (("cgroup_cpu",), "auto", FOUR, "duty", "duty"),
+        ((), "duty", FOUR, "duty", "duty"),
+        ((), "cpulimit", FOUR, "cgroup", "cpulimit"),
+        (("cpulimit",), "auto", FOUR, "cgroup", "cgroup"),
+        (("cpulimit", "cgroup_cpu"), "duty", FOUR, "duty", "duty"),
+        ((), "auto", None, "none", "cgroup"),
+        (("cgroup_cpu",), "auto", None, "none", "duty"),
+        ((), "cpulimit", None, "none", "cpulimit"),
     ],
 )
 def test_who_keeps_hosts_and_tasks_to_their_share(
-    without: tuple[str, ...], cpu_by: str, quotas: str, throttles: str
+    without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, quotas: str, throttles: str
 ) -> None:
-    mechanisms = choose(without, FOUR, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
+    mechanisms = choose(without, hosts, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
     assert (mechanisms.host_quotas, mechanisms.throttles) == (quotas, throttles)
-    assert mechanisms.cgroups == (quotas == "cgroup")
-
-
-def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:
-    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).throttles == "cgroup"
-    assert choose(("cgroup_cpu",), kinds={"cpu"}, disturbed={"worker:0"}).throttles == "duty"
-    assert choose(cpu_by="cpulimit", kinds={"cpu"}, disturbed={"worker:0"}).cgroups is False
+    assert mechanisms.cgroups == ("cgroup" in (quotas, throttles))
 
 
 @pytest.mark.parametrize("commands", [{"Launch"}, {"Allocate"}])

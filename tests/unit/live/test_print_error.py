@@ -32,11 +32,6 @@ def test_it_is_one_line_that_names_the_file(
     assert (out, err) == ("", f"{line}\n")
 
 
-def test_a_program_may_say_that_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_error("p.py", "the job died", FAILED) == 1
-    assert capsys.readouterr().err == "p.py: the job died\n"
-
-
 def test_a_parser_refuses_without_its_usage() -> None:
     parser = argparse.ArgumentParser()
     parser.error = refuse  # type: ignore[method-assign]
