@@ -15,10 +15,7 @@ from runtime.backends.base import MicroBatch, micro_batches
 from runtime.core.job import Piece
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError
-from workloads.clicks import Clicks
-from workloads.data import Split
 from workloads.digits import Digits
-from workloads.models.clicks import Fields, WideDeepSize
 
 HAVE = importlib.util.find_spec("tensorflow") is not None
 needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'")
@@ -77,44 +74,6 @@ def facts_of(model: Any) -> Facts:
     return found
 
 
-class WideAndDeep:
-    """Wide & Deep with crosses, on rows of nobody."""
-
-    size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
-    fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
-    tensorflow_loss, tensorflow_per_sample_stats, metrics = (
-        Clicks.tensorflow_loss,
-        Clicks.tensorflow_per_sample_stats,
-        Clicks.metrics,
-    )
-    tensorflow_module = Clicks.tensorflow_module
-    torch_module, torch_loss, torch_per_sample_stats = (
-        Clicks.torch_module,
-        Clicks.torch_loss,
-        Clicks.torch_per_sample_stats,
-    )
-    initializers, initial_parameters = Clicks.initializers, Clicks.initial_parameters
-
-    def load(self) -> Split:
-        chance = np.random.default_rng(0)
-        ids = [chance.integers(0, kinds, 512) for kinds in self.fields.cardinalities]
-        rows = np.column_stack([chance.normal(size=(512, 3)), *ids]).astype(np.float32)
-        clicks = (rows[:, 0] + 0.5 * (rows[:, 3] == rows[:, 4]) + 0.3 * chance.normal(size=512) > 0.2).astype(np.int64)
-        return Split(train=(rows, clicks), test=(rows, clicks))
-
-
-def descend(model: Any) -> list[float]:
-    """Losses of 50 steps of gradient descent, then loss and AUC."""
-    params, grad, losses = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters), []
-    params[:] = model.initial_parameters()
-    model.attach(params, grad)
-    for step in range(50):
-        losses.append(model.gradient(model.batch((np.arange(64) + 64 * step) % 512), micro_batches(64, 1)))
-        params -= np.float32(0.1 / 64) * grad
-    metrics = model.evaluate()
-    return [*losses, metrics["loss"], metrics["auc"]]
-
-
 def norms_of(model: Any) -> Facts:
     """Metrics before and after steps of training, with and without statistics that are measured again."""
     before = list(model.evaluate().values())
@@ -168,7 +127,6 @@ def compute(data_dir: str) -> Facts:
         facts["bn_weights_refused"] = str(error)
     scores = scores_of(backend.prepare(with_norm(), SEED, only_scores=True))
     facts |= {f"only_scores_{fact}": value for fact, value in scores.items()}
-    facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
     facts["bn_again"] = backend.initial_parameters(with_norm(), SEED)

@@ -22,7 +22,7 @@ from runtime.run.checks.backends import is_written_in
 from tests.support.cli import run_cli
 from tests.support.long_tests import long_after
 from tests.support.runs import ROOT
-from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, WideAndDeep, descend, needs_tensorflow
+from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, needs_tensorflow
 from tests.unit.backends.tensorflow_process import BACKEND, Computed
 from workloads.digits import Digits
 from workloads.torch_random import Draws
@@ -80,12 +80,6 @@ def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert (
         finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
     )
-
-
-def test_a_task_without_a_network_in_tensorflow_is_refused() -> None:
-    finished = run_cli("workload=ledger", "backend=tensorflow")
-    assert finished.exit_code == 2
-    assert finished.err == "run.py: backend=tensorflow: cannot train workload=ledger; choose backend=numpy\n"
 
 
 @dataclass
@@ -154,14 +148,6 @@ def torch_facts(kind: str, data_dir: Path) -> Facts:
     names = ("initial", "loss", "grad", "coded_loss", "coded_grad", "accuracy", "mean_loss")
     values = (initial, loss, own, coded_loss, grad.copy(), accuracy, mean_loss)
     return dict(zip(names, values, strict=True))
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_wide_and_deep_descends_alike_for_50_steps(found: tuple[Facts, str]) -> None:
-    wanted = descend(TorchModel(WideAndDeep(), SEED, 1))
-    np.testing.assert_allclose(found[0]["wide_losses"], wanted, rtol=1e-4)
-    assert wanted[-3] < 0.9 * wanted[0], "nothing was learned, so nothing was compared"
 
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")

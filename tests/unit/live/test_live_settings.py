@@ -36,16 +36,6 @@ def test_workers_evaluator_and_scorer_compute() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"start_deadline_s": 0.0}, {"start_deadline_s": -1.0}, {"evaluator_niceness": -1}, {"evaluator_niceness": 20}],
-)
-def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    ((name, value),) = wrong.items()
-    with pytest.raises(ValueError, match=f"{name}={value}: must be"):
-        LiveRuntime(cluster=cluster_of(num_workers=1), **wrong)
-
-
-@pytest.mark.parametrize(
     ("lease_s", "hosts", "expected"), [(None, None, 2.0), (None, {"count": 2}, 4.0), (9.0, None, 9.0)]
 )
 def test_a_lease_that_was_not_given_suits_the_cluster(lease_s: Any, hosts: Any, expected: float) -> None:

@@ -407,12 +407,6 @@ def test_a_damaged_line_is_refused(seq: int, old: bytes, new: bytes, what: str, 
     assert "; the record is damaged or of another version of Stragglab" in said
 
 
-def test_missing_and_swapped_lines_are_refused(asp: Path, replayed: Replay) -> None:
-    lines = read_lines(asp)
-    for spoilt in ([*lines[:20], *lines[21:]], [*lines[:20], lines[21], lines[20], *lines[22:]]):
-        assert ":21: seq 21 where 20 is due" in assert_refused(replayed(rewrite(asp, spoilt)))
-
-
 def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path, replayed: Replay) -> None:
     for until in (-1, 1, 100_000):
         said = assert_refused(replayed(records["asp"], f"--until={until}"))

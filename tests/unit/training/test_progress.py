@@ -36,24 +36,24 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
 # ---- the law --------------------------------------------------------------------------------------------------------
 
 
-def test_without_noise_progress_counts_updates() -> None:
-    assert after((1, 1.0), (64, 1.0), (4096, 1.0)) == 3.0
-
-
-def test_at_a_batch_of_phi_samples_an_update_is_worth_half() -> None:
-    assert after((128, 1.0), phi_samples=128.0) == 0.5
+@pytest.mark.parametrize(
+    ("updates", "phi_samples", "progress"),
+    [
+        ([(1, 1.0), (64, 1.0), (4096, 1.0)], 0.0, 3.0),  # without noise it counts updates
+        ([(128, 1.0)], 128.0, 0.5),
+        ([(64, 2.0)], 64.0, 2 / 3),  # a long step gains less than its length: 2 / (1 + 2 * 64/64)
+        ([(64, 0.5)], 64.0, 1 / 3),
+        ([(64, 0.0)], 64.0, 0.0),
+    ],
+)
+def test_progress_by_hand(updates: list[tuple[int, float]], phi_samples: float, progress: float) -> None:
+    assert after(*updates, phi_samples=phi_samples) == pytest.approx(progress)
 
 
 def test_the_efficiency_of_the_worked_example() -> None:
     """Phi 1000, per sample relative to a batch of 128: (1000 + 128) / (1000 + 1024) = 0.5573 at a batch of 1024."""
     per_sample = {batch: after((batch, 1.0), phi_samples=1000.0) / batch for batch in (128, 1024)}
     assert per_sample[1024] / per_sample[128] == pytest.approx(0.5573, abs=5e-5)
-
-
-def test_a_long_step_gains_less_than_its_length() -> None:
-    assert after((64, 2.0), phi_samples=64.0) == pytest.approx(2 / 3)  # 2 / (1 + 2 * 64/64)
-    assert after((64, 0.5), phi_samples=64.0) == pytest.approx(1 / 3)
-    assert after((64, 0.0), phi_samples=64.0) == 0.0
 
 
 @given(parts=st.integers(1, 64), samples=st.integers(1, 512), phi=st.floats(0, 1e5), scale=st.floats(0.01, 100))
@@ -95,6 +95,12 @@ def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float
     assert job.metrics() == {"accuracy": pytest.approx(accuracy)}
 
 
+def test_a_loss_falls() -> None:
+    progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
+    progress.update(8)
+    assert progress.metrics() == {"loss": 1.75}
+
+
 @given(updates=st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 10)), max_size=50), phi=st.floats(0, 1e4))
 def test_the_metric_never_falls(updates: list[tuple[int, float]], phi: float) -> None:
     progress, last = Progress(model(phi)), 0.0
@@ -102,12 +108,6 @@ def test_the_metric_never_falls(updates: list[tuple[int, float]], phi: float) ->
         progress.update(samples, lr_scale)
         assert progress.metrics()["accuracy"] >= last
         last = progress.metrics()["accuracy"]
-
-
-def test_a_loss_falls() -> None:
-    progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
-    progress.update(8)
-    assert progress.metrics() == {"loss": 1.75}
 
 
 def test_a_rollback_takes_progress_back_exactly() -> None:
