@@ -16,7 +16,6 @@ from runtime.backends.devices.graphs import FORMS, OFTEN, Graphs
 from runtime.backends.torch import TorchModel
 from runtime.core.job import Piece
 from runtime.core.vectors import FloatVector, aligned_vector
-from tests.support.cli import run_text
 from tests.support.stand_ins import PHOTOS, TEXT
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
@@ -164,19 +163,6 @@ def test_a_recording_reads_and_writes_the_memory_that_it_had() -> None:
         replay()
     assert (there == 3).all()
     assert (made[-1] == 6).all()
-
-
-RECORDS = """
-import sys, torch
-from runtime.backends.devices.fake import FakeDevice
-FakeDevice().record(lambda: torch.ones(2) + 1)()
-print("torch._dynamo" in sys.modules)
-"""
-
-
-def test_a_recording_imports_no_compiler() -> None:
-    done = run_text(RECORDS)
-    assert (done.exit_code, done.out) == (0, "False\n"), done.err
 
 
 @pytest.mark.parametrize(

@@ -96,12 +96,6 @@ def test_the_host_must_not_touch_its_vectors_before_a_copy_is_finished() -> None
     assert (host == 3).all()
 
 
-def test_only_pinned_vectors_are_copied() -> None:
-    device = FakeDevice()
-    with pytest.raises(RuntimeError, match="not pinned"):
-        device.upload(aligned_vector(SIZE), device.vector(SIZE))
-
-
 def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
     """As by the driver, which locks pages, and refuses what is locked in part."""
     device, whole = FakeDevice(), aligned_vector(SIZE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from runtime.live.control.evaluations import Asked, LiveEvaluations
-from runtime.live.transport.auxiliaries import EVALUATOR
+from runtime.live.transport.auxiliaries import AUXILIARIES, EVALUATOR, TICKETS_EACH
 
 
 def ordered(evaluations: LiveEvaluations, version: int, *, final: bool = False) -> int:
@@ -19,6 +21,11 @@ def test_results_are_told_apart_by_tickets_of_the_evaluator_and_count_once() -> 
     assert [EVALUATOR.number(ticket) for ticket in tickets] == [0, 1]
     assert [evaluations.answered(ticket) for ticket in reversed(tickets)] == [Asked(2.0, 7), Asked(2.0, 5)]
     assert evaluations.answered(tickets[0]) is None
+
+
+def test_tickets_of_roles_and_of_gradients_never_meet() -> None:
+    firsts = sorted([0, *(role.first_ticket for role in AUXILIARIES.values())])
+    assert all(later - sooner >= TICKETS_EACH for sooner, later in pairwise(firsts))
 
 
 def test_the_last_one_ends_the_wait_for_it_and_no_other_does() -> None:

@@ -222,14 +222,6 @@ def test_answers_to_others_do_not_mix_with_those_to_the_plan() -> None:
     assert [(note["target"], note["achieved"]) for _, note in scene.notes] == [("worker:0", 0.05), ("worker:0", 0.1)]
 
 
-def test_what_cannot_be_injected_ends_the_run() -> None:
-    scene = Scene(window("cpu", "worker:0", 0.5), throttles="cpulimit")
-    scene.injector.start()
-    scene.clock.run_until(1)
-    scene.injector.answered(Actuated(target="worker:0", kind="cpu", by="cpulimit", achieved=None, problem="no such"))
-    assert scene.failures == ["cpu of worker:0 could not be injected: no such"]
-
-
 def test_a_killed_host_takes_its_tasks_along_and_who_moves_there_until_that_ends() -> None:
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
     scene.let_move()

@@ -216,18 +216,3 @@ def test_there_is_a_slot_for_everybody() -> None:
         table.advance()
     assert len(set(slots)) == len(everybody)
     assert table.current not in slots
-
-
-def test_every_task_sees_the_same_board() -> None:
-    fd = shared_buffers.create()
-    try:
-        ours, theirs = SharedBuffers(fd, 5000, WORKERS), SharedBuffers(fd, 5000, WORKERS)
-        ours.slots[3][4999] = 1.5
-        theirs.grads[2][0] = 2.5
-        assert theirs.slots[3][4999] == 1.5
-        assert ours.grads[2][0] == 2.5
-        assert (len(ours.slots), len(ours.grads)) == (num_slots(WORKERS), WORKERS)
-        starts = [array.ctypes.data for array in (*ours.slots, *ours.grads)]
-        assert all(start % 4096 == 0 for start in starts)
-    finally:
-        os.close(fd)

@@ -308,12 +308,6 @@ def test_a_server_without_parameters() -> None:
     make("adam", 0).step(np.zeros(0, np.float32), [np.zeros(0, np.float32)], [1.0], 0.1, 1)
 
 
-def test_scratch_is_aligned() -> None:
-    optimizer = make("adam", 100)
-    vectors = [optimizer._grad, optimizer._spare, *optimizer._state]
-    assert all(vector.ctypes.data % optimizers.ALIGN_BYTES == 0 for vector in vectors)
-
-
 def test_a_rule_of_a_project_of_0_1_0_has_its_step_scale_under_the_name_of_then() -> None:
     class Before(optimizers.Rule):
         def gain(self, lr: float, samples: int) -> float:
