@@ -12,14 +12,14 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
-from runtime.containment import Isolation
 from runtime.core.inputs import Operated
 from runtime.live.control.injecting import NOBODY, Injector
 from runtime.live.control.link_pacing import LinkRate
 from runtime.live.machines.machines import HostMachines
-from runtime.live.machines.mechanisms import Mechanisms
+from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
 from strategies.protocol import NodeId
+from tests.unit.live.test_host_places import Group
 
 TASKS = ["server:0", "worker:0", "worker:1"]
 HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)
@@ -60,33 +60,13 @@ class Links:
         self.said.append(("cut", host, on))
 
 
-class Group:
-    def __init__(self) -> None:
-        self.said: list[float | None] = []
-
-    def set_cores(self, cores: float | None) -> float | None:
-        self.said.append(cores)
-        return cores
-
-
 class Scene:
     """An injector and all that it speaks to."""
 
     def __init__(
-        self,
-        *windows: Disturbance,
-        throttles: Any = "cgroup",
-        quotas: Any = "cgroup",
-        users: DeviceUsers = NOBODY,
+        self, *windows: Disturbance, throttles: Any = "cgroup", quotas: Any = "cgroup", users: DeviceUsers = NOBODY
     ) -> None:
-        mechanisms = Mechanisms(
-            isolation=Isolation.NETWORK,
-            host_quotas=quotas,
-            throttles=throttles,
-            latency="none",
-            network=True,
-            memory=False,
-        )
+        mechanisms = msgspec.structs.replace(NOTHING, host_quotas=quotas, throttles=throttles, network=True)
         self.machines = object.__new__(HostMachines)  # neither groups nor networks are made here
         self.machines.hosts, self.machines.mechanisms, self.machines.tasks = HOSTS, mechanisms, TASKS
         self.machines.cores_each, self.machines.allocated, self.machines.requests = 1.0, {}, False
@@ -135,8 +115,8 @@ def test_quotas_are_a_part_of_what_the_target_has() -> None:
     scene = Scene(window("cpu", "worker:0", 0.25), window("cpu", "host:1", 0.5, 1.5, 3.0))
     scene.injector.start()
     scene.clock.run_until(10)
-    assert scene.groups["worker:0"].said == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
-    assert scene.groups["host:1"].said == [pytest.approx(0.2), pytest.approx(0.4)]
+    assert scene.groups["worker:0"].cores == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
+    assert scene.groups["host:1"].cores == [pytest.approx(0.2), pytest.approx(0.4)]
     assert [(t, note["target"], note["level"], note["by"]) for t, note in scene.notes] == [
         (1.0, "worker:0", 0.25, "cgroup"),
         (1.5, "host:1", 0.5, "cgroup"),
@@ -300,12 +280,12 @@ def test_at_the_end_nobody_stays_throttled() -> None:
     scene.injector.start()
     scene.clock.run_until(2)
     scene.injector.stop()
-    assert scene.groups["worker:0"].said[-1] is None
+    assert scene.groups["worker:0"].cores[-1] is None
     assert scene.links.said[-1] == ("cut", 1, False)
     assert scene.received[-1] == Freeze(target="worker:1", on=False)
     assert scene.said == [("hold", "server:0")], "nobody is started for the end"
     scene.clock.run_until(60)
-    assert len(scene.groups["worker:0"].said) == 2, "nothing is carried out after that"
+    assert len(scene.groups["worker:0"].cores) == 2, "nothing is carried out after that"
 
 
 def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:

@@ -169,7 +169,7 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
     with open_door("127.0.0.1") as door:
         gone = door_of("", door)
     scene = make(nodes=2)
-    sock = dial_and_enlist(scene, port=gone.port)
+    dial_and_enlist(scene, port=gone.port)
     scene.agent()
     way = f"does not reach 127.0.0.1 (alpha) at 127.0.0.1:{gone.port} (connection refused)"
     with pytest.raises(
@@ -178,16 +178,14 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
         scene.rendezvous.await_nodes()
     scene.threads[-1].join(20)
     assert way in scene.ends[0]
-    sock.close()
 
 
 def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
     scene = make()
-    sock = dial_and_enlist(scene, problem=None)
+    dial_and_enlist(scene, problem=None)
     with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
         scene.rendezvous.await_nodes()
-    sock.close()
 
 
 def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
@@ -198,7 +196,6 @@ def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
     scene.rendezvous.await_nodes()
     assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
     assert socks[1].fileno() == -1
-    socks[0].close()
 
 
 def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
@@ -233,14 +230,13 @@ def test_who_leaves_while_others_are_awaited_is_awaited_again(make: Make) -> Non
 def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     """It keeps its connection, as in a partition; another that speaks is not affected."""
     scene = make(lease_s=2.0)
-    sock = dial_and_enlist(scene)
+    dial_and_enlist(scene)
     scene.rendezvous.await_nodes()
     begin = wire.Begin(spec=b"", salt=b"", lease_s=2.0, heartbeat_s=0.5)
     scene.rendezvous.begin("node0", begin, Pieces(scene.folder / "agent.log", None))
     assert scene.rendezvous.ended("node0") is None
     scene.until(lambda: scene.rendezvous.ended("node0"))
     assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=2"
-    sock.close()
 
 
 def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
@@ -256,7 +252,6 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     scene.until(lambda: scene.rendezvous.ended(node) is None)
     assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
     assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
-    socks[0].close()
 
 
 def vacated(scene: Scene) -> list[int]:
@@ -320,7 +315,7 @@ def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
 ) -> None:
     """What has come whole stays."""
     scene, folders = make(nodes=2), [tmp_path_factory.mktemp("run") for _ in range(2)]
-    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    [dial_and_enlist(scene), dial_and_enlist(scene)]
     scene.rendezvous.await_nodes()
     for node, folder in zip(("node0", "node1"), folders, strict=True):
         begin(scene, folder, node).write(wire.Piece(name=SAVED, data=b"half"))
@@ -328,8 +323,6 @@ def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
     ends(scene.rendezvous)
     assert [[path.name for path in folder.iterdir()] for folder in folders] == [[SAVED], []]
     scene.rendezvous.hub.peers.clear()  # their sockets are detached, as only in a process that ends then
-    for sock in socks:
-        sock.close()
 
 
 def begin(scene: Scene, folder: Path, node: str) -> Pieces:
@@ -344,7 +337,7 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
 ) -> None:
     """Eight seconds between two pieces, and nothing incomplete is left."""
     scene, folder = make(), tmp_path_factory.mktemp("run")
-    sock = dial_and_enlist(scene)
+    dial_and_enlist(scene)
     scene.rendezvous.await_nodes()
     pieces, key = begin(scene, folder, "node0"), scene.rendezvous.keys["node0"]
     to_come = [wire.Piece(name=SAVED, data=bytes([number])) for number in range(6)]
@@ -367,7 +360,6 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
         assert scene.rendezvous.ended("node0") == silent
         assert scene.said[-1] == f"launcher=join: the final parameters of 127.0.0.1 (alpha) are left out: {silent}"
     assert [path.name for path in folder.iterdir()] == ([SAVED] if whole else [])
-    sock.close()
 
 
 def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -380,8 +372,6 @@ def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest
         sock.sendall(encode(wire.Ended(reason="exit code 0")))
     scene.rendezvous.end("node0")
     assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2
-    for sock in socks:
-        sock.close()
 
 
 def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start: int = 0) -> Any:
