@@ -25,7 +25,6 @@ from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import CODED, NUM, SEED, Facts, needs_tensorflow
 from tests.unit.backends.tensorflow_process import BACKEND, Computed
 from workloads.digits import Digits
-from workloads.torch_random import Draws
 
 KINDS = ("mlp", "cnn")
 pytestmark = pytest.mark.timeout(400)
@@ -43,13 +42,6 @@ def test_a_task_draws_what_pytorch_draws_bit_for_bit(kind: str, seed: int) -> No
     wanted = np.concatenate([one.detach().numpy().ravel() for one in task.torch_module().parameters()])
     assert task.initial_parameters(seed).tobytes() == wanted.tobytes()
     assert task.initial_parameters(seed + 1).tobytes() != wanted.tobytes()
-
-
-def test_draws_are_those_of_uniform_() -> None:
-    torch.manual_seed(11)
-    draws = Draws(11)
-    for count, bound in ((7, 0.3), (1000, 1 / 3)):
-        assert draws.uniform(count, bound).tobytes() == torch.empty(count).uniform_(-bound, bound).numpy().tobytes()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from runtime.live.machines.doctor import CAPABILITIES
 from runtime.live.machines.mechanisms import Look, Mechanisms, Missing, choose_mechanisms
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}
+FAIR = {**FOUR, "fair_queues": True}
+WORKER = ("cpu", "worker:0")
+LIMIT = {"cpu_by": "cpulimit"}
 
 
 def lacking(*names: str) -> Look:
@@ -29,12 +32,12 @@ def choose(
     cpu_by: Any = "auto",
     device: bool = False,
     ticks: Any = "auto",
+    hits: tuple[Any, str] | None = None,
     **around: Any,
 ) -> Mechanisms:
     parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
-    asked = frozenset((kind, target) for kind in around.pop("kinds", ()) for target in around.pop("disturbed", ()))
-    around["asked"] = asked
-    return choose_mechanisms(parsed, cpu_by, device, RunContext(num_servers=2, **around), lacking(*without), ticks)
+    context = RunContext(num_servers=2, asked=frozenset([hits] if hits else []), **around)
+    return choose_mechanisms(parsed, cpu_by, device, context, lacking(*without), ticks)
 
 
 def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
@@ -62,7 +65,7 @@ def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
 def test_who_keeps_hosts_and_tasks_to_their_share(
     without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, quotas: str, throttles: str
 ) -> None:
-    mechanisms = choose(without, hosts, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
+    mechanisms = choose(without, hosts, cpu_by, hits=WORKER)
     assert (mechanisms.host_quotas, mechanisms.throttles) == (quotas, throttles)
     assert mechanisms.cgroups == ("cgroup" in (quotas, throttles))
 
@@ -81,7 +84,7 @@ def test_who_keeps_hosts_and_tasks_to_their_share(
 def test_allocated_cores_are_limited_by_what_throttles(
     commands: set[str], without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, allocations: str
 ) -> None:
-    around = {"commands": frozenset(commands), "kinds": {"cpu"}, "disturbed": {"worker:0"}}
+    around = {"commands": frozenset(commands), "hits": WORKER}
     mechanisms = choose(without, hosts, cpu_by, **around)
     assert (mechanisms.allocations, mechanisms.throttles) == (allocations, allocations)
     assert mechanisms.cpu_groups == (allocations == "cgroup")
@@ -118,57 +121,22 @@ def test_latency_by_whatever_there_is() -> None:
         ((), FOUR, {"containment": "none"}, "containment=none: emulated hosts live in namespaces"),
         ((), FOUR, {"transport": "shm"}, "topology.transport=shm: hosts share no memory"),
         (("cgroup_cpu",), FOUR, {"cpu_by": "cgroup"}, "runtime.cpu_by=cgroup: no cgroup_cpu; get cgroup_cpu"),
-        (
-            ("cpulimit",),
-            None,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:0"}},
-            "runtime.cpu_by=cpulimit: no cpulimit; get cpulimit",
-        ),
+        (("cpulimit",), None, {**LIMIT, "hits": WORKER}, "runtime.cpu_by=cpulimit: no cpulimit; get cpulimit"),
         (("cgroup_memory",), {**FOUR, "memory_mb": 256}, {}, "cluster.hosts.memory_mb: no cgroup_memory"),
-        (
-            ("peers",),
-            FOUR,
-            {"kinds": {"bandwidth"}, "disturbed": {"link:0>1"}},
-            "straggler: no peers; get peers, or slow down whole links",
-        ),
-        (
-            (),
-            {**FOUR, "link_mbps": None},
-            {"kinds": {"bandwidth"}, "disturbed": {"link:1"}},
-            "cluster.hosts.link_mbps=null: link:1 has no rate",
-        ),
+        (("peers",), FOUR, {"hits": ("bandwidth", "link:0>1")}, "straggler: no peers; get peers, or slow down whole"),
+        ((), {**FOUR, "link_mbps": None}, {"hits": ("bandwidth", "link:1")}, "link_mbps=null: link:1 has no rate"),
+        ((), FOUR, {**LIMIT, "hits": ("cpu", "host:1")}, "cpu_by=cpulimit: limits single processes, not host:1"),
+        (("cgroup_cpu",), FOUR, {**LIMIT, "hits": WORKER}, "cpu_by=cpulimit: would continue what the quotas of"),
+        (("peers",), FAIR, {}, "cluster.hosts.fair_queues: no peers; get peers, or set it to false"),
         (
             (),
-            FOUR,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"host:1"}},
-            "runtime.cpu_by=cpulimit: limits single processes, not host:1",
-        ),
-        (
-            ("cgroup_cpu",),
-            FOUR,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:1"}},
-            "runtime.cpu_by=cpulimit: would continue what the quotas of hosts stop",
-        ),
-        (
-            ("peers",),
-            {**FOUR, "fair_queues": True},
+            {**FAIR, "overrides": {2: {"link_mbps": None}}},
             {},
-            "cluster.hosts.fair_queues: no peers; get peers, or set it to false",
+            "fair_queues: nothing waits at host 2, whose link_mb",
         ),
-        (
-            (),
-            {**FOUR, "fair_queues": True, "overrides": {2: {"link_mbps": None}}},
-            {},
-            "cluster.hosts.fair_queues: nothing waits at host 2, whose link_mbps is null",
-        ),
-        (
-            ("netem",),
-            {**FOUR, "fair_queues": True, "latency_ms": 1},
-            {},
-            "cluster.hosts.fair_queues: with a latency by relay",
-        ),
-        ((), FOUR, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
-        ((), None, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
+        (("netem",), {**FAIR, "latency_ms": 1}, {}, "cluster.hosts.fair_queues: with a latency by relay"),
+        ((), FOUR, {"device": True, "hits": WORKER}, "cluster.device: paces"),
+        ((), None, {"device": True, "hits": WORKER}, "cluster.device: paces"),
     ],
 )
 def test_refused_with_the_missing_piece_and_its_cure(
@@ -205,7 +173,7 @@ def test_quotas_of_control_groups_are_looked_at_often_where_a_thread_may_have_pr
 
 def test_without_a_quota_nobody_looks() -> None:
     assert choose().ticks is False
-    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).ticks is True  # a throttled task has one, without hosts
+    assert choose(hits=WORKER).ticks is True  # a throttled task has one, without hosts
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,8 @@ def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
 ) -> None:
     """What has come whole stays."""
     scene, folders = make(nodes=2), [tmp_path_factory.mktemp("run") for _ in range(2)]
-    [dial_and_enlist(scene), dial_and_enlist(scene)]
+    for _ in range(2):
+        dial_and_enlist(scene)
     scene.rendezvous.await_nodes()
     for node, folder in zip(("node0", "node1"), folders, strict=True):
         begin(scene, folder, node).write(wire.Piece(name=SAVED, data=b"half"))

@@ -26,26 +26,14 @@ def test_lines_are_numbered(tmp_path: Path) -> None:
     recorder.event(1.5, event, [Compute(worker=0, num_samples=8)], 3, 12.3456, {"arrived": 1})
     recorder.event(1.5, event, (), 3, 1.0, None)
     recorder.close()
+    launched = {"type": "Launched", "role": "worker", "id": 0, "incarnation": 0, "pid": 17}
     said = {"type": "Evaluated", "t": 1.5, "version": 3, "asked_s": 1.25, "metrics": {"accuracy": 0.5}}
-    compute = {"type": "Compute", "worker": 0, "num_samples": 8}
+    decided = {"t": 1.5, "kind": "event", "event": said, "version": 3}
+    commands = [{"type": "Compute", "worker": 0, "num_samples": 8}]
     assert read_lines(tmp_path) == [
-        {
-            "seq": 0,
-            "t": 0.0,
-            "kind": "note",
-            "note": {"type": "Launched", "role": "worker", "id": 0, "incarnation": 0, "pid": 17},
-        },
-        {
-            "seq": 1,
-            "t": 1.5,
-            "kind": "event",
-            "event": said,
-            "commands": [compute],
-            "version": 3,
-            "decide_us": 12.35,
-            "state": {"arrived": 1},
-        },
-        {"seq": 2, "t": 1.5, "kind": "event", "event": said, "commands": [], "version": 3, "decide_us": 1.0},
+        {"seq": 0, "t": 0.0, "kind": "note", "note": launched},
+        {"seq": 1, **decided, "commands": commands, "decide_us": 12.35, "state": {"arrived": 1}},
+        {"seq": 2, **decided, "commands": [], "decide_us": 1.0},
     ]
 
 
