@@ -174,9 +174,3 @@ def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> N
     fenced = [key for key, message in world.sent if isinstance(message, Fence)]
     assert fenced == [("worker", 0), ("worker", 1)]
     assert world.supervisor.roster.followers == {}
-
-
-def test_without_replicas_workers_hear_of_no_server() -> None:
-    world = started()
-    world.die(("server", 1))
-    assert not world.said(Fence)

@@ -317,6 +317,7 @@ def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> No
     world.tell(("server", 0), Saved(id=1, seconds=0.1))  # but not its other half
     world.die(("server", 1))
     assert world.heard[-1] == ("ServerLost", 1, 0, "killed by signal 9", "killed", True)
+    assert not world.said(Fence), "without replicas workers hear of no server"
     world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     assert not world.said(LoadCheckpoint)
     world.connect(("server", 1))
