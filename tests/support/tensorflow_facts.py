@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.backends.base import MicroBatch, micro_batches
-from runtime.core.job import Piece
+from runtime.backends.base import micro_batches
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError
 from workloads.digits import Digits
@@ -22,9 +21,6 @@ needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not instal
 
 SEED = 3
 NUM = 48
-PIECES = (Piece(16, 2.5), Piece(NUM - 16, -0.75))
-WEIGHTED = [MicroBatch(slice(0, NUM), pieces=PIECES)]
-CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 
 Facts = dict[str, Any]
 
@@ -51,20 +47,12 @@ class Normalised:
 
 
 def facts_of(model: Any) -> Facts:
-    """Initial parameters, a gradient, a coded one, metrics, and how often graphs were made."""
+    """Initial parameters, metrics, losses as the vector changes, and how often graphs were made."""
     params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
     params[:] = model.initial_parameters()
-    grad[:] = 7.0
     model.attach(params, grad)
     batch = model.batch(np.arange(NUM))
-    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
-    found["coded_loss"] = model.gradient(batch, CODED)
-    found["coded_grad"] = grad.copy()
-    if getattr(model.task, "independent_samples", False):
-        model.expect_weights()
-        found["weighted_loss"], found["weighted_grad"] = model.gradient(batch, WEIGHTED), grad.copy()
-        model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
-        found["weighted_traces"] = model._weighted.experimental_get_tracing_count()
+    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1))}
     found["accuracy"], found["mean_loss"] = model.evaluate().values()
     params *= 0.5  # the same memory: the model is not notified
     found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
@@ -115,9 +103,6 @@ def compute(data_dir: str) -> Facts:
     backend = TensorflowBackend()
     assert (backend.initial_parameters(Digits(), SEED) == begun).all()
     facts["imported_for_initial_parameters"] = "tensorflow" in sys.modules
-    for kind in ("mlp", "cnn"):
-        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=data_dir), SEED)
-        facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     with_norm = partial(Normalised, data_dir)
     normalised = backend.prepare(with_norm(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
