@@ -150,21 +150,6 @@ def test_what_makes_a_form() -> None:
 # ---- the fake device ------------------------------------------------------------------------------------------------
 
 
-def test_a_recording_reads_and_writes_the_memory_that_it_had() -> None:
-    device = FakeDevice()
-    there, given, made = device.vector(3), torch.ones(3), list[Any]()
-    there.zero_()
-    replay = device.record(lambda: made.append(there.add_(given) * 2))
-    assert (there == 1).all(), "what warmed up, and nothing of what was recorded"
-    assert made[-1].isnan().all()
-    there.zero_()
-    for number in (1, 2):
-        given.fill_(number)
-        replay()
-    assert (there == 3).all()
-    assert (made[-1] == 6).all()
-
-
 @pytest.mark.parametrize(
     "waiting",
     [
