@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from runtime.backends.base import MicroBatch, micro_batches
-from runtime.backends.devices import buckets, graphs
+from runtime.backends.devices import buckets
 from runtime.backends.devices.fake import FakeDevice
 from runtime.backends.devices.graphs import FORMS, OFTEN, Graphs
 from runtime.backends.torch import TorchModel
@@ -134,17 +134,6 @@ def test_forms_are_recorded_when_they_come_often_and_not_without_end() -> None:
         assert found == [False] * (OFTEN - 1) + [often, often]
     assert len(launched.recorded) == FORMS
     assert launched.launch(batch(1), one) is not None
-
-
-def test_what_makes_a_form() -> None:
-    forms = [
-        graphs.form_of(batch(4), micro_batches(4, 1)),
-        graphs.form_of(batch(4), micro_batches(4, 2)),
-        graphs.form_of(batch(5), micro_batches(4, 1)),
-        graphs.form_of((torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)), micro_batches(4, 1)),
-    ]
-    assert len(set(forms)) == len(forms)
-    assert graphs.form_of(batch(4), micro_batches(4, 1)) == forms[0]
 
 
 # ---- the fake device ------------------------------------------------------------------------------------------------

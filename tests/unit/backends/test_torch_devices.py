@@ -86,16 +86,6 @@ def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
             device.pin(part)
 
 
-def test_other_vectors_are_lent_to_kernels_and_fetched() -> None:
-    staging, total = Staging(FakeDevice(), SIZE), aligned_vector(SIZE)
-    for number in (1, 2):
-        total[:] = number
-        there = staging.lend(total)
-        there += 1
-        staging.fetch(there, total)
-        assert (total == number + 1).all()
-
-
 def test_a_device_that_is_full_says_so_as_cuda_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeDevice, "capacity_bytes", 4 * SIZE)
     device = FakeDevice()

@@ -228,13 +228,6 @@ def test_each_micro_batch_has_masks_of_its_own() -> None:
     assert np.abs(gradient(model, params, indices) - halves).max() > 1e-3
 
 
-def test_without_dropout_nothing_is_seeded() -> None:
-    model = TorchModel(Images(RESIDUAL), 0, 1)
-    state = torch.get_rng_state()
-    gradient(model, model.initial_parameters(), np.arange(8))
-    assert torch.equal(state, torch.get_rng_state())
-
-
 def test_an_evaluation_drops_nothing() -> None:
     params = TorchModel(Images(DROPPING), 0, 1).initial_parameters()
     assert evaluated(params, layers=DROPPING, seed=1) == evaluated(params, layers=DROPPING, seed=2)

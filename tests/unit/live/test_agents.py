@@ -103,11 +103,6 @@ def test_orders_go_to_the_agent_of_the_task(scene: Scene) -> None:
     assert scene.sent == [(("agent", 0), kill(0)), (("agent", 1), kill(1))]
 
 
-def test_each_may_call_once(scene: Scene) -> None:
-    scene.peers["agent", 0] = None
-    assert [scene.agents.expects(Identity("agent", number)) for number in range(3)] == [False, True, False]
-
-
 def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
     assert [scene.agents.ready(1), scene.agents.ready(1), scene.agents.ready(0)] == [False, False, True]
     assert not scene.agents.ready(0), "only once"

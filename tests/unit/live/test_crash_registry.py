@@ -55,10 +55,6 @@ def dead() -> OwningProcess:
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_directory_of_a_run() -> None:
-    assert run_id_of(f"/sys/fs/cgroup/cpu/stragglab-{RUN_ID}") == RUN_ID
-
-
 @pytest.mark.parametrize(
     "path",
     [

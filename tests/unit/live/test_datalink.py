@@ -142,16 +142,6 @@ def test_a_frame_that_does_not_fit_is_refused_before_anything_is_set_aside(line:
         line.link.receive(store, GENERATION)
 
 
-@given(st.binary(min_size=HEADER_BYTES, max_size=4 * HEADER_BYTES))
-def test_garbage_is_refused(data: bytes) -> None:
-    line, store = Line(), Store(vector(0.0), TALLY)
-    line.worker.sendall(data)
-    with pytest.raises(ConnectionError):
-        line.link.receive(store, GENERATION)
-    assert store.grads == {}
-    line.close()
-
-
 # ---- parameters go out ----------------------------------------------------------------------------------------------
 
 

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from runtime.record.recorder import Fanout, Recorder
+from runtime.record.recorder import Recorder
 from strategies.protocol import Compute, Evaluated
 from tests.support.runs import ROOT, read_lines
 
@@ -89,21 +88,3 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     assert len(lines) > acknowledged
     data = (tmp_path / "events.jsonl").read_bytes()
     assert data.count(b"\n") in (len(lines), len(lines) + 1)
-
-
-def test_everybody_is_told_the_same() -> None:
-    class Ear:
-        def __init__(self) -> None:
-            self.heard: list[Any] = []
-
-        def event(self, *words: object) -> None:
-            self.heard.append(words)
-
-        def note(self, *words: object, **more: object) -> None:
-            self.heard.append((words, more))
-
-    ears = [Ear(), Ear()]
-    fanout = Fanout(*ears)
-    fanout.note(1.0, "Starved", worker=3)
-    fanout.event(2.0, "event", (), 5, 1.5, None)
-    assert ears[0].heard == ears[1].heard == [((1.0, "Starved"), {"worker": 3}), (2.0, "event", (), 5, 1.5, None)]

@@ -20,10 +20,9 @@ from omegaconf import OmegaConf
 from analysis.records.log import Log, RecordError
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.core import inputs
-from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
 from stragglab.commands.replay import main
-from stragglab.vouching.replaying import build_strategy, read_record
+from stragglab.vouching.replaying import build_strategy
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
@@ -418,16 +417,6 @@ def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path,
 
 
 # ---- of a log as long as may be -------------------------------------------------------------------------------------
-
-
-def test_events_are_read_as_they_are_asked_for(asp: Path) -> None:
-    record = read_record(asp)
-    lines = read_lines(asp)
-    rewrite(asp, [*lines[:5], {"no": "line"}])
-    events = iter(record)
-    assert next(events).seq == next(line["seq"] for line in lines if line["kind"] == "event")
-    with pytest.raises(ConfigError, match=r"events.jsonl:6: .*damaged"):
-        list(events)
 
 
 def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:

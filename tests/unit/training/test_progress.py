@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
 from runtime.training.progress import DIRECTORY, Progress, ProgressModel, load_progress, parse_progress
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
 POINTS = ((0.0, 0.1), (10.0, 0.5), (30.0, 0.9))
 GOOD = "schema: 1\nmetric: accuracy\nlr: 0.1\nphi_samples: 64\npoints: [[0, 0.1], [10, 0.5], [30, 0.9]]\n"
 
@@ -99,15 +97,6 @@ def test_a_loss_falls() -> None:
     progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
     progress.update(8)
     assert progress.metrics() == {"loss": 1.75}
-
-
-@given(updates=st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 10)), max_size=50), phi=st.floats(0, 1e4))
-def test_the_metric_never_falls(updates: list[tuple[int, float]], phi: float) -> None:
-    progress, last = Progress(model(phi)), 0.0
-    for samples, lr_scale in updates:
-        progress.update(samples, lr_scale)
-        assert progress.metrics()["accuracy"] >= last
-        last = progress.metrics()["accuracy"]
 
 
 def test_a_rollback_takes_progress_back_exactly() -> None:
@@ -208,14 +197,6 @@ def test_a_model_of_another_job_is_refused() -> None:
 
 class Task:
     num_parameters = 7
-
-
-def test_the_backend_of_conf_builds() -> None:
-    backend = instantiate(msgspec.yaml.decode((CONF / "backend" / "none.yaml").read_bytes()), "backend")
-    assert backend == NoBackend()
-    assert backend.preload() == []
-    assert backend.load_progress() is None
-    assert not backend.computes
 
 
 def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
