@@ -22,19 +22,15 @@ from runtime.live.transport.hub import Hub
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.messages import (
     AnyMessage,
-    Attach,
     Attached,
     Busy,
     Exited,
-    Fence,
     Forked,
     Goodbye,
-    Halt,
     Heartbeat,
     KillTask,
     Launch,
     LinkLost,
-    LoadCheckpoint,
     MalformedMessage,
     Message,
     Report,
@@ -191,7 +187,7 @@ def test_the_blocking_end_hears_one_error_too() -> None:
 
 def test_nobody_may_say_what_the_coordinator_orders() -> None:
     spoken = {kind for kinds in MAY_SEND.values() for kind in kinds}
-    assert not spoken & {Launch, KillTask, Attach, Work, Update, Fence, Halt, LoadCheckpoint, Goodbye}
+    assert not spoken & {Launch, KillTask, Work, Update, Goodbye}
 
 
 @pytest.mark.parametrize("kind", [Forked, Exited])

@@ -304,11 +304,9 @@ def test_a_bad_setting_is_named(field: str, value: object) -> None:
     "words",
     [
         "",
-        "--join 10.0.0.1:7077",
         "--token-file t",
         "--join 10.0.0.1 --token-file t",
         "--join :7077 --token-file t",
-        "--join h:0 --token-file t",
         "--join h:70000 --token-file t",
         "--join h:1 --token-file t --wait-s -1",
         "--join h:1 --token-file t --wait-s nan",
