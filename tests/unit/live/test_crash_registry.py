@@ -299,23 +299,13 @@ def test_cleanup_shows_and_then_removes_what_crashed(
     (registry.path / f"{'2' * 16}.json").write_bytes(b"{")
     code, lines = cleaned(capsys)
     assert code == 0
-    assert [line.rpartition(": ")[2] for line in lines] == [
-        "left alone; clean up there",
-        "--reap removes that",
-        "--reap removes it from the registry",
-        "left alone",
-        "--reap removes it",
-    ]
+    ends = ["--reap removes that", "--reap removes it from the registry", "left alone", "--reap removes it"]
+    assert [line.rpartition(": ")[2] for line in lines] == ["left alone; clean up there", *ends]
     assert Path(directory[0]).is_dir()
     code, lines = cleaned(capsys, "--reap")
     assert code == 0
-    assert [line.rpartition(": ")[2] for line in lines] == [
-        "left alone; clean up there",
-        "removed",
-        "removed from the registry",
-        "left alone",
-        "removed",
-    ]
+    ends = ["removed", "removed from the registry", "left alone", "removed"]
+    assert [line.rpartition(": ")[2] for line in lines] == ["left alone; clean up there", *ends]
     assert (Path(directory[0]).exists(), Path(running[0]).exists()) == (False, True)
     assert [len(cleaned(capsys)[1]), len(registry.entries())] == [2, 2]
 
