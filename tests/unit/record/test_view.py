@@ -160,7 +160,9 @@ def test_a_lost_machine_is_named_until_another_takes_its_place(picture: Picture)
 
 
 def console(*, terminal: bool) -> Console:
-    return Console(file=io.StringIO(), width=100, force_terminal=terminal, color_system=None, legacy_windows=False)
+    return Console(
+        file=io.StringIO(), width=120, height=60, force_terminal=terminal, color_system=None, legacy_windows=False
+    )
 
 
 def text_of(screen: Console) -> str:
@@ -186,7 +188,7 @@ def test_a_plain_line_stays_one_line(picture: Picture) -> None:
     screen = console(terminal=False)
     picture.title = "x" * 300
     PlainView(picture, screen).close(3.5)
-    assert len(text_of(screen).splitlines()[-1]) > 100
+    assert len(text_of(screen).splitlines()[-1]) > 120
 
 
 def test_the_table(picture: Picture) -> None:
