@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.core.vectors import aligned_vector
 from runtime.live.transport.frames import HEADER_BYTES, as_bytes, pack, unpack
-from runtime.live.transport.messages import (
-    MalformedMessage,
-    decode,
-)
+from runtime.live.transport.messages import MalformedMessage, decode
 
 
 @given(st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES))
