@@ -11,23 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.backends.base import MicroBatch, micro_batches
-from runtime.core.job import Piece
+from runtime.backends.base import micro_batches
 from runtime.core.vectors import aligned_vector
 from runtime.errors import ConfigError
-from workloads.clicks import Clicks
-from workloads.data import Split
 from workloads.digits import Digits
-from workloads.models.clicks import Fields, WideDeepSize
 
 HAVE = importlib.util.find_spec("tensorflow") is not None
 needs_tensorflow = pytest.mark.skipif(not HAVE, reason="tensorflow is not installed: pip install '.[tensorflow]'")
 
 SEED = 3
 NUM = 48
-PIECES = (Piece(16, 2.5), Piece(NUM - 16, -0.75))
-WEIGHTED = [MicroBatch(slice(0, NUM), pieces=PIECES)]
-CODED = [MicroBatch(slice(0, 16), 2.5), MicroBatch(slice(16, NUM), -0.75)]
 
 Facts = dict[str, Any]
 
@@ -54,20 +47,12 @@ class Normalised:
 
 
 def facts_of(model: Any) -> Facts:
-    """Initial parameters, a gradient, a coded one, metrics, and how often graphs were made."""
+    """Initial parameters, metrics, losses as the vector changes, and how often graphs were made."""
     params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
     params[:] = model.initial_parameters()
-    grad[:] = 7.0
     model.attach(params, grad)
     batch = model.batch(np.arange(NUM))
-    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1)), "grad": grad.copy()}
-    found["coded_loss"] = model.gradient(batch, CODED)
-    found["coded_grad"] = grad.copy()
-    if getattr(model.task, "independent_samples", False):
-        model.expect_weights()
-        found["weighted_loss"], found["weighted_grad"] = model.gradient(batch, WEIGHTED), grad.copy()
-        model.gradient(model.batch(np.arange(5)), [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))])
-        found["weighted_traces"] = model._weighted.experimental_get_tracing_count()
+    found = {"initial": params.copy(), "loss": model.gradient(batch, micro_batches(NUM, 1))}
     found["accuracy"], found["mean_loss"] = model.evaluate().values()
     params *= 0.5  # the same memory: the model is not notified
     found["halved_loss"] = model.gradient(batch, micro_batches(NUM, 1))
@@ -75,44 +60,6 @@ def facts_of(model: Any) -> Facts:
         model.gradient(model.batch(np.arange(size)), micro_batches(size, 1))
     found["traces"] = model._step.experimental_get_tracing_count()
     return found
-
-
-class WideAndDeep:
-    """Wide & Deep with crosses, on rows of nobody."""
-
-    size = WideDeepSize(embedding=4, hidden=(16, 8), crosses=((0, 1), (1, 2)), cross_buckets=11)
-    fields = Fields(num_dense=3, cardinalities=(5, 7, 4))
-    tensorflow_loss, tensorflow_per_sample_stats, metrics = (
-        Clicks.tensorflow_loss,
-        Clicks.tensorflow_per_sample_stats,
-        Clicks.metrics,
-    )
-    tensorflow_module = Clicks.tensorflow_module
-    torch_module, torch_loss, torch_per_sample_stats = (
-        Clicks.torch_module,
-        Clicks.torch_loss,
-        Clicks.torch_per_sample_stats,
-    )
-    initializers, initial_parameters = Clicks.initializers, Clicks.initial_parameters
-
-    def load(self) -> Split:
-        chance = np.random.default_rng(0)
-        ids = [chance.integers(0, kinds, 512) for kinds in self.fields.cardinalities]
-        rows = np.column_stack([chance.normal(size=(512, 3)), *ids]).astype(np.float32)
-        clicks = (rows[:, 0] + 0.5 * (rows[:, 3] == rows[:, 4]) + 0.3 * chance.normal(size=512) > 0.2).astype(np.int64)
-        return Split(train=(rows, clicks), test=(rows, clicks))
-
-
-def descend(model: Any) -> list[float]:
-    """Losses of 50 steps of gradient descent, then loss and AUC."""
-    params, grad, losses = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters), []
-    params[:] = model.initial_parameters()
-    model.attach(params, grad)
-    for step in range(50):
-        losses.append(model.gradient(model.batch((np.arange(64) + 64 * step) % 512), micro_batches(64, 1)))
-        params -= np.float32(0.1 / 64) * grad
-    metrics = model.evaluate()
-    return [*losses, metrics["loss"], metrics["auc"]]
 
 
 def norms_of(model: Any) -> Facts:
@@ -156,9 +103,6 @@ def compute(data_dir: str) -> Facts:
     backend = TensorflowBackend()
     assert (backend.initial_parameters(Digits(), SEED) == begun).all()
     facts["imported_for_initial_parameters"] = "tensorflow" in sys.modules
-    for kind in ("mlp", "cnn"):
-        model = backend.prepare(Digits(model=kind, hidden_units=24, data_dir=data_dir), SEED)
-        facts |= {f"{kind}_{name}": value for name, value in facts_of(model).items()}
     with_norm = partial(Normalised, data_dir)
     normalised = backend.prepare(with_norm(), SEED)
     facts |= {f"bn_{name}": value for name, value in facts_of(normalised).items()}
@@ -168,7 +112,6 @@ def compute(data_dir: str) -> Facts:
         facts["bn_weights_refused"] = str(error)
     scores = scores_of(backend.prepare(with_norm(), SEED, only_scores=True))
     facts |= {f"only_scores_{fact}": value for fact, value in scores.items()}
-    facts["wide_losses"] = descend(backend.prepare(WideAndDeep(), SEED))
     facts |= norms_of(normalised)
     facts["bn_moved"] = float(np.abs(normalised.module.non_trainable_variables[0].numpy()).max())
     facts["bn_again"] = backend.initial_parameters(with_norm(), SEED)

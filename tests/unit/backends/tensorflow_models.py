@@ -24,6 +24,8 @@ SEED = 3
 NUM = 12
 EVAL = 7
 WEIGHTED = [MicroBatch(slice(0, NUM), pieces=(Piece(5, 2.5), Piece(NUM - 5, -0.75)))]
+CODED = [MicroBatch(slice(0, 5), 2.5), MicroBatch(slice(5, NUM), -0.75)]
+FEWER = [MicroBatch(slice(0, 5), pieces=(Piece(2, 1.0), Piece(3, 2.0)))]
 ONE_WORD = replace(TEXT, facts=SimpleNamespace(**{**vars(TEXT.facts), "input_shape": (1,)}))
 TASKS: dict[str, Any] = {
     "wide_deep": Clicks(dataset=ROWS, size=WideDeepSize(embedding=3, hidden=(8, 4), crosses=((0, 2), (1, 3)))),
@@ -139,6 +141,10 @@ def compute(models: Collection[str], dropping: Collection[str]) -> Facts:
         model.expect_weights()
         facts[f"{name}_weighted_loss"] = model.gradient(model.batch(np.arange(NUM)), WEIGHTED)
         facts[f"{name}_weighted_grad"] = model.grad.copy()
+        model.gradient(model.batch(np.arange(5)), FEWER)
+        facts[f"{name}_weighted_traces"] = model._weighted.experimental_get_tracing_count()
+        facts[f"{name}_coded_loss"] = model.gradient(model.batch(np.arange(NUM)), CODED)
+        facts[f"{name}_coded_grad"] = model.grad.copy()
         metrics = model.evaluate()
         facts[f"{name}_metrics"] = [metrics[metric] for metric in sorted(metrics)]
         for size in (1, 5):

@@ -10,13 +10,12 @@ import torch
 from torch import nn
 
 from runtime.backends.base import MicroBatch, micro_batches
-from runtime.backends.devices import buckets, graphs
+from runtime.backends.devices import buckets
 from runtime.backends.devices.fake import FakeDevice
 from runtime.backends.devices.graphs import FORMS, OFTEN, Graphs
 from runtime.backends.torch import TorchModel
 from runtime.core.job import Piece
 from runtime.core.vectors import FloatVector, aligned_vector
-from tests.support.cli import run_text
 from tests.support.stand_ins import PHOTOS, TEXT
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
@@ -137,46 +136,7 @@ def test_forms_are_recorded_when_they_come_often_and_not_without_end() -> None:
     assert launched.launch(batch(1), one) is not None
 
 
-def test_what_makes_a_form() -> None:
-    forms = [
-        graphs.form_of(batch(4), micro_batches(4, 1)),
-        graphs.form_of(batch(4), micro_batches(4, 2)),
-        graphs.form_of(batch(5), micro_batches(4, 1)),
-        graphs.form_of((torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)), micro_batches(4, 1)),
-    ]
-    assert len(set(forms)) == len(forms)
-    assert graphs.form_of(batch(4), micro_batches(4, 1)) == forms[0]
-
-
 # ---- the fake device ------------------------------------------------------------------------------------------------
-
-
-def test_a_recording_reads_and_writes_the_memory_that_it_had() -> None:
-    device = FakeDevice()
-    there, given, made = device.vector(3), torch.ones(3), list[Any]()
-    there.zero_()
-    replay = device.record(lambda: made.append(there.add_(given) * 2))
-    assert (there == 1).all(), "what warmed up, and nothing of what was recorded"
-    assert made[-1].isnan().all()
-    there.zero_()
-    for number in (1, 2):
-        given.fill_(number)
-        replay()
-    assert (there == 3).all()
-    assert (made[-1] == 6).all()
-
-
-RECORDS = """
-import sys, torch
-from runtime.backends.devices.fake import FakeDevice
-FakeDevice().record(lambda: torch.ones(2) + 1)()
-print("torch._dynamo" in sys.modules)
-"""
-
-
-def test_a_recording_imports_no_compiler() -> None:
-    done = run_text(RECORDS)
-    assert (done.exit_code, done.out) == (0, "False\n"), done.err
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,7 @@ from tests.unit.backends.tensorflow_process import Computed
 from workloads.models.images import CIFAR_PX, MODELS
 from workloads.models.torch.images import MAKERS
 
-pytestmark = [
-    pytest.mark.timeout(400),
-    needs_tensorflow,
-]
+pytestmark = [pytest.mark.timeout(400), needs_tensorflow]
 
 DEEP = ("densenet121-32-0.125", "resnet56-32-0.125", "resnet101-96-0.06")
 CASES = ("alexnet-32-0.125", "cnn-28-1.0")

@@ -39,8 +39,9 @@ def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
     assert facts[f"{name}_loss"] == pytest.approx(loss, rel=TOLERANCE)
     assert apart(facts[f"{name}_grad"], grad) <= ON_GRADIENT
     model.gradient(model.batch(np.arange(NUM)), WEIGHTED)
-    assert facts[f"{name}_weighted_loss"] == pytest.approx(loss, rel=TOLERANCE), "the loss is not weighted"
-    assert apart(facts[f"{name}_weighted_grad"], grad) <= ON_GRADIENT
+    for how in ("weighted", "coded"):
+        assert facts[f"{name}_{how}_loss"] == pytest.approx(loss, rel=TOLERANCE), "the loss is not weighted"
+        assert apart(facts[f"{name}_{how}_grad"], grad) <= ON_GRADIENT
     assert apart(facts[f"{name}_weighted_grad"], facts[f"{name}_grad"]) > 0.1
     metrics = model.evaluate()
     np.testing.assert_allclose(facts[f"{name}_metrics"], [metrics[one] for one in sorted(metrics)], rtol=TOLERANCE)
@@ -56,7 +57,7 @@ def test_the_gradient_reaches_every_tensor(facts: Facts, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_graph_serves_every_number_of_samples(facts: Facts, name: str) -> None:
-    assert facts[f"{name}_traces"] == 1
+    assert facts[f"{name}_traces"] == facts[f"{name}_weighted_traces"] == 1
 
 
 def test_memory_of_scores_is_bounded_in_evaluation(facts: Facts) -> None:

@@ -75,33 +75,6 @@ def test_a_wait_that_is_missing_gives_wrong_numbers(missing: str, monkeypatch: p
     assert iterations(Staging(FakeDevice(), SIZE)) != WANTED
 
 
-def test_the_host_must_not_touch_its_vectors_before_a_copy_is_finished() -> None:
-    device = FakeDevice()
-    there, host = device.vector(SIZE), aligned_vector(SIZE)
-    device.pin(host)
-    host[:] = 1
-    upload = device.upload(host, there)
-    assert there.isnan().all(), "nothing has been copied yet"
-    host[:] = 2
-    device.kernels_wait_for(upload)
-    assert (there == 2).all()
-    device.copies_wait_for_kernels()
-    there += 1  # not seen by copies that need not wait for it
-    download = device.download(there, host)
-    assert (host == 2).all()
-    download.finish()
-    assert (host == 2).all()
-    device.copies_wait_for_kernels()
-    device.download(there, host).finish()
-    assert (host == 3).all()
-
-
-def test_only_pinned_vectors_are_copied() -> None:
-    device = FakeDevice()
-    with pytest.raises(RuntimeError, match="not pinned"):
-        device.upload(aligned_vector(SIZE), device.vector(SIZE))
-
-
 def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
     """As by the driver, which locks pages, and refuses what is locked in part."""
     device, whole = FakeDevice(), aligned_vector(SIZE)
@@ -111,16 +84,6 @@ def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
     for part in (whole, whole[SIZE // 2 :]):
         with pytest.raises(RuntimeError, match="CUDA error 712"):
             device.pin(part)
-
-
-def test_other_vectors_are_lent_to_kernels_and_fetched() -> None:
-    staging, total = Staging(FakeDevice(), SIZE), aligned_vector(SIZE)
-    for number in (1, 2):
-        total[:] = number
-        there = staging.lend(total)
-        there += 1
-        staging.fetch(there, total)
-        assert (total == number + 1).all()
 
 
 def test_a_device_that_is_full_says_so_as_cuda_does(monkeypatch: pytest.MonkeyPatch) -> None:

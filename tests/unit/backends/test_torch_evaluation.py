@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.core.vectors import FloatVector, aligned_vector
 from workloads.data import Split
-from workloads.digits import Digits
 from workloads.models.layers import Conv, Dropout, Flatten, GlobalPool, Layers, Linear, Norm, Relu, Sum
 from workloads.models.torch.images import build
 
@@ -206,14 +204,6 @@ def test_a_task_without_figures_is_evaluated_at_once_and_without_training_data()
         assert found == model.task.torch_metrics(model.module, *map(torch.from_numpy, digits().test))
 
 
-def test_the_digits_still_are(tmp_path: Path) -> None:
-    task = Digits(data_dir=str(tmp_path))
-    task.prepare()
-    model = TorchModel(task, 0, 1)
-    with torch.no_grad():
-        assert model.evaluate() == task.torch_metrics(model.module, *map(torch.from_numpy, task.load().test))
-
-
 # ---- dropout --------------------------------------------------------------------------------------------------------
 
 
@@ -236,13 +226,6 @@ def test_each_micro_batch_has_masks_of_its_own() -> None:
     halves = gradient(model, params, indices[:10]) + gradient(model, params, indices[10:])
     np.testing.assert_allclose(gradient(model, params, indices, accum=2), halves, rtol=1e-5, atol=1e-6)
     assert np.abs(gradient(model, params, indices) - halves).max() > 1e-3
-
-
-def test_without_dropout_nothing_is_seeded() -> None:
-    model = TorchModel(Images(RESIDUAL), 0, 1)
-    state = torch.get_rng_state()
-    gradient(model, model.initial_parameters(), np.arange(8))
-    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_an_evaluation_drops_nothing() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +13,10 @@ from runtime.api import AgentStart
 from runtime.core.layout import Layout
 from runtime.live.control.agents import Agents
 from runtime.live.launchers.local import LocalLauncher
-from runtime.live.transport.address import Address, connect
-from runtime.live.transport.auth import Identity, call
-from runtime.live.transport.hub import Hub
+from runtime.live.transport.address import Address
+from runtime.live.transport.auth import Identity
 from runtime.live.transport.loop import Loop
-from runtime.live.transport.messages import Goodbye, KillTask
+from runtime.live.transport.messages import KillTask
 from runtime.live.transport.task_spec import TaskSpec
 
 NODES = ("alpha", "beta")
@@ -105,11 +101,6 @@ def test_orders_go_to_the_agent_of_the_task(scene: Scene) -> None:
     scene.agents.tell("worker:0", kill(0))
     scene.agents.tell("worker:1", kill(1))
     assert scene.sent == [(("agent", 0), kill(0)), (("agent", 1), kill(1))]
-
-
-def test_each_may_call_once(scene: Scene) -> None:
-    scene.peers["agent", 0] = None
-    assert [scene.agents.expects(Identity("agent", number)) for number in range(3)] == [False, True, False]
 
 
 def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
@@ -245,42 +236,3 @@ def test_a_local_agent_that_cannot_read_its_task_says_how_it_ended(tmp_path: Pat
     launcher._agents["local"].wait(30)
     assert launcher.ended("local") == "exit code 1"
     assert (tmp_path / "agent.log").read_text()
-
-
-def test_an_agent_of_one_job_cannot_call_another(tmp_path: Path) -> None:
-    """Two jobs of a lab have a hub and a secret each, on one loop."""
-    loop, admitted = Loop(), list[tuple[str, Identity]]()
-    hubs = {name: hub_of(loop, secret, name, admitted) for name, secret in (("a", b"a" * 32), ("b", b"b" * 32))}
-    calls = [caller(hubs["a"], b"a" * 32), caller(hubs["b"], b"a" * 32)]
-    for _ in range(20):
-        loop.turn(0.05)
-    for thread, _ in calls:
-        thread.join(5)
-    assert admitted == [("a", Identity("agent", 0))]
-    assert [list(hub.peers) for hub in hubs.values()] == [[("agent", 0)], []]
-    for hub in hubs.values():
-        hub.send(("agent", 0), Goodbye())
-        hub.close()
-    for _, sock in calls:
-        sock.close()
-    loop.close()
-
-
-def hub_of(loop: Loop, secret: bytes, name: str, admitted: list[tuple[str, Identity]]) -> Hub:
-    def admit(identity: Identity) -> bool:
-        admitted.append((name, identity))
-        return True
-
-    return Hub(Loop(loop), secret, "tcp", 0, "", admit, lambda *_: None, lambda *_: None)
-
-
-def caller(hub: Hub, secret: bytes) -> tuple[Any, socket.socket]:
-    sock = connect(hub.address)
-
-    def prove() -> None:
-        with contextlib.suppress(ConnectionError):
-            call(sock, secret, Identity("agent", 0))
-
-    thread = threading.Thread(target=prove)
-    thread.start()
-    return thread, sock

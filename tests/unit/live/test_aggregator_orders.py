@@ -87,11 +87,3 @@ def test_a_server_that_is_gone_is_said_and_the_next_sum_is_tried(bench: Bench) -
     bench.put(9, 2.0)
     assert len(bench.said(2)) == 2
     assert bench.links.pushed == [(9, [2.0, 2.0])]
-
-
-def test_whatever_was_done_is_taken_at_once(bench: Bench) -> None:
-    for number in range(3):
-        bench.put(number, 1.0)
-    while bench.outbound._done.qsize() < 6:
-        time.sleep(0.001)
-    assert len(bench.outbound.take()) == 6

@@ -8,55 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.containment import Isolation
 from runtime.core.node_orders import LaunchOrder
 from runtime.live.control.allotting import Allotter
-from runtime.live.machines.cgroup_files import QuotaRefused
 from runtime.live.machines.machines import HostMachines
 from runtime.live.machines.mechanisms import NOTHING, Mechanisms
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.messages import Actuated, Message, Pace, Paced
 from strategies.protocol import NodeId
+from tests.unit.live.test_host_places import Group
 
 WORKER = NodeId.worker(0)
-GROUPS = Mechanisms(
-    isolation=Isolation.NONE,
-    host_quotas="none",
-    throttles="none",
-    latency="none",
-    network=False,
-    memory=True,
-    allocations="cgroup",
-)
-
-
-class Group:
-    """A control group of a kernel that enforces up to four cores, and memory in pages."""
-
-    process_files = ("procs",)
-
-    def __init__(self) -> None:
-        self.cores: list[float | None] = []
-        self.memory_bytes: list[int] = []
-        self.kills = 0
-
-    def create(self, name: str) -> Group:
-        return Group()
-
-    def set_cores(self, cores: float | None) -> float | None:
-        if cores is not None and cores > 4:
-            raise QuotaRefused(f"{cores:g} cores requested: more than there are")
-        self.cores.append(cores)
-        return cores
-
-    def set_memory_bytes(self, limit: int) -> int:
-        self.memory_bytes.append(limit - limit % 4096)
-        return self.memory_bytes[-1]
-
-    def memory_kills(self) -> int:
-        return self.kills
-
-    def remove(self) -> None: ...
+GROUPS = msgspec.structs.replace(NOTHING, memory=True, allocations="cgroup")
 
 
 class Scene:
@@ -90,7 +52,7 @@ class Scene:
 def test_a_newcomer_gets_a_group_with_its_limits() -> None:
     scene = Scene()
     place = scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
-    assert place.cgroup_files == ("procs",)
+    assert place.cgroup_files == ("/worker-1",)
     assert scene.group("worker:1").cores == [0.5]
     assert scene.notes == [
         {"type": "Enforced", "node": "worker:1", "cpu_cores": 0.5, "by": "cgroup"},
@@ -187,17 +149,6 @@ def test_who_has_left_is_forgotten() -> None:
     scene.sent.clear()
     scene.allotter.ready(WORKER)
     assert (scene.sent, scene.machines.allocated) == ([], {})
-
-
-def test_a_node_that_moves_keeps_its_cores_and_its_memory() -> None:
-    """Its group on the other host is a new one, without limits; one that was given none gets none."""
-    scene = Scene()
-    scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
-    for node in (NodeId.worker(1), WORKER):
-        scene.machines.groups[str(node)] = Group()  # type: ignore[assignment]
-        scene.allotter.moved(node)
-    assert (scene.group("worker:1").cores, scene.group("worker:1").memory_bytes) == ([0.5], [8192])
-    assert (scene.group("worker:0").cores, scene.group("worker:0").memory_bytes) == ([], [])
 
 
 def test_another_rate_leaves_cores_alone() -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.config.rules import check_combinations
-from runtime.errors import ConfigError
 from runtime.live.tasks.store import Store
 from runtime.live.transport import bfloat16
 from runtime.live.transport.bfloat16 import bfloat16_vector, decode, encode
 from runtime.live.transport.frames import HEADER_BYTES, PARAMS, POST, as_bytes, pack, unpack
-from runtime.run.checks.facts import Facts
-from runtime.run.checks.topologies import TOPOLOGIES
 from tests.unit.live.test_datalink import GENERATION, Line, Servers
 from tests.unit.live.test_store import TALLY, order, vector
 
@@ -64,11 +55,6 @@ def test_pytorch_rounds_alike() -> None:
     check(rng.integers(0, 1 << 32, 100_001, dtype=np.uint32))
     check(np.array(ODD, np.uint32))
     check(np.arange(1 << 17, dtype=np.uint32) << np.uint32(15))
-
-
-@given(st.lists(st.integers(0, (1 << 32) - 1), min_size=1, max_size=70))
-def test_any_bits(bits: list[int]) -> None:
-    check(np.array(bits, np.uint32))
 
 
 def test_lengths_that_differ_are_refused() -> None:
@@ -153,42 +139,3 @@ def test_a_worker_receives_and_pushes_16_bits() -> None:
         assert unpack(data).length == 32
         assert data[HEADER_BYTES:] == sent(np.arange(lo, hi, dtype=np.float32))
     servers.close()
-
-
-# ---- what cannot be --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, ""),
-        ({"transport": "shm"}, "topology.transport=shm sends nothing; use topology.transport=tcp"),
-        ({"name": "allreduce"}, "topology=allreduce has no servers; use topology=ps"),
-        ({"real_time": False}, "runtime=mine models transfers of 32 bits; use runtime=live"),
-        (
-            {"replicas": 2},
-            "strategy.num_replicas=2 bounds steps by norms of gradients that are not rounded; use "
-            "strategy.num_replicas=0",
-        ),
-        ({"real_time": False, "transfer_bits": 32}, ""),
-    ],
-)
-def test_where_16_bits_mean_nothing_they_are_refused(changes: dict[str, Any], message: str) -> None:
-    given = {"name": "ps", "transport": "tcp", "transfer_bits": 16, "real_time": True} | changes
-    runtime: Any = SimpleNamespace(real_time=given.pop("real_time"))
-    strategy: Any = SimpleNamespace(replicas=given.pop("replicas", 0), topologies={"ps", "allreduce"})
-    topology = SimpleNamespace(
-        num_servers=int(given["name"] == "ps"),
-        collective=None if given["name"] == "ps" else "ring",
-        server_shares=None,
-        **given,
-    )
-    cluster = SimpleNamespace(replica=None)
-    config: Any = SimpleNamespace(topology=topology, cluster=cluster, names=SimpleNamespace(runtime="mine"))
-    facts = Facts(config=config, strategy=strategy, task=None, backend=None, runtime=runtime, scheduler=runtime)
-    if not message:
-        check_combinations(TOPOLOGIES, facts)
-        return
-    with pytest.raises(ConfigError) as refused:
-        check_combinations(TOPOLOGIES, facts)
-    assert str(refused.value) == f"topology.transfer_bits=16: {message}, or topology.transfer_bits=32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -42,16 +43,6 @@ SHORT = encode(Attached(generation=1)) + encode(Heartbeat())
 # ---- the event loop's end, receiving --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", range(len(SHORT) + 1))
-def test_every_cut_of_a_stream(pair: Pair, cut: int) -> None:
-    channel = LoopChannel(pair[0])
-    got = []
-    for part in (SHORT[:cut], SHORT[cut:]):
-        pair[1].sendall(part)
-        got += messages_in(channel)
-    assert got == [Attached(generation=1), Heartbeat()]
-
-
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_any_cuts_of_a_long_stream(cuts: Sequence[int]) -> None:
     ours, theirs = socket.socketpair()
@@ -78,13 +69,7 @@ def until_the_end(channel: LoopChannel) -> list[Message]:
     raise AssertionError("the end was not noticed")
 
 
-def test_the_end_of_the_stream_comes_after_what_was_said(pair: Pair) -> None:
-    pair[1].sendall(SHORT)
-    pair[1].close()
-    assert until_the_end(LoopChannel(pair[0])) == [Attached(generation=1), Heartbeat()]
-
-
-def test_the_end_of_the_stream_comes_after_what_was_said_in_exactly_one_chunk(pair: Pair) -> None:
+def test_the_end_of_the_stream_comes_after_what_was_said_also_in_exactly_one_chunk(pair: Pair) -> None:
     pair[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * CHUNK_BYTES)
     overhead = len(encode(LinkLost(generation=1, reason="x" * 200_000))) - 200_000
     said = [Heartbeat(), LinkLost(generation=1, reason="x" * (CHUNK_BYTES - len(encode(Heartbeat())) - overhead))]
@@ -255,19 +240,7 @@ def test_a_task_and_its_heartbeat_take_turns(blocking: tuple[BlockingChannel, so
     "address", [Address(transport="tcp", host="127.0.0.1", port=9), Address(transport="shm", name="stragglab-nobody")]
 )
 def test_a_refused_connection_leaves_no_socket(address: Address) -> None:
-    opened: list[socket.socket] = []
-
-    class Remembered(socket.socket):
-        def __init__(self, *words: int) -> None:
-            super().__init__(*words)
-            opened.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket, "socket", Remembered)
-        with pytest.raises(ConnectionRefusedError):
-            connect(address)
-    left = [sock.fileno() for sock in opened if sock.fileno() >= 0]
-    for sock in opened:
-        sock.close()
-    assert len(opened) == 1
-    assert left == []
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConnectionRefusedError) as refused:
+        connect(address)
+    assert len(os.listdir("/proc/self/fd")) == before, refused

@@ -91,18 +91,6 @@ STREAM = push(7, FIRST) + push(8, SECOND)
 # ---- gradients come in ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", range(len(push(7, FIRST)) + 1))
-def test_a_push_cut_anywhere(line: Line, cut: int) -> None:
-    store, data = Store(vector(0.0), TALLY), push(7, FIRST)
-    line.worker.sendall(data[:cut])
-    line.link.receive(store, GENERATION)
-    assert (7 in store.grads) == (cut == len(data))
-    line.worker.sendall(data[cut:])
-    line.link.receive(store, GENERATION)
-    assert store.grads[7].tobytes() == FIRST.tobytes()
-    assert line.header() == Header(ACK, GENERATION, 7, 0, 0, 0)
-
-
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_pushes_cut_in_many_places(cuts: Sequence[int]) -> None:
     line, store = Line(), Store(vector(0.0), TALLY)
@@ -114,7 +102,7 @@ def test_pushes_cut_in_many_places(cuts: Sequence[int]) -> None:
         7: FIRST.tobytes(),
         8: SECOND.tobytes(),
     }
-    assert [line.header().ticket, line.header().ticket] == [7, 8]
+    assert [line.header() for _ in range(2)] == [Header(ACK, GENERATION, ticket, 0, 0, 0) for ticket in (7, 8)]
     line.close()
 
 
@@ -152,16 +140,6 @@ def test_a_frame_that_does_not_fit_is_refused_before_anything_is_set_aside(line:
     line.worker.sendall(frame)
     with pytest.raises(ConnectionError, match="refused"):
         line.link.receive(store, GENERATION)
-
-
-@given(st.binary(min_size=HEADER_BYTES, max_size=4 * HEADER_BYTES))
-def test_garbage_is_refused(data: bytes) -> None:
-    line, store = Line(), Store(vector(0.0), TALLY)
-    line.worker.sendall(data)
-    with pytest.raises(ConnectionError):
-        line.link.receive(store, GENERATION)
-    assert store.grads == {}
-    line.close()
 
 
 # ---- parameters go out ----------------------------------------------------------------------------------------------
@@ -228,15 +206,11 @@ def test_two_deliveries_follow_each_other(line: Line) -> None:
         assert (params == ticket - 1).all()
 
 
-def test_an_empty_part_is_delivered(line: Line) -> None:
+def test_an_empty_part_is_delivered_and_pushed(line: Line) -> None:
     """More servers than there are blocks of parameters."""
     store = Store(vector(size=0), TALLY)
     line.link.deliver(store, GENERATION, 1)
     assert line.header() == Header(PARAMS, GENERATION, 1, 0, 0, 0)
-
-
-def test_an_empty_part_is_pushed(line: Line) -> None:
-    store = Store(vector(size=0), TALLY)
     line.worker.sendall(pack(PUSH, GENERATION, 7, 0, 0))
     line.link.receive(store, GENERATION)
     assert line.header().kind == ACK

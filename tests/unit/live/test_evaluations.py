@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
+
 from runtime.live.control.evaluations import Asked, LiveEvaluations
-from runtime.live.transport.auxiliaries import EVALUATOR
+from runtime.live.tasks.auxiliary import work_of
+from runtime.live.transport.auxiliaries import AUXILIARIES, EVALUATOR, TICKETS_EACH
+from runtime.live.transport.messages import AuxiliaryOrder, ComputeReference, EvaluateVersion
 
 
 def ordered(evaluations: LiveEvaluations, version: int, *, final: bool = False) -> int:
@@ -19,6 +25,16 @@ def test_results_are_told_apart_by_tickets_of_the_evaluator_and_count_once() -> 
     assert [EVALUATOR.number(ticket) for ticket in tickets] == [0, 1]
     assert [evaluations.answered(ticket) for ticket in reversed(tickets)] == [Asked(2.0, 7), Asked(2.0, 5)]
     assert evaluations.answered(tickets[0]) is None
+
+
+@pytest.mark.parametrize(("role", "order"), [("scorer", ComputeReference), ("evaluator", EvaluateVersion)])
+def test_every_role_obeys_its_own_order(role: str, order: type[AuxiliaryOrder]) -> None:
+    assert work_of(role).obeys is order
+
+
+def test_tickets_of_roles_and_of_gradients_never_meet() -> None:
+    firsts = sorted([0, *(role.first_ticket for role in AUXILIARIES.values())])
+    assert all(later - sooner >= TICKETS_EACH for sooner, later in pairwise(firsts))
 
 
 def test_the_last_one_ends_the_wait_for_it_and_no_other_does() -> None:

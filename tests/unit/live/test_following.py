@@ -86,14 +86,6 @@ def test_it_makes_updates_in_their_order_each_when_its_gradients_are_here(replic
     assert replica.store.grads == {}
 
 
-def test_what_comes_first_waits_for_its_update(replica: Replica) -> None:
-    replica.comes(10)
-    assert replica.followed == [(0, 10)]
-    replica.update(1, 10)
-    assert replica.store.version == 1
-    assert len(replica.followed) == 1
-
-
 @pytest.mark.parametrize("first", ["drop", "gradient"])
 def test_what_is_dropped_is_forgotten_also_if_it_comes_later(replica: Replica, first: str) -> None:
     if first == "gradient":
@@ -118,14 +110,6 @@ def test_a_copy_takes_the_place_of_updates_that_it_contains() -> None:
     assert replica.store.grads == {}, "what was overtaken is not kept, nor what was here for an update in the copy"
     replica.comes(13, 4.0)
     assert replica.store.params.tolist() == vector(5.0 - 0.5 * (0.5 * 2.0 + 4.0)).tolist()
-
-
-def test_until_a_copy_is_here_it_follows_as_before(replica: Replica) -> None:
-    """So it can still take over at its version."""
-    replica.update(1, 11)
-    replica.wants_copy(1)
-    replica.comes(11)
-    assert replica.store.version == 1
 
 
 @pytest.mark.parametrize("wrong", [{"version": 1}, {"version": 2, "generation": GENERATION + 1}])

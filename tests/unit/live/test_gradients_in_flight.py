@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -218,23 +217,6 @@ def test_a_rollback_or_the_end_voids_what_waits(place: Place, ends: Message) -> 
     assert not place.server.waiting
     assert place.store.version == 0
     assert place.server.running is not isinstance(ends, Goodbye)
-
-
-def test_the_kernel_keeps_what_came_before_a_reset() -> None:
-    """A worker that is killed with parameters unread resets its connection: what it had sent can still be read."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        worker = socket.create_connection(listener.getsockname())
-        ours, _ = listener.accept()
-    with ours:
-        ours.sendall(b"parameters")
-        worker.sendall(bytes(1 << 16))
-        worker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        worker.close()
-        left = 1 << 16
-        while left:
-            left -= len(ours.recv(left))
-        with pytest.raises(ConnectionResetError):
-            ours.recv(1)
 
 
 # ---- the worker's end -----------------------------------------------------------------------------------------------

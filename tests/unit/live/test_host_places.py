@@ -7,15 +7,16 @@ from errno import EBUSY
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.cluster.hosts import Hosts, parse_hosts
-from runtime.containment import Isolation
 from runtime.core.node_orders import LaunchOrder
 from runtime.live.control.allotting import Allotter
 from runtime.live.hosts.latency import RelayFailed
+from runtime.live.machines.cgroup_files import QuotaRefused
 from runtime.live.machines.machines import HostMachines
-from runtime.live.machines.mechanisms import NOTHING, Mechanisms
+from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.machines.shared import SharedMachines
 from runtime.live.transport.address import Address
 from strategies.protocol import NodeId
@@ -26,20 +27,21 @@ WORKER = NodeId.worker(0)
 
 
 class Group:
-    """A control group with its name and those above it."""
+    """A control group of a kernel that enforces up to four cores, and memory in pages: it keeps what it was told."""
 
     def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.process_files = (name,)
-        self.limits: list[float | int | None] = []
-        self.shares: list[float | None] = []
+        self.name, self.process_files = name, (name,)
+        self.cores, self.shares, self.memory_bytes = list[float | None](), list[float | None](), list[int]()
+        self.kills = 0
         self.busy = self.removed = False
 
     def create(self, name: str) -> Group:
         return Group(f"{self.name}/{name}")
 
     def set_cores(self, cores: float | None) -> float | None:
-        self.limits.append(cores)
+        if cores is not None and cores > 4:
+            raise QuotaRefused(f"{cores:g} cores requested: more than there are")
+        self.cores.append(cores)
         return cores
 
     def set_share(self, frac: float | None) -> float:
@@ -47,8 +49,11 @@ class Group:
         return 0.01 if frac is None else round(frac, 4)
 
     def set_memory_bytes(self, limit: int) -> int:
-        self.limits.append(limit)
-        return limit
+        self.memory_bytes.append(limit - limit % 4096)
+        return self.memory_bytes[-1]
+
+    def memory_kills(self) -> int:
+        return self.kills
 
     def remove(self, within_s: float | None = None) -> None:
         if self.busy:
@@ -87,15 +92,8 @@ def hosts_of(fields: dict[str, Any] | None = None) -> Hosts:
 def shared_by(hosts: Hosts, latency: Any = "none") -> SharedMachines:
     """Machines without a kernel: groups that remember, and a network of addresses."""
     shared = SharedMachines("0" * 16, hosts, NOTHING)
-    shared.mechanisms = Mechanisms(
-        isolation=Isolation.NETWORK,
-        host_quotas="cgroup",
-        throttles="none",
-        latency=latency,
-        network=True,
-        memory=True,
-        allocations="cgroup",
-    )
+    by_groups: dict[str, Any] = {"host_quotas": "cgroup", "allocations": "cgroup", "memory": True}
+    shared.mechanisms = msgspec.structs.replace(NOTHING, latency=latency, network=True, **by_groups)
     shared.groups = {"": Group(), **{f"host:{one.number}": Group(f"host-{one.number}") for one in hosts.hosts}}  # type: ignore[dict-item]
     numbers = range(len(hosts.hosts))
     shared.network = SimpleNamespace(  # type: ignore[assignment]
@@ -196,7 +194,7 @@ def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> No
             LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.3, not_on=("host:1", "host:2"), memory_bytes=4096)
         )
     group = machines.groups["worker:0"]
-    assert (group.shares, group.limits) == ([pytest.approx(0.75)], [])  # type: ignore[attr-defined]
+    assert (group.shares, group.cores) == ([pytest.approx(0.75)], [])  # type: ignore[attr-defined]
     assert notes == [("Enforced", {"node": "worker:0", "request_cores": pytest.approx(0.3), "by": "cgroup"})]
     assert machines.quota("worker:0", 1.0) is None
     assert machines.quota("worker:0", 0.5) == pytest.approx(0.2)
@@ -216,7 +214,7 @@ def test_who_moves_requests_the_same_cores_of_another_host() -> None:
     allotter.moved(WORKER)
     assert machines.host_of("worker:0") == "host:1"
     assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
-    assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
 
 
 def test_who_has_left_asks_for_nothing() -> None:
@@ -237,12 +235,13 @@ def test_who_moves_keeps_its_limits() -> None:
     assert machines.move("worker:2") is not None
     allotter.moved(NodeId.worker(2))
     assert machines.groups["worker:2"] is not old
-    assert machines.groups["worker:2"].limits == [0.2, 4096]  # type: ignore[attr-defined]
+    moved: Any = machines.groups["worker:2"]
+    assert (moved.cores, moved.memory_bytes) == ([0.2], [4096])
     assert allotter.own_limits("worker:2") == (0.2, 4096)
     assert allotter.own_limits("worker:0") == (None, None)
     assert machines.move("worker:0") is not None
     allotter.moved(WORKER)
-    assert machines.groups["worker:0"].limits == []  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
 
 
 def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,14 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Placement, parse_hosts
-from runtime.containment import Isolation
 from runtime.core.inputs import Operated
 from runtime.live.control.injecting import NOBODY, Injector
 from runtime.live.control.link_pacing import LinkRate
 from runtime.live.machines.machines import HostMachines
-from runtime.live.machines.mechanisms import Mechanisms
+from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
 from strategies.protocol import NodeId
+from tests.unit.live.test_host_places import Group
 
 TASKS = ["server:0", "worker:0", "worker:1"]
 HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)
@@ -60,33 +60,13 @@ class Links:
         self.said.append(("cut", host, on))
 
 
-class Group:
-    def __init__(self) -> None:
-        self.said: list[float | None] = []
-
-    def set_cores(self, cores: float | None) -> float | None:
-        self.said.append(cores)
-        return cores
-
-
 class Scene:
     """An injector and all that it speaks to."""
 
     def __init__(
-        self,
-        *windows: Disturbance,
-        throttles: Any = "cgroup",
-        quotas: Any = "cgroup",
-        users: DeviceUsers = NOBODY,
+        self, *windows: Disturbance, throttles: Any = "cgroup", quotas: Any = "cgroup", users: DeviceUsers = NOBODY
     ) -> None:
-        mechanisms = Mechanisms(
-            isolation=Isolation.NETWORK,
-            host_quotas=quotas,
-            throttles=throttles,
-            latency="none",
-            network=True,
-            memory=False,
-        )
+        mechanisms = msgspec.structs.replace(NOTHING, host_quotas=quotas, throttles=throttles, network=True)
         self.machines = object.__new__(HostMachines)  # neither groups nor networks are made here
         self.machines.hosts, self.machines.mechanisms, self.machines.tasks = HOSTS, mechanisms, TASKS
         self.machines.cores_each, self.machines.allocated, self.machines.requests = 1.0, {}, False
@@ -135,8 +115,8 @@ def test_quotas_are_a_part_of_what_the_target_has() -> None:
     scene = Scene(window("cpu", "worker:0", 0.25), window("cpu", "host:1", 0.5, 1.5, 3.0))
     scene.injector.start()
     scene.clock.run_until(10)
-    assert scene.groups["worker:0"].said == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
-    assert scene.groups["host:1"].said == [pytest.approx(0.2), pytest.approx(0.4)]
+    assert scene.groups["worker:0"].cores == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
+    assert scene.groups["host:1"].cores == [pytest.approx(0.2), pytest.approx(0.4)]
     assert [(t, note["target"], note["level"], note["by"]) for t, note in scene.notes] == [
         (1.0, "worker:0", 0.25, "cgroup"),
         (1.5, "host:1", 0.5, "cgroup"),
@@ -222,110 +202,27 @@ def test_answers_to_others_do_not_mix_with_those_to_the_plan() -> None:
     assert [(note["target"], note["achieved"]) for _, note in scene.notes] == [("worker:0", 0.05), ("worker:0", 0.1)]
 
 
-def test_what_cannot_be_injected_ends_the_run() -> None:
-    scene = Scene(window("cpu", "worker:0", 0.5), throttles="cpulimit")
-    scene.injector.start()
-    scene.clock.run_until(1)
-    scene.injector.answered(Actuated(target="worker:0", kind="cpu", by="cpulimit", achieved=None, problem="no such"))
-    assert scene.failures == ["cpu of worker:0 could not be injected: no such"]
-
-
-@pytest.mark.parametrize("moved", [False, True])
-def test_a_killed_host_takes_its_tasks_along_and_they_come_back_when_that_ends(moved: bool) -> None:
-    """Also one that has moved away meanwhile."""
-    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
-    scene.injector.start()
-    scene.clock.run_until(3)
-    assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
-    if moved:
-        scene.machines.placement.move("worker:1")
-    scene.clock.run_until(5)
-    assert scene.said[2:] == [("release", "server:0"), ("release", "worker:1")]
-
-
-def test_a_task_is_away_as_long_as_any_window_says_so() -> None:
-    scene = Scene(window("kill", "worker:0", start_s=1, end_s=9), window("kill", "host:0", start_s=2, end_s=4))
-    scene.injector.start()
-    scene.clock.run_until(8)
-    assert ("release", "worker:0") not in scene.said
-    scene.clock.run_until(10)
-    assert scene.said[-1] == ("release", "worker:0")
-
-
-def test_a_newcomer_waits_for_the_end_of_the_kill_of_its_host() -> None:
-    scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
-    scene.injector.start()
-    scene.clock.run_until(2)
-    scene.machines.placement.add("worker:2", not_on=["host:1"])
-    scene.machines.placement.add("worker:3", not_on=["host:0"])
-    del scene.said[:]
-    for newcomer in ("worker:2", "worker:3"):
-        scene.injector.plan.admitted(newcomer)
-    assert scene.said == [("hold", "worker:3")]
-    scene.clock.run_until(5)
-    assert ("release", "worker:3") in scene.said
-
-
-@pytest.mark.parametrize(
-    ("moves", "said", "afterwards"),
-    [
-        ("worker:0", [("hold", "worker:0")], ("release", "worker:0")),  # to the host that is killed
-        ("worker:1", [("release", "worker:1")], ("release", "server:0")),  # away from it: it comes back at once
-    ],
-)
-def test_who_moves_is_there_if_its_new_host_is(
-    moves: str, said: list[tuple[str, str]], afterwards: tuple[str, str]
-) -> None:
+def test_a_killed_host_takes_its_tasks_along_and_who_moves_there_until_that_ends() -> None:
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
     scene.let_move()
     scene.injector.start()
-    scene.clock.run_until(2)
+    scene.clock.run_until(3)
     assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
-    del scene.said[:]
-    scene.injector.moved(moves)
-    assert scene.said == said
+    scene.injector.moved("worker:0")
+    assert scene.said[2:] == [("hold", "worker:0")]
     scene.clock.run_until(5)
-    assert afterwards in scene.said
+    assert scene.said[3:] == [("release", "server:0"), ("release", "worker:1"), ("release", "worker:0")]
 
 
 def test_who_moves_avoids_hosts_that_are_killed() -> None:
-    scene, asked = (
-        Scene(window("kill", "host:1"), window("kill", "worker:1"), window("kill", "host:0", 1.0, 5.0, 6.0)),
-        [],
-    )
+    scene = Scene(window("kill", "host:1"), window("kill", "worker:1"), window("kill", "host:0", 1.0, 5.0, 6.0))
+    asked: list[Any] = []
     scene.machines.move = lambda *words: asked.append(words)  # type: ignore[assignment]
     scene.injector.start()
     for t in (1.5, 3.0):
         scene.clock.run_until(t)
         scene.injector.moved("worker:0")
     assert asked == [("worker:0", None, [1]), ("worker:0", None, [])]
-
-
-def test_what_is_due_when_a_task_moves_is_carried_out_all_the_same() -> None:
-    """A decision may come between the time of a change and its timer; what the task leaves behind does not."""
-    left = msgspec.structs.replace(window("cpu", "worker:0", 0.25, 2.0, 9.0), of_machine=True)
-    scene = Scene(left, window("cpu", "worker:1", 0.25, 2.0, 9.0), window("kill", "worker:0", 1.0, 2.0, 3.0))
-    scene.let_move()
-    scene.injector.start()
-    scene.clock.now = 2.001
-    scene.injector.moved("worker:0")
-    scene.clock.run_until(5)
-    assert scene.groups["worker:1"].said == [pytest.approx(0.1)]
-    assert scene.groups["worker:0"].said == []
-    assert scene.said == [("hold", "worker:0"), ("release", "worker:0")]
-
-
-def test_all_changes_of_a_moment_are_taken_together() -> None:
-    """Its own window closes when its host's opens, so it is not started in between."""
-    scene = Scene(window("kill", "worker:1", 1.0, 1.0, 2.0), window("kill", "host:1", 1.0, 2.0, 4.0))
-    scene.injector.start()
-    scene.clock.run_until(3)
-    assert scene.said == [("hold", "worker:1"), ("hold", "server:0")]
-    assert [(t, note["target"], note["level"]) for t, note in scene.notes] == [
-        (1.0, "worker:1", 1.0),
-        (2.0, "host:1", 1.0),
-        (2.0, "worker:1", 0.0),
-    ]
 
 
 def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:
@@ -338,20 +235,6 @@ def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:
     scene.injector.moved("worker:0")
     scene.clock.run_until(30)
     assert [(t, note["level"]) for t, note in scene.notes] == [(1.0, 0.5), (2.0, 0.25), (3.0, 0.5), (10.0, 1.0)]
-
-
-def test_who_moves_finds_the_gpus_of_the_other_host_taken() -> None:
-    scene = Scene(window("gpu", "host:1", 0.25, 1, 9), window("gpu", "device:2", 0.5, 1, 9))
-    scene.let_move()
-    home = scene.machines.placement.name_of  # type: ignore[union-attr]
-    scene.injector.plan.devices = DeviceUsers((0, 1, 2), 3, home)
-    scene.injector.start()
-    scene.clock.run_until(2)
-    del scene.received[:]
-    for moves in ("worker:0", "worker:1", "server:0"):
-        scene.injector.moved(moves)
-    taken = [(message.target, message.taken_frac) for message in scene.received]
-    assert taken == [("device:0", 0.75), ("device:1", 0.0)]
 
 
 def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:
@@ -397,12 +280,12 @@ def test_at_the_end_nobody_stays_throttled() -> None:
     scene.injector.start()
     scene.clock.run_until(2)
     scene.injector.stop()
-    assert scene.groups["worker:0"].said[-1] is None
+    assert scene.groups["worker:0"].cores[-1] is None
     assert scene.links.said[-1] == ("cut", 1, False)
     assert scene.received[-1] == Freeze(target="worker:1", on=False)
     assert scene.said == [("hold", "server:0")], "nobody is started for the end"
     scene.clock.run_until(60)
-    assert len(scene.groups["worker:0"].said) == 2, "nothing is carried out after that"
+    assert len(scene.groups["worker:0"].cores) == 2, "nothing is carried out after that"
 
 
 def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:

@@ -126,12 +126,11 @@ class Replicated(World):
         return f"at {version}".encode()
 
 
-def lost_server(stored: int = 0) -> World:
-    """The server of a job with a replica has died, whose last checkpoint is of this version."""
+def lost_server() -> World:
+    """The server of a job with a replica has died, whose last checkpoint is of version 9."""
     world = started(servers=1, num_replicas=1, kind=Replicated)
-    if stored:
-        world.supervisor.save(stored, b"stored")
-        world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    world.supervisor.save(9, b"stored")
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
     world.forget()
     world.die(("server", 0))
     return world
@@ -144,27 +143,18 @@ def loads(world: World, key: tuple[str, int], version: int, state: bytes = b"") 
     return ordered
 
 
-def test_a_replica_takes_over_at_once_with_the_data_of_its_version() -> None:
-    world = lost_server()
-    assert [key for key, message in world.sent if isinstance(message, LoadCheckpoint)] == [("server", 1)]
-    assert loads(world, ("server", 1), 7).id == -2
-    assert {key[0] for key, message in world.sent if isinstance(message, Attach)} == {"worker", "evaluator"}
-    world.attach(*world.clients)
-    (restored,) = [words for words in world.heard if words[0] == "Restored"]
-    assert restored[1:] == (7, b"at 7")
-    assert world.supervisor.members.layout.shares == ((NodeId.server(1), 1.0),)
-
-
 @pytest.mark.parametrize(("at", "state"), [(8, b"stored"), (9, b"at 9")])
 def test_a_newer_checkpoint_is_read_instead_and_an_older_one_is_not(at: int, state: bytes) -> None:
-    world = lost_server(stored=9)
-    loads(world, ("server", 1), at)
+    world = lost_server()
+    assert [key for key, message in world.sent if isinstance(message, LoadCheckpoint)] == [("server", 1)], "at once"
+    assert loads(world, ("server", 1), at).id == -2
     if at < 9:
         assert not world.said(Attach)
         assert loads(world, ("server", 1), 9, b"stored").id == 1
     world.attach(*world.clients)
     (restored,) = [words for words in world.heard if words[0] == "Restored"]
     assert restored[1:3] == (9, state)
+    assert world.supervisor.members.layout.shares == ((NodeId.server(1), 1.0),)
 
 
 def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> None:
@@ -174,9 +164,3 @@ def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> N
     fenced = [key for key, message in world.sent if isinstance(message, Fence)]
     assert fenced == [("worker", 0), ("worker", 1)]
     assert world.supervisor.roster.followers == {}
-
-
-def test_without_replicas_workers_hear_of_no_server() -> None:
-    world = started()
-    world.die(("server", 1))
-    assert not world.said(Fence)

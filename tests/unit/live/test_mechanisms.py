@@ -15,6 +15,9 @@ from runtime.live.machines.doctor import CAPABILITIES
 from runtime.live.machines.mechanisms import Look, Mechanisms, Missing, choose_mechanisms
 
 FOUR = {"count": 4, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 100}
+FAIR = {**FOUR, "fair_queues": True}
+WORKER = ("cpu", "worker:0")
+LIMIT = {"cpu_by": "cpulimit"}
 
 
 def lacking(*names: str) -> Look:
@@ -29,12 +32,12 @@ def choose(
     cpu_by: Any = "auto",
     device: bool = False,
     ticks: Any = "auto",
+    hits: tuple[Any, str] | None = None,
     **around: Any,
 ) -> Mechanisms:
     parsed: Hosts | None = parse_hosts(hosts, 4, 2) if hosts is not None else None
-    asked = frozenset((kind, target) for kind in around.pop("kinds", ()) for target in around.pop("disturbed", ()))
-    around["asked"] = asked
-    return choose_mechanisms(parsed, cpu_by, device, RunContext(num_servers=2, **around), lacking(*without), ticks)
+    context = RunContext(num_servers=2, asked=frozenset([hits] if hits else []), **around)
+    return choose_mechanisms(parsed, cpu_by, device, context, lacking(*without), ticks)
 
 
 def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
@@ -46,28 +49,25 @@ def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "cpu_by", "quotas", "throttles"),
+    ("without", "cpu_by", "hosts", "quotas", "throttles"),
     [
-        ((), "auto", "cgroup", "cgroup"),
-        (("cgroup_cpu",), "auto", "duty", "duty"),
-        ((), "duty", "duty", "duty"),
-        ((), "cpulimit", "cgroup", "cpulimit"),
-        (("cpulimit",), "auto", "cgroup", "cgroup"),
-        (("cpulimit", "cgroup_cpu"), "duty", "duty", "duty"),
+        ((), "auto", FOUR, "cgroup", "cgroup"),
+        (("cgroup_cpu",), "auto", FOUR, "duty", "duty"),
+        ((), "duty", FOUR, "duty", "duty"),
+        ((), "cpulimit", FOUR, "cgroup", "cpulimit"),
+        (("cpulimit",), "auto", FOUR, "cgroup", "cgroup"),
+        (("cpulimit", "cgroup_cpu"), "duty", FOUR, "duty", "duty"),
+        ((), "auto", None, "none", "cgroup"),
+        (("cgroup_cpu",), "auto", None, "none", "duty"),
+        ((), "cpulimit", None, "none", "cpulimit"),
     ],
 )
 def test_who_keeps_hosts_and_tasks_to_their_share(
-    without: tuple[str, ...], cpu_by: str, quotas: str, throttles: str
+    without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, quotas: str, throttles: str
 ) -> None:
-    mechanisms = choose(without, FOUR, cpu_by, kinds={"cpu"}, disturbed={"worker:0"})
+    mechanisms = choose(without, hosts, cpu_by, hits=WORKER)
     assert (mechanisms.host_quotas, mechanisms.throttles) == (quotas, throttles)
-    assert mechanisms.cgroups == (quotas == "cgroup")
-
-
-def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:
-    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).throttles == "cgroup"
-    assert choose(("cgroup_cpu",), kinds={"cpu"}, disturbed={"worker:0"}).throttles == "duty"
-    assert choose(cpu_by="cpulimit", kinds={"cpu"}, disturbed={"worker:0"}).cgroups is False
+    assert mechanisms.cgroups == ("cgroup" in (quotas, throttles))
 
 
 @pytest.mark.parametrize("commands", [{"Launch"}, {"Allocate"}])
@@ -84,7 +84,7 @@ def test_without_hosts_a_throttled_task_is_kept_by_the_same() -> None:
 def test_allocated_cores_are_limited_by_what_throttles(
     commands: set[str], without: tuple[str, ...], cpu_by: str, hosts: dict[str, Any] | None, allocations: str
 ) -> None:
-    around = {"commands": frozenset(commands), "kinds": {"cpu"}, "disturbed": {"worker:0"}}
+    around = {"commands": frozenset(commands), "hits": WORKER}
     mechanisms = choose(without, hosts, cpu_by, **around)
     assert (mechanisms.allocations, mechanisms.throttles) == (allocations, allocations)
     assert mechanisms.cpu_groups == (allocations == "cgroup")
@@ -121,57 +121,22 @@ def test_latency_by_whatever_there_is() -> None:
         ((), FOUR, {"containment": "none"}, "containment=none: emulated hosts live in namespaces"),
         ((), FOUR, {"transport": "shm"}, "topology.transport=shm: hosts share no memory"),
         (("cgroup_cpu",), FOUR, {"cpu_by": "cgroup"}, "runtime.cpu_by=cgroup: no cgroup_cpu; get cgroup_cpu"),
-        (
-            ("cpulimit",),
-            None,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:0"}},
-            "runtime.cpu_by=cpulimit: no cpulimit; get cpulimit",
-        ),
+        (("cpulimit",), None, {**LIMIT, "hits": WORKER}, "runtime.cpu_by=cpulimit: no cpulimit; get cpulimit"),
         (("cgroup_memory",), {**FOUR, "memory_mb": 256}, {}, "cluster.hosts.memory_mb: no cgroup_memory"),
-        (
-            ("peers",),
-            FOUR,
-            {"kinds": {"bandwidth"}, "disturbed": {"link:0>1"}},
-            "straggler: no peers; get peers, or slow down whole links",
-        ),
-        (
-            (),
-            {**FOUR, "link_mbps": None},
-            {"kinds": {"bandwidth"}, "disturbed": {"link:1"}},
-            "cluster.hosts.link_mbps=null: link:1 has no rate",
-        ),
+        (("peers",), FOUR, {"hits": ("bandwidth", "link:0>1")}, "straggler: no peers; get peers, or slow down whole"),
+        ((), {**FOUR, "link_mbps": None}, {"hits": ("bandwidth", "link:1")}, "link_mbps=null: link:1 has no rate"),
+        ((), FOUR, {**LIMIT, "hits": ("cpu", "host:1")}, "cpu_by=cpulimit: limits single processes, not host:1"),
+        (("cgroup_cpu",), FOUR, {**LIMIT, "hits": WORKER}, "cpu_by=cpulimit: would continue what the quotas of"),
+        (("peers",), FAIR, {}, "cluster.hosts.fair_queues: no peers; get peers, or set it to false"),
         (
             (),
-            FOUR,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"host:1"}},
-            "runtime.cpu_by=cpulimit: limits single processes, not host:1",
-        ),
-        (
-            ("cgroup_cpu",),
-            FOUR,
-            {"cpu_by": "cpulimit", "kinds": {"cpu"}, "disturbed": {"worker:1"}},
-            "runtime.cpu_by=cpulimit: would continue what the quotas of hosts stop",
-        ),
-        (
-            ("peers",),
-            {**FOUR, "fair_queues": True},
+            {**FAIR, "overrides": {2: {"link_mbps": None}}},
             {},
-            "cluster.hosts.fair_queues: no peers; get peers, or set it to false",
+            "fair_queues: nothing waits at host 2, whose link_mb",
         ),
-        (
-            (),
-            {**FOUR, "fair_queues": True, "overrides": {2: {"link_mbps": None}}},
-            {},
-            "cluster.hosts.fair_queues: nothing waits at host 2, whose link_mbps is null",
-        ),
-        (
-            ("netem",),
-            {**FOUR, "fair_queues": True, "latency_ms": 1},
-            {},
-            "cluster.hosts.fair_queues: with a latency by relay",
-        ),
-        ((), FOUR, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
-        ((), None, {"device": True, "kinds": {"cpu"}, "disturbed": {"worker:0"}}, "cluster.device: paces"),
+        (("netem",), {**FAIR, "latency_ms": 1}, {}, "cluster.hosts.fair_queues: with a latency by relay"),
+        ((), FOUR, {"device": True, "hits": WORKER}, "cluster.device: paces"),
+        ((), None, {"device": True, "hits": WORKER}, "cluster.device: paces"),
     ],
 )
 def test_refused_with_the_missing_piece_and_its_cure(
@@ -208,7 +173,7 @@ def test_quotas_of_control_groups_are_looked_at_often_where_a_thread_may_have_pr
 
 def test_without_a_quota_nobody_looks() -> None:
     assert choose().ticks is False
-    assert choose(kinds={"cpu"}, disturbed={"worker:0"}).ticks is True  # a throttled task has one, without hosts
+    assert choose(hits=WORKER).ticks is True  # a throttled task has one, without hosts
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from runtime.live.hosts.selftest import TOGETHER_BYTES_PER_S, _groups
 from runtime.live.hosts.shaping import HTB, NETEM, ROOT, TBF, Queue, checked_rate
 
 MBIT = 125_000.0
-RATES = [MBIT * rate for rate in (0.01, 0.1, 1, 10, 50, 100, 200, 300, 350, 370, 400, 500, 700, 1000, 2500, 10_000)]
+RATES = [
+    rules.LOWEST_BYTES_PER_S,
+    *(MBIT * rate for rate in (0.01, 0.1, 1, 10, 50, 100, 200, 300, 350, 370, 400, 500, 700, 1000, 2500, 10_000)),
+]
 RUN_ID = "0123456789abcdef"
 
 
@@ -23,26 +26,17 @@ RUN_ID = "0123456789abcdef"
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_a_bucket_holds_two_frames_and_outlasts_a_late_timer(rate: float) -> None:
+def test_what_a_bucket_holds(rate: float) -> None:
+    """Two frames at least, and never just as much as a host sends in one piece: measured, then 2 % to 6 % are lost."""
     burst = rules.burst_bytes(rate)
     segment = rules.frames_per_segment(rate) * rules.FRAME_BYTES
     piece = rules.FRAME_BYTES if burst < segment else segment
     assert burst >= 2 * rules.FRAME_BYTES
     assert (burst - piece) / rate >= 65e-6, "tokens that come while a timer is late would be lost"
-
-
-@pytest.mark.parametrize("rate", RATES)
-def test_a_bucket_is_never_just_as_big_as_what_a_host_sends_in_one_piece(rate: float) -> None:
-    """Measured: then 2 % to 6 % of the rate are lost."""
-    segment = rules.frames_per_segment(rate) * rules.FRAME_BYTES
-    assert not segment <= rules.burst_bytes(rate) < 1.3 * segment
-
-
-@pytest.mark.parametrize("rate", [10 * MBIT, 100 * MBIT, 1000 * MBIT])
-def test_what_a_bucket_gives_for_nothing_is_a_small_part_of_a_megabyte(rate: float) -> None:
-    assert rules.burst_bytes(rate) < 0.017 * 1e6
-    if rate <= 100 * MBIT:
-        assert rules.burst_bytes(rate) < 0.035 * 1e5
+    assert not segment <= burst < 1.3 * segment
+    assert rate > 1000 * MBIT or burst < 0.017 * 1e6, "what it gives for nothing is a small part of a megabyte"
+    assert rate > 100 * MBIT or burst < 0.035 * 1e5
+    assert burst / rate < 2**32 * 64e-9, "the kernel's clock"
 
 
 def test_the_slowest_link_says_how_much_is_sent_in_one_piece() -> None:
@@ -291,10 +285,6 @@ def test_a_rate_that_cannot_be_held(rate: float) -> None:
         checked_rate("link of host 3", rate)
     assert checked_rate("link", None) == 2**32 - 1
     assert checked_rate("link", 1000.6) == 1001
-
-
-def test_the_longest_burst_fits_the_kernels_clock() -> None:
-    assert rules.burst_bytes(rules.LOWEST_BYTES_PER_S) / rules.LOWEST_BYTES_PER_S < 2**32 * 64e-9
 
 
 def test_self_test_tries_as_many_links_at_once_as_it_can_serve() -> None:

@@ -76,11 +76,6 @@ def test_a_part_of_a_gpu_is_of_one_gpu() -> None:
     assert not shortage(msgspec.structs.replace(REQUEST, **wanted | {"nodes": 2}), [node])
 
 
-def test_a_request_passes_a_pipe_as_it_is() -> None:
-    assert requests.decode(line_of(REQUEST)) == REQUEST
-    assert REQUEST.bundle == {"CPU": 2.0}
-
-
 # ---- a visit ---------------------------------------------------------------------------------------------------------
 
 
@@ -164,12 +159,21 @@ def test_a_visit_reserves_starts_and_takes_away() -> None:
 
 
 @pytest.mark.parametrize(("again", "starts"), [(False, 2), (True, 3)])
-def test_who_leaves_is_reported_and_replaced_where_that_is_asked(again: bool, starts: int) -> None:
+@pytest.mark.parametrize(
+    ("ended", "line"),
+    [
+        ((2, "agent: refused"), "agent: refused"),
+        (RuntimeError("The actor died.\n\tclass_name: Node"), "its actor has died (The actor died.)"),
+    ],
+)
+def test_who_leaves_is_reported_and_replaced_where_that_is_asked(
+    again: bool, starts: int, ended: Any, line: str
+) -> None:
     ray, told = Played(), list[Any]()
-    ray.ended = {1: (2, "agent: refused"), 2: (0, "in good order")}
+    ray.ended = {1: ended, 2: (0, "in good order")}
     with pytest.raises(Over):
         Visit(ray, msgspec.structs.replace(REQUEST, again=again), told.append, Heard([], [])).run()
-    assert told == [Left(where="node 0", line="agent: refused")]
+    assert told == [Left(where="node 0", line=line)]
     assert ray.started == starts
     assert [call[0] for call in ray.calls].count("kill") == starts  # an old actor holds what its successor needs
 
@@ -205,14 +209,6 @@ def test_orders_are_lines_however_they_come_in_pieces() -> None:
     with pytest.raises(Over):
         orders.wait(5.0)
     os.close(reader)
-
-
-def test_a_dead_actor_is_one_line() -> None:
-    ray, told = Played(), list[Any]()
-    ray.ended = {1: RuntimeError("The actor died.\n\tclass_name: Node")}
-    with pytest.raises(Over):
-        Visit(ray, REQUEST, told.append, Heard([])).run()
-    assert told == [Left(where="node 0", line="its actor has died (The actor died.)")]
 
 
 def test_nodes_that_others_use_are_awaited_and_then_refused() -> None:
@@ -286,10 +282,8 @@ def test_agents_that_ray_starts_speak_tls_if_the_run_does(tls: bool, monkeypatch
     ("field", "value"),
     [
         ("address", "somewhere"),
-        ("address", "10.0.0.1:0"),
         ("address", "10.0.0.1:99999"),
         ("address", "ray://10.0.0.1:10001"),
-        ("nodes", 0),
         ("placement", "STRICT_PACK"),
         ("cpus_per_node", 0),
         ("gpus_per_node", -1),

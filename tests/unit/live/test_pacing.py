@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,19 +50,20 @@ def test_a_device_is_flat_below_its_saturation(samples: int, seconds: float) -> 
     assert hold(Pacer(PROFILE), 0.001, samples) == pytest.approx((0.0, 0.0, seconds))
 
 
-def test_what_cannot_be_held_is_an_overrun() -> None:
-    assert hold(Pacer(PROFILE), 0.08, 32) == pytest.approx((0.028, 0.0, 0.08))
-
-
-def test_without_a_profile_the_machine_is_the_device() -> None:
-    assert hold(Pacer(None), 0.08, 32) == pytest.approx((0.0, 0.0, 0.08))
-    assert hold(Pacer(None), 0.08, 32, delay_s=0.5) == pytest.approx((0.0, 0.5, 0.58))
-
-
-def test_injections_come_on_top() -> None:
-    """The slow-down is relative to what the iteration took without it, pacing included."""
-    assert hold(Pacer(PROFILE), 0.01, 32, delay_s=0.1, slowdown=2.0) == pytest.approx((0.0, 0.204, 0.256))
-    assert hold(Pacer(PROFILE), 0.08, 32, slowdown=0.5) == pytest.approx((0.028, 0.04, 0.12))
+@pytest.mark.parametrize(
+    ("profile", "computed_s", "injected", "overrun_injected_whole_s"),
+    [
+        (PROFILE, 0.08, {}, (0.028, 0.0, 0.08)),  # what cannot be held is an overrun
+        (None, 0.08, {}, (0.0, 0.0, 0.08)),
+        (None, 0.08, {"delay_s": 0.5}, (0.0, 0.5, 0.58)),
+        (PROFILE, 0.01, {"delay_s": 0.1, "slowdown": 2.0}, (0.0, 0.204, 0.256)),  # relative to all that is not injected
+        (PROFILE, 0.08, {"slowdown": 0.5}, (0.028, 0.04, 0.12)),
+    ],
+)
+def test_injections_come_on_top(
+    profile: DeviceProfile | None, computed_s: float, injected: dict[str, float], overrun_injected_whole_s: Any
+) -> None:
+    assert hold(Pacer(profile), computed_s, 32, **injected) == pytest.approx(overrun_injected_whole_s)  # type: ignore[arg-type]
 
 
 @given(TIMES, st.integers(1, 1000), TIMES, TIMES)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 
 import pytest
 
-from runtime.errors import FAILED, REFUSED, ConfigError, no_memory, no_process, print_error, refuse
+from runtime.errors import FAILED, REFUSED, ConfigError, no_memory, no_process, print_error
 from runtime.live.control.tasks import death
 from runtime.live.tasks.agent import Agent
 from runtime.live.tasks.roles import tell_end
@@ -30,18 +29,6 @@ def test_it_is_one_line_that_names_the_file(
     assert print_error("p.py", problem, where=where) == REFUSED == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{line}\n")
-
-
-def test_a_program_may_say_that_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_error("p.py", "the job died", FAILED) == 1
-    assert capsys.readouterr().err == "p.py: the job died\n"
-
-
-def test_a_parser_refuses_without_its_usage() -> None:
-    parser = argparse.ArgumentParser()
-    parser.error = refuse  # type: ignore[method-assign]
-    with pytest.raises(ConfigError, match="unrecognized arguments: --what"):
-        parser.parse_args(["--what"])
 
 
 NO_PROCESS = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))

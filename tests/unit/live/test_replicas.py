@@ -7,28 +7,20 @@ from typing import Any
 import pytest
 
 from runtime.core.recovery.replicas import Agreement, agree
-from runtime.live.control.settings import Settings
-from runtime.live.control.supervisor import SEVERED_GRACE_S
 from runtime.live.tasks.replica import NOTHING
-from runtime.live.transport.address import Address
-from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import (
     AgentReady,
     Attach,
     Attached,
     Deliver,
-    Forked,
     Halt,
     Halted,
     Launch,
-    LinkLost,
     Reconfigure,
     Saved,
-    TaskReady,
 )
 from strategies.protocol import NodeId
-from tests.unit.live.test_leases import SETTINGS
-from tests.unit.live.test_supervisor import Clock, Key, Machines, World, supervised
+from tests.unit.live.test_supervisor import World
 
 # ---- the decision ---------------------------------------------------------------------------------------------------
 
@@ -51,22 +43,12 @@ def test_the_newest_version_wins(versions: dict[int, int], wanted: Agreement | N
 
 
 class Replicas(World):
-    """Everything around the supervisor of replicas. ``holds``: the version of every process that has one."""
+    """Everything around the supervisor of three replicas."""
 
-    def __init__(self, *, workers: int = 3, **settings: Any) -> None:
-        self.clock = Clock()
-        self.sent, self.heard, self.peers, self.silent, self.launched = [], [], {}, set(), {}
-        settings |= {"num_workers": workers, "num_servers": 0}
-        changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
-        self.machines = Machines()
-        self.supervisor = supervised(self, Settings(**changed))
+    listens = "worker"
 
-    def connect(self, key: Key) -> None:
-        incarnation = self.launched[key]
-        self.tell(("agent", 0), Forked(role=key[0], id=key[1], incarnation=incarnation, pid=100))
-        assert self.supervisor.admit(Identity(*key, incarnation))
-        address = Address(transport="tcp", host="127.0.0.1", port=1000 + incarnation) if key[0] == "worker" else None
-        self.tell(key, TaskReady(num_parameters=10, address=address))
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(workers=3, servers=0, **settings)
 
     def form(self, *workers: int) -> None:
         """These have carried out their last order."""
@@ -136,16 +118,6 @@ def test_a_loss_halts_all_and_the_newest_version_goes_on() -> None:
     assert world.heard[-1][:3] == ("Restored", 7, None)
 
 
-def test_who_is_not_started_again_is_not_waited_for() -> None:
-    world = started(max_restarts=0)
-    world.die(("worker", 0))
-    world.halted(w1=3, w2=3)
-    assert [peer.worker for peer in world.forms[1].peers] == [1, 2]
-    world.form(1, 2)
-    assert world.heard[-1][:3] == ("Restored", 3, None)
-    assert (world.supervisor.roster.replicas, world.supervisor.roster.primary) == ((1, 2), 1)
-
-
 def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() -> None:
     world = started()
     world.supervisor.restart(NodeId.worker(0), 5.0)
@@ -174,15 +146,6 @@ def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
     world.form(0, 1, 2)
     assert world.said(Attach)[-1].generation == 1
     assert [address.port for address in world.said(Attach)[-1].servers] == [1001]
-
-
-def test_who_breaks_without_anybody_dead_is_started_anew() -> None:
-    world = started()
-    world.tell(("worker", 2), LinkLost(generation=0, reason="reset"))
-    world.live(SEVERED_GRACE_S / 2)
-    assert world.names() == []
-    world.live(2 * SEVERED_GRACE_S)
-    assert world.names() == ["WorkerLost", "RolledBack"]
 
 
 def test_native_ddp_ends_with_its_first_loss() -> None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
-from runtime.live.transport.address import Address, connect, listen, set_deadline
+from runtime.live.transport.address import connect, listen, set_deadline
 from runtime.live.transport.auth import AuthError, Greeting, Identity, call
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PUSH, pack
 from runtime.live.transport.links import push_frame
@@ -246,46 +246,6 @@ def test_somebody_between_them_who_has_another_certificate_is_noticed_by_both(ce
         with pytest.raises(AuthError):
             accepted.result()
         between.result()
-
-
-def test_nothing_readable_is_on_the_way(certificate: str) -> None:
-    """A forwarder sees every byte; the words of both sides are not among them."""
-    listener, address = listen("tcp", certificate=certificate)
-    words = b"parameters of a model " * 100
-    seen: list[bytes] = []
-
-    def serve() -> None:
-        listener.setblocking(True)
-        sock, _ = listener.accept()
-        with sock:
-            sock.setblocking(True)
-            assert sock.recv(len(words), socket.MSG_WAITALL) == words
-            sock.sendall(words)
-
-    def forward(source: socket.socket, sink: socket.socket) -> None:
-        while data := source.recv(1 << 16):
-            seen.append(data)
-            sink.sendall(data)
-
-    with listener, socket.create_server(("127.0.0.1", 0)) as tap:
-        server = in_background(serve)
-
-        def between() -> None:
-            victim, _ = tap.accept()
-            with victim, socket.create_connection((address.host, address.port)) as behind:
-                there = in_background(lambda: forward(victim, behind))
-                forward(behind, victim)
-                victim.shutdown(socket.SHUT_RDWR)
-                there.join(PATIENCE_S)
-
-        tapping = in_background(between)
-        with connect(Address(transport="tcp", host="127.0.0.1", port=tap.getsockname()[1], tls=True)) as sock:
-            sock.sendall(words)
-            assert sock.recv(len(words), socket.MSG_WAITALL) == words
-        server.join(PATIENCE_S)
-        tapping.join(PATIENCE_S)
-    assert sum(map(len, seen)) > 2 * len(words)
-    assert b"parameters" not in b"".join(seen)
 
 
 def test_who_speaks_plainly_is_refused_in_words(certificate: str) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from runtime.live.joining.shared_folder import OWNER, SharedFolder, remove_left
-from runtime.record.checkpoint import path_of
 
 STORED = ("00000003-server0.ckpt", "00000003-server11.ckpt", ".00000004-server0.ckpt.a1b2", "groups/1-0.0-1.0")
 
@@ -36,10 +35,6 @@ def killed(tmp_path: Path) -> Path:
     os.close(reading)
     os.close(writing)
     return path
-
-
-def test_all_kinds_of_files_are_known(tmp_path: Path) -> None:
-    assert path_of(tmp_path, 3, 11).name == STORED[1]
 
 
 def test_a_run_removes_its_own(tmp_path: Path) -> None:

@@ -25,12 +25,6 @@ def test_a_look_that_is_late_misses_something(looks: tuple[float, ...], missed: 
     assert [listening.missed_s(now_s) for now_s in looks] == missed
 
 
-def test_a_clock_that_is_set_back_misses_nothing() -> None:
-    listening = Listening(period_s=1.0, lease_s=10.0, now_s=100.0)
-    listening.restart(0.0)
-    assert listening.missed_s(1.0) == 0.0
-
-
 def member_at(monkeypatch: pytest.MonkeyPatch) -> tuple[Membership, SimpleNamespace]:
     """An agent whose tasks run, and its clock."""
     clock: Any = SimpleNamespace(now_s=0.0)

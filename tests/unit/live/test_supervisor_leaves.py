@@ -24,20 +24,15 @@ def leaving() -> World:
 
 
 def test_a_job_has_left_when_the_last_of_its_processes_has() -> None:
+    """Once: an agent may report an end again, when it connects again. Who has left in time has not failed."""
     world = leaving()
     for key in world.keys:
         assert "left" not in world.names()
         world.die(key)
     assert world.names()[-1] == "left"
-
-
-def test_it_leaves_once() -> None:
-    """An agent may report an end again, when it connects again; that is no second departure."""
-    world = leaving()
-    for key in world.keys:
-        world.die(key)
     world.die(("worker", 0))
     assert world.names().count("left") == 1
+    assert failures_after(world, 2 * SETTINGS.iteration_deadline_s) == []
 
 
 def test_its_tasks_start_again_where_they_have_places_now() -> None:
@@ -70,13 +65,6 @@ def test_nor_does_one_whose_process_cannot_be_killed() -> None:
         "it is preempted, and has not left within runtime.iteration_deadline_s=30: the kernel has not ended server 1, "
         "worker 0"
     ]
-
-
-def test_whoever_has_left_in_time_has_not_failed() -> None:
-    world = leaving()
-    for key in world.keys:
-        world.die(key)
-    assert failures_after(world, 2 * SETTINGS.iteration_deadline_s) == []
 
 
 def failures_after(world: World, seconds: float) -> list[str]:

@@ -5,30 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runtime.api import RunContext
-from runtime.config.parse import Cluster
+from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
+from runtime.house import ROOT
 from runtime.live.joining.token import new_token
 from runtime.live.joining.ways import agents_door, closed, coordinators_door, door_of, open_door
-from runtime.live.launchers.join import Join
+from tests.support.clusters import cluster_of
 
 HERE = "127.0.0.1"
 NOWHERE = "192.0.2.1"
 """Of no machine (RFC 5737)."""
-CLUSTER = Cluster(
-    num_workers=2,
-    device=None,
-    devices=None,
-    hosts=None,
-    nominal_iter_s=None,
-    costs="",
-    worker_cores=None,
-    server_cores=None,
-    only_modelled=None,
-    gpus=None,
-    replica=None,
-)
+CLUSTER = cluster_of(num_workers=2)
 
 
 def test_open_doors_are_reached_by_as_many_as_call_and_the_first_closed_one_is_named() -> None:
@@ -52,20 +42,9 @@ def test_the_port_of_the_coordinator_is_tried_before_anybody_is_awaited(tmp_path
     new_token(tmp_path / "token")
     with open_door(HERE) as free:
         agents_port = free.getsockname()[1]
-    join = Join(
-        nodes=2,
-        listen=HERE,
-        port=agents_port,
-        token_file=str(tmp_path / "token"),
-        wait_s=1.0,
-        lease_s=10.0,
-        rejoin_s=0.0,
-        tls=False,
-        trusts_network=False,
-        gpus_per_node=0,
-        link_mbps=None,
-        shared_dir=None,
-    )
+    written = yaml.safe_load((ROOT / "conf" / "launcher" / "join.yaml").read_text())
+    given = {"nodes": 2, "listen": HERE, "port": agents_port, "token_file": str(tmp_path / "token")}
+    join = instantiate({**written, **given}, "launcher")
     join.check(CLUSTER, RunContext(), 0)
     with pytest.raises(ConfigError, match=f"^runtime.port={agents_port}: is launcher.port, where agents join; "):
         join.check(CLUSTER, RunContext(), agents_port)

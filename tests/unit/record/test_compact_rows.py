@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import runtime.record.columns as module
-from analysis.records.rows import read_rows
 from runtime.record.columns import FLOATS, INTEGERS, IterationWriter
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
@@ -86,12 +85,3 @@ def test_a_row_takes_52_bytes_at_most(tmp_path: Path, strategy: Strategy) -> Non
     play(tmp_path / "run", job, strategy, ALL_COSTS)
     path = tmp_path / "run" / "iterations.parquet"
     assert path.stat().st_size / pq.read_metadata(path).num_rows < 52
-
-
-def test_a_file_of_an_older_version_says_the_same(tmp_path: Path) -> None:
-    """Then, values were stored as they are."""
-    new = written(tmp_path / "new", [columns()])
-    old = tmp_path / "old.parquet"
-    pq.write_table(pq.read_table(new), old, compression="none", use_dictionary=False)
-    assert old.stat().st_size > 1.3 * new.stat().st_size
-    pd.testing.assert_frame_equal(read_rows(old), read_rows(new))

@@ -121,21 +121,6 @@ def test_the_headline(picture: Picture) -> None:
     assert picture.headline(12.34) == "  12.3 s  epoch 2/3  update 17  accuracy 0.9500 (target 0.9 reached at 1.5 s)"
 
 
-def test_a_target_that_must_be_held_is_reached_at_the_first_of_three() -> None:
-    picture = Picture(make_job(num_workers=2, epochs=3, target=0.9, target_evals=3), "a job", PLAN)
-    for t, accuracy in ((2.0, 0.95), (3.0, 0.8), (4.0, 0.9), (5.0, 0.92)):
-        tell(picture, evaluated(accuracy, t))
-        assert "(target 0.9)" in picture.headline(t)
-    for t in (6.0, 7.0):
-        tell(picture, evaluated(0.91, t))
-        assert "(target 0.9 reached at 3.5 s)" in picture.headline(t)
-
-
-def test_deaths_are_remembered(picture: Picture) -> None:
-    picture.note(3.21, "Exited", role="worker", id=1, incarnation=0, reason="killed by signal 9")
-    assert picture.last_note == "3.2 s: worker 1 exited (killed by signal 9)"
-
-
 def launched(picture: Picture, role: str, number: int, node: str, incarnation: int = 0) -> None:
     picture.note(1.0, "Launched", role=role, id=number, incarnation=incarnation, node=node, pid=9)
 
@@ -175,7 +160,9 @@ def test_a_lost_machine_is_named_until_another_takes_its_place(picture: Picture)
 
 
 def console(*, terminal: bool) -> Console:
-    return Console(file=io.StringIO(), width=100, force_terminal=terminal, color_system=None, legacy_windows=False)
+    return Console(
+        file=io.StringIO(), width=120, height=60, force_terminal=terminal, color_system=None, legacy_windows=False
+    )
 
 
 def text_of(screen: Console) -> str:
@@ -201,7 +188,7 @@ def test_a_plain_line_stays_one_line(picture: Picture) -> None:
     screen = console(terminal=False)
     picture.title = "x" * 300
     PlainView(picture, screen).close(3.5)
-    assert len(text_of(screen).splitlines()[-1]) > 100
+    assert len(text_of(screen).splitlines()[-1]) > 120
 
 
 def test_the_table(picture: Picture) -> None:
@@ -216,17 +203,9 @@ def test_the_table(picture: Picture) -> None:
     launched(picture, "server", 1, "node1")
     view.close(3.5)
     shown = text_of(screen).split("starting processes")[-1]
-    for words in (
-        "110.0",
-        "300.0",
-        "24",
-        "+0.12 s per iteration",
-        "(1 restarts)",
-        "server:0",
-        "+200 % of its own time",
-        "node1: server:1",
-        "killed by signal 9",
-    ):
+    for words in ("110.0", "300.0", "24", "+0.12 s per iteration", "(1 restarts)", "server:0"):
+        assert words in shown, words
+    for words in ("+200 % of its own time", "node1: server:1", "worker 0 exited (killed by signal 9)"):
         assert words in shown, words
 
 

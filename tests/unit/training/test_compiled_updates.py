@@ -106,12 +106,6 @@ def test_a_thread_without_a_processor_holds_nobody_up() -> None:
     assert (params == 1).all()
 
 
-def test_rules_with_more_to_do_than_to_add_are_not_compiled() -> None:
-    assert make_optimizer("sgd", 8, momentum=0.9)._compiled is None
-    assert make_optimizer("adam", 8)._compiled is None
-    assert make_optimizer("sgd", 8)._compiled is not None
-
-
 def refuse(out: Any, params: Any, grads: Any, factors: Any, counts: Any) -> None:
     compiled.add(out, params, grads, factors, True, counts, True)
 

@@ -17,14 +17,18 @@ def factors(schedule: Schedule, *samples: int) -> list[float]:
     return [schedule.lr_at(at) for at in samples]
 
 
-def test_constant() -> None:
-    assert factors(make_schedule("constant"), 0, 10**9) == [1.0, 1.0]
-    assert factors(make_schedule("constant", gamma=None), 0, 10**9) == [1.0, 1.0]
-
-
-def test_steps_happen_at_the_milestones() -> None:
-    schedule = make_schedule("step", milestones=[1000, 1500], gamma=0.1)
-    assert factors(schedule, 0, 999, 1000, 1499, 1500, 10**9) == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+@pytest.mark.parametrize(
+    ("name", "fields", "at", "expected"),
+    [
+        ("constant", {"gamma": None}, [0, 10**9], [1, 1]),
+        ("step", {"milestones": [1000, 1500]}, [0, 999, 1000, 1499, 1500, 10**9], [1, 1, 0.1, 0.1, 0.01, 0.01]),
+        # STAR: decays "at step 32k and 48k" count the gradients of 128 samples each
+        ("step", {"milestones": [4_096_000, 6_144_000]}, [31_999 * 128, 32_000 * 128, 48_000 * 128], [1, 0.1, 0.01]),
+        ("inverse_power", {"offset": 100}, [0, 300, 9900], [1, 0.5, 0.1]),  # C / sqrt(t)
+    ],
+)
+def test_factors_by_hand(name: str, fields: dict[str, Any], at: list[int], expected: list[float]) -> None:
+    assert factors(make_schedule(name, **fields), *at) == pytest.approx(expected)
 
 
 def test_milestones_in_epochs() -> None:
@@ -33,12 +37,6 @@ def test_milestones_in_epochs() -> None:
     at = range(0, 6 * 1437, 7)
     assert factors(in_epochs, *at) == factors(in_samples, *at)
     assert set(factors(in_epochs, *at)) == {1.0, 0.5, 0.25}
-
-
-def test_published_steps_in_gradient_reports_become_samples() -> None:
-    """STAR: decays "at step 32k and 48k" count the gradients of 128 samples each."""
-    schedule = make_schedule("step", milestones=[32_000 * 128, 48_000 * 128])
-    assert factors(schedule, 31_999 * 128, 32_000 * 128, 48_000 * 128) == pytest.approx([1.0, 0.1, 0.01])
 
 
 def test_warmup_and_cosine() -> None:
@@ -50,8 +48,7 @@ def test_warmup_and_cosine() -> None:
 
 
 def test_inverse_powers() -> None:
-    """C / sqrt(t), and Hoffman's (tau0 + t) ** -kappa for t updates of 64 samples."""
-    assert factors(make_schedule("inverse_power", offset=100), 0, 300, 9900) == pytest.approx([1, 0.5, 0.1])
+    """Hoffman's (tau0 + t) ** -kappa for t updates of 64 samples."""
     tau0, kappa = 10, 0.7
     schedule = make_schedule("inverse_power", offset=tau0 * 64, exponent=kappa)
     found = [tau0**-kappa * factor for factor in factors(schedule, 0, 64, 640)]
@@ -88,16 +85,13 @@ def test_all_take_the_size_of_an_epoch(unit: str) -> None:
         ("linear", {}, "name=linear: must be one of constant, step, warmup_cosine"),
         ("constant", {"gamma": 0.1}, "gamma: is no field of constant (it has none); null leaves it out"),
         ("step", {}, "milestones: must be set for step"),
-        ("step", {"milestones": None}, "milestones: must be set for step"),
         ("step", {"milestones": 5}, "milestones=5: must be a list"),
-        ("step", {"milestones": "12"}, "milestones=12: must be a list"),
         ("step", {"milestones": [5, 5]}, "milestones=[5, 5]: must ascend"),
         ("step", {"milestones": [0]}, "milestones=0: must be a number, more than 0"),
         ("step", {"milestones": [1], "gamma": 0}, "gamma=0: must be a number, more than 0"),
         ("step", {"milestones": [1], "unit": "updates"}, "unit=updates: must be one of samples, epochs"),
         ("step", {"milestones": [1], "unit": "epochs"}, "unit=epochs: the number of samples of an epoch is not known"),
         ("warmup_cosine", {"total": float("inf")}, "total=inf: must be a number"),
-        ("warmup_cosine", {"total": True}, "total=True: must be a number"),
         ("warmup_cosine", {"total": 5, "warmup": 5}, "warmup=5: must be less than total (5)"),
         ("warmup_cosine", {"total": 5, "end_frac": -1}, "end_frac=-1: must be a number, at least 0"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from runtime.config.instantiate import instantiate
 from runtime.errors import ConfigError
 from runtime.training.progress import DIRECTORY, Progress, ProgressModel, load_progress, parse_progress
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
 POINTS = ((0.0, 0.1), (10.0, 0.5), (30.0, 0.9))
 GOOD = "schema: 1\nmetric: accuracy\nlr: 0.1\nphi_samples: 64\npoints: [[0, 0.1], [10, 0.5], [30, 0.9]]\n"
 
@@ -36,24 +34,24 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
 # ---- the law --------------------------------------------------------------------------------------------------------
 
 
-def test_without_noise_progress_counts_updates() -> None:
-    assert after((1, 1.0), (64, 1.0), (4096, 1.0)) == 3.0
-
-
-def test_at_a_batch_of_phi_samples_an_update_is_worth_half() -> None:
-    assert after((128, 1.0), phi_samples=128.0) == 0.5
+@pytest.mark.parametrize(
+    ("updates", "phi_samples", "progress"),
+    [
+        ([(1, 1.0), (64, 1.0), (4096, 1.0)], 0.0, 3.0),  # without noise it counts updates
+        ([(128, 1.0)], 128.0, 0.5),
+        ([(64, 2.0)], 64.0, 2 / 3),  # a long step gains less than its length: 2 / (1 + 2 * 64/64)
+        ([(64, 0.5)], 64.0, 1 / 3),
+        ([(64, 0.0)], 64.0, 0.0),
+    ],
+)
+def test_progress_by_hand(updates: list[tuple[int, float]], phi_samples: float, progress: float) -> None:
+    assert after(*updates, phi_samples=phi_samples) == pytest.approx(progress)
 
 
 def test_the_efficiency_of_the_worked_example() -> None:
     """Phi 1000, per sample relative to a batch of 128: (1000 + 128) / (1000 + 1024) = 0.5573 at a batch of 1024."""
     per_sample = {batch: after((batch, 1.0), phi_samples=1000.0) / batch for batch in (128, 1024)}
     assert per_sample[1024] / per_sample[128] == pytest.approx(0.5573, abs=5e-5)
-
-
-def test_a_long_step_gains_less_than_its_length() -> None:
-    assert after((64, 2.0), phi_samples=64.0) == pytest.approx(2 / 3)  # 2 / (1 + 2 * 64/64)
-    assert after((64, 0.5), phi_samples=64.0) == pytest.approx(1 / 3)
-    assert after((64, 0.0), phi_samples=64.0) == 0.0
 
 
 @given(parts=st.integers(1, 64), samples=st.integers(1, 512), phi=st.floats(0, 1e5), scale=st.floats(0.01, 100))
@@ -93,15 +91,6 @@ def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float
     job = Progress(model())
     job.load_state({"progress": progress})
     assert job.metrics() == {"accuracy": pytest.approx(accuracy)}
-
-
-@given(updates=st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 10)), max_size=50), phi=st.floats(0, 1e4))
-def test_the_metric_never_falls(updates: list[tuple[int, float]], phi: float) -> None:
-    progress, last = Progress(model(phi)), 0.0
-    for samples, lr_scale in updates:
-        progress.update(samples, lr_scale)
-        assert progress.metrics()["accuracy"] >= last
-        last = progress.metrics()["accuracy"]
 
 
 def test_a_loss_falls() -> None:
@@ -148,24 +137,18 @@ def test_every_file_in_conf_is_a_model(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not a progress model"),
         ("points", "is not a progress model"),
         ("a: [", "is not a YAML file"),
-        ("\x00", "is not a YAML file"),
         ("schema: 1\nvalues: {}", "is not a progress model"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be 1"),
-        (GOOD.replace("schema: 1\n", ""), "schema=None: must be 1"),
         (GOOD.replace("metric: accuracy\n", ""), "metric: missing"),
         (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
-        (GOOD.replace("metric: accuracy", "metric: ''"), "metric="),
         (GOOD + "phi: 3\n", "phi: no such setting"),
         (GOOD.replace("lr: 0.1", "lr: 0"), "lr=0: must be more than 0"),
         (GOOD.replace("64", "-1"), "phi_samples=-1"),
         (GOOD.replace("64", ".nan"), "phi_samples=nan: must be a finite number"),
-        (GOOD.replace("64", "many"), "phi_samples=many"),
         (GOOD.replace("64", "[]"), "phi_samples: must be a number, or pairs"),
         (GOOD.replace("64", "[[0, 1], [0, 2]]"), "phi_samples: progress 0 after 0"),
-        (GOOD.replace("64", "[[0, -1]]"), "phi_samples"),
         (GOOD.replace("[10, 0.5]", "[10, .inf]"), "points[1][1]=inf: must be a finite number"),
         (GOOD.replace("[10, 0.5]", "[30, 0.5]"), "points: progress 30 after 30"),
         (GOOD.replace("[10, 0.5]", "[10, 0.05]"), "points: the value must only rise or only fall"),
@@ -208,14 +191,6 @@ def test_a_model_of_another_job_is_refused() -> None:
 
 class Task:
     num_parameters = 7
-
-
-def test_the_backend_of_conf_builds() -> None:
-    backend = instantiate(msgspec.yaml.decode((CONF / "backend" / "none.yaml").read_bytes()), "backend")
-    assert backend == NoBackend()
-    assert backend.preload() == []
-    assert backend.load_progress() is None
-    assert not backend.computes
 
 
 def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
