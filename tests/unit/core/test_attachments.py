@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 import pytest
 
@@ -159,14 +157,6 @@ def test_a_child_without_parameters_is_no_parent() -> None:
         at.arrive(worker)
     why = "worker 3 was not in the ring, so it has no parameters to give"
     assert why in refusal(at, with_children(4, 5, 6, 7, children=((1, 3),)))
-
-
-def test_somebody_stays_in_the_ring() -> None:
-    at = attached(((1, 0), (2, 0), (3, 0)))
-    for worker in range(4):
-        at.arrive(worker)
-    everybody: Sequence[tuple[int, int]] = ((0, 1),)
-    assert "worker 1 was not in the ring" in refusal(at, with_children(4, 5, 6, 7, children=tuple(everybody)))
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------

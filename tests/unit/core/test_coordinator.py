@@ -96,13 +96,6 @@ def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     assert len({event.grad.id for event in rig.events if isinstance(event, Arrived)}) == 4
 
 
-def test_a_barrier_at_the_end_of_an_epoch_is_not_waited_for_in_vain() -> None:
-    """Five samples for four workers: the second round has one gradient and three empty arrivals."""
-    run = HeapRun(BSP(), make_job(num_samples=5, epochs=2), [1, 1, 1, 1]).run()
-    assert [order.samples for _, order, _ in run.applied] == [4, 1, 4, 1]
-    assert run.core.reason == "2 epochs done"
-
-
 def test_a_worker_without_data_idles_instead_of_spinning() -> None:
     """The strategy receives nothing but the arrivals of the slow one."""
     run = HeapRun(ASP(data="even"), make_job(num_samples=40, epochs=1, max_time_s=100.0), [1, 1, 1, 4]).run()
@@ -166,14 +159,6 @@ def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> No
     rig.core.strategy.next = (apply(1),)
     rig.arrive(1)
     assert {work.epoch for work in rig.busy()[2].ranges} == {2}
-
-
-def test_with_overlap_no_epoch_is_run_twice() -> None:
-    """One Compute takes as long as the others need for both epochs."""
-    job = make_job(num_samples=16, epochs=2, epoch_overlap=True)
-    run = HeapRun(ASP(data="dynamic"), job, [1, 1, 1, 30]).run()
-    assert run.core.reason == "2 epochs done"
-    assert sum(grad.samples for grad in run.used) == 32
 
 
 def test_the_job_is_done_with_its_last_epoch() -> None:

@@ -64,14 +64,6 @@ class World:
         self.plan.admitted(task, moved=True)
 
 
-def test_changes_of_one_moment_are_taken_together() -> None:
-    """Its own window closes when its host's opens, and the other way round."""
-    world = World(window("kill", "worker:1", 1, 2), window("kill", "host:1", 2, 3), window("kill", "worker:1", 3, 4))
-    for t, lives in ((1, [("Hold", "worker:1")]), (2, []), (3, []), (4, [("Release", "worker:1")])):
-        world.plan.advance(t)
-        assert world.lives() == lives
-
-
 def test_who_is_moved_from_a_dead_host_comes_back() -> None:
     world = World(window("kill", "host:1", 1, 9), window("kill", "worker:1", 2, 4))
     world.plan.advance(3)
@@ -94,14 +86,6 @@ def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> N
     world.plan.advance(2)
     assert world.dead == {"worker:1"}
     assert world.levels == {("worker:1", "kill"): 1.0, ("link:0", "cut"): 1.0}
-
-
-def test_who_moves_finds_the_devices_of_the_other_host_shared() -> None:
-    world = World(window("gpu", "host:2", 1, 9, 0.25))
-    world.plan.advance(1)
-    for host, left_frac in (("host:2", 0.25), ("host:1", 1.0)):
-        world.move(2, "worker:0", host)
-        assert world.left_fracs[0] == left_frac
 
 
 def test_hosts_are_dead_while_their_windows_are_open() -> None:

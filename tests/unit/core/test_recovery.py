@@ -474,31 +474,6 @@ def test_a_scorer_that_connects_after_all_go_on_is_announced_again() -> None:
     assert wanted(recovery, inputs.Attached(("scorer", 0), 0, generation=1)) == [effects.AuxiliaryJoined]
 
 
-def test_a_repartition_ends_with_the_loss_of_a_server() -> None:
-    """All have rolled back to the old division; what is stored later moves nothing."""
-    recovery = recovery_of(Rules(), 1, 2)
-    first, second, worker = NodeId.server(0), NodeId.server(1), NodeId.worker(0)
-    recovery.receive(inputs.Begin())
-    for node in (first, second, worker):
-        recovery.receive(inputs.Ready(node, 0))
-    recovery.receive(inputs.Attached(worker, 0, generation=0))
-    recovery.receive(inputs.Save(0, b""))
-    for server in (first, second):
-        recovery.receive(inputs.Saved(server, 0))
-    recovery.receive(inputs.Save(5, b""))
-    recovery.receive(inputs.Repartition(((second, 1.0),)))
-    recovery.receive(inputs.Gone(first, 0, "killed"))
-    recovery.receive(inputs.Ready(first, 1))
-    for server in (first, second):
-        recovery.receive(inputs.Loaded(server, generation=1, version=0, state=b""))
-    assert wanted(recovery, inputs.Attached(worker, 0, generation=1)) == [effects.Restored]
-    recovery.receive(inputs.Save(7, b""))
-    for server in (first, second):
-        recovery.receive(inputs.Saved(server, 2))
-    assert recovery.state.members.layout.holders == (first, second)
-    assert recovery.state.phase == Phase.RUNNING
-
-
 def test_what_cannot_be_is_refused_with_what_went_before_and_changes_nothing() -> None:
     world = begun(LIVE, 1, 1)
     with pytest.raises(

@@ -240,25 +240,6 @@ def test_there_is_everything_in_it() -> None:
     assert any(about[0] == "arrived" and about[1][5] for about in said)  # type: ignore[index]  # injected
 
 
-@pytest.mark.parametrize("costs", ["update_base_s", "latency_s", "data_base_s", "carry_per_byte_s"])
-def test_another_cost_is_caught(costs: str) -> None:
-    """Planted: one of the costs is larger by one rounding."""
-
-    def spoilt(seed: int) -> Chains:
-        original = Chains._costs
-        try:
-            Chains._costs = lambda self: _larger(original(self), costs)  # type: ignore[method-assign]
-            return Chains(seed)
-        finally:
-            Chains._costs = original  # type: ignore[method-assign]
-
-    assert any(digest(spoilt(seed).run()) != stored()["chain"][seed] for seed in range(20))
-
-
-def _larger(costs: Costs, name: str) -> Costs:
-    return msgspec.structs.replace(costs, **{name: getattr(costs, name) * (1 + 2e-16) or 1e-16})
-
-
 def test_nothing_is_kept() -> None:
     """Neither iterations that ended nor those of a job that is dropped in the middle."""
     for seed in range(10):

@@ -179,26 +179,6 @@ def test_plain_las_on_one_gpu_shares_it() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_littles_law(kind: str) -> None:
-    """Jobs waiting, by the record and over all time, are what the jobs' ends and lengths say that they have waited."""
-    jobs = random_jobs(3, 200, (1, 2, 4), every_s=25.0)
-    played = play(jobs, machines_of(4, 4), KINDS[kind][0](), Pack())
-    area = before = 0.0
-    waiting: set[str] = set()
-    for t, note, fields in played.notes:
-        area, before = area + len(waiting) * (t - before), t
-        if note == "Queued":
-            assert fields["job"] not in waiting
-            waiting.add(fields["job"])
-        elif note == "Placed":
-            waiting.discard(fields["job"])
-    ends = played.times("Ended")
-    waited_s = sum(ends[one.job] - one.submit_s - (one.duration_s or 0.0) for one in jobs)
-    assert waited_s > 100
-    assert area == pytest.approx(waited_s)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_held_gpu_seconds_are_those_of_the_jobs(kind: str) -> None:
     jobs = random_jobs(4, 100, (1, 2, 4), every_s=20.0)
     replay = play(jobs, machines_of(8), KINDS[kind][0](), Pack()).replay
