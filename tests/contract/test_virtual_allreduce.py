@@ -67,14 +67,6 @@ def test_no_more_than_the_update_under_way_is_taken_back(case: Case) -> None:
         assert all(after >= before - 1 for before, after in pairwise(versions))
 
 
-@every_case
-def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
-    for number, run in enumerate(runs(case)):
-        loaded = load_run(run.write(tmp_path / f"run{number}"))
-        assert (loaded.status, loaded.torn) == ("done", False)
-        assert integrity(loaded).problems == ()
-
-
 @pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
     """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""

@@ -419,6 +419,35 @@ def test_who_holds_nothing_is_not_restarted() -> None:
         rig.say(Restart(node="server:2"))
 
 
+# ---- an operator ----------------------------------------------------------------------------------------------------
+
+
+def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
+    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
+    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
+    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]
+
+
+def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:1"))
+    assert [order.node for _, order in rig.launches] == ["worker:3"]
+
+
+def test_an_operator_waits_until_the_servers_are_back() -> None:
+    rig = rig_of()
+    rig.lose_server()
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
+    assert not rig.received(Lost)
+    assert rig.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
+    rig.restore()
+    assert [event.cause for event in rig.received(Lost)] == ["retired"]
+
+
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
 
 

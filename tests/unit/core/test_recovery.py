@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from runtime.core.recovery import effects, inputs, replicas
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.checkpoints import Checkpoints
-from runtime.core.recovery.replicas import Replicas
 from runtime.core.recovery.rules import Rules
 from runtime.core.recovery.servers import Servers
 from runtime.core.recovery.state import RecoveryState
@@ -176,22 +174,6 @@ def test_every_order_of_a_repartition(workers: int, servers: int, failover: str,
 # ---- the world has teeth --------------------------------------------------------------------------------------------
 
 
-def launches_at_once(patch: pytest.MonkeyPatch) -> None:
-    """The plan's kills do not keep anybody from being started."""
-    original = Recovery._end
-
-    def end(self: Recovery, task: TaskLife, *words: Any) -> None:
-        original(self, task, *words)
-        if task.state == TaskState.HELD:
-            self.state.emit(effects.Launch(task.key, task.incarnation, "crash"))
-
-    patch.setattr(Recovery, "_end", end)
-
-
-def hears_the_dead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TaskLife, "expects", lambda self, incarnation: True)
-
-
 def attaches_before_all_have_read(patch: pytest.MonkeyPatch) -> None:
     def loaded(self: Servers, server: TaskLife, said: inputs.Loaded) -> None:
         if self.state.phase == Phase.LOADING:
@@ -216,30 +198,9 @@ def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecoveryState, "lose", lose)
 
 
-def waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Servers, "still_attaching", lambda self: False)
-    patch.setattr(Replicas, "still_attaching", lambda self: False)
-
-
 def takes_the_oldest(patch: pytest.MonkeyPatch) -> None:
     original = replicas.agree
     patch.setattr(replicas, "agree", lambda versions: original({k: -v for k, v in versions.items()}))
-
-
-def takes_newcomers_for_holders(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Servers, "savers", property(lambda self: self.state.members.layout.servers))
-
-
-def mourns_who_held_nothing(patch: pytest.MonkeyPatch) -> None:
-    original = Recovery._server_ended
-
-    def ended(self: Recovery, task: TaskLife, *about: Any) -> None:
-        holding = self.state.holds(task)
-        original(self, task, *about)
-        if not holding:
-            self.policy.begin_again()
-
-    patch.setattr(Recovery, "_server_ended", ended)
 
 
 def moves_before_all_is_stored(patch: pytest.MonkeyPatch) -> None:
@@ -254,15 +215,10 @@ def moves_before_all_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    launches_at_once,
-    hears_the_dead,
     attaches_before_all_have_read,
     counts_half_a_checkpoint,
     forgets_the_generation,
-    waits_for_nobody,
     takes_the_oldest,
-    takes_newcomers_for_holders,
-    mourns_who_held_nothing,
     moves_before_all_is_stored,
 ]
 

@@ -185,9 +185,43 @@ def virtual(
     return VirtualSession(spec, schedule, NoModelState(100, None), load_costs("ideal").values, device)
 
 
-def test_a_strategy_that_answers_nothing_is_stuck_at_once(tmp_path: Path) -> None:
-    outcome = run_alone(virtual(tmp_path, lambda event: ()))
-    assert (outcome.status, outcome.t) == ("stuck", 0.0)
+def later(event: Any) -> Sequence[Any]:
+    return [Wake(at_s=500.0, tag="on")] if isinstance(event, Started) else ()
+
+
+def restarts(event: Any) -> Sequence[Any]:
+    """It returns after 50 s, and computes one more gradient."""
+    if isinstance(event, Started):
+        return [Restart(node="worker:0")]
+    return compute(0) if isinstance(event, Joined) else ()
+
+
+def after_a_loss(event: Any) -> Sequence[Any]:
+    return compute(1) if isinstance(event, Lost) else ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "kill_s", "changes", "status", "end_s"),
+    [
+        (lambda event: (), None, {}, "stuck", 0.0),
+        (later, None, {}, "stuck", 500.0),
+        (restarts, None, {}, "stuck", 51.0),
+        (after_a_loss, (300.0, 310.0), {}, "stuck", 310.0),
+        (to_all, (300.0, 310.0), {}, "stuck", 310.0),
+        (to_all, (300.0, 1000.0), {}, "failed", 900.0),  # who waits to the end for somebody lost has failed
+        (to_all, None, {"stuck_after_s": None}, "done", 900.0),
+    ],
+    ids=["no answer", "a timer", "a place", "a kill", "a return", "no return", "switched off"],
+)
+def test_a_job_is_stuck_when_nothing_is_to_come_any_more(
+    reply: Any, kill_s: tuple[float, float] | None, changes: Any, status: str, end_s: float, tmp_path: Path
+) -> None:
+    plan = []
+    if kill_s is not None:
+        about = {"start_s": kill_s[0], "end_s": kill_s[1], "target": "worker:0", "magnitude": 1.0}
+        plan.append(Disturbance(kind="kill", **about))  # type: ignore[arg-type]
+    outcome = run_alone(virtual(tmp_path, reply, plan, **changes))
+    assert (outcome.status, outcome.t) == (status, end_s)
 
 
 def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_path: Path) -> None:
@@ -198,52 +232,6 @@ def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_p
     assert "\n" not in outcome.reason
     (note,) = [line["note"] for line in read_lines(tmp_path) if line.get("note", {}).get("type") == "Stuck"]
     assert [event["type"] for event in note["workers"]["1"]] == ["Arrived"]
-
-
-def test_a_timer_in_the_future_is_waited_for(tmp_path: Path) -> None:
-    def later(event: Any) -> Sequence[Any]:
-        return [Wake(at_s=500.0, tag="on")] if isinstance(event, Started) else ()
-
-    outcome = run_alone(virtual(tmp_path, later))
-    assert (outcome.status, outcome.t) == ("stuck", 500.0)
-
-
-def test_a_place_is_waited_for(tmp_path: Path) -> None:
-    """50 s pending; the returning worker computes one more gradient."""
-
-    def again(event: Any) -> Sequence[Any]:
-        if isinstance(event, Started):
-            return [Restart(node="worker:0")]
-        return compute(0) if isinstance(event, Joined) else ()
-
-    outcome = run_alone(virtual(tmp_path, again))
-    assert outcome.status == "stuck"
-    assert outcome.t == 51.0
-
-
-def test_what_the_plan_will_do_can_still_change_something(tmp_path: Path) -> None:
-    """The kill is the only thing that this one answers to."""
-
-    def after_a_loss(event: Any) -> Sequence[Any]:
-        return compute(1) if isinstance(event, Lost) else ()
-
-    kill = Disturbance(start_s=300.0, end_s=310.0, target="worker:0", kind="kill", magnitude=1.0)
-    outcome = run_alone(virtual(tmp_path, after_a_loss, [kill]))
-    assert outcome.status == "stuck"
-    assert outcome.t == 310.0
-    assert [line["event"]["type"] for line in read_lines(tmp_path) if "event" in line].count("Arrived") == 1
-
-
-@pytest.mark.parametrize(("end_s", "status"), [(310.0, "stuck"), (1000.0, "failed")])
-def test_one_who_waits_to_the_end_for_somebody_lost_has_failed(tmp_path: Path, end_s: float, status: str) -> None:
-    kill = Disturbance(start_s=300.0, end_s=end_s, target="worker:0", kind="kill", magnitude=1.0)
-    outcome = run_alone(virtual(tmp_path, to_all, [kill]))
-    assert outcome.status == status
-
-
-def test_switched_off_it_idles_to_its_limit(tmp_path: Path) -> None:
-    outcome = run_alone(virtual(tmp_path, to_all, stuck_after_s=None))
-    assert (outcome.status, outcome.reason, outcome.t) == ("done", "max_time_s=900 reached", 900.0)
 
 
 @pytest.mark.few(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,9 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
-from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
-from tests.support.long_tests import rows_long_after
 from tests.unit.live.test_pacing import hold
 from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
 
@@ -136,26 +133,6 @@ def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
 def test_a_virtual_device_takes_time() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
         VirtualRuntime(cluster=cluster_of(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("line", "message"),
-    rows_long_after(
-        [
-            ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: worker 4 has no device"),
-            ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
-            ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
-            ("workload=criteo_scale", "cannot train workload=criteo_scale; choose runtime=virtual backend=none"),
-            ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
-        ],
-        always=2,
-    ),
-)
-def test_refused_before_anything_starts(line: str, message: str, tmp_path: Path) -> None:
-    finished = run_cli(*line.split(), cwd=tmp_path)
-    assert message in finished.err
-    assert (finished.exit_code, finished.out, finished.err.count("\n")) == (2, "", 1)
 
 
 def test_each_virtual_worker_has_its_own() -> None:

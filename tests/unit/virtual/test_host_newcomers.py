@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,13 +11,10 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
-from runtime.virtual.clock import PLAN
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import Site, sites_of_hosts
+from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
     Allocate,
@@ -41,6 +37,7 @@ from strategies.protocol import (
 )
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
+from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
 from tests.unit.virtual.test_virtual_session import Tape
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
@@ -48,39 +45,14 @@ pytestmark = pytest.mark.usefixtures("even_quotas")
 # ---- machines --------------------------------------------------------------------------------------------------------
 
 
-class Lab:
-    """Two hosts of one core each, with links of 8 bytes per second; a worker on the first, a server on the other."""
-
-    def __init__(self, cores: float = 1.0) -> None:
-        self.clock = new_clock()
-        first, second = Site("host:0", cores, 8.0), Site("host:1", cores, 8.0)
-        self.machines = ModelledMachines(self.clock, {"worker:0": first, "server:0": second})
-        self.ended: dict[str, float] = {}
-
-    def at(self, t: float, act: Callable[..., object], *args: Any) -> None:
-        self.clock.at(t, PLAN, act, *args)
-
-    def then(self, name: str) -> Callable[[], None]:
-        return lambda: self.ended.update({name: self.clock.now})
-
-    def work(self, t: float, task: str, core_seconds: float) -> None:
-        self.at(t, self.machines.work, task, core_seconds, self.then(task))
-
-    def compute(self, t: float, task: str, seconds: float) -> None:
-        self.at(t, self.machines.compute, task, seconds, self.then(task))
-
-    def send(self, t: float, source: str, num_bytes: int) -> None:
-        self.at(t, self.machines.send, source, (source, "server:0"), num_bytes, 0.0, self.then(source))
-
-    def run(self) -> dict[str, float]:
-        while self.clock.next_s < math.inf:
-            self.clock.step()
-        return self.ended
+def two_hosts(cores: float = 1.0) -> Lab:
+    """Of so many cores each, with links of 8 bytes per second; a worker on the first, a server on the other."""
+    return Lab(on_hosts({"worker:0": 0, "server:0": 1}, cores, link=8.0))
 
 
 def test_who_leaves_gives_its_share_back() -> None:
     """Half speed from 2 to 4 only: one core-second late."""
-    lab = Lab()
+    lab = two_hosts()
     lab.work(0.0, "worker:0", 10.0)
     lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
     lab.work(2.0, "worker:1", 4.0)
@@ -93,7 +65,7 @@ def test_who_leaves_gives_its_share_back() -> None:
 def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores(
     host_cores: float, given: float | None, seconds: float
 ) -> None:
-    lab = Lab(host_cores)
+    lab = two_hosts(host_cores)
     lab.machines.enter("worker:1", "host:0", 4.0)
     lab.machines.allot("worker:1", given)
     lab.compute(0.0, "worker:1", 1.0)
@@ -102,7 +74,7 @@ def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores
 
 def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
     """Copies and the work of messages, on a task that computes in four threads."""
-    lab = Lab(8.0)
+    lab = two_hosts(8.0)
     lab.machines.enter("worker:1", "host:0", 4.0)
     lab.work(0.0, "worker:1", 1.0)
     assert lab.run() == pytest.approx({"worker:1": 1.0})
@@ -111,7 +83,7 @@ def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
 
 
 def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
-    lab = Lab()
+    lab = two_hosts()
     lab.machines.enter("worker:1", "host:0", 0.5)
     lab.compute(0.0, "worker:1", 1.0)
     lab.run()
@@ -121,13 +93,13 @@ def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
 
 def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
     """At 2 bytes per second 8 bytes take 4 s; the other has 6 of 8 for its 12. Receiving is not limited."""
-    lab = Lab()
+    lab = two_hosts()
     for task in ("worker:1", "worker:2"):
         lab.machines.enter(task, "host:0")
     lab.machines.allot("worker:1", None, 2.0)
-    lab.send(0.0, "worker:1", 8)
-    lab.send(0.0, "worker:2", 12)
-    assert lab.run() == pytest.approx({"worker:1": 4.0, "worker:2": 2.0})
+    lab.send(0.0, "worker:1", "server:0", 8)
+    lab.send(0.0, "worker:2", "server:0", 12)
+    assert lab.run() == pytest.approx({("worker:1", "server:0"): 4.0, ("worker:2", "server:0"): 2.0})
     lab.machines.send("worker:1", ("server:0", "worker:1"), 8, 0.0, lab.then("received"))
     assert lab.run()["received"] == pytest.approx(5.0)
 

@@ -10,7 +10,8 @@ from runtime.virtual.compiled._hosts import Fluid, Sharing
 from runtime.virtual.costs import Carry
 from runtime.virtual.machines.kernel import new_clock
 from strategies.protocol import Allocate
-from tests.unit.virtual.test_host_newcomers import Lab, Scripted, launch, played
+from tests.unit.virtual.test_host_newcomers import Scripted, launch, played, two_hosts
+from tests.unit.virtual.test_virtual_hosts import Lab
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 
@@ -22,7 +23,7 @@ def requests(strategy: Scripted) -> Scripted:
 
 def lab_of(cores: float, **asked: float | None) -> Lab:
     """A host with these workers, and what each requests."""
-    lab = Lab(cores)
+    lab = two_hosts(cores)
     for name, wanted in asked.items():
         task = name.replace("_", ":")
         if task not in lab.machines.sites:
@@ -32,7 +33,7 @@ def lab_of(cores: float, **asked: float | None) -> Lab:
 
 
 def test_a_limit_leaves_idle_what_a_request_takes() -> None:
-    lab = Lab()
+    lab = two_hosts()
     lab.machines.allot("worker:0", 0.25)
     lab.work(0.0, "worker:0", 1.0)
     assert lab.run() == pytest.approx({"worker:0": 4.0})

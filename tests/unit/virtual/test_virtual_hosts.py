@@ -57,7 +57,10 @@ class Lab:
         return lambda: self.ended.update({name: self.clock.now})
 
     def work(self, t: float, task: str, core_seconds: float) -> None:
-        self.clock.at(t, PLAN, lambda: self.machines.work(task, core_seconds, self.then(task)))
+        self.at(t, self.machines.work, task, core_seconds, self.then(task))
+
+    def compute(self, t: float, task: str, seconds: float) -> None:
+        self.at(t, self.machines.compute, task, seconds, self.then(task))
 
     def send(
         self,

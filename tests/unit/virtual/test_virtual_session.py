@@ -19,6 +19,7 @@ from injectors.schedule import Schedule
 from runtime.api import INTERRUPTED_S, Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
+from runtime.cluster.hosts import Hosts
 from runtime.core.executor import cut_for
 from runtime.core.inputs import Operated
 from runtime.core.job import Job
@@ -104,15 +105,17 @@ def session(
     job: Job,
     costs: Costs = IDEAL,
     *,
-    device: DeviceProfile = QUARTER,
+    device: Any = QUARTER,
     actuator: Schedule | None = None,
     model_state: ModelState | None = None,
+    hosts: Hosts | None = None,
     **more: Any,
 ) -> tuple[VirtualSession, Tape]:
+    """``more`` are fields of the ``RunSpec``."""
     tape = Tape()
     model_state = model_state or NoModelState(0, None)
     spec = make_run_spec(job, strategy, tape, **more)
-    return VirtualSession(spec, actuator or slow(), model_state, costs, device), tape
+    return VirtualSession(spec, actuator or slow(), model_state, costs, device, hosts=hosts), tape
 
 
 def finish(run: VirtualSession, tape: Tape) -> Outcome:
