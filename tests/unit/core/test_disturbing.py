@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from injectors.plan import RULES, Disturbance, Kind, build_plan
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
-from runtime.core.disturbing import KINDS, OF_TASKS, Action, Disturbances, Hold, Release, Share
+from runtime.core.disturbing import OF_TASKS, Action, Disturbances, Hold, Release, Share
 
 TASKS = [f"worker:{number}" for number in range(3)]
 HOSTS = [f"host:{number}" for number in range(3)]
@@ -209,7 +209,3 @@ def test_nobody_comes_back_to_die_in_the_same_moment(plan: list[Disturbance]) ->
         tasks = [task for _, task in world.lives()]
         assert len(tasks) == len(set(tasks))
     assert world.dead == set()
-
-
-def test_kinds_that_need_an_action_are_all_but_the_sleeps() -> None:
-    assert set(RULES) - KINDS == {"delay", "slowdown"}

@@ -15,8 +15,6 @@ import msgspec
 import pytest
 
 from runtime.core.data.shards import Shards
-from runtime.core.executor import Executor
-from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.recovery.states import Phase, TaskState
 from strategies.protocol import Compute, NodeId
@@ -182,14 +180,6 @@ def keeps_the_number_of_the_dead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "lost", lost)
 
 
-def keeps_who_has_departed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Executor, "remove", lambda self, t, node: None)
-
-
-def halts_with_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GradientLedger, "void", lambda self: None)
-
-
 def gives_nobody_a_part_again(patch: pytest.MonkeyPatch) -> None:
     """As it was with workers that came back while all were halted, in the data service's parts."""
     patch.setattr(Shards, "back", lambda self, worker: None)
@@ -197,8 +187,6 @@ def gives_nobody_a_part_again(patch: pytest.MonkeyPatch) -> None:
 
 CODE = (
     keeps_the_number_of_the_dead,
-    keeps_who_has_departed,
-    halts_with_work,
     gives_nobody_a_part_again,
 )
 

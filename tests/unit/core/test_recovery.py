@@ -515,14 +515,3 @@ def test_a_repartition_keeps_the_present_version() -> None:
     world.settle()
     world.check_settled()
     assert (world.nodes.holders, world.version) == ((NodeId.server(1), NodeId.server(0)), 1)
-
-
-def possible_kinds(world: World) -> set[str]:
-    return {action[0] for action in world.possible()}
-
-
-def test_the_world_offers_every_fault() -> None:
-    """What it does not offer it does not test."""
-    wanted_kinds = {"die", "silent", "link lost", "hold", "restart", "save", "update", "admit", "dismiss", "preempt"}
-    assert possible_kinds(begun(LIVE, 2, 0)) == wanted_kinds
-    assert possible_kinds(begun(LIVE, 2, 1)) == {*wanted_kinds, "repartition"}

@@ -123,12 +123,6 @@ def test_a_name_from_before_holds_as_long_as_the_values_do(tmp_path: Path) -> No
     assert changed.sha256 not in (own, "a" * 64)
 
 
-def test_files_that_come_along_are_called_as_pages_call_them() -> None:
-    """Until one of them is fitted again: then its name goes from here."""
-    names = {"local_tcp": "311af805", "hosts_tcp": "5dff82f3", "star_p4d": "ac5b4578", "dlrover_wd": "9d1bf4ae"}
-    assert {name: load_costs(name).sha256[:8] for name in names} == names
-
-
 def refusal(data: bytes) -> str:
     """What is said about a file's content."""
     with pytest.raises(ConfigError) as caught:

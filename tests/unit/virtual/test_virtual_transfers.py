@@ -11,7 +11,7 @@ import pytest
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.hosts import parse_hosts
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
@@ -118,11 +118,13 @@ def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
 # ---- on hosts -------------------------------------------------------------------------------------------------------
 
 
-def hosts_of(num_workers: int) -> Any:
-    """A server on host 0, and a worker on every other, with links of 125,000 bytes/s on the wire."""
-    placement = [["server:0"], *([f"worker:{number}"] for number in range(num_workers))]
-    spec = {"count": num_workers + 1, "placement": placement, "link_mbps": 1.0}
-    return parse_hosts(spec, num_workers, 1, "hosts")
+def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:
+    """Each server, then each worker on a host of its own, and hosts without tasks; links of 125,000 bytes/s."""
+    tasks = [f"server:{number}" for number in range(num_servers)] + [f"worker:{n}" for n in range(num_workers)]
+    placement: list[list[str]] = [[task] for task in tasks] + [[] for _ in range(free)]
+    overrides = {num_servers + number: {"latency_ms": 1000 * one} for number, one in enumerate(latencies_s)}
+    spec = {"count": len(placement), "placement": placement, "link_mbps": 1.0, "overrides": overrides}
+    return parse_hosts(spec, num_workers, num_servers, "hosts")
 
 
 def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, samples: int = 2) -> Tape:

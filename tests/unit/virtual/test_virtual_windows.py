@@ -100,22 +100,14 @@ class Job:
     ("window", "later_s"),
     [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 0.5), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
 )
-def test_rounds_take_as_long_as_the_throttled_worker(window: tuple[float, float], later_s: float) -> None:
-    """A quarter is left of its core, also in the middle of an iteration: while it lasts, 3/4 of the time is lost."""
-    throttled = Job(("cpu", "worker:1", *window, 0.25), costs=QUARTER_WORK, device=None)
-    assert throttled.t == pytest.approx(4.0 + later_s)
-
-
 @pytest.mark.parametrize(
-    ("window", "later_s"),
-    [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
+    ("kind", "costs", "device"), [("cpu", QUARTER_WORK, None), ("gpu", QUARTER_WORK, None), ("gpu", IDEAL, QUARTER)]
 )
-@pytest.mark.parametrize(("costs", "device"), [(QUARTER_WORK, None), (IDEAL, QUARTER)])
-def test_rounds_take_as_long_as_the_worker_whose_gpu_is_shared(
-    window: tuple[float, float], later_s: float, costs: Costs, device: DeviceProfile | None
+def test_rounds_take_as_long_as_the_worker_that_has_a_quarter(
+    window: tuple[float, float], later_s: float, kind: str, costs: Costs, device: DeviceProfile | None
 ) -> None:
-    """As with a quarter of a core, for a measured time of computing and for an emulated device."""
-    assert Job(("gpu", "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
+    """Of its core or its GPU, also in the middle of an iteration: while it lasts, 3/4 of the time is lost."""
+    assert Job((kind, "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
 
 
 def test_other_work_on_a_gpu_slows_computing_alone() -> None:
