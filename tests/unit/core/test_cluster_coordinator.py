@@ -197,13 +197,6 @@ def test_a_server_that_is_restarted_goes_where_the_placement_puts_one() -> None:
     assert cluster.relocate(3.0, "a", NodeId.server(1)) == 0
 
 
-def test_a_job_that_waits_has_nothing_to_move() -> None:
-    cluster, _, _ = cluster_of(Fifo(), 1, 1)
-    cluster.receive(0.0, job("a", 2), job("b", 1))
-    assert cluster.relocate(1.0, "b", NodeId.worker(0)) is None
-    assert cluster.jobs["b"].phase == "waiting"
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

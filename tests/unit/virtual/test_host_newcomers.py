@@ -15,7 +15,6 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
-from runtime.virtual.tasks.model_state import NoModelState
 from strategies.protocol import (
     Allocate,
     AnyCommand,
@@ -35,10 +34,10 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.support.harness import make_job, make_run_spec
+from tests.support.harness import make_job
 from tests.support.labs import run_alone
 from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
-from tests.unit.virtual.test_virtual_session import Tape
+from tests.unit.virtual.test_virtual_session import Tape, session
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 
@@ -163,18 +162,11 @@ def played(
     **fields: Any,
 ) -> VirtualSession:
     job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=max_time_s)
-    hosts = parse_hosts({**FIELDS, **fields}, 1, 1)
-    session = VirtualSession(
-        make_run_spec(job, strategy, Tape(), scheduler=scheduler),
-        Schedule(build_plan("test", 0, 100.0, windows)),
-        NoModelState(0, None),
-        costs,
-        None,
-        hosts=hosts,
-        telemetry_every_s=telemetry_every_s,
-    )
-    assert run_alone(session).status == "done"
-    return session
+    plan, hosts = Schedule(build_plan("test", 0, 100.0, windows)), parse_hosts({**FIELDS, **fields}, 1, 1)
+    about: Any = {"actuator": plan, "hosts": hosts, "telemetry_every_s": telemetry_every_s}
+    run, _ = session(strategy, job, costs, device=None, spec={"scheduler": scheduler}, **about)
+    assert run_alone(run).status == "done"
+    return run
 
 
 def launch(number: int, **about: Any) -> Launch:
@@ -188,12 +180,12 @@ def test_newcomers_compute_with_their_cores_and_say_where_they_are() -> None:
         (1.0, launch(1, cpu_cores=0.25)),
         (6.5, Allocate(node="worker:1", cpu_cores=0.5)),
     )
-    session = played(strategy)
+    run = played(strategy)
     assert strategy.joined == {1: (2.0, "host:0")}
     assert strategy.compute_s[1] == pytest.approx([2.0, 2.0, 1.25, 1.0, 1.0, 1.0, 1.0])
     assert set(strategy.compute_s[0]) == {0.5}
-    assert session.places.placement is not None
-    assert session.places.placement.cores == {"server:0": 1.0, "worker:1": 0.5}
+    assert run.places.placement is not None
+    assert run.places.placement.cores == {"server:0": 1.0, "worker:1": 0.5}
 
 
 def test_who_does_not_fit_is_denied_with_the_reason() -> None:
@@ -217,9 +209,9 @@ def test_who_does_not_fit_is_denied_with_the_reason() -> None:
 
 def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
     strategy = Scripted((1.0, launch(1, cpu_cores=9.0)), (1.0, Retire(node="worker:1")), (2.0, launch(2)))
-    session = played(strategy)
+    run = played(strategy)
     assert (strategy.denied, set(strategy.joined)) == ({}, {2})
-    assert session.places.tasks_on("host:0") + session.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
+    assert run.places.tasks_on("host:0") + run.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
 
 
 def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
@@ -253,11 +245,11 @@ def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
     dead = Disturbance(start_s=1.0, end_s=until_s, target=f"host:{empty}", kind="kill", magnitude=1.0)
     strategy = Scripted((2.0, Restart(node="worker:0")))
     scheduler = Quota(cores_total=99, pending_s=pending_s)
-    session = played(strategy, dead, count=empty + 1, placement=placement, scheduler=scheduler)
+    run = played(strategy, dead, count=empty + 1, placement=placement, scheduler=scheduler)
     assert strategy.joined == {0: joined}
     assert sum(isinstance(event, Lost) for event in strategy.heard) == 1
-    assert isinstance(session.record, Tape)
-    assert len(session.record.noted("Exited")) == 1
+    assert isinstance(run.record, Tape)
+    assert len(run.record.noted("Exited")) == 1
 
 
 def test_a_server_that_moves_to_a_dead_host_is_lost_once() -> None:
@@ -312,16 +304,9 @@ def test_newcomers_of_two_jobs_share_their_host_and_leave_nothing_there() -> Non
     for name, strategy in strategies.items():
         lab.add(
             name,
-            lambda clock, tenancy, strategy=strategy: VirtualSession(
-                make_run_spec(job, strategy, Tape()),
-                Schedule(build_plan("none", 0, 100.0, [])),
-                NoModelState(0, None),
-                COSTS,
-                None,
-                hosts=hosts,
-                clock=clock,
-                tenancy=tenancy,
-            ),
+            lambda clock, tenancy, strategy=strategy: session(
+                strategy, job, COSTS, device=None, hosts=hosts, clock=clock, tenancy=tenancy
+            )[0],
         )
     lab.run()
     assert strategies["grows"].joined == {1: (2.0, "host:0")}

@@ -10,13 +10,11 @@ from runtime.cluster.hosts import aggregator_hosts, parse_hosts
 from runtime.errors import ConfigError
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.mlfabric import MLfabric
-from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after
-from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, unregister, uses, virtual_job
 from tests.unit.virtual.test_virtual_transfers import SECOND, hosts_of
 
 NUM_PARAMETERS = 125_000
@@ -28,12 +26,9 @@ def job_of(
     num_aggregators: int, num_workers: int = 6, samples: int = 6, model_state: ModelState | None = None, **changes: Any
 ) -> tuple[VirtualSession, Tape]:
     strategy = MLfabric(num_aggregators=num_aggregators, lr_rule="batch_linear", tau_max=20)
-    tape = Tape()
-    job = virtual_job(num_workers, samples, **changes)
-    spec = make_run_spec(job, strategy, tape)
-    model = model_state or NoModelState(NUM_PARAMETERS, None)
-    hosts = hosts_of(num_workers, free=1)
-    return VirtualSession(spec, slow(), model, Costs(), SECOND, hosts=hosts), tape
+    job, hosts = virtual_job(num_workers, samples, **changes), hosts_of(num_workers, free=1)
+    model_state = model_state or NoModelState(NUM_PARAMETERS, None)
+    return session(strategy, job, device=SECOND, model_state=model_state, hosts=hosts)
 
 
 def after_ready_s(tape: Tape) -> list[float]:

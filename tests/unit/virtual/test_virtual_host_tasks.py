@@ -14,7 +14,6 @@ from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.clock import MACHINE, PLAN
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -26,11 +25,10 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.worker_model import WorkerModel
 from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, PlainModel, approx, assert_void, fields
-from tests.unit.virtual.test_virtual_session import Tape, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, session, virtual_job
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 Change = tuple[float, str, Kind, float]
@@ -284,10 +282,9 @@ def pausing_later() -> Schedule:
 
 
 def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
-    tape = Tape()
-    job = virtual_job(3, 90)
-    spec = make_run_spec(job, strategy, tape, transport=transport)
-    run_alone(VirtualSession(spec, schedule, NoModelState(64, None), costs, profile))
+    about: Any = {"actuator": schedule, "model_state": NoModelState(64, None), "spec": {"transport": transport}}
+    run, tape = session(strategy, virtual_job(3, 90), costs, device=profile, **about)
+    run_alone(run)
     return tape
 
 

@@ -13,10 +13,8 @@ from runtime.cluster.hosts import parse_hosts
 from runtime.core.scheduling import ConstantPending
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import (
@@ -40,7 +38,7 @@ def restarting(
     strategy = Restarting(rule=rule, orders=orders)
     job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
     scheduler = ConstantPending(pending_s=pending_s)
-    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), scheduler=scheduler)
+    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), spec={"scheduler": scheduler})
     return run, tape, finish(run, tape).t
 
 
@@ -148,10 +146,10 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
     late: dict[str, float] = {}
     for orders in ((), ("worker:0@4.0",)):
         strategy = Restarting(rule="asp", orders=orders)
-        tape = Tape()
-        spec = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        job = virtual_job(4, 400, epochs=None, max_time_s=20.0)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        run_alone(VirtualSession(spec, schedule, NoModelState(0, None), Costs(compute_base_s=0.25), None, hosts=hosts))
+        run, tape = session(strategy, job, Costs(compute_base_s=0.25), device=None, actuator=schedule, hosts=hosts)
+        run_alone(run)
         own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

@@ -19,7 +19,6 @@ from injectors.schedule import Schedule
 from runtime.api import INTERRUPTED_S, Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.hosts import Hosts
 from runtime.core.executor import cut_for
 from runtime.core.inputs import Operated
 from runtime.core.job import Job
@@ -108,14 +107,13 @@ def session(
     device: Any = QUARTER,
     actuator: Schedule | None = None,
     model_state: ModelState | None = None,
-    hosts: Hosts | None = None,
-    **more: Any,
+    spec: dict[str, Any] | None = None,
+    **about: Any,
 ) -> tuple[VirtualSession, Tape]:
-    """``more`` are fields of the ``RunSpec``."""
-    tape = Tape()
-    model_state = model_state or NoModelState(0, None)
-    spec = make_run_spec(job, strategy, tape, **more)
-    return VirtualSession(spec, actuator or slow(), model_state, costs, device, hosts=hosts), tape
+    """``spec`` are fields of the ``RunSpec``, ``about`` is what else a session knows: ``hosts``, ``clock`` ..."""
+    tape, model_state = Tape(), model_state or NoModelState(0, None)
+    run_spec = make_run_spec(job, strategy, tape, **(spec or {}))
+    return VirtualSession(run_spec, actuator or slow(), model_state, costs, device, **about), tape
 
 
 def finish(run: VirtualSession, tape: Tape) -> Outcome:

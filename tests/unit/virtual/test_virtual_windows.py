@@ -13,13 +13,11 @@ from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
@@ -28,8 +26,8 @@ from tests.unit.virtual.test_virtual_session import (
     QUARTER,
     RESTART,
     Strike,
-    Tape,
     ledger,
+    session,
     unregister,
     uses,
     virtual_job,
@@ -72,12 +70,10 @@ class Job:
         **changes: Any,
     ) -> None:
         strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
-        self.tape = Tape()
         without = num_bytes or not job.checkpoint_every_s
         model_state = NoModelState(num_bytes // 4, None) if without else ledger(job, strategy)
-        spec = make_run_spec(job, strategy, self.tape)
-        about: dict[str, Any] = {"hosts": hosts, "lease_s": lease_s}
-        self.session = VirtualSession(spec, planned(*windows), model_state, costs, device, **about)
+        about: dict[str, Any] = {"model_state": model_state, "hosts": hosts, "lease_s": lease_s}
+        self.session, self.tape = session(strategy, job, costs, device=device, actuator=planned(*windows), **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
         self.outcome: Outcome = run_alone(self.session)
