@@ -248,7 +248,7 @@ def test_the_audit_reads_the_record_itself(spoil: Any, complaint: str) -> None:
         (lambda lines, at: lines.pop(at - 1), "nobody waits for this score"),
         (lambda lines, at: lines.insert(at, lines[at - 1]), "its last score is pending"),
         (lambda lines, at: lines.insert(at + 1, lines[at]), "nobody waits for this score"),
-        (lambda lines, at: lines.insert(at, of_the_future(lines[at])), "a reference from the future"),
+        (lambda lines, at: lines.insert(at, told(lines[at], ref_version=99)), "a reference from the future"),
     ],
 )
 def test_the_audit_reads_scores(spoil: Any, complaint: str) -> None:
@@ -261,7 +261,7 @@ def test_the_audit_reads_scores(spoil: Any, complaint: str) -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    [lambda lines, at: lines.insert(at, lines[at]), lambda lines, at: lines.insert(at, of_version_99(lines[at]))],
+    [lambda lines, at: lines.insert(at, lines[at]), lambda lines, at: lines.insert(at, told(lines[at], version=99))],
 )
 def test_the_audit_reads_measured_norms(spoil: Any) -> None:
     strategy = Composed(gate=AllGate(), detectors={"noise": NoiseMeter(every_updates=2)})
@@ -276,9 +276,9 @@ def test_the_audit_reads_measured_norms(spoil: Any) -> None:
     [
         (lambda lines, at: lines.pop(at), "arrives although it was not sent"),
         (lambda lines, at: lines.insert(at, lines[at]), "is held again"),
-        (lambda lines, at: lines.insert(at, silent(lines[at])), "is held again"),
-        (lambda lines, at: lines.insert(at, answered(lines[at])), "its worker has no order"),
-        (lambda lines, at: lines.insert(at + 1, sending(lines[at + 1])), "is not held"),
+        (lambda lines, at: lines.insert(at, answered(lines[at])), "is held again"),
+        (lambda lines, at: lines.insert(at, answered(lines[at], Drop(grads=(0,)))), "its worker has no order"),
+        (lambda lines, at: lines.insert(at + 1, answered(lines[at + 1], Send(grads=(0,)))), "is not held"),
     ],
 )
 def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
@@ -291,7 +291,7 @@ def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
 
 def test_the_audit_misses_a_send() -> None:
     run = scenario(make("mlfabric", lr_rule="batch_linear"), 1, "calm", 0).run()
-    run.lines[:] = [silent(line) if isinstance(line.event, Ready) else line for line in run.lines]
+    run.lines[:] = [answered(line) if isinstance(line.event, Ready) else line for line in run.lines]
     assert any("arrives although it was not sent" in text for text in unlawful(run))
 
 
@@ -301,29 +301,17 @@ def test_the_audit_knows_who_may_hold() -> None:
     assert any("but nobody sends it" in text for text in unlawful(run))
 
 
-def order(lines: list[Line], at: int, command: AnyCommand) -> None:
+def order(lines: list[Line], at: int, *commands: AnyCommand) -> None:
     """In addition to what was ordered."""
-    lines[at] = msgspec.structs.replace(lines[at], commands=(*lines[at].commands, command))
+    lines[at] = answered(lines[at], *lines[at].commands, *commands)
 
 
-def silent(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=())
+def answered(line: Line, *commands: AnyCommand) -> Line:
+    return msgspec.structs.replace(line, commands=commands)
 
 
-def sending(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=(Send(grads=(0,)),))
-
-
-def answered(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=(Drop(grads=(line.event.grad.id,)),))
-
-
-def of_version_99(line: Line) -> Line:
-    return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, version=99))
-
-
-def of_the_future(line: Line) -> Line:
-    return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, ref_version=99))
+def told(line: Line, **fields: Any) -> Line:
+    return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, **fields))
 
 
 def test_parameters_restored_without_the_datas_state_use_samples_twice() -> None:

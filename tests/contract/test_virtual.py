@@ -228,27 +228,15 @@ def unfair(run: VirtualRun) -> Complaints:
 
 
 @every_case
-def test_it_is_lawful_and_time_never_goes_back(case: Case) -> None:
+def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(case: Case) -> None:
     for run in runs(case):
-        assert unlawful(run) == []
+        assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
 @every_case
-def test_who_returns_has_been_away_for_long_enough(case: Case) -> None:
+def test_it_faces_the_plan_that_all_face_and_who_returns_has_been_away_for_long_enough(case: Case) -> None:
     for run in runs(case):
-        assert too_early(run.lines, run.world) == []
-
-
-@every_case
-def test_it_reaches_the_end(case: Case) -> None:
-    for run in runs(case):
-        assert dead(run) == []
-
-
-@every_case
-def test_it_uses_every_sample_once_an_epoch(case: Case) -> None:
-    for run in runs(case):
-        assert unconserved(run) == []
+        assert otherwise_disturbed(run) + too_early(run.lines, run.world) == []
 
 
 @pytest.mark.few(16)
@@ -263,12 +251,6 @@ def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
 def test_a_fresh_strategy_decides_the_same(case: Case) -> None:
     for run in some_runs(case):
         assert replay(run.lines, case.make()) == []
-
-
-@every_case
-def test_it_faces_the_plan_that_all_face(case: Case) -> None:
-    for run in runs(case):
-        assert otherwise_disturbed(run) == []
 
 
 @pytest.mark.few(14)
@@ -326,7 +308,7 @@ def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
     assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
     worlds = [run.world for run in seen]
@@ -342,7 +324,7 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.host_seeds]
     open_windows = {
