@@ -38,14 +38,7 @@ from strategies.protocol import (
     StartJob,
     TaskDemand,
 )
-from tests.contract.cluster_laws import (
-    by_name,
-    impure_places,
-    oversubscribed,
-    played,
-    renamed,
-    unfinished,
-)
+from tests.contract.cluster_laws import by_name, impure_places, oversubscribed, played, renamed, unfinished
 from tests.support.clusters_of_jobs import machines_of, random_jobs
 from tests.support.long_tests import long_after
 

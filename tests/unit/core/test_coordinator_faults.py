@@ -10,17 +10,7 @@ from runtime.core import inputs
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
-from strategies.protocol import (
-    Apply,
-    Arrived,
-    Compute,
-    Drop,
-    Failed,
-    Joined,
-    Lost,
-    ProtocolError,
-    Timings,
-)
+from strategies.protocol import Apply, Arrived, Compute, Drop, Failed, Joined, Lost, ProtocolError, Timings
 from tests.support.harness import Puppet, Rig, apply, compute, make_job, puppet_rig
 
 # ---- workers --------------------------------------------------------------------------------------------------------

@@ -188,14 +188,25 @@ def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation(
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "reasons"),
+    [("gives up", ["did not join: crash"]), ("evicted", ["taken away by the cluster"]), ("taken back", [])],
+)
+def test_a_newcomer_that_does_not_come_is_denied_unless_nobody_wants_it_any_more(
+    how: str, reasons: list[str], node: str
+) -> None:
     rig = rig_of()
-    rig.say(Launch(node=node))
-    if node == "worker:3":
+    rig.say(Launch(node=node, priority="low"))
+    if how == "evicted":
+        evict(rig, node)
+    elif how == "taken back":
+        rig.say(Retire(node=node))
+        assert rig.retired == [(2.0, node)]
+    elif node == "worker:3":
         rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "crash", restarting=False))
     else:
         rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "crash", "killed", holding=False))
-    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "did not join: crash")]
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, reason) for reason in reasons]
     assert not rig.received(Lost, ServerLost)
     assert node not in nodes(rig)
     assert not rig.core.watch.awaits()
@@ -212,17 +223,6 @@ def test_a_worker_retires_with_its_compute() -> None:
     [lost] = rig.received(Lost)
     assert (lost.worker, lost.cause, lost.restarting) == (0, "retired", False)
     assert [note["samples"] for note in rig.noted("Requeued")] == [1]
-
-
-@pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) -> None:
-    rig = rig_of()
-    rig.say(Launch(node=node))
-    rig.say(Retire(node=node))
-    assert rig.retired == [(2.0, node)]
-    assert not rig.received(Lost, ServerLost, Denied)
-    assert node not in nodes(rig)
-    assert not rig.core.watch.awaits()
 
 
 def test_who_is_needed_stays() -> None:
@@ -268,15 +268,6 @@ def test_a_running_worker_that_is_evicted_is_lost() -> None:
     assert [name for _, name in rig.retired] == ["worker:3"]
     evict(rig, "worker:3")
     assert len(rig.received(Lost)) == 1
-
-
-@pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_a_pending_node_that_is_evicted_is_denied(node: str) -> None:
-    rig = rig_of()
-    rig.say(Launch(node=node, priority="low"))
-    evict(rig, node)
-    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "taken away by the cluster")]
-    assert not rig.received(Lost, ServerLost)
 
 
 def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:

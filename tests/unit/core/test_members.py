@@ -139,10 +139,7 @@ PLANTED: dict[str, list[Callable[[HeapRun], object]]] = {
         lambda run: run.core.ledger.ready.update({99: None}),
         lambda run: setattr(run.core.course, "halted", True),
     ],
-    "data": [
-        lambda run: run.core.shards.out.popitem(),
-        lambda run: run.core.shards.departed.add(0),
-    ],
+    "data": [lambda run: run.core.shards.out.popitem(), lambda run: run.core.shards.departed.add(0)],
 }
 
 
@@ -185,10 +182,7 @@ def gives_nobody_a_part_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shards, "back", lambda self, worker: None)
 
 
-CODE = (
-    keeps_the_number_of_the_dead,
-    gives_nobody_a_part_again,
-)
+CODE = (keeps_the_number_of_the_dead, gives_nobody_a_part_again)
 
 
 @pytest.mark.parametrize("plant", CODE, ids=lambda plant: plant.__name__)

@@ -140,10 +140,7 @@ def test_every_part_must_have_the_same_weight(coefficient: float, weights: tuple
         ([Partition(num_samples=0, num_parts=2)], "at least one sample and one part"),
         ([Partition(num_samples=6, num_parts=0)], "at least one sample and one part"),
         ([Partition(num_samples=6, num_parts=2), row(0, Part(2, 1.0))], "parts 0 to 1, each"),
-        (
-            [Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0), Part(0, 2.0))],
-            "parts 0 to 1, each",
-        ),
+        ([Partition(num_samples=6, num_parts=2), row(0, Part(0, 1.0), Part(0, 2.0))], "parts 0 to 1, each"),
         (
             [Partition(num_samples=6, num_parts=2), Compute(worker=0, num_samples=6, accum=2, parts=BOTH)],
             "each part is a micro-batch of its own",

@@ -482,36 +482,28 @@ def test_all_wait_for_a_worker_that_was_there_before() -> None:
     assert world.halted
 
 
-def test_a_repartition_that_a_loss_has_overtaken_is_void() -> None:
-    """The servers that hold the parameters go back to the checkpoint before, and keep what they have."""
-    world = begun(LIVE, 1, 2)
+@pytest.mark.parametrize(
+    ("servers", "shares", "lost", "holders", "version"),
+    [
+        (2, {1: 1.0}, 1, (0, 1), 0),  # they go back to the checkpoint before, and keep what they have
+        (1, {1: 1.0}, 1, (0,), 1),
+        (1, {1: 1.0, 0: 3.0}, None, (1, 0), 1),
+    ],
+    ids=["a loss overtakes it", "one of them is gone", "all goes well"],
+)
+def test_a_repartition_keeps_the_present_version_or_is_void(
+    servers: int, shares: dict[int, float], lost: int | None, holders: tuple[int, ...], version: int
+) -> None:
+    """With one server a second one joins first."""
+    world = begun(LIVE, 1, servers)
+    if servers == 1:
+        world.do(("admit", "server"))
+        world.settle()
     world.do(("update",))
-    world.do(("repartition", ((NodeId.server(1), 1.0),)))
-    unregister(world, NodeId.server(1))
+    world.do(("repartition", tuple((NodeId.server(number), share) for number, share in shares.items())))
+    if lost is not None:
+        unregister(world, NodeId.server(lost))
+        assert world.halted
     world.settle()
     world.check_settled()
-    assert (world.nodes.holders, world.version) == ((NodeId.server(0), NodeId.server(1)), 0)
-
-
-def test_a_repartition_among_one_that_is_gone_leaves_the_shares_as_they_were() -> None:
-    world = begun(LIVE, 1, 1)
-    world.do(("admit", "server"))
-    world.settle()
-    world.do(("update",))
-    world.do(("repartition", ((NodeId.server(1), 1.0),)))
-    unregister(world, NodeId.server(1))
-    assert world.halted
-    world.settle()
-    world.check_settled()
-    assert (world.nodes.holders, world.version) == ((NodeId.server(0),), 1)
-
-
-def test_a_repartition_keeps_the_present_version() -> None:
-    world = begun(LIVE, 1, 1)
-    world.do(("admit", "server"))
-    world.settle()
-    world.do(("update",))
-    world.do(("repartition", ((NodeId.server(1), 1.0), (NodeId.server(0), 3.0))))
-    world.settle()
-    world.check_settled()
-    assert (world.nodes.holders, world.version) == ((NodeId.server(1), NodeId.server(0)), 1)
+    assert (world.nodes.holders, world.version) == (tuple(map(NodeId.server, holders)), version)

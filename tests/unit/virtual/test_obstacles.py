@@ -98,10 +98,7 @@ PRESENT: dict[str, tuple[Callable[[VirtualSession], object], str]] = {
     ),
     "lost": (lambda session: setattr(session.coordinator.members.members[1], "state", "away"), "a worker is away"),
     "reserved": (lambda session: session.coordinator.executor.reserved.update({0: None}), "a worker is away"),  # type: ignore[dict-item]
-    "admitted": (
-        lambda session: session.coordinator.members.admit(NodeId.worker(9)),
-        "workers have joined or left",
-    ),
+    "admitted": (lambda session: session.coordinator.members.admit(NodeId.worker(9)), "workers have joined or left"),
     "attached": (
         lambda session: session.coordinator.members.parents.update({1: 0}),
         "gradients are parts, are being scored, or are children's",

@@ -140,10 +140,7 @@ def refusal(data: bytes) -> str:
         ("costs", "is not a cost model; python run.py calibrate writes them"),
         ("[1, 2]", "is not a cost model; python run.py calibrate writes them"),
         ("schema: 1\nmetric: accuracy\npoints: []", "is not a cost model; python run.py calibrate writes them"),
-        (
-            "a: [",
-            "content); python run.py calibrate writes cost models",
-        ),
+        ("a: [", "content); python run.py calibrate writes cost models"),
         ("a: b: c", "is not a YAML file"),
         ("[" * 1000, "line 1: is nested more than 64 deep"),
         (GOOD.replace("Test CPU", "2026-02-30"), "is not a YAML file"),

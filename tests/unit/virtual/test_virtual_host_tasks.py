@@ -89,8 +89,7 @@ def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "compute_s", "overrun_s"),
-    [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)],
+    ("cores", "compute_s", "overrun_s"), [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)]
 )
 def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, compute_s: float, overrun_s: float) -> None:
     """0.05 core-seconds within 0.2 s of a device, which is overslept by 1 ms."""

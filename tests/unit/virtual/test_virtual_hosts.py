@@ -63,13 +63,7 @@ class Lab:
         self.at(t, self.machines.compute, task, seconds, self.then(task))
 
     def send(
-        self,
-        t: float,
-        source: str,
-        target: str,
-        num_bytes: int = 4 * MB,
-        latency_s: float = 0.0,
-        carry: Carry = FREE,
+        self, t: float, source: str, target: str, num_bytes: int = 4 * MB, latency_s: float = 0.0, carry: Carry = FREE
     ) -> None:
         worker = source if source.startswith("worker") else target
         path = (source, target)
