@@ -94,7 +94,6 @@ SHORT = [case for case in CASES if not case.long]
 WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
 """Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
-every_name = pytest.mark.parametrize("name", NAMES)
 
 
 @cache

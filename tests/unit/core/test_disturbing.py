@@ -64,18 +64,6 @@ class World:
         self.plan.admitted(task, moved=True)
 
 
-def test_who_is_moved_from_a_dead_host_comes_back() -> None:
-    world = World(window("kill", "host:1", 1, 9), window("kill", "worker:1", 2, 4))
-    world.plan.advance(3)
-    world.move(3, "worker:1", "host:2")
-    assert world.lives() == [("Hold", "worker:1")], "its own window is open"
-    world.plan.advance(4)
-    assert world.lives() == [("Release", "worker:1")], "its old host is dead still"
-    world.move(5, "worker:0", "host:1")
-    world.move(6, "worker:0", "host:0")
-    assert world.lives() == [("Hold", "worker:0"), ("Release", "worker:0")]
-
-
 def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> None:
     world = World(
         window("pause", "worker:1", 1, 9, of_machine=True),
@@ -150,7 +138,6 @@ class Step(NamedTuple):
     host: str
 
 
-SECONDS = st.integers(0, LAST_S)
 KINDS_HERE: list[Kind] = ["cpu", "gpu", "pause", "kill"]
 
 

@@ -12,7 +12,7 @@ from injectors.schedule import Schedule
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Carry, Costs
+from runtime.virtual.costs import Costs
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.sites import sites_of_hosts
 from strategies.protocol import (
@@ -69,38 +69,6 @@ def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores
     lab.machines.allot("worker:1", given)
     lab.compute(0.0, "worker:1", 1.0)
     assert lab.run() == pytest.approx({"worker:1": seconds})
-
-
-def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
-    """Copies and the work of messages, on a task that computes in four threads."""
-    lab = two_hosts(8.0)
-    lab.machines.enter("worker:1", "host:0", 4.0)
-    lab.work(0.0, "worker:1", 1.0)
-    assert lab.run() == pytest.approx({"worker:1": 1.0})
-    lab.machines.send("worker:1", ("worker:1", "worker:0"), 0, 0.0, lab.then("carried"), Carry(1.0, 1.0))
-    assert lab.run()["carried"] == pytest.approx(2.0)
-
-
-def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
-    lab = two_hosts()
-    lab.machines.enter("worker:1", "host:0", 0.5)
-    lab.compute(0.0, "worker:1", 1.0)
-    lab.run()
-    assert lab.ended == pytest.approx({"worker:1": 1.0})
-    assert lab.machines.core_seconds("worker:1") == pytest.approx(0.5)
-
-
-def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
-    """At 2 bytes per second 8 bytes take 4 s; the other has 6 of 8 for its 12. Receiving is not limited."""
-    lab = two_hosts()
-    for task in ("worker:1", "worker:2"):
-        lab.machines.enter(task, "host:0")
-    lab.machines.allot("worker:1", None, 2.0)
-    lab.send(0.0, "worker:1", "server:0", 8)
-    lab.send(0.0, "worker:2", "server:0", 12)
-    assert lab.run() == pytest.approx({("worker:1", "server:0"): 4.0, ("worker:2", "server:0"): 2.0})
-    lab.machines.send("worker:1", ("server:0", "worker:1"), 8, 0.0, lab.then("received"))
-    assert lab.run()["received"] == pytest.approx(5.0)
 
 
 # ---- whole jobs ------------------------------------------------------------------------------------------------------

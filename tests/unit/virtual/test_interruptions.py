@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.costs import Carry, Costs
+from runtime.virtual.costs import Carry
 from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
-AWAY, NEAR = ("worker:0", "server:0"), ("worker:1", "server:1")
-"""Between hosts, and within one."""
+AWAY = ("worker:0", "server:0")
+"""Between hosts."""
 
 
 class Busy(Lab):
@@ -48,25 +48,6 @@ def test_what_is_sent_while_a_task_works_makes_its_next_work_longer() -> None:
     assert charged == pytest.approx([0.25, 0.0]), "its own messages are no interruption"
 
 
-def test_it_is_charged_for_the_part_of_the_time_in_which_it_has_a_core() -> None:
-    """Half of a core: a quarter of a second of interruptions hits it for an eighth, which takes it another quarter."""
-    lab = Busy(cores=0.5)
-    lab.keep_working(1.0, 1.0)
-    lab.interrupt(0.5, AWAY, 0.25)
-    lab.run()
-    assert lab.ends == pytest.approx([2.0, 4.25])
-    assert lab.machines.core_seconds("worker:1") == pytest.approx(2.125), "it counts as what it has used"
-
-
-def test_a_message_within_a_host_and_one_while_nobody_works_interrupt_nobody() -> None:
-    lab = Busy()
-    lab.interrupt(0.0, AWAY, 0.25)
-    lab.at(0.5, lab.keep_working, 1.0, 1.0)
-    lab.interrupt(0.75, NEAR, 0.25)
-    lab.run()
-    assert lab.ends == pytest.approx([1.5, 2.5])
-
-
 @pytest.mark.parametrize("per_s", [100.0, 400.0])
 def test_on_average_work_takes_as_much_longer_as_time_is_interrupted(per_s: float) -> None:
     """Messages at random times that interrupt for a part f of the time: c core-seconds are charged as c / (1 - f)."""
@@ -89,9 +70,3 @@ def test_on_average_work_takes_as_much_longer_as_time_is_interrupted(per_s: floa
         lab.clock.step()
     pieces = len(lab.ends) - 1
     assert pieces == pytest.approx(50.0 * 0.4 / piece_s * (1 - interrupt_s * sent / 50.0), rel=0.002)
-
-
-def test_the_cost_model_says_for_how_long_a_message_interrupts() -> None:
-    costs = Costs(carry_per_byte_s=3e-9, carry_within_per_byte_s=1e-9, interrupt_per_byte_s=2e-9)
-    assert costs.carry_s(MB) == pytest.approx((3e-3, 1e-3, 2e-3))
-    assert Costs(carry_per_byte_s=3e-9).carry_s(MB) == pytest.approx((3e-3, 3e-3, 0.0))

@@ -56,6 +56,12 @@ def test_what_costs_what(found_s: float, expected_s: float) -> None:
     assert found_s == pytest.approx(expected_s)
 
 
+def test_a_message_is_carried_between_hosts_or_within_one_and_interrupts() -> None:
+    costs = Costs(carry_per_byte_s=3e-9, carry_within_per_byte_s=1e-9, interrupt_per_byte_s=2e-9)
+    assert costs.carry_s(MB) == pytest.approx((3e-3, 1e-3, 2e-3))
+    assert Costs(carry_per_byte_s=3e-9).carry_s(MB) == pytest.approx((3e-3, 3e-3, 0.0))
+
+
 def test_costs_of_a_model_are_those_of_it_again() -> None:
     assert STAGED.of_model(4 * MB).of_model(4 * MB) == STAGED.of_model(4 * MB)
 

@@ -159,16 +159,11 @@ PAIR = {"worker:0": 0, "worker:1": 0}
     [
         (1.0, [], 1.0),
         (math.inf, [], 1.0),  # one thread
-        (4.0, [], 1.0),
         (0.4, [], 2.5),
-        (1.0, [("worker:0", 0.25)], 4.0),
-        (math.inf, [("worker:0", 0.25)], 4.0),
         (0.4, [("worker:0", 0.25)], 10.0),  # of its own allotment, 0.4 cores
         (4.0, [("worker:0", 0.25)], 4.0),
-        (0.4, [("host:0", 0.5)], 5.0),
         (4.0, [("host:0", 0.5)], 1.0),  # two cores are left for one thread
         (0.4, [("host:0", 0.5), ("worker:0", 0.25)], 10.0),  # 0.2 cores for both, of which it may use 0.1
-        (0.4, [("host:0", 0.1), ("worker:0", 0.25)], 25.0),
     ],
 )
 def test_a_core_second_takes(cores: float, changes: list[tuple[str, float]], seconds: float) -> None:

@@ -25,7 +25,6 @@ from tests.support.virtual_runs import lose
 from tests.unit.virtual.test_virtual_session import QUARTER, Tape, finish, ledger, slow, uses, virtual_job
 from tests.unit.virtual.test_virtual_session import session as virtual_session
 
-MB = 1_000_000
 RING = Costs(ring_step_s=1 / 64, ring_per_byte_s=1 / 1024, update_base_s=1 / 16, update_per_byte_s=1 / 4096)
 PARAMETERS = 64
 """256 bytes: a quarter of the vector is a step of 5/64 s, the whole a step of its own of 1/16 s."""
