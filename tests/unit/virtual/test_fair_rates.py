@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf, nextafter
 
 import pytest
-from hypothesis import strategies as st
 
 from runtime.virtual.compiled._hosts import Fluid
 from tests.support.reference_fluid import Demand
@@ -58,15 +57,6 @@ def is_largest(name: str, k: int, demands: Sequence[Demand], rates: Sequence[flo
     ours = (rates[k] + slack) / demands[k].weight
     others = [rate / demand.weight for demand, rate in zip(demands, rates, strict=True) if name in demand.resources]
     return max(others) <= ours * (1 + NEAR)
-
-
-NAMES = ("a", "b", "c", "d", "e")
-AMOUNTS = st.floats(0.01, 1000)
-CAPACITIES = st.one_of(AMOUNTS, st.sampled_from([0.0, 1.0, 100.0, inf]))
-LIMITS = st.one_of(st.just(inf), AMOUNTS, st.sampled_from([0.0, 1.0, 50.0]))
-WEIGHTS = st.one_of(st.just(1.0), st.floats(0.1, 10))
-RESOURCES = st.lists(st.sampled_from(NAMES), max_size=4, unique=True).map(tuple)
-WORLDS = st.fixed_dictionaries(dict.fromkeys(NAMES, CAPACITIES))
 
 
 # ---- negative controls: wrong allocators ----------------------------------------------------------------------------

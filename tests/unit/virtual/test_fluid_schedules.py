@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from runtime.virtual.compiled._hosts import Fluid
 from tests.support import reference_fluid as reference
 from tests.support.reference_fluid import Demand
-from tests.unit.virtual.test_fair_rates import (
-    AMOUNTS,
-    CAPACITIES,
-    LIMITS,
-    NAMES,
-    NEAR,
-    RESOURCES,
-    WEIGHTS,
-    WORLDS,
-    slack_of,
-    unfair,
-)
+from tests.unit.virtual.test_fair_rates import NEAR, slack_of, unfair
 
 # ---- random schedules -----------------------------------------------------------------------------------------------
+
+
+NAMES = ("a", "b", "c", "d", "e")
+AMOUNTS = st.floats(0.01, 1000)
+CAPACITIES = st.one_of(AMOUNTS, st.sampled_from([0.0, 1.0, 100.0, inf]))
+LIMITS = st.one_of(st.just(inf), AMOUNTS, st.sampled_from([0.0, 1.0, 50.0]))
+WEIGHTS = st.one_of(st.just(1.0), st.floats(0.1, 10))
+RESOURCES = st.lists(st.sampled_from(NAMES), max_size=4, unique=True).map(tuple)
+WORLDS = st.fixed_dictionaries(dict.fromkeys(NAMES, CAPACITIES))
 
 
 class Start(NamedTuple):
@@ -59,7 +57,6 @@ class Player:
         self.fluid, self.world, self.now = kind(world), dict(world), 0.0
         self.asked: dict[Hashable, Start] = {}
         self.done: dict[Hashable, float] = {}
-        self.trace: list[object] = []
         self.complaints: list[str] = []
 
     def play(self, schedule: Schedule) -> list[str]:
@@ -78,7 +75,6 @@ class Player:
                 self.complaints.append(f"ends at {next_s}, in the past")
             self.work(next_s)
             ended = self.fluid.completed(next_s)
-            self.trace.append((next_s, tuple(ended)))
             for key in ended:
                 self.settle(key, self.asked[key].amount)
             if not ended:
@@ -90,7 +86,6 @@ class Player:
         rates = {key: self.fluid.rate(key) for key in self.asked}
         running = [key for key in self.asked if self.asked[key].amount]
         demands = [self.asked[key].demand for key in running]
-        self.trace.append(tuple(rates.values()))
         self.complaints += unfair(self.world, demands, [rates[key] for key in running])
         for key, rate in rates.items():
             self.done[key] = self.asked[key].amount if rate == inf else self.done[key] + rate * (until - self.now)
@@ -109,7 +104,6 @@ class Player:
 
     def stop(self, key: Hashable) -> None:
         left = self.fluid.stop(self.now, key)
-        self.trace.append((key, left))
         self.settle(key, self.asked[key].amount - left)
 
     def settle(self, key: Hashable, work: float) -> None:

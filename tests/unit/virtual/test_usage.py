@@ -58,8 +58,8 @@ def test_bytes_are_those_on_the_wire_of_either_host() -> None:
 
 def test_limits_are_the_hosts_and_busy_is_what_servers_report() -> None:
     world = World()
-    world.usage.served(0, 0.25)
-    seen = world.at(1.0)
+    world.usage.served(0, 0.5)
+    seen = world.at(2.0)
     server, host = seen["server:0"], seen["host:0"]
     assert (server.busy_frac, host.busy_frac) == (0.25, None)
     assert (server.limit_cores, host.limit_cores, host.limit_bytes_per_s) == (2.0, 2.0, 1e6)
