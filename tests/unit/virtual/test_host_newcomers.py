@@ -25,6 +25,7 @@ from strategies.protocol import (
     Joined,
     Launch,
     Lost,
+    Observed,
     Restart,
     Restored,
     Retire,
@@ -92,12 +93,10 @@ class Scripted(Strategy):
         self.heard.append(event)
         match event:
             case Started():
-                timers = [Wake(at_s=t, tag=str(number)) for number, (t, _) in enumerate(self.script)]
+                timers = [Wake(at_s=t, tag=str(t)) for t in dict.fromkeys(t for t, _ in self.script)]
                 return [*timers, *(Compute(worker=worker, num_samples=1) for worker in event.workers)]
             case Woke():
-                commands = [command for t, command in self.script if t == self.script[int(event.tag)][0]]
-                if commands[0] is not self.script[int(event.tag)][1]:
-                    return []
+                commands = [command for t, command in self.script if str(t) == event.tag]
                 self.retired |= {int(one.node[7:]) for one in commands if isinstance(one, Retire)}
                 return commands
             case Arrived(grad=grad):
@@ -111,8 +110,8 @@ class Scripted(Strategy):
                 return [Compute(worker=worker, num_samples=1) for worker in event.workers]
             case Denied():
                 self.denied[event.node] = event.reason
-        if type(event).__name__ == "Observed":
-            self.use = {use.node: use for use in event.nodes}
+            case Observed():
+                self.use = {use.node: use for use in event.nodes}
         return []
 
 
