@@ -58,13 +58,11 @@ def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> 
     return run_in_lab(record, lambda clock: VirtualSession(*rest, clock=clock))
 
 
-def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int = 1 << 10, patience: int = 2) -> int:
+def both(place: Path, job: Job, make: Any, about: dict[str, Any]) -> int:
     """Play it with and without the loop, and compare; returns how many decisions the loop has carried out."""
     keeps = about.get("keeps", "rows")
-    return compare(place, lambda run: play(run, job, make(), about), keeps, chunk=chunk, patience=(patience, 4096))
+    return compare(place, lambda run: play(run, job, make(), about), keeps, patience=(2, 4096))
 
-
-# ---- jobs by hand ---------------------------------------------------------------------------------------------------
 
 WORKERS, ROUNDS = 4, 80
 """More rounds than factors of jitter are drawn at a time."""
@@ -304,9 +302,6 @@ def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
     """It refuses to be imported if a command has more fields than it knows, and everything would be slow in silence."""
     was_built = any(Path(loop_module.__file__).parent.glob("_events.*.so"))
     assert was_built == (native(EVENTS) is not None)
-
-
-# ---- what is refused ------------------------------------------------------------------------------------------------
 
 
 @built

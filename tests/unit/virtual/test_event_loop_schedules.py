@@ -1,7 +1,8 @@
 """Ten thousand random schedules by fixed seeds: with the compiled loop and by Python alone, jobs leave the same files.
 
 Workers are slowed down, killed, restarted by their strategy, join and leave; servers are slow or killed. The loop
-steps aside for all of that and takes over again, in the middle of whatever is in progress.
+steps aside for all of that and takes over again, in the middle of whatever is in progress. And random jobs of
+replicas, and of tasks that share compiled hosts.
 """
 
 from __future__ import annotations
