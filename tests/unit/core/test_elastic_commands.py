@@ -282,7 +282,7 @@ def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
 
 def evicted_holder(evict_notice: bool = True) -> Rig:
     """Server 1 of low priority holds a half of the parameters, and worker 0 computes."""
-    rig = rig_of(Quota(pending_s=7.0, evict_notice=evict_notice))
+    rig = rig_of(Quota(pending_s=7.0, evict_after_s=10.0, evict_notice=evict_notice))
     rig.say(Launch(node="server:2", priority="low"))
     server_joins(rig, 2)
     rig.say(Repartition(servers=(0, 2)))
@@ -309,16 +309,12 @@ def test_a_server_that_holds_parameters_stores_them_if_it_can_and_starts_again_e
 
 
 def test_a_server_that_is_evicted_may_be_evicted_again() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="server:2", priority="low"))
-    server_joins(rig, 2)
-    rig.say(Repartition(servers=(0, 2)))
-    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    rig = evicted_holder()
     before = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
     evict(rig, "server:2")
     after = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
     assert (len(before), len(after)) == (1, 2)
-    assert after[1][0] > rig.restarts[0][0] + QUOTA.pending_s
+    assert after[1][0] > rig.restarts[0][0] + 7.0
 
 
 def test_a_server_that_was_lost_before_it_could_be_evicted_is_evicted_when_it_is_back() -> None:
