@@ -98,6 +98,8 @@ def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_ser
     run, refused = grown(name, num_servers, seed)
     assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
     assert set(run.recovery.state.members.layout.nodes) == set(run.core.members.layout.nodes)
+    computed = {grad.worker for _, _, grads in run.applied for grad in grads}
+    assert computed & {worker for _, change, worker in CHANGES if change == "join"}, "newcomers contribute"
 
 
 def test_all_of_it_happens() -> None:

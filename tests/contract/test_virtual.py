@@ -22,7 +22,6 @@ from analysis.records.load import load_run
 from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, parse_target
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
-from runtime.virtual.tasks.workers import Workers
 from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
@@ -95,7 +94,6 @@ SHORT = [case for case in CASES if not case.long]
 WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
 """Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
-every_name = pytest.mark.parametrize("name", NAMES)
 
 
 @cache
@@ -229,27 +227,15 @@ def unfair(run: VirtualRun) -> Complaints:
 
 
 @every_case
-def test_it_is_lawful_and_time_never_goes_back(case: Case) -> None:
+def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(case: Case) -> None:
     for run in runs(case):
-        assert unlawful(run) == []
+        assert unlawful(run) + dead(run) + unconserved(run) == []
 
 
 @every_case
-def test_who_returns_has_been_away_for_long_enough(case: Case) -> None:
+def test_it_faces_the_plan_that_all_face_and_who_returns_has_been_away_for_long_enough(case: Case) -> None:
     for run in runs(case):
-        assert too_early(run.lines, run.world) == []
-
-
-@every_case
-def test_it_reaches_the_end(case: Case) -> None:
-    for run in runs(case):
-        assert dead(run) == []
-
-
-@every_case
-def test_it_uses_every_sample_once_an_epoch(case: Case) -> None:
-    for run in runs(case):
-        assert unconserved(run) == []
+        assert otherwise_disturbed(run) + too_early(run.lines, run.world) == []
 
 
 @pytest.mark.few(16)
@@ -264,12 +250,6 @@ def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
 def test_a_fresh_strategy_decides_the_same(case: Case) -> None:
     for run in some_runs(case):
         assert replay(run.lines, case.make()) == []
-
-
-@every_case
-def test_it_faces_the_plan_that_all_face(case: Case) -> None:
-    for run in runs(case):
-        assert otherwise_disturbed(run) == []
 
 
 @pytest.mark.few(14)
@@ -327,16 +307,10 @@ def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
     assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
-    costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
-    for name in ("control_s", "decision_s", "update_base_s", "jitter_sigma", "jitter_rho", "link_bytes_per_s"):
-        assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name
-    assert {world.transport for world in worlds} == {"tcp", "shm"}
-    plain = [run.session.workers for run in seen]
-    assert {workers.network is None for workers in plain if isinstance(workers, Workers)} == {True, False}
-    assert {world.profile is None for world in worlds} == {True, False}
+    worlds = [run.world for run in seen]
     assert any(run.events("Joined") for run in seen)
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
     halts = [[line["event"]["type"] for line in run.events("ServerLost", "Restored")] for run in seen]
@@ -349,7 +323,7 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_time_never_goes_back")
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.host_seeds]
     open_windows = {
@@ -360,13 +334,6 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     }
     kinds = RULES.keys() - OF_MEMBERS - {"gpu"}  # no world has GPUs: tests/unit/virtual/test_virtual_windows.py
     assert open_windows == {(kind, form) for kind in kinds for form in RULES[kind].forms}
-    hosts = [run.world.hosts for run in seen]
-    assert {one is None for one in hosts} == {True, False}
-    every = [host for one in hosts if one is not None for host in one.hosts]
-    for name in ("cores", "link_bytes_per_s", "device", "latency_s"):
-        assert {bool(getattr(host, name)) for host in every} == {True, False}, name
-    assert max(len(host.tasks) for host in every) > 2
-    assert {run.world.transport for run in seen} == {"tcp", "shm"}
     gone = {(line["note"]["role"], line["note"]["reason"]) for run in seen for line in run.notes("Exited")}
     assert {role for role, reason in gone if reason == "killed by the plan"} == {"worker", "server"}
     assert {line["note"]["role"] for run in seen for line in run.notes("Fenced")} == {"worker", "server"}
@@ -374,12 +341,6 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
 
 
 WITHOUT_HOSTS = {
-    ("asp_even", 0): (113.421875, 8695.85),
-    ("asp_even", 2): (116.68654716788771, 8806.83349883531),
-    ("asp", 0): (91.60625, 7404.934375),
-    ("asp", 2): (116.07227639221881, 8748.456033849603),
-    ("backup_workers", 0): (98.875, 5740.85625),
-    ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
     ("bsp", 0): (129.015625, 11128.515625),
     ("bsp", 2): (137.0178707093001, 11197.08575872739),
     ("ssp", 0): (97.734375, 7755.45),

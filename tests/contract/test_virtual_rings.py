@@ -1,4 +1,4 @@
-"""What rings with children owe in the worlds of replicas: as every strategy, with what is drawn for all-reduce."""
+"""What rings with children owe in the worlds of replicas, and on hosts, whatever a plan does to these."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
+from strategies.basic.bsp import BSP
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
@@ -19,7 +20,7 @@ from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
 from tests.support.invariants import replay
-from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_replica_world
+from tests.support.virtual_runs import EPOCHS, VirtualRun, draw_host_ring_world, draw_replica_world
 
 LEARNS_SOON: dict[str, Any] = {
     "min_samples": 10,
@@ -29,12 +30,15 @@ LEARNS_SOON: dict[str, Any] = {
     "check_every": 2,
     "max_regret_frac": 10.0,
 }
-SEEDS = range(3)
-MORE_SEEDS = range(3, 12)
+DRAW = {"machines": draw_replica_world, "hosts": draw_host_ring_world}
+SEEDS = range(4)
+MORE_SEEDS = range(4, 20)
 
 
 def make(kind: str) -> Strategy:
     """Rings that change often: nobody waited for, a while, and any lateness allowed."""
+    if kind == "bsp":
+        return BSP()
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
     if kind in ("star", "learning"):
@@ -48,18 +52,22 @@ def make(kind: str) -> Strategy:
 
 
 @cache
-def run_of(kind: str, num_workers: int, seed: int) -> VirtualRun:
-    return VirtualRun(draw_replica_world(num_workers, seed), make(kind))
+def run_of(where: str, kind: str, num_workers: int, seed: int) -> VirtualRun:
+    return VirtualRun(DRAW[where](num_workers, seed), make(kind))
 
 
-CASES = [(kind, num_workers) for kind in ("lgc", "waiting", "star", "learning") for num_workers in (2, 5)]
+CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning")]
+CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star")]
 
 
-@pytest.mark.few(12)
-@pytest.mark.parametrize(("kind", "num_workers"), CASES)
+@pytest.mark.few(24)
+@pytest.mark.parametrize(("where", "kind"), CASES)
+@pytest.mark.parametrize("num_workers", [2, 5])
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
-def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(kind: str, num_workers: int, seed: int) -> None:
-    run = run_of(kind, num_workers, seed)
+def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(
+    where: str, kind: str, num_workers: int, seed: int
+) -> None:
+    run = run_of(where, kind, num_workers, seed)
     assert unlawful(run) + dead(run) + unconserved(run) == []
     assert replay(run.lines, make(kind)) == []
 
@@ -75,9 +83,10 @@ def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> 
     assert set(run.uses()) == {float(EPOCHS)}
 
 
-def test_it_does_the_same_again_to_the_byte() -> None:
-    run = run_of("waiting", 5, 1)
-    assert different(run, VirtualRun(run.world, make("waiting"))) == []
+@pytest.mark.parametrize(("where", "kind"), [("machines", "waiting"), ("hosts", "waiting"), ("hosts", "bsp")])
+def test_it_does_the_same_again_to_the_byte(where: str, kind: str) -> None:
+    run = run_of(where, kind, 5, 1)
+    assert different(run, VirtualRun(run.world, make(kind))) == []
 
 
 def test_the_worlds_have_children_in_them() -> None:
@@ -86,7 +95,7 @@ def test_the_worlds_have_children_in_them() -> None:
     for num_workers in (2, 5):
         for seed in SEEDS:
             before: set[int] = set()
-            for line in run_of("waiting", num_workers, seed).lines:
+            for line in run_of("machines", "waiting", num_workers, seed).lines:
                 struck += line["kind"] == "event" and line["event"]["type"] == "Lost" and bool(before)
                 for command in line.get("commands", ()):
                     if command["type"] == "Apply":
@@ -94,3 +103,13 @@ def test_the_worlds_have_children_in_them() -> None:
                         attached, returned = attached + len(now - before), returned + len(before - now)
                         before = now
     assert min(attached, returned, struck) > 3
+
+
+def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
+    """Losses within rings and after them, several workers on a host, links with a limit, pauses that end in a loss."""
+    seen = [run_of("hosts", "bsp", 5, seed) for seed in range(10)]
+    assert any(run.notes("Rollback") for run in seen)
+    assert any(run.notes("Fenced") for run in seen)
+    hosts = [run.world.hosts for run in seen]
+    assert any(one is not None and len(host.tasks) > 1 for one in hosts for host in (one.hosts if one else ()))
+    assert any(host.link_bytes_per_s is not None for one in hosts if one for host in one.hosts)

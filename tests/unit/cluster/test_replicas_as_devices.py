@@ -17,17 +17,14 @@ from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import Clock
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
 from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.runs import ROOT
-from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+from tests.unit.virtual.test_virtual_session import session, slow, virtual_job
 
 GPU = DeviceProfile(base_s=0.013, per_sample_s=0.0071, saturation_s=0.05)
 ONE: dict[str, Any] = {
@@ -169,10 +166,10 @@ def test_the_nominal_iteration_is_the_slowest_replicas() -> None:
 
 
 def events(device: Any, plan: Any, **costs: float) -> list[Any]:
-    tape = Tape()
     job = virtual_job(4, 320, global_batch_samples=32)
     timed = Costs(jitter_sigma=0.2, jitter_rho=0.5, sleep_overshoot_s=1e-4, control_s=1e-3, latency_s=2e-3, **costs)
-    run_alone(VirtualSession(make_run_spec(job, BSP(), tape), plan, NoModelState(0, None), timed, device))
+    run, tape = session(BSP(), job, timed, device=device, actuator=plan)
+    run_alone(run)
     return [{name: value for name, value in line.items() if name != "decide_us"} for line in tape.plain()]
 
 

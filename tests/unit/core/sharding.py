@@ -109,12 +109,7 @@ class ShardsMachine(RuleBasedStateMachine):
     )
     def begin(self, num_samples: int, shard_samples: int, num_workers: int, epochs: int, seed: int) -> None:
         cut = cut_epoch(self.policy, num_samples, shard_samples, num_workers)
-        self.options: dict[str, Any] = {
-            "policy": self.policy,
-            "epochs": epochs,
-            "seed": seed,
-            "overlap": self.overlap,
-        }
+        self.options: dict[str, Any] = {"policy": self.policy, "epochs": epochs, "seed": seed, "overlap": self.overlap}
         self.shards = self.make(cut, **self.options)
         self.model = Model(cut)
         self.num_workers = num_workers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -113,28 +113,29 @@ def test_children_need_a_parent_in_the_ring(children: Pairs, why: str) -> None:
     assert why in refusal(rig(), with_children(0, 1, 2, 3, children=children))
 
 
-def test_nobody_is_a_child_where_servers_hold_the_parameters() -> None:
-    assert "servers hold the parameters" in refusal(rig(num_servers=1), with_children(0, children=((3, 1),)))
-
-
-def test_who_computes_does_not_leave() -> None:
-    assert "worker 3 computes" in refusal(rig(0, 1, 2), with_children(0, 1, 2, children=((3, 1),)))
-
-
-def test_who_computes_does_not_enter() -> None:
-    at = attached()
-    for worker in (0, 1, 2):
+@pytest.mark.parametrize(
+    ("make", "arriving", "update", "why"),
+    [
+        (lambda: rig(num_servers=1), (), with_children(0, children=((3, 1),)), "servers hold the parameters"),
+        (lambda: rig(0, 1, 2), (), with_children(0, 1, 2, children=((3, 1),)), "worker 3 computes"),
+        (rig, (), with_children(0, 1, 2, children=((3, 1),)), "worker 3 keeps gradient 3"),
+        (attached, (0, 1, 2), with_children(4, 5, 6), "worker 3 computes"),
+        (attached, (0, 1, 2), with_children(4, 5, 6, children=((3, 2), (1, 0))), "worker 1 keeps gradient 7, or will"),
+        (
+            attached,
+            range(4),
+            with_children(4, 5, 6, 7, children=((1, 3),)),
+            "worker 3 was not in the ring, so it has no parameters to give",
+        ),
+    ],
+)
+def test_who_computes_or_keeps_a_gradient_stays_where_it_is(
+    make: Callable[[], Rig], arriving: Sequence[int], update: Apply, why: str
+) -> None:
+    at = make()
+    for worker in arriving:
         at.arrive(worker)
-    assert "worker 3 computes" in refusal(at, with_children(4, 5, 6))
-
-
-def test_who_keeps_a_gradient_does_not_leave_nor_who_is_about_to_get_one() -> None:
-    assert "worker 3 keeps gradient 3" in refusal(rig(), with_children(0, 1, 2, children=((3, 1),)))
-    at = attached()
-    for worker in (0, 1, 2):
-        at.arrive(worker)
-    about = "worker 1 keeps gradient 7, or will"
-    assert about in refusal(at, with_children(4, 5, 6, children=((3, 2), (1, 0))))
+    assert why in refusal(at, update)
 
 
 def test_who_keeps_a_gradient_that_is_dropped_may_leave() -> None:
@@ -151,22 +152,6 @@ def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
         at.arrive(worker)
     at.core.members.parents[3] = 1  # as if it had left with what it keeps
     assert "worker 3 keeps gradient 7, and is not in the ring" in refusal(at, with_children(4, 5, 6, 7))
-
-
-def test_a_child_without_parameters_is_no_parent() -> None:
-    at = attached()
-    for worker in range(4):
-        at.arrive(worker)
-    why = "worker 3 was not in the ring, so it has no parameters to give"
-    assert why in refusal(at, with_children(4, 5, 6, 7, children=((1, 3),)))
-
-
-def test_somebody_stays_in_the_ring() -> None:
-    at = attached(((1, 0), (2, 0), (3, 0)))
-    for worker in range(4):
-        at.arrive(worker)
-    everybody: Sequence[tuple[int, int]] = ((0, 1),)
-    assert "worker 1 was not in the ring" in refusal(at, with_children(4, 5, 6, 7, children=tuple(everybody)))
 
 
 # ---- losses ---------------------------------------------------------------------------------------------------------

@@ -197,13 +197,6 @@ def test_a_server_that_is_restarted_goes_where_the_placement_puts_one() -> None:
     assert cluster.relocate(3.0, "a", NodeId.server(1)) == 0
 
 
-def test_a_job_that_waits_has_nothing_to_move() -> None:
-    cluster, _, _ = cluster_of(Fifo(), 1, 1)
-    cluster.receive(0.0, job("a", 2), job("b", 1))
-    assert cluster.relocate(1.0, "b", NodeId.worker(0)) is None
-    assert cluster.jobs["b"].phase == "waiting"
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -316,34 +309,43 @@ def test_a_job_that_cannot_be_is_refused(request_: dict[str, Any], said: str) ->
 
 
 class Says(Policy):
-    """Gives prepared commands, one per decision."""
+    """Gives these commands at once."""
 
-    preempts = True
-
-    def __init__(self, *commands: ClusterCommand) -> None:
-        self.commands = list(commands)
+    def __init__(self, *commands: ClusterCommand, preempts: bool) -> None:
+        self.commands, self.preempts = commands, preempts
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        return [self.commands.pop(0)] if self.commands else []
+        said, self.commands = self.commands, ()
+        return said
 
 
 HERE = Places(workers=(0,))
+X = StartJob(job="x", places=HERE)
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("commands", "said"),
     [
-        (StartJob(job="nobody", places=HERE), "Says at 0 s: StartJob of job nobody, which is not in the cluster"),
-        (StartJob(job="x", places=Places(workers=(1,))), "job x: there is no machine 1"),
-        (StartJob(job="x", places=Places(workers=(-1,))), "job x: there is no machine -1"),
-        (StartJob(job="x", places=Places(workers=())), "job x: has 1 workers, and 0 of them have a place"),
-        (StartJob(job="x", places=Places(workers=(0,), servers=(0,))), "job x: has 0 servers, and 1 of them"),
-        (PreemptJob(job="x"), "PreemptJob of job x, which is waiting since 0 s .start 0.: only a job with GPUs"),
+        ((StartJob(job="nobody", places=HERE),), "Says at 0 s: StartJob of job nobody, which is not in the cluster"),
+        ((StartJob(job="x", places=Places(workers=(1,))),), "job x: there is no machine 1"),
+        ((StartJob(job="x", places=Places(workers=(-1,))),), "job x: there is no machine -1"),
+        ((StartJob(job="x", places=Places(workers=())),), "job x: has 1 workers, and 0 of them have a place"),
+        ((StartJob(job="x", places=Places(workers=(0,), servers=(0,))),), "job x: has 0 servers, and 1 of them"),
+        ((PreemptJob(job="x"),), "PreemptJob of job x, which is waiting since 0 s .start 0.: only a job with GPUs"),
+        ((X, X), "only a waiting job can start"),
+        ((X, StartJob(job="y", places=HERE)), "workers on machine 0, which has 0 GPUs free"),
+        ((), "it starts none of them"),
     ],
 )
-def test_an_unlawful_command_is_refused(command: ClusterCommand, said: str) -> None:
-    cluster, _, _ = cluster_of(Says(command), 1)
+def test_an_unlawful_answer_is_refused(commands: tuple[ClusterCommand, ...], said: str) -> None:
+    cluster, _, _ = cluster_of(Says(*commands, preempts=True), 1)
     with pytest.raises(ProtocolError, match=said):
+        cluster.receive(0.0, job("x"), job("y"))
+
+
+def test_who_has_not_declared_that_it_preempts_does_not() -> None:
+    cluster, _, _ = cluster_of(Says(X, PreemptJob(job="x"), preempts=False), 1)
+    with pytest.raises(ProtocolError, match="has not declared that it preempts"):
         cluster.receive(0.0, job("x"))
 
 

@@ -96,13 +96,6 @@ def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     assert len({event.grad.id for event in rig.events if isinstance(event, Arrived)}) == 4
 
 
-def test_a_barrier_at_the_end_of_an_epoch_is_not_waited_for_in_vain() -> None:
-    """Five samples for four workers: the second round has one gradient and three empty arrivals."""
-    run = HeapRun(BSP(), make_job(num_samples=5, epochs=2), [1, 1, 1, 1]).run()
-    assert [order.samples for _, order, _ in run.applied] == [4, 1, 4, 1]
-    assert run.core.reason == "2 epochs done"
-
-
 def test_a_worker_without_data_idles_instead_of_spinning() -> None:
     """The strategy receives nothing but the arrivals of the slow one."""
     run = HeapRun(ASP(data="even"), make_job(num_samples=40, epochs=1, max_time_s=100.0), [1, 1, 1, 4]).run()
@@ -135,22 +128,14 @@ def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch
 # ---- epochs ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_fence_keeps_the_next_epoch_closed_while_work_is_out() -> None:
-    rig = puppet_rig(num_workers=2)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_next_epoch_opens_while_work_is_out_only_with_overlap(overlap: bool) -> None:
+    rig = puppet_rig(num_workers=2, epoch_overlap=overlap)
     rig.say(*compute(0, 1))
     rig.arrive(0)
     rig.say(apply(0), *compute(0))
-    assert set(rig.core.ledger.starved) == {0}
-    assert rig.noted("EpochStarted") == [{"epoch": 0}]
-
-
-def test_with_overlap_the_next_epoch_opens_while_work_is_out() -> None:
-    rig = puppet_rig(num_workers=2, epoch_overlap=True)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(apply(0), *compute(0))
-    assert {work.epoch for work in rig.busy()[0].ranges} == {1}
-    assert rig.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
+    assert (set(rig.core.ledger.starved) == {0}) is not overlap
+    assert [about["epoch"] for about in rig.noted("EpochStarted")] == ([0, 1] if overlap else [0])
 
 
 def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> None:
@@ -166,14 +151,6 @@ def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> No
     rig.core.strategy.next = (apply(1),)
     rig.arrive(1)
     assert {work.epoch for work in rig.busy()[2].ranges} == {2}
-
-
-def test_with_overlap_no_epoch_is_run_twice() -> None:
-    """One Compute takes as long as the others need for both epochs."""
-    job = make_job(num_samples=16, epochs=2, epoch_overlap=True)
-    run = HeapRun(ASP(data="dynamic"), job, [1, 1, 1, 30]).run()
-    assert run.core.reason == "2 epochs done"
-    assert sum(grad.samples for grad in run.used) == 32
 
 
 def test_the_job_is_done_with_its_last_epoch() -> None:
@@ -306,8 +283,7 @@ def test_a_job_may_end_at_its_target(higher: bool, stop: bool, metrics: dict[str
 
 
 @pytest.mark.parametrize(
-    ("values", "ends_at"),
-    [([0.9, 0.8, 0.9, 0.95, 0.91], 4), ([0.9, 0.95, 0.9], 2), ([0.9, 0.9, 0.8, 0.9, 0.9], None)],
+    ("values", "ends_at"), [([0.9, 0.8, 0.9, 0.95, 0.91], 4), ([0.9, 0.95, 0.9], 2), ([0.9, 0.9, 0.8, 0.9, 0.9], None)]
 )
 def test_a_noisy_metric_reaches_its_target_when_it_holds_it(values: list[float], ends_at: int | None) -> None:
     rig = puppet_rig(target=0.9, target_evals=3, higher_is_better=True, stop_at_target=True)
@@ -319,16 +295,16 @@ def test_a_noisy_metric_reaches_its_target_when_it_holds_it(values: list[float],
 @pytest.mark.parametrize(
     ("values", "stop", "ends_at"),
     [
-        ([0.1, 0.5, 0.5, 0.5004, 0.6], True, 3),
-        ([0.1, 0.5, 0.501, 0.5005, 0.6], True, None),  # 0.001 is not less than 0.001
+        ([0.0, 0.5, 0.5, 0.625, 1.0], True, 3),
+        ([0.0, 0.5, 0.75, 0.625, 1.0], True, None),  # a change as large as the bound is a change
         ([0.5, 0.5], True, None),
         ([0.5, float("nan"), 0.5, 0.5, 0.5], True, 4),
         ([0.5] * 5, False, None),
     ],
 )
 def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: bool, ends_at: int | None) -> None:
-    """Three evaluations within 0.001."""
-    rule = Convergence(evaluations=3, max_change=0.001)
+    """Three evaluations within 0.25."""
+    rule = Convergence(evaluations=3, max_change=0.25)
     rig = puppet_rig(convergence=rule, stop_at_convergence=stop)
     for at, value in enumerate(values):
         rig.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
@@ -353,9 +329,3 @@ def test_a_strategy_may_stop_the_job(ok: bool, status: str) -> None:
     rig = puppet_rig()
     rig.say(Stop(reason="enough", ok=ok), *compute(0))
     assert (rig.core.status, rig.core.reason, rig.busy()) == (status, "enough", {})
-
-
-def test_a_change_as_large_as_the_bound_is_a_change() -> None:
-    rule = Convergence(evaluations=2, max_change=0.25)
-    assert not rule.reached([0.5, 0.75])
-    assert rule.reached([0.5, 0.625])

@@ -10,17 +10,7 @@ from runtime.core import inputs
 from strategies.basic.asp import ASP
 from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
-from strategies.protocol import (
-    Apply,
-    Arrived,
-    Compute,
-    Drop,
-    Failed,
-    Joined,
-    Lost,
-    ProtocolError,
-    Timings,
-)
+from strategies.protocol import Apply, Arrived, Compute, Drop, Failed, Joined, Lost, ProtocolError, Timings
 from tests.support.harness import Puppet, Rig, apply, compute, make_job, puppet_rig
 
 # ---- workers --------------------------------------------------------------------------------------------------------
@@ -54,23 +44,6 @@ def test_a_departed_workers_samples_are_for_the_others() -> None:
     rig.lose(0, t=7.0, restarting=False)
     assert rig.busy()[2].ranges == mine
     assert asked[-1] == ("worker:2", 7.0), "disturbed as at the moment at which it starts"
-
-
-def test_what_a_departed_worker_had_not_begun_is_for_the_others() -> None:
-    job = make_job(num_workers=2, global_batch_samples=2, num_samples=4, epochs=1, batches_per_shard=2)
-    rig = Rig(Puppet(), job).start()
-    rig.say(*compute(0, 1))
-    for _ in range(2):
-        rig.arrive(1)
-        rig.say(*compute(1))
-    assert set(rig.core.ledger.starved) == {1}
-    rig.lose(0, restarting=False)
-    for _ in range(2):
-        rig.arrive(1)
-        rig.say(*compute(1))
-    assert sorted(rig.core.ledger.grads) == [1, 2, 3, 4]
-    rig.say(apply(1, 2, 3, 4))
-    assert rig.core.status == "done"
 
 
 def test_a_held_compute_of_a_lost_worker_is_forgotten() -> None:

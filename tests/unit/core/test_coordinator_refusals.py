@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from runtime.core import inputs
+from runtime.core.ledger import HISTORY, REMEMBERED, GradientLedger
 from strategies.basic.bsp import BSP
-from strategies.protocol import Apply, Drop, ProtocolError, Woke
+from strategies.protocol import Apply, Compute, Drop, Grad, Joined, ProtocolError, Woke
 from tests.support.answers import Line
 from tests.support.harness import Puppet, Rig, apply, compute, puppet_rig
 
@@ -23,58 +25,77 @@ def refusal(rig: Rig, *commands: Any) -> str:
     return str(caught.value)
 
 
-def test_a_compute_for_a_busy_worker_is_refused_with_its_last_events() -> None:
-    rig = puppet_rig(num_samples=100)
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (Compute(worker=1, num_samples=1), "worker 1: .*while it is busy"),
+        (Compute(worker=3, num_samples=1), "worker 3: .*while it is busy"),
+        (Compute(worker=4, num_samples=1), "worker 4: .*is not running"),
+        (Compute(worker=9, num_samples=1), "worker 9: .*is not running"),
+        *(
+            (Compute(worker=0, num_samples=samples, accum=accum), "at least one sample per micro-batch")
+            for samples, accum in ((0, 1), (-1, 1), (4, 0), (4, 5), (4, -1))
+        ),
+        (apply(0), r"worker 0: Apply of \[0\]: not arrived, or used before"),
+        (Drop(grads=(0,)), r"worker 0: Drop of \[0\]: not arrived, or used before"),
+        (apply(1), r"Apply of \[1\]: not arrived"),
+        (apply(2, 7), r"Apply of \[7\]: not arrived.*unused are \[2\]"),
+        (apply(2, 2), "at least one gradient, and none twice"),
+        (Apply(grads=(), weights=()), "at least one gradient, and none twice"),
+        (Apply(grads=(2,), weights=()), "1 gradients but 0 weights"),
+        (Apply(grads=(2,), weights=(1.0, 1.0)), "1 gradients but 2 weights"),
+    ],
+    ids=str,
+)
+def test_what_is_unlawful_is_refused_and_has_changed_nothing(command: Any, complaint: str) -> None:
+    """Worker 0 is idle, and its gradient used; 1 computes, 2 has delivered, 3 finds no data, and 4 has left."""
+    rig = puppet_rig(num_workers=5, num_samples=3)
+    rig.say(*compute(0, 1, 2, 3))
+    rig.arrive(0)
+    rig.say(apply(0))
+    rig.arrive(2)
+    rig.lose(4, restarting=False)
+    assert re.search(complaint, refusal(rig, command))
+    assert set(rig.core.ledger.grads) == {2}
+
+
+def test_a_gradient_without_samples_is_nothing_to_use() -> None:
+    rig = puppet_rig()
+    rig.say(*compute(0, 1, 2))
+    rig.arrive(0)
+    rig.arrive(1)
+    assert rig.empties() == [2]
+    assert "Drop of [2]: not arrived" in refusal(rig, Drop(grads=(2,)))
+
+
+def test_a_refusal_ends_with_the_last_events_of_that_worker() -> None:
+    ledger = GradientLedger()
+    for t in range(HISTORY + 1):
+        ledger.note_event(3, Joined(t=float(t), worker=3, incarnation=t))
+    ledger.note_event(2, Joined(t=99.0, worker=2, incarnation=0))
+    shown = str(ledger.error(3, "it")).partition("its last events:\n")[2].splitlines()
+    assert [line.strip() for line in shown] == [
+        str(Joined(t=float(t), worker=3, incarnation=t)) for t in range(1, HISTORY + 1)
+    ]
+    assert str(ledger.error(4, "it")).endswith("its last events:\n  none")
+    rig = puppet_rig()
     rig.say(*compute(1))
     rig.arrive(1)
-    rig.say(*compute(1))
-    message = refusal(rig, *compute(1))
-    assert "worker 1" in message
-    assert f"{rig.events[2]}" in message.partition("its last events:")[2]
-
-
-def test_a_compute_for_a_departed_worker_is_refused_with_its_last_events() -> None:
-    rig = puppet_rig()
-    rig.lose(1, restarting=False)
-    message = refusal(rig, *compute(1))
-    assert "worker 1" in message
-    assert f"{rig.events[1]}" in message.partition("its last events:")[2]
-
-
-def test_a_compute_for_a_stranger_is_refused() -> None:
-    assert "worker 9" in refusal(puppet_rig(), *compute(9))
-
-
-def test_a_compute_of_nothing_is_refused() -> None:
-    assert "at least one sample" in refusal(puppet_rig(), *compute(0, num_samples=0))
-
-
-@pytest.mark.parametrize(
-    "again", [apply(0), Drop(grads=(0,)), apply(0, 0), apply(5), apply(1), Apply(grads=(), weights=())]
-)
-def test_a_gradient_that_is_not_there_is_refused(again: Any) -> None:
-    """Used before, twice at once, unknown, not arrived yet; and an update of nothing."""
-    rig = puppet_rig()
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(apply(0))
-    assert type(again).__name__ in refusal(rig, again)
-
-
-@pytest.mark.parametrize("weights", [(), (1.0, 1.0)])
-def test_a_wrong_number_of_weights_is_refused(weights: tuple[float, ...]) -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0))
-    rig.arrive(0)
-    assert f"1 gradients but {len(weights)} weights" in refusal(rig, Apply(grads=(0,), weights=weights))
-
-
-def test_a_gradient_used_twice_is_refused_with_its_workers_last_events() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0))
-    rig.arrive(0)
     rig.say(apply(0))
     assert f"{rig.events[2]}" in refusal(rig, apply(0)).partition("its last events:")[2]
+
+
+def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow() -> None:
+    ledger = GradientLedger()
+    for number in range(3 * REMEMBERED):
+        ledger.arrived(Grad(id=number, worker=7, incarnation=0, iteration=0, version=0, samples=2, assigned_samples=2))
+        ledger.use((number,), "Apply")
+        ledger.note_event(7, Joined(t=float(number), worker=7, incarnation=number))
+    assert len(ledger.last_events(7)) == HISTORY
+    with pytest.raises(ProtocolError, match="worker 7: "):
+        ledger.use((3 * REMEMBERED - 1,), "Drop")
+    with pytest.raises(ProtocolError, match=r"^Drop of \[0\]: not arrived"):
+        ledger.use((0,), "Drop")
 
 
 # ---- the record -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from injectors.plan import RULES, Disturbance, Kind, build_plan
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
-from runtime.core.disturbing import KINDS, OF_TASKS, Action, Disturbances, Hold, Release, Share
+from runtime.core.disturbing import OF_TASKS, Action, Disturbances, Hold, Release, Share
 
 TASKS = [f"worker:{number}" for number in range(3)]
 HOSTS = [f"host:{number}" for number in range(3)]
@@ -64,26 +64,6 @@ class World:
         self.plan.admitted(task, moved=True)
 
 
-def test_changes_of_one_moment_are_taken_together() -> None:
-    """Its own window closes when its host's opens, and the other way round."""
-    world = World(window("kill", "worker:1", 1, 2), window("kill", "host:1", 2, 3), window("kill", "worker:1", 3, 4))
-    for t, lives in ((1, [("Hold", "worker:1")]), (2, []), (3, []), (4, [("Release", "worker:1")])):
-        world.plan.advance(t)
-        assert world.lives() == lives
-
-
-def test_who_is_moved_from_a_dead_host_comes_back() -> None:
-    world = World(window("kill", "host:1", 1, 9), window("kill", "worker:1", 2, 4))
-    world.plan.advance(3)
-    world.move(3, "worker:1", "host:2")
-    assert world.lives() == [("Hold", "worker:1")], "its own window is open"
-    world.plan.advance(4)
-    assert world.lives() == [("Release", "worker:1")], "its old host is dead still"
-    world.move(5, "worker:0", "host:1")
-    world.move(6, "worker:0", "host:0")
-    assert world.lives() == [("Hold", "worker:0"), ("Release", "worker:0")]
-
-
 def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> None:
     world = World(
         window("pause", "worker:1", 1, 9, of_machine=True),
@@ -94,14 +74,6 @@ def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> N
     world.plan.advance(2)
     assert world.dead == {"worker:1"}
     assert world.levels == {("worker:1", "kill"): 1.0, ("link:0", "cut"): 1.0}
-
-
-def test_who_moves_finds_the_devices_of_the_other_host_shared() -> None:
-    world = World(window("gpu", "host:2", 1, 9, 0.25))
-    world.plan.advance(1)
-    for host, left_frac in (("host:2", 0.25), ("host:1", 1.0)):
-        world.move(2, "worker:0", host)
-        assert world.left_fracs[0] == left_frac
 
 
 def test_hosts_are_dead_while_their_windows_are_open() -> None:
@@ -166,7 +138,6 @@ class Step(NamedTuple):
     host: str
 
 
-SECONDS = st.integers(0, LAST_S)
 KINDS_HERE: list[Kind] = ["cpu", "gpu", "pause", "kill"]
 
 
@@ -225,7 +196,3 @@ def test_nobody_comes_back_to_die_in_the_same_moment(plan: list[Disturbance]) ->
         tasks = [task for _, task in world.lives()]
         assert len(tasks) == len(set(tasks))
     assert world.dead == set()
-
-
-def test_kinds_that_need_an_action_are_all_but_the_sleeps() -> None:
-    assert set(RULES) - KINDS == {"delay", "slowdown"}

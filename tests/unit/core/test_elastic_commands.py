@@ -188,14 +188,25 @@ def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation(
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_a_newcomer_that_gives_up_is_denied(node: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "reasons"),
+    [("gives up", ["did not join: crash"]), ("evicted", ["taken away by the cluster"]), ("taken back", [])],
+)
+def test_a_newcomer_that_does_not_come_is_denied_unless_nobody_wants_it_any_more(
+    how: str, reasons: list[str], node: str
+) -> None:
     rig = rig_of()
-    rig.say(Launch(node=node))
-    if node == "worker:3":
+    rig.say(Launch(node=node, priority="low"))
+    if how == "evicted":
+        evict(rig, node)
+    elif how == "taken back":
+        rig.say(Retire(node=node))
+        assert rig.retired == [(2.0, node)]
+    elif node == "worker:3":
         rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "crash", restarting=False))
     else:
         rig.core.receive(rig.at(None), inputs.ServerLost(2, 0, "crash", "killed", holding=False))
-    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "did not join: crash")]
+    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, reason) for reason in reasons]
     assert not rig.received(Lost, ServerLost)
     assert node not in nodes(rig)
     assert not rig.core.watch.awaits()
@@ -212,17 +223,6 @@ def test_a_worker_retires_with_its_compute() -> None:
     [lost] = rig.received(Lost)
     assert (lost.worker, lost.cause, lost.restarting) == (0, "retired", False)
     assert [note["samples"] for note in rig.noted("Requeued")] == [1]
-
-
-@pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_the_request_for_a_pending_node_is_taken_back_without_a_word(node: str) -> None:
-    rig = rig_of()
-    rig.say(Launch(node=node))
-    rig.say(Retire(node=node))
-    assert rig.retired == [(2.0, node)]
-    assert not rig.received(Lost, ServerLost, Denied)
-    assert node not in nodes(rig)
-    assert not rig.core.watch.awaits()
 
 
 def test_who_is_needed_stays() -> None:
@@ -270,15 +270,6 @@ def test_a_running_worker_that_is_evicted_is_lost() -> None:
     assert len(rig.received(Lost)) == 1
 
 
-@pytest.mark.parametrize("node", ["worker:3", "server:2"])
-def test_a_pending_node_that_is_evicted_is_denied(node: str) -> None:
-    rig = rig_of()
-    rig.say(Launch(node=node, priority="low"))
-    evict(rig, node)
-    assert [(event.node, event.reason) for event in rig.received(Denied)] == [(node, "taken away by the cluster")]
-    assert not rig.received(Lost, ServerLost)
-
-
 def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
     rig = rig_of()
     rig.say(Launch(node="server:2", priority="low"))
@@ -291,7 +282,7 @@ def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
 
 def evicted_holder(evict_notice: bool = True) -> Rig:
     """Server 1 of low priority holds a half of the parameters, and worker 0 computes."""
-    rig = rig_of(Quota(pending_s=7.0, evict_notice=evict_notice))
+    rig = rig_of(Quota(pending_s=7.0, evict_after_s=10.0, evict_notice=evict_notice))
     rig.say(Launch(node="server:2", priority="low"))
     server_joins(rig, 2)
     rig.say(Repartition(servers=(0, 2)))
@@ -318,16 +309,12 @@ def test_a_server_that_holds_parameters_stores_them_if_it_can_and_starts_again_e
 
 
 def test_a_server_that_is_evicted_may_be_evicted_again() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="server:2", priority="low"))
-    server_joins(rig, 2)
-    rig.say(Repartition(servers=(0, 2)))
-    rig.restore(shares=((NodeId.server(0), 1.0), (NodeId.server(2), 1.0)))
+    rig = evicted_holder()
     before = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
     evict(rig, "server:2")
     after = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
     assert (len(before), len(after)) == (1, 2)
-    assert after[1][0] > rig.restarts[0][0] + QUOTA.pending_s
+    assert after[1][0] > rig.restarts[0][0] + 7.0
 
 
 def test_a_server_that_was_lost_before_it_could_be_evicted_is_evicted_when_it_is_back() -> None:
@@ -417,6 +404,35 @@ def test_who_holds_nothing_is_not_restarted() -> None:
     server_joins(rig, 2)
     with pytest.raises(ProtocolError, match="it holds nothing; retire it, and launch another"):
         rig.say(Restart(node="server:2"))
+
+
+# ---- an operator ----------------------------------------------------------------------------------------------------
+
+
+def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
+    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
+    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
+    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]
+
+
+def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:1"))
+    assert [order.node for _, order in rig.launches] == ["worker:3"]
+
+
+def test_an_operator_waits_until_the_servers_are_back() -> None:
+    rig = rig_of()
+    rig.lose_server()
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
+    assert not rig.received(Lost)
+    assert rig.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
+    rig.restore()
+    assert [event.cause for event in rig.received(Lost)] == ["retired"]
 
 
 # ---- what nodes may use ---------------------------------------------------------------------------------------------

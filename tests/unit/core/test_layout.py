@@ -100,11 +100,6 @@ REFUSED: list[tuple[str, Callable[[Layout], Layout]]] = [
     ("server:1: numbers are never reused; the next server is server:2", lambda two: two.with_server(NodeId.server(1))),
     ("worker:7: there is no such node", lambda two: two.without_worker(NodeId.worker(7))),
     ("server:7: there is no such node", lambda two: two.without_server(NodeId.server(7))),
-    ("server:7: there is no such node", lambda two: two.repartitioned([NodeId.server(7)], [1.0])),
-    ("2 servers and 1 shares: give one share", lambda two: two.repartitioned(two.servers, [1.0])),
-    ("0 servers and 0 shares: give one share", lambda two: two.repartitioned([], [])),
-    ("2 servers and 2 shares: give one share", lambda two: two.repartitioned([NodeId.server(0)] * 2, [1.0, 1.0])),
-    ("share 0.0: must be positive and finite", lambda two: two.repartitioned(two.servers, [1.0, 0.0])),
 ]
 
 
@@ -112,10 +107,3 @@ REFUSED: list[tuple[str, Callable[[Layout], Layout]]] = [
 def test_what_cannot_be_is_refused(words: str, wrong: Callable[[Layout], Layout]) -> None:
     with pytest.raises(ValueError, match=f"^{words}"):
         wrong(Layout.initial(2, 2))
-
-
-def test_a_worker_that_left_cannot_join_again() -> None:
-    left = Layout.initial(2, 1).without_worker(NodeId.worker(1))
-    with pytest.raises(ValueError, match="numbers are never reused"):
-        left.with_worker(NodeId.worker(1))
-    assert left.with_worker(NodeId.worker(2)).workers == (NodeId.worker(0), NodeId.worker(2))

@@ -15,8 +15,6 @@ import msgspec
 import pytest
 
 from runtime.core.data.shards import Shards
-from runtime.core.executor import Executor
-from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
 from runtime.core.recovery.states import Phase, TaskState
 from strategies.protocol import Compute, NodeId
@@ -141,10 +139,7 @@ PLANTED: dict[str, list[Callable[[HeapRun], object]]] = {
         lambda run: run.core.ledger.ready.update({99: None}),
         lambda run: setattr(run.core.course, "halted", True),
     ],
-    "data": [
-        lambda run: run.core.shards.out.popitem(),
-        lambda run: run.core.shards.departed.add(0),
-    ],
+    "data": [lambda run: run.core.shards.out.popitem(), lambda run: run.core.shards.departed.add(0)],
 }
 
 
@@ -182,25 +177,12 @@ def keeps_the_number_of_the_dead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "lost", lost)
 
 
-def keeps_who_has_departed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Executor, "remove", lambda self, t, node: None)
-
-
-def halts_with_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GradientLedger, "void", lambda self: None)
-
-
 def gives_nobody_a_part_again(patch: pytest.MonkeyPatch) -> None:
     """As it was with workers that came back while all were halted, in the data service's parts."""
     patch.setattr(Shards, "back", lambda self, worker: None)
 
 
-CODE = (
-    keeps_the_number_of_the_dead,
-    keeps_who_has_departed,
-    halts_with_work,
-    gives_nobody_a_part_again,
-)
+CODE = (keeps_the_number_of_the_dead, gives_nobody_a_part_again)
 
 
 @pytest.mark.parametrize("plant", CODE, ids=lambda plant: plant.__name__)

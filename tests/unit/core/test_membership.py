@@ -27,43 +27,6 @@ def test_nobody_is_there_before_it_joined() -> None:
     assert (members.here(), members.is_here(0), members.is_here(1)) == ((1,), False, True)
 
 
-def test_a_restart_is_awaited_in_its_new_incarnation_only() -> None:
-    members = attached(2)
-    assert members.lost(0, restarting=True) == 0
-    assert not members.joined(0, 0), "the dead do not come back"
-    assert not members.joined(0, 2), "nor does anybody come early"
-    assert members.joined(0, 1)
-    assert not members.joined(0, 1), "nor twice"
-    assert members.here() == (0, 1)
-
-
-def test_who_left_does_not_come_back() -> None:
-    members = attached(2)
-    assert members.lost(1, restarting=False) == 0
-    assert not members.joined(1, 1)
-    assert (members.here(), members.anyone_launching()) == ((0,), False)
-
-
-def test_a_restart_that_fails_is_one_more_incarnation() -> None:
-    members = attached(1)
-    assert [members.lost(0, restarting=True) for _ in range(3)] == [0, 1, 2]
-    assert not members.joined(0, 2)
-    assert members.joined(0, 3)
-
-
-def test_a_restart_can_be_given_up() -> None:
-    members = attached(2)
-    members.lost(0, restarting=True)
-    assert members.anyone_launching()
-    members.lost(0, restarting=False)
-    assert not members.anyone_launching()
-    assert not members.joined(0, 2)
-
-
-def test_a_stranger_is_not_here() -> None:
-    assert not attached(2).is_here(7)
-
-
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["crash", "leave", "join"])), max_size=40))
 def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
     """Against a model: (state, incarnation) of every worker."""
@@ -97,9 +60,3 @@ def test_one_that_waits_for_a_place_is_somebody_though_others_are_there() -> Non
     assert not members.is_expected(1)
     assert members.joined(1, 1)
     assert not members.anyone_pending()
-
-
-def test_one_that_is_launched_is_somebody_though_others_are_there() -> None:
-    members = attached(3)
-    members.lost(1, restarting=True)
-    assert members.anyone_launching()

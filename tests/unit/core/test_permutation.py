@@ -54,11 +54,6 @@ def test_it_is_a_bijection(length: int, key: Key) -> None:
     assert is_bijection(whole(length, key), length)
 
 
-def test_what_is_no_bijection_is_caught() -> None:
-    assert not is_bijection(np.arange(10) * 2 % 10, 10)
-    assert not is_bijection(np.arange(10) + 1, 10)
-
-
 @given(LENGTHS, KEYS, st.data())
 def test_one_position_is_the_same_as_many(length: int, key: Key, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, length - 1))
@@ -102,11 +97,6 @@ def rotate(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.in
     return (positions + key[-1]) % length
 
 
-def halve(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.int64]:
-    """A bad shuffle that keeps the even positions among themselves."""
-    return (positions + 2 * permute_one(0, length, key)) % length
-
-
 def p_uniform(values: Iterable[int], length: int) -> float:
     counts = np.bincount(np.fromiter(values, dtype=np.int64), minlength=length)
     return float(stats.chisquare(counts).pvalue)
@@ -119,22 +109,9 @@ def test_a_position_lands_everywhere_equally_often(length: int) -> None:
     assert worst * length > 1e-3
 
 
-def test_a_position_that_does_not_is_caught() -> None:
-    assert p_uniform((int(whole(10, (3, epoch), halve)[0]) for epoch in range(600)), 10) < 1e-6
-
-
 @pytest.mark.parametrize("length", long_after([2, 3, 4, 5], always=3))
 def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
-
-
-@pytest.mark.few(1)
-def test_too_few_rounds_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permutation, "MAX_SORTED", 0)
-    monkeypatch.setattr(permutation, "ROUNDS", 6)
-    permutation._network.cache_clear()
-    assert p_orders(5, times=20) < 1e-6
-    permutation._network.cache_clear()
 
 
 def test_a_rotation_is_caught() -> None:
@@ -164,10 +141,6 @@ def test_epochs_shards_and_seeds_have_different_orders(length: int) -> None:
     orders = [whole(length, key) for key in keys]
     assert len({tuple(order.tolist()) for order in orders}) == len(keys)
     assert agreement(orders) == pytest.approx(1, abs=5 / math.sqrt(len(keys)))
-
-
-def test_a_key_without_effect_is_caught() -> None:
-    assert agreement([whole(30, (0,)) for _ in range(30)]) == 30
 
 
 def agreement(orders: list[NDArray[np.int64]]) -> float:

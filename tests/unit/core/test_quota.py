@@ -17,29 +17,34 @@ def request(cores: float | None, *, low: bool = False, in_use: float = 0.0, in_u
     return Request(cpu_cores=cores, priority=priority, in_use_cores=in_use, in_use_low_cores=in_use_low)
 
 
+BOTH = Quota(cores_total=4, cores_max=6)
+TOTAL = Quota(cores_total=4)
+"""Without ``cores_max`` low priority gives nothing more."""
+
+
 @pytest.mark.parametrize(
-    ("asked", "denied"),
+    ("quota", "asked", "denied"),
     [
-        (request(4), None),
-        (request(None, in_use=100), None),
-        (request(2, in_use=2), None),
-        (request(2.5, in_use=2), "2.5 cores asked, 2 in use, cores_total=4"),
-        (request(4, in_use=2, in_use_low=2), None),
-        (request(4, in_use=3, in_use_low=3), "4 cores asked, 3 in use, cores_max=6"),
-        (request(2, low=True, in_use=4), None),
-        (request(3, low=True, in_use=4), "3 cores asked, 4 in use, cores_max=6"),
+        (BOTH, request(4), None),
+        (BOTH, request(None, in_use=100), None),
+        (BOTH, request(2, in_use=2), None),
+        (BOTH, request(2.5, in_use=2), "2.5 cores asked, 2 in use, cores_total=4"),
+        (BOTH, request(4, in_use=2, in_use_low=2), None),
+        (BOTH, request(4, in_use=3, in_use_low=3), "4 cores asked, 3 in use, cores_max=6"),
+        (BOTH, request(2, low=True, in_use=4), None),
+        (BOTH, request(3, low=True, in_use=4), "3 cores asked, 4 in use, cores_max=6"),
+        *((TOTAL, request(1, low=low, in_use=3, in_use_low=3), None) for low in (False, True)),
+        *(
+            (TOTAL, request(2, low=low, in_use=3, in_use_low=3), "2 cores asked, 3 in use, cores_total=4")
+            for low in (False, True)
+        ),
+        (Quota(cores_total=0.6), request(0.2, in_use=0.4), None),  # though their sum is more as floats
+        (Quota(), request(1e6, in_use=1e6), None),
     ],
     ids=str,
 )
-def test_what_a_job_may_have(asked: Request, denied: str | None) -> None:
-    assert Quota(cores_total=4, cores_max=6).refuses(asked) == denied
-
-
-@pytest.mark.parametrize("low", [False, True])
-def test_without_cores_max_low_priority_gives_nothing_more(low: bool) -> None:
-    quota = Quota(cores_total=4)
-    assert quota.refuses(request(1, low=low, in_use=3, in_use_low=3)) is None
-    assert quota.refuses(request(2, low=low, in_use=3, in_use_low=3)) == "2 cores asked, 3 in use, cores_total=4"
+def test_what_a_job_may_have(quota: Quota, asked: Request, denied: str | None) -> None:
+    assert quota.refuses(asked) == denied
 
 
 @pytest.mark.parametrize("each", [0.1, 0.2, 1 / 3, 0.7])
@@ -47,14 +52,6 @@ def test_as_many_nodes_as_fit_have_a_place(each: float) -> None:
     quota, nodes = Quota(cores_total=3 * each), [each] * 2
     assert quota.refuses(request(each, in_use=sum(nodes))) is None
     assert quota.refuses(request(each + 1e-6, in_use=sum(nodes))) is not None
-
-
-def test_a_sum_that_is_written_as_the_limit_is_no_more_than_it() -> None:
-    assert Quota(cores_total=0.6).refuses(request(0.2, in_use=0.4)) is None
-
-
-def test_without_cores_total_there_is_no_limit() -> None:
-    assert Quota().refuses(request(1e6, in_use=1e6)) is None
 
 
 def test_a_large_node_waits_longer_but_at_most_a_week() -> None:

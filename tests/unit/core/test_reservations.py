@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from runtime.core.shared_hosts import SharedHosts, Task
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import (
-    RESOURCES,
     Asked,
     Demand,
     Grant,
@@ -204,7 +203,3 @@ def test_a_share_given_twice_is_found() -> None:
 def replace_share(books: SharedHosts, cores: float) -> Any:
     held = books._reservations["a"][B]
     return replace(held, share=replace(held.share, cpu_cores=cores))
-
-
-def test_every_resource_is_booked() -> None:
-    assert {resource for _, resource, _, _ in SharedHosts(ROOMS).totals()} == set(RESOURCES)

@@ -18,36 +18,20 @@ def begun(stuck_after_s: float | None = 10.0, **changes: Any) -> Rig:
     return rig
 
 
-def settle(rig: Rig, *workers: int) -> None:
-    for worker in workers:
-        rig.arrive(worker)
-
-
 def end(rig: Rig) -> tuple[str | None, str]:
     rig.core.receive(40.0, inputs.TimerFired("runtime:limit"))
     assert rig.core.finished_s == 40.0
     return rig.core.status, rig.core.reason
 
 
-def test_who_waits_for_a_lost_worker_until_its_time_is_up_has_failed() -> None:
+@pytest.mark.parametrize("lost", ["worker:3", "server:0"])
+def test_who_waits_for_somebody_lost_until_its_time_is_up_has_failed(lost: str) -> None:
     rig = begun()
-    settle(rig, 0, 1, 2)
-    rig.lose(3, 12.0)
-    assert end(rig) == (
-        "failed",
-        "max_time_s=40 reached, and nothing was computed in the last 28.0 s; "
-        "worker:3 was lost at 12.0 s and is not back",
-    )
-
-
-def test_who_waits_for_a_lost_server_until_its_time_is_up_has_failed() -> None:
-    rig = begun()
-    rig.lose_server(12.0)
-    assert end(rig) == (
-        "failed",
-        "max_time_s=40 reached, and nothing was computed in the last 28.0 s; "
-        "server:0 was lost at 12.0 s and is not back",
-    )
+    for worker in range(3):
+        rig.arrive(worker)
+    rig.lose(3, 12.0) if lost == "worker:3" else rig.lose_server(12.0)
+    reason = "max_time_s=40 reached, and nothing was computed in the last 28.0 s; "
+    assert end(rig) == ("failed", f"{reason}{lost} was lost at 12.0 s and is not back")
 
 
 @pytest.mark.parametrize(("lost_s", "status"), [(30.0, "failed"), (31.0, "done")])
@@ -82,7 +66,8 @@ def test_others_that_compute_meanwhile_make_it_a_good_end() -> None:
 
 def test_whoever_is_back_is_not_missing() -> None:
     rig = begun()
-    settle(rig, 0, 1, 2)
+    for worker in range(3):
+        rig.arrive(worker)
     rig.lose(3, 5.0)
     rig.join(3, 6.0)
     rig.say(*compute(3))
@@ -94,7 +79,8 @@ def test_whoever_is_back_is_not_missing() -> None:
 
 def test_one_that_dies_again_before_it_is_back_has_been_away_since_the_first_time() -> None:
     rig = begun()
-    settle(rig, 0, 1, 2)
+    for worker in range(3):
+        rig.arrive(worker)
     rig.lose(3, 5.0)
     rig.core.receive(35.0, inputs.WorkerLost(3, 1, "killed", True))
     assert "in the last 35.0 s; worker:3 was lost at 5.0 s" in end(rig)[1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +10,6 @@ import msgspec
 import pytest
 
 from runtime.core import inputs
-from runtime.core.executor import Executor
-from runtime.core.ledger import Order
-from runtime.core.membership import Member
 from runtime.core.stuck import Vigil
 from runtime.core.transfers import Transfers
 from strategies.protocol import (
@@ -306,16 +301,18 @@ def test_there_must_be_such_an_aggregator(at: Rig) -> None:
 
 
 def test_a_sum_is_as_old_as_its_oldest_gradient_and_has_the_samples_of_all() -> None:
-    orders = [
-        Order(grad_id=7, worker=0, iteration=1, version=3, assigned_samples=3, samples=2),
-        Order(grad_id=8, worker=1, iteration=1, version=2, assigned_samples=5, samples=4),
-    ]
-    ended: list[int] = []
-    booked: list[Grad] = []
-    ledger = SimpleNamespace(end=ended.append, arrived=booked.append)
-    members = SimpleNamespace(members={0: Member(), 1: Member()})
-    executor = SimpleNamespace(ledger=ledger, members=members, iterations=Counter[int]())
-    executor.grad_of = partial(Executor.grad_of, executor)
-    found = Executor.summed(executor, 9, orders)  # type: ignore[arg-type]
-    assert (found.id, found.version, found.samples, found.assigned_samples, found.members) == (9, 2, 6, 8, (7, 8))
-    assert (ended, booked, executor.iterations) == ([0, 1], [found], {0: 1, 1: 1})
+    """Worker 0 computes two samples on version 1, worker 1 three on version 0."""
+    at = rig(3)
+    at.core.executor.transfers.aggregators = frozenset({"aggregator:0"})
+    at.say(*compute(2), *compute(1, num_samples=3))
+    at.ready(2)
+    at.say(Send(grads=(0,)))
+    at.arrive(2)
+    at.say(apply(0), *compute(0, num_samples=2))
+    at.ready(0)
+    at.ready(1)
+    at.say(Send(grads=(2, 1), via="aggregator:0"))
+    arrive(at, 2, 1)
+    grad = at.received(Arrived)[-1].grad
+    assert (grad.version, grad.samples, grad.assigned_samples, grad.members) == (0, 5, 5, (2, 1))
+    assert at.core.executor.iterations == {0: 1, 1: 1, 2: 1}

@@ -101,9 +101,13 @@ def rows(*, slow_s=1.0, send_s=0.5, wait_s=0.0, replicas=2):
     return frame.assign(step=7, seq_id=0)
 
 
-def what_if(frame):
+def arranged(frame):
     names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
-    return WhatIf(job_of(arrange(*(frame[name].to_numpy() for name in names))))
+    return arrange(*(frame[name].to_numpy() for name in names))
+
+
+def what_if(frame):
+    return WhatIf(job_of(arranged(frame)))
 
 
 def test_a_step_is_its_longest_path():
@@ -145,13 +149,12 @@ def test_a_transfer_that_ends_before_it_began_has_no_duration():
 
 def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
     frame = pd.concat([rows(), rows().iloc[1:].assign(step=8), rows().assign(step=9)])
-    names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
-    table = arrange(*(frame[name].to_numpy() for name in names))
+    table = arranged(frame)
     assert (table.steps, table.left_out) == ([7, 9], 1)
     other = rows().assign(step=10)
     other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
     frame = pd.concat([rows(), other])
-    table = arrange(*(frame[name].to_numpy() for name in names))
+    table = arranged(frame)
     assert (table.steps, table.left_out) == ([7], 1)
 
 
@@ -159,8 +162,7 @@ def test_the_order_of_most_steps_is_the_usual_one():
     other = rows().assign(step=6)
     other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
     frame = pd.concat([other, rows(), rows().assign(step=8)])
-    names = ("dp_rank", "stage", "step", "optype", "seq_id", "start_ts", "duration")
-    table = arrange(*(frame[name].to_numpy() for name in names))
+    table = arranged(frame)
     assert (table.steps, table.left_out) == ([7, 8], 1)
 
 

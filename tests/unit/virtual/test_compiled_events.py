@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import runtime.virtual.event_loop.exchange as crossing_module
 import runtime.virtual.event_loop.loop as loop_module
@@ -44,57 +41,11 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.contract.catalogue import NAMES, hurried
+from tests.contract.catalogue import hurried
 from tests.support.compared_loops import FILES, RECORDS, compare, run_in_lab
 from tests.support.harness import Puppet, make_job, make_run_spec
-from tests.support.long_tests import long_after
 
 built = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
-SECONDS = st.sampled_from([0.0, 1e-4, 3e-4, 0.001, 0.0101, 0.03])
-"""Few values, so that many things happen at the same time."""
-FIRST = ("asp", "lb_bsp", "antdt_nd", "star_h", "backup_workers")
-EXAMPLES = 8
-"""For each strategy: each example is two jobs."""
-
-
-@st.composite
-def costs_of(draw: st.DrawFn) -> Costs:
-    times = ("control_s", "latency_s", "update_base_s", "decision_s", "evaluation_s", "sleep_overshoot_s", "launch_s")
-    jitter = {"jitter_sigma": 0.2, "jitter_rho": draw(st.sampled_from([0.0, 0.3]))} if draw(st.booleans()) else {}
-    known = {name: draw(SECONDS) for name in (*times, "data_base_s", "checkpoint_base_s")}
-    each = {"update_per_byte_s": draw(st.sampled_from([0.0, 1e-7])), "data_per_sample_s": 1e-6}
-    return Costs(compute_base_s=0.02, compute_per_sample_s=1e-4, **known, **each, **jitter)
-
-
-@st.composite
-def windows_of(draw: st.DrawFn) -> Disturbance:
-    kind: Any = draw(st.sampled_from(["delay", "slowdown", "delay", "kill"]))
-    targets = ["worker:0", "worker:1"] if kind == "kill" else ["worker:0", "worker:1", "server:0", "server:1"]
-    start_s, length_s = draw(st.floats(0.0, 0.6)), draw(st.sampled_from([0.001, 0.05, 0.3]))
-    magnitude = 1.0 if kind == "kill" else draw(SECONDS) + 1e-3
-    target = draw(st.sampled_from(targets))
-    return Disturbance(start_s=start_s, end_s=start_s + length_s, target=target, kind=kind, magnitude=magnitude)
-
-
-@st.composite
-def jobs_of(draw: st.DrawFn) -> Job:
-    workers = draw(st.sampled_from([4, 5]))
-    batch = workers * 8 + draw(st.sampled_from([0, 3]))
-    return make_job(
-        num_workers=workers,
-        num_servers=draw(st.integers(2, 3)),
-        global_batch_samples=batch,
-        num_samples=batch * draw(st.integers(2, 40)) + draw(st.sampled_from([0, 5])),
-        batches_per_shard=draw(st.sampled_from([1, 3])),
-        epochs=draw(st.sampled_from([1, 3, None])),
-        epoch_overlap=draw(st.booleans()),
-        max_time_s=draw(st.sampled_from([0.7, 2.0])),
-        eval_every_s=draw(st.sampled_from([None, 0.13])),
-        checkpoint_every_s=draw(st.sampled_from([None, 0.21])),
-        stuck_after_s=draw(st.sampled_from([None, 1.0])),
-        lr=0.03,
-        lr_at=lambda samples: 1.0 / (1.0 + samples),
-    )
 
 
 def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> Outcome:
@@ -107,74 +58,11 @@ def play(run_dir: Path, job: Job, strategy: Strategy, about: dict[str, Any]) -> 
     return run_in_lab(record, lambda clock: VirtualSession(*rest, clock=clock))
 
 
-def both(place: Path, job: Job, make: Any, about: dict[str, Any], *, chunk: int = 1 << 10, patience: int = 2) -> int:
+def both(place: Path, job: Job, make: Any, about: dict[str, Any]) -> int:
     """Play it with and without the loop, and compare; returns how many decisions the loop has carried out."""
     keeps = about.get("keeps", "rows")
-    return compare(place, lambda run: play(run, job, make(), about), keeps, chunk=chunk, patience=(patience, 4096))
+    return compare(place, lambda run: play(run, job, make(), about), keeps, patience=(2, 4096))
 
-
-@built
-@pytest.mark.parametrize(
-    "name", long_after([*FIRST, *(name for name in NAMES if name not in FIRST)], always=len(FIRST))
-)
-@settings(max_examples=EXAMPLES)
-@given(
-    job=jobs_of(),
-    costs=costs_of(),
-    windows=st.lists(windows_of(), max_size=4),
-    paced=st.booleans(),
-    shm=st.booleans(),
-    progress=st.booleans(),
-    keeps=st.sampled_from(["rows", "rows", "all", "answers", "nothing"]),
-    chunk=st.sampled_from([1, 3, 1 << 10]),
-    patience=st.sampled_from([0, 0, 2]),
-)
-def test_the_same_files_of_any_small_job(
-    name: str,
-    job: Job,
-    costs: Costs,
-    windows: list[Disturbance],
-    paced: bool,
-    shm: bool,
-    progress: bool,
-    keeps: str,
-    chunk: int,
-    patience: int,
-) -> None:
-    about = {
-        "keeps": keeps,
-        "costs": costs,
-        "windows": windows,
-        "profile": DeviceProfile(base_s=0.015, per_sample_s=1e-3) if paced else None,
-        "transport": "shm" if shm else "tcp",
-        "progress": progress,
-    }
-    with TemporaryDirectory() as directory:
-        both(Path(directory), job, lambda: hurried(name), about, chunk=chunk, patience=patience)
-
-
-@built
-@pytest.mark.parametrize("name", long_after(["bsp", "lb_bsp", "lgc", "antdt_dd"], always=2))
-@settings(max_examples=EXAMPLES)
-@given(
-    job=jobs_of(),
-    costs=costs_of(),
-    windows=st.lists(windows_of(), max_size=4),
-    keeps=st.sampled_from(["rows", "all", "nothing"]),
-    chunk=st.sampled_from([1, 1 << 10]),
-)
-def test_the_same_files_of_replicas(
-    name: str, job: Job, costs: Costs, windows: list[Disturbance], keeps: str, chunk: int
-) -> None:
-    ring = msgspec.structs.replace(job, num_servers=0)
-    rings = msgspec.structs.replace(costs, ring_step_s=costs.control_s, ring_per_byte_s=1e-8)
-    delays = [one for one in windows if one.kind != "kill" and one.target.startswith("worker")]
-    about = {"costs": rings, "windows": delays, "profile": None, "transport": "tcp", "progress": False, "keeps": keeps}
-    with TemporaryDirectory() as directory:
-        both(Path(directory), ring, lambda: hurried(name), about, chunk=chunk)
-
-
-# ---- jobs by hand ---------------------------------------------------------------------------------------------------
 
 WORKERS, ROUNDS = 4, 80
 """More rounds than factors of jitter are drawn at a time."""
@@ -203,11 +91,17 @@ def test_the_loop_carries_out_nearly_all(name: str, tmp_path: Path) -> None:
 
 
 @built
-@pytest.mark.parametrize(("keeps", "num_servers"), [("all", 2), ("answers", 2), ("nothing", 2), ("rows", 0)])
-def test_it_does_so_whatever_is_recorded_and_for_replicas(keeps: str, num_servers: int, tmp_path: Path) -> None:
-    job = msgspec.structs.replace(JOB, num_servers=num_servers)
+@pytest.mark.parametrize(
+    ("keeps", "num_servers", "progress"),
+    [("all", 2, False), ("answers", 2, True), ("nothing", 2, False), ("rows", 0, False), ("rows", 2, True)],
+)
+def test_it_does_so_whatever_is_recorded_and_for_replicas(
+    keeps: str, num_servers: int, progress: bool, tmp_path: Path
+) -> None:
+    """With evaluations, and without a last epoch."""
+    job = msgspec.structs.replace(JOB, num_servers=num_servers, epochs=None, max_time_s=5.0, eval_every_s=0.5)
     rings = msgspec.structs.replace(ABOUT["costs"], ring_step_s=1e-3, ring_per_byte_s=1e-8, data_base_s=1e-3)
-    about = {**ABOUT, "keeps": keeps, "costs": rings}
+    about = {**ABOUT, "keeps": keeps, "costs": rings, "progress": progress}
     assert both(tmp_path, job, lambda: hurried("bsp"), about) > 0.9 * WORKERS * ROUNDS
 
 
@@ -408,9 +302,6 @@ def test_a_loop_that_was_built_knows_the_vocabulary() -> None:
     """It refuses to be imported if a command has more fields than it knows, and everything would be slow in silence."""
     was_built = any(Path(loop_module.__file__).parent.glob("_events.*.so"))
     assert was_built == (native(EVENTS) is not None)
-
-
-# ---- what is refused ------------------------------------------------------------------------------------------------
 
 
 @built

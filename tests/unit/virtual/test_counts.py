@@ -43,19 +43,20 @@ def ends_of(policy: Policy, jobs: list[JobRequest], placement: Any = None, gpus:
 # ---- against the independent simulation ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", long_after(range(12), always=3))
+@pytest.mark.parametrize(
+    ("seed", "how"),
+    rows_long_after(
+        [
+            (5, {"every_s": 25.0, "mean_s": 40.0, "whole": True}),  # many things happen at once
+            *((seed, {"every_s": (20.0, 30.0, 60.0)[seed % 3]}) for seed in range(12)),
+        ],
+        always=4,
+    ),
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_job_ends_when_an_independent_simulation_says(kind: str, seed: int) -> None:
+def test_every_job_ends_when_an_independent_simulation_says(kind: str, seed: int, how: Any) -> None:
     make, choose = KINDS[kind]
-    jobs = random_jobs(seed, 150, (1, 1, 2, 3, 4, 8), every_s=(20.0, 30.0, 60.0)[seed % 3])
-    thresholds = THRESHOLDS if kind == "las" else ()
-    assert ends_of(make(), jobs) == pytest.approx(by_hand(jobs, 8, choose, thresholds), abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_and_so_when_many_things_happen_at_once(kind: str) -> None:
-    make, choose = KINDS[kind]
-    jobs = random_jobs(5, 150, (1, 1, 2, 3, 4, 8), every_s=25.0, mean_s=40.0, whole=True)
+    jobs = random_jobs(seed, 150, (1, 1, 2, 3, 4, 8), **how)
     thresholds = THRESHOLDS if kind == "las" else ()
     assert ends_of(make(), jobs) == pytest.approx(by_hand(jobs, 8, choose, thresholds), abs=1e-5)
 
@@ -176,26 +177,6 @@ def test_plain_las_on_one_gpu_shares_it() -> None:
 
 
 # ---- conservation ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_littles_law(kind: str) -> None:
-    """Jobs waiting, by the record and over all time, are what the jobs' ends and lengths say that they have waited."""
-    jobs = random_jobs(3, 200, (1, 2, 4), every_s=25.0)
-    played = play(jobs, machines_of(4, 4), KINDS[kind][0](), Pack())
-    area = before = 0.0
-    waiting: set[str] = set()
-    for t, note, fields in played.notes:
-        area, before = area + len(waiting) * (t - before), t
-        if note == "Queued":
-            assert fields["job"] not in waiting
-            waiting.add(fields["job"])
-        elif note == "Placed":
-            waiting.discard(fields["job"])
-    ends = played.times("Ended")
-    waited_s = sum(ends[one.job] - one.submit_s - (one.duration_s or 0.0) for one in jobs)
-    assert waited_s > 100
-    assert area == pytest.approx(waited_s)
 
 
 @pytest.mark.parametrize("kind", KINDS)

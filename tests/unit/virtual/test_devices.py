@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +14,13 @@ from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.pacing import Pacer
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
-from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
-from tests.support.long_tests import rows_long_after
 from tests.unit.live.test_pacing import hold
-from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+from tests.unit.virtual.test_virtual_session import session, slow, virtual_job
 
 FLAT = DeviceProfile(base_s=0.25, per_sample_s=0.125, saturation_s=1.0)
 """Flat up to six samples; binary fractions, so that sums are exact."""
@@ -78,7 +72,7 @@ class Accumulates(Strategy):
 def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds: float, plan: Any) -> None:
     """Without a device the real computation has its base once a pass. Two workers, eight samples each, ten rounds."""
     job = virtual_job(2, 160, global_batch_samples=16)
-    run = VirtualSession(make_run_spec(job, Accumulates(), Tape()), plan, NoModelState(0, None), costs, device)
+    run, _ = session(Accumulates(), job, costs, device=device, actuator=plan)
     assert run_alone(run).t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
 
 
@@ -138,30 +132,9 @@ def test_a_virtual_device_takes_time() -> None:
         VirtualRuntime(cluster=cluster_of(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("line", "message"),
-    rows_long_after(
-        [
-            ("cluster=gpu_mix cluster.num_workers=5", "cluster.devices: worker 4 has no device"),
-            ("cluster=gpu_mix cluster.devices.p100.base_s=-1", "cluster.devices.p100.base_s=-1: must be at least 0"),
-            ("cluster=gpu_mix straggler=cpu_throttle", "cluster.device: paces"),
-            ("workload=criteo_scale", "cannot train workload=criteo_scale; choose runtime=virtual backend=none"),
-            ("straggler=antdt_worker straggler.intensity=2", "intensity=2.0"),
-        ],
-        always=2,
-    ),
-)
-def test_refused_before_anything_starts(line: str, message: str, tmp_path: Path) -> None:
-    finished = run_cli(*line.split(), cwd=tmp_path)
-    assert message in finished.err
-    assert (finished.exit_code, finished.out, finished.err.count("\n")) == (2, "", 1)
-
-
 def test_each_virtual_worker_has_its_own() -> None:
     """Four workers, four samples each: 0.25 or 1.25 s."""
-    job, tape = virtual_job(4, 32, global_batch_samples=16), Tape()
-    run = VirtualSession(make_run_spec(job, BSP(), tape), slow(), NoModelState(0, None), Costs(), parse_devices(MIX, 4))
+    run, tape = session(BSP(), virtual_job(4, 32, global_batch_samples=16), device=parse_devices(MIX, 4))
     assert run_alone(run).t == 2 * 1.25
     times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.received("Arrived")}
     assert times == {0: 0.25, 1: 1.25, 2: 0.25, 3: 1.25}

@@ -1,7 +1,8 @@
 """Ten thousand random schedules by fixed seeds: with the compiled loop and by Python alone, jobs leave the same files.
 
 Workers are slowed down, killed, restarted by their strategy, join and leave; servers are slow or killed. The loop
-steps aside for all of that and takes over again, in the middle of whatever is in progress.
+steps aside for all of that and takes over again, in the middle of whatever is in progress. And random jobs of
+replicas, and of tasks that share compiled hosts.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from injectors.plan import Disturbance, Kind, build_plan
 from runtime.native import EVENTS, native
 from tests.contract.catalogue import hurried
 from tests.support.compared_loops import compare, play_in
+from tests.support.compiled import needs_compiled
 from tests.support.long_tests import long_after
-from tests.support.virtual_runs import World, draw_world
+from tests.support.virtual_runs import World, draw_host_world, draw_replica_world, draw_world
 
 pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
 
 BLOCKS, SCHEDULES, WORKERS = 400, 25, 4
 STRATEGIES = ("asp", "bsp", "ssp", "backup_workers", "antdt_nd", "lb_bsp", "dynamic_x", "first_k", "static_x")
+STRATEGIES += ("star_h", "asp_even", "lgc", "antdt_dd")
+KEEPS = ("rows", "all", "nothing", "rows", "answers")
 MAGNITUDES: dict[Kind, tuple[float, float]] = {"delay": (0.1, 2.0), "slowdown": (0.1, 2.0)}
 
 
@@ -55,7 +59,7 @@ def changes_of_members(random: Random) -> list[tuple[Kind, str]]:
 def compared(place: Path, seed: int) -> int:
     world, strategy = draw(seed), STRATEGIES[seed % len(STRATEGIES)]
     members = any(one.kind in ("join", "leave") for one in world.plan.disturbances)
-    keeps = "all" if members else ("rows", "all", "nothing")[seed % 3]
+    keeps = "all" if members else KEEPS[seed % len(KEEPS)]
     chunk, patience = ((1, (0, 0)), (3, (0, 4)), (1 << 10, (2, 64)))[seed // 3 % 3]
     return compare(place, play_in(world, lambda: hurried(strategy), keeps), keeps, chunk=chunk, patience=patience)
 
@@ -67,3 +71,45 @@ def test_the_same_files_of_random_schedules(block: int, tmp_path: Path) -> None:
         (place := tmp_path / f"schedule {seed}").mkdir()
         decided += compared(place, seed)
     assert decided > SCHEDULES * 20
+
+
+@pytest.mark.parametrize("seed", long_after(range(40), always=8))
+def test_the_same_files_of_replicas(seed: int, tmp_path: Path) -> None:
+    """Workers straggle: an even seed draws nothing else."""
+    drawn = draw_replica_world(WORKERS, 2 * seed)
+    world = msgspec.structs.replace(drawn, costs=msgspec.structs.replace(drawn.costs, link_bytes_per_s=None))
+    name, keeps = ("bsp", "lb_bsp", "lgc", "antdt_dd")[seed % 4], KEEPS[seed % len(KEEPS)]
+    play, chunk = play_in(world, lambda: hurried(name), keeps), (1, 1 << 10)[seed // 4 % 2]
+    assert compare(tmp_path, play, keeps, chunk=chunk) > 20
+
+
+# ---- on compiled hosts -----------------------------------------------------------------------------------------------
+
+ON_HOSTS = ("asp", "bsp", "ssp", "backup_workers", "lb_bsp")
+
+
+def longer(world: World, rounds: int) -> World:
+    """So many rounds an epoch."""
+    job = msgspec.structs.replace(
+        world.job, num_samples=world.job.global_batch_samples * rounds, metric="accuracy", eval_every_s=None
+    )
+    return msgspec.structs.replace(world, job=job)
+
+
+@needs_compiled
+@pytest.mark.few(4)
+@pytest.mark.parametrize("seed", long_after(range(1, 13), always=2))
+@pytest.mark.parametrize("name", ON_HOSTS)
+def test_the_same_files_on_hosts_under_windows_of_all_kinds(name: str, seed: int, tmp_path: Path) -> None:
+    world = longer(draw_host_world(4, seed), 20)
+    compare(tmp_path, play_in(world, lambda: hurried(name)), chunk=(1, 3, 1 << 10)[seed % 3])
+
+
+@needs_compiled
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", ON_HOSTS)
+def test_the_loop_carries_out_most_on_hosts(name: str, tmp_path: Path) -> None:
+    drawn = longer(draw_host_world(4, 1), 100)
+    job = msgspec.structs.replace(drawn.job, epochs=1, checkpoint_every_s=None)
+    calm = msgspec.structs.replace(drawn, plan=msgspec.structs.replace(drawn.plan, disturbances=()), job=job)
+    assert compare(tmp_path, play_in(calm, lambda: hurried(name))) > 0.8 * 4 * 100

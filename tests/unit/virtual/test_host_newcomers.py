@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,14 +11,10 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
-from runtime.virtual.clock import PLAN
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Carry, Costs
+from runtime.virtual.costs import Costs
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import Site, sites_of_hosts
-from runtime.virtual.tasks.model_state import NoModelState
+from runtime.virtual.machines.sites import sites_of_hosts
 from strategies.protocol import (
     Allocate,
     AnyCommand,
@@ -30,6 +25,7 @@ from strategies.protocol import (
     Joined,
     Launch,
     Lost,
+    Observed,
     Restart,
     Restored,
     Retire,
@@ -39,48 +35,24 @@ from strategies.protocol import (
     Wake,
     Woke,
 )
-from tests.support.harness import make_job, make_run_spec
+from tests.support.harness import make_job
 from tests.support.labs import run_alone
-from tests.unit.virtual.test_virtual_session import Tape
+from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
+from tests.unit.virtual.test_virtual_session import Tape, session
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 
 # ---- machines --------------------------------------------------------------------------------------------------------
 
 
-class Lab:
-    """Two hosts of one core each, with links of 8 bytes per second; a worker on the first, a server on the other."""
-
-    def __init__(self, cores: float = 1.0) -> None:
-        self.clock = new_clock()
-        first, second = Site("host:0", cores, 8.0), Site("host:1", cores, 8.0)
-        self.machines = ModelledMachines(self.clock, {"worker:0": first, "server:0": second})
-        self.ended: dict[str, float] = {}
-
-    def at(self, t: float, act: Callable[..., object], *args: Any) -> None:
-        self.clock.at(t, PLAN, act, *args)
-
-    def then(self, name: str) -> Callable[[], None]:
-        return lambda: self.ended.update({name: self.clock.now})
-
-    def work(self, t: float, task: str, core_seconds: float) -> None:
-        self.at(t, self.machines.work, task, core_seconds, self.then(task))
-
-    def compute(self, t: float, task: str, seconds: float) -> None:
-        self.at(t, self.machines.compute, task, seconds, self.then(task))
-
-    def send(self, t: float, source: str, num_bytes: int) -> None:
-        self.at(t, self.machines.send, source, (source, "server:0"), num_bytes, 0.0, self.then(source))
-
-    def run(self) -> dict[str, float]:
-        while self.clock.next_s < math.inf:
-            self.clock.step()
-        return self.ended
+def two_hosts(cores: float = 1.0) -> Lab:
+    """Of so many cores each, with links of 8 bytes per second; a worker on the first, a server on the other."""
+    return Lab(on_hosts({"worker:0": 0, "server:0": 1}, cores, link=8.0))
 
 
 def test_who_leaves_gives_its_share_back() -> None:
     """Half speed from 2 to 4 only: one core-second late."""
-    lab = Lab()
+    lab = two_hosts()
     lab.work(0.0, "worker:0", 10.0)
     lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
     lab.work(2.0, "worker:1", 4.0)
@@ -93,43 +65,11 @@ def test_who_leaves_gives_its_share_back() -> None:
 def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores(
     host_cores: float, given: float | None, seconds: float
 ) -> None:
-    lab = Lab(host_cores)
+    lab = two_hosts(host_cores)
     lab.machines.enter("worker:1", "host:0", 4.0)
     lab.machines.allot("worker:1", given)
     lab.compute(0.0, "worker:1", 1.0)
     assert lab.run() == pytest.approx({"worker:1": seconds})
-
-
-def test_what_one_thread_does_takes_no_less_for_more_cores() -> None:
-    """Copies and the work of messages, on a task that computes in four threads."""
-    lab = Lab(8.0)
-    lab.machines.enter("worker:1", "host:0", 4.0)
-    lab.work(0.0, "worker:1", 1.0)
-    assert lab.run() == pytest.approx({"worker:1": 1.0})
-    lab.machines.send("worker:1", ("worker:1", "worker:0"), 0, 0.0, lab.then("carried"), Carry(1.0, 1.0))
-    assert lab.run()["carried"] == pytest.approx(2.0)
-
-
-def test_half_a_core_is_all_that_a_task_of_half_a_core_uses() -> None:
-    lab = Lab()
-    lab.machines.enter("worker:1", "host:0", 0.5)
-    lab.compute(0.0, "worker:1", 1.0)
-    lab.run()
-    assert lab.ended == pytest.approx({"worker:1": 1.0})
-    assert lab.machines.core_seconds("worker:1") == pytest.approx(0.5)
-
-
-def test_a_rate_of_sending_leaves_the_rest_of_the_uplink_to_others() -> None:
-    """At 2 bytes per second 8 bytes take 4 s; the other has 6 of 8 for its 12. Receiving is not limited."""
-    lab = Lab()
-    for task in ("worker:1", "worker:2"):
-        lab.machines.enter(task, "host:0")
-    lab.machines.allot("worker:1", None, 2.0)
-    lab.send(0.0, "worker:1", 8)
-    lab.send(0.0, "worker:2", 12)
-    assert lab.run() == pytest.approx({"worker:1": 4.0, "worker:2": 2.0})
-    lab.machines.send("worker:1", ("server:0", "worker:1"), 8, 0.0, lab.then("received"))
-    assert lab.run()["received"] == pytest.approx(5.0)
 
 
 # ---- whole jobs ------------------------------------------------------------------------------------------------------
@@ -153,12 +93,10 @@ class Scripted(Strategy):
         self.heard.append(event)
         match event:
             case Started():
-                timers = [Wake(at_s=t, tag=str(number)) for number, (t, _) in enumerate(self.script)]
+                timers = [Wake(at_s=t, tag=str(t)) for t in dict.fromkeys(t for t, _ in self.script)]
                 return [*timers, *(Compute(worker=worker, num_samples=1) for worker in event.workers)]
             case Woke():
-                commands = [command for t, command in self.script if t == self.script[int(event.tag)][0]]
-                if commands[0] is not self.script[int(event.tag)][1]:
-                    return []
+                commands = [command for t, command in self.script if str(t) == event.tag]
                 self.retired |= {int(one.node[7:]) for one in commands if isinstance(one, Retire)}
                 return commands
             case Arrived(grad=grad):
@@ -172,8 +110,8 @@ class Scripted(Strategy):
                 return [Compute(worker=worker, num_samples=1) for worker in event.workers]
             case Denied():
                 self.denied[event.node] = event.reason
-        if type(event).__name__ == "Observed":
-            self.use = {use.node: use for use in event.nodes}
+            case Observed():
+                self.use = {use.node: use for use in event.nodes}
         return []
 
 
@@ -191,18 +129,11 @@ def played(
     **fields: Any,
 ) -> VirtualSession:
     job = make_job(num_workers=1, num_servers=1, global_batch_samples=1, max_time_s=max_time_s)
-    hosts = parse_hosts({**FIELDS, **fields}, 1, 1)
-    session = VirtualSession(
-        make_run_spec(job, strategy, Tape(), scheduler=scheduler),
-        Schedule(build_plan("test", 0, 100.0, windows)),
-        NoModelState(0, None),
-        costs,
-        None,
-        hosts=hosts,
-        telemetry_every_s=telemetry_every_s,
-    )
-    assert run_alone(session).status == "done"
-    return session
+    plan, hosts = Schedule(build_plan("test", 0, 100.0, windows)), parse_hosts({**FIELDS, **fields}, 1, 1)
+    about: Any = {"actuator": plan, "hosts": hosts, "telemetry_every_s": telemetry_every_s}
+    run, _ = session(strategy, job, costs, device=None, spec={"scheduler": scheduler}, **about)
+    assert run_alone(run).status == "done"
+    return run
 
 
 def launch(number: int, **about: Any) -> Launch:
@@ -216,12 +147,12 @@ def test_newcomers_compute_with_their_cores_and_say_where_they_are() -> None:
         (1.0, launch(1, cpu_cores=0.25)),
         (6.5, Allocate(node="worker:1", cpu_cores=0.5)),
     )
-    session = played(strategy)
+    run = played(strategy)
     assert strategy.joined == {1: (2.0, "host:0")}
     assert strategy.compute_s[1] == pytest.approx([2.0, 2.0, 1.25, 1.0, 1.0, 1.0, 1.0])
     assert set(strategy.compute_s[0]) == {0.5}
-    assert session.places.placement is not None
-    assert session.places.placement.cores == {"server:0": 1.0, "worker:1": 0.5}
+    assert run.places.placement is not None
+    assert run.places.placement.cores == {"server:0": 1.0, "worker:1": 0.5}
 
 
 def test_who_does_not_fit_is_denied_with_the_reason() -> None:
@@ -245,9 +176,9 @@ def test_who_does_not_fit_is_denied_with_the_reason() -> None:
 
 def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
     strategy = Scripted((1.0, launch(1, cpu_cores=9.0)), (1.0, Retire(node="worker:1")), (2.0, launch(2)))
-    session = played(strategy)
+    run = played(strategy)
     assert (strategy.denied, set(strategy.joined)) == ({}, {2})
-    assert session.places.tasks_on("host:0") + session.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
+    assert run.places.tasks_on("host:0") + run.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
 
 
 def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
@@ -281,11 +212,11 @@ def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
     dead = Disturbance(start_s=1.0, end_s=until_s, target=f"host:{empty}", kind="kill", magnitude=1.0)
     strategy = Scripted((2.0, Restart(node="worker:0")))
     scheduler = Quota(cores_total=99, pending_s=pending_s)
-    session = played(strategy, dead, count=empty + 1, placement=placement, scheduler=scheduler)
+    run = played(strategy, dead, count=empty + 1, placement=placement, scheduler=scheduler)
     assert strategy.joined == {0: joined}
     assert sum(isinstance(event, Lost) for event in strategy.heard) == 1
-    assert isinstance(session.record, Tape)
-    assert len(session.record.noted("Exited")) == 1
+    assert isinstance(run.record, Tape)
+    assert len(run.record.noted("Exited")) == 1
 
 
 def test_a_server_that_moves_to_a_dead_host_is_lost_once() -> None:
@@ -340,16 +271,9 @@ def test_newcomers_of_two_jobs_share_their_host_and_leave_nothing_there() -> Non
     for name, strategy in strategies.items():
         lab.add(
             name,
-            lambda clock, tenancy, strategy=strategy: VirtualSession(
-                make_run_spec(job, strategy, Tape()),
-                Schedule(build_plan("none", 0, 100.0, [])),
-                NoModelState(0, None),
-                COSTS,
-                None,
-                hosts=hosts,
-                clock=clock,
-                tenancy=tenancy,
-            ),
+            lambda clock, tenancy, strategy=strategy: session(
+                strategy, job, COSTS, device=None, hosts=hosts, clock=clock, tenancy=tenancy
+            )[0],
         )
     lab.run()
     assert strategies["grows"].joined == {1: (2.0, "host:0")}

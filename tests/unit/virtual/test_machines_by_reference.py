@@ -12,14 +12,12 @@ import pytest
 
 from injectors.plan import Kind
 from runtime.virtual.clock import PLAN, Clock
-from runtime.virtual.compiled._hosts import Fluid
 from runtime.virtual.costs import Carry
 from runtime.virtual.machines import machines as module
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from tests.support.long_tests import long_after
-from tests.support.reference_fluid import Fluid as ReferenceFluid
 from tests.support.reference_sharing import Sharing
 from tests.support.reference_tasks import TaskWork
 
@@ -43,53 +41,6 @@ def near(expected: Found) -> Any:
 
 
 # ---- activities with weights and limits ------------------------------------------------------------------------------
-
-
-def activities(seed: int, kind: type[Fluid] | type[ReferenceFluid]) -> Found:
-    """What becomes of up to 60 activities on up to 8 resources: rates at all times, rests, ends."""
-    random = Random(seed)
-    names = [f"resource {number}" for number in range(random.randint(1, 8))]
-    world = {name: capacity(random) for name in names}
-    fluid, t, found, running = kind(world), 0.0, dict[object, float](), list[int]()
-
-    def wait(until: float) -> None:
-        while (next_s := fluid.next_s) <= until:
-            for key in fluid.completed(next_s):
-                found["end", key] = next_s
-                running.remove(key)  # type: ignore[arg-type]
-
-    for number in range(random.randint(5, 60)):
-        t += random.choice((0.0, 0.0, random.expovariate(1)))
-        wait(t)
-        what = random.random()
-        if what < 0.65:
-            uses = random.sample(names, random.randint(0 if what < 0.05 else 1, min(4, len(names))))
-            limit, weight = (
-                random.choice((inf, inf, random.uniform(0.1, 30))),
-                random.choice((1.0, random.uniform(0.1, 10))),
-            )
-            fluid.start(t, number, random.choice((0.0, 1.0, random.uniform(0.01, 100))), tuple(uses), limit, weight)
-            running.append(number)
-        elif what < 0.8:
-            if running:
-                key = running.pop(random.randrange(len(running)))
-                found["rest", key] = fluid.stop(t, key)
-        else:
-            fluid.set_capacity(t, random.choice(names), capacity(random))
-        if random.random() < 0.3:
-            found |= {("rate", number, key): fluid.rate(key) for key in running}
-    wait(END_S)
-    return found | {("left", key): fluid.left(END_S, key) for key in running}
-
-
-def capacity(random: Random) -> float:
-    return random.choice((inf, 0.0, 1.0, *(random.uniform(0.1, 100) for _ in range(3))))
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_activities_flow_as_in_the_reference(block: int) -> None:
-    for seed in seeds(block):
-        assert activities(seed, Fluid) == near(activities(seed, ReferenceFluid)), seed
 
 
 # ---- tasks on machines -----------------------------------------------------------------------------------------------

@@ -91,52 +91,30 @@ def test_those_of_other_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert lasting_obstacle(session) == "gradients are computed"
 
 
-def halted(session: VirtualSession) -> None:
-    session.coordinator.course.halted = True
-
-
-def lost(session: VirtualSession) -> None:
-    session.coordinator.members.members[1].state = "away"  # type: ignore[assignment]
-
-
-def admitted(session: VirtualSession) -> None:
-    session.coordinator.members.admit(NodeId.worker(9))
-
-
-def reserved(session: VirtualSession) -> None:
-    session.coordinator.executor.reserved[0] = None  # type: ignore[assignment]
-
-
-def attached(session: VirtualSession) -> None:
-    session.coordinator.members.parents[1] = 0
-
-
-def given_cores(session: VirtualSession) -> None:
-    session.workers.cores[0] = 1.0
-
-
-def ordered(session: VirtualSession) -> None:
-    session.port.drop((3,))
-
-
-def departed(session: VirtualSession) -> None:
-    session.coordinator.shards.departed.add(1)
-
-
-def told(session: VirtualSession) -> None:
-    session.inbox.waiting.append((session.coordinator.receive, (inputs.TimerFired("runtime:limit"),)))
-
-
-PRESENT: dict[str, tuple[Callable[[VirtualSession], None], str]] = {
-    "halted": (halted, "the job is over, or goes back to a checkpoint"),
-    "lost": (lost, "a worker is away"),
-    "reserved": (reserved, "a worker is away"),
-    "admitted": (admitted, "workers have joined or left"),
-    "attached": (attached, "gradients are parts, are being scored, or are children's"),
-    "given cores": (given_cores, "nodes have been given cores"),
-    "ordered": (ordered, "orders wait to be sent"),
-    "departed": (departed, "samples are kept for workers that have left"),
-    "told": (told, "the coordinator is about to receive something unknown"),
+PRESENT: dict[str, tuple[Callable[[VirtualSession], object], str]] = {
+    "halted": (
+        lambda session: setattr(session.coordinator.course, "halted", True),
+        "the job is over, or goes back to a checkpoint",
+    ),
+    "lost": (lambda session: setattr(session.coordinator.members.members[1], "state", "away"), "a worker is away"),
+    "reserved": (lambda session: session.coordinator.executor.reserved.update({0: None}), "a worker is away"),  # type: ignore[dict-item]
+    "admitted": (lambda session: session.coordinator.members.admit(NodeId.worker(9)), "workers have joined or left"),
+    "attached": (
+        lambda session: session.coordinator.members.parents.update({1: 0}),
+        "gradients are parts, are being scored, or are children's",
+    ),
+    "given cores": (lambda session: session.workers.cores.update({0: 1.0}), "nodes have been given cores"),
+    "ordered": (lambda session: session.port.drop((3,)), "orders wait to be sent"),
+    "departed": (
+        lambda session: session.coordinator.shards.departed.add(1),
+        "samples are kept for workers that have left",
+    ),
+    "told": (
+        lambda session: session.inbox.waiting.append(
+            (session.coordinator.receive, (inputs.TimerFired("runtime:limit"),))
+        ),
+        "the coordinator is about to receive something unknown",
+    ),
 }
 
 

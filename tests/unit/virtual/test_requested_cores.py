@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from runtime.virtual.compiled._hosts import Fluid, Sharing
-from runtime.virtual.costs import Carry
 from runtime.virtual.machines.kernel import new_clock
 from strategies.protocol import Allocate
-from tests.unit.virtual.test_host_newcomers import Lab, Scripted, launch, played
+from tests.unit.virtual.test_host_newcomers import Scripted, launch, played, two_hosts
+from tests.unit.virtual.test_virtual_hosts import Lab
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 
@@ -22,7 +22,7 @@ def requests(strategy: Scripted) -> Scripted:
 
 def lab_of(cores: float, **asked: float | None) -> Lab:
     """A host with these workers, and what each requests."""
-    lab = Lab(cores)
+    lab = two_hosts(cores)
     for name, wanted in asked.items():
         task = name.replace("_", ":")
         if task not in lab.machines.sites:
@@ -32,7 +32,7 @@ def lab_of(cores: float, **asked: float | None) -> Lab:
 
 
 def test_a_limit_leaves_idle_what_a_request_takes() -> None:
-    lab = Lab()
+    lab = two_hosts()
     lab.machines.allot("worker:0", 0.25)
     lab.work(0.0, "worker:0", 1.0)
     assert lab.run() == pytest.approx({"worker:0": 4.0})
@@ -47,21 +47,6 @@ def test_who_requests_nothing_counts_as_a_hundredth_of_the_host() -> None:
     lab.work(0.0, "worker:0", 0.98)
     lab.work(0.0, "worker:1", 0.5)
     assert lab.run() == pytest.approx({"worker:0": 1.0, "worker:1": 1.48})
-
-
-def test_three_things_that_one_task_does_have_its_share_together() -> None:
-    """Messages of one core-second for the server, three at once, next to a worker with the same request, or none.
-
-    Each of the two is one thread and has half a core: 3 core-seconds of messages take until 6, as the worker's 3 do.
-    """
-    for asked in (0.5, None):
-        lab = lab_of(1.0, worker_1=asked, worker_2=asked)
-        for number in (3, 4, 5):
-            lab.machines.enter(f"worker:{number}", "host:1")
-            path = (f"worker:{number}", "worker:2")
-            lab.machines.send(f"worker:{number}", path, 0, 0.0, lab.then("sent"), Carry(1.0, 1.0))
-        lab.work(0.0, "worker:1", 3.0)
-        assert lab.run() == pytest.approx({"worker:1": 6.0, "sent": 6.0})
 
 
 @pytest.mark.parametrize("seed", range(20))

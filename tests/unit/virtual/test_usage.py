@@ -43,14 +43,6 @@ def test_work_in_progress_counts_up_to_now() -> None:
     assert seen[0]["host:0"].cpu_cores == 0.0
 
 
-def test_what_a_lost_task_had_done_stays_done() -> None:
-    world = World()
-    world.machines.work("worker:0", 3.0, lambda: None)
-    world.at(1.0)
-    world.clock.at(1.5, 9, lambda: world.machines.forget("worker:0"))
-    assert world.at(2.0)["worker:0"].cpu_cores == pytest.approx(0.5)
-
-
 def test_bytes_are_those_on_the_wire_of_either_host() -> None:
     """8 Mbit/s are 1e6 bytes per second on the wire; a task on the same host sends nothing over it."""
     world = World()
@@ -66,8 +58,8 @@ def test_bytes_are_those_on_the_wire_of_either_host() -> None:
 
 def test_limits_are_the_hosts_and_busy_is_what_servers_report() -> None:
     world = World()
-    world.usage.served(0, 0.25)
-    seen = world.at(1.0)
+    world.usage.served(0, 0.5)
+    seen = world.at(2.0)
     server, host = seen["server:0"], seen["host:0"]
     assert (server.busy_frac, host.busy_frac) == (0.25, None)
     assert (server.limit_cores, host.limit_cores, host.limit_bytes_per_s) == (2.0, 2.0, 1e6)

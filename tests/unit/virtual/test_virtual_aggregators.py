@@ -6,42 +6,29 @@ from typing import Any
 
 import pytest
 
-from runtime.cluster.hosts import Hosts, aggregator_hosts, parse_hosts
+from runtime.cluster.hosts import aggregator_hosts, parse_hosts
 from runtime.errors import ConfigError
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.mlfabric import MLfabric
-from tests.support.harness import make_run_spec
 from tests.support.long_tests import long_after
-from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
-from tests.unit.virtual.test_virtual_transfers import SECOND
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, unregister, uses, virtual_job
+from tests.unit.virtual.test_virtual_transfers import SECOND, hosts_of
 
 NUM_PARAMETERS = 125_000
 TRANSFER_S = 4 / PAYLOAD_FRAC
 """Of all parameters over a link of 125,000 bytes/s on the wire."""
 
 
-def hosts_of(num_workers: int, free: int = 1) -> Hosts:
-    """The server on host 0, a worker on each other, and hosts without tasks."""
-    placement: list[list[str]] = [["server:0"], *([f"worker:{number}"] for number in range(num_workers))]
-    placement += [[] for _ in range(free)]
-    spec: dict[str, Any] = {"count": len(placement), "placement": placement, "link_mbps": 1.0}
-    return parse_hosts(spec, num_workers, 1, "hosts")
-
-
 def job_of(
     num_aggregators: int, num_workers: int = 6, samples: int = 6, model_state: ModelState | None = None, **changes: Any
 ) -> tuple[VirtualSession, Tape]:
     strategy = MLfabric(num_aggregators=num_aggregators, lr_rule="batch_linear", tau_max=20)
-    tape = Tape()
-    job = virtual_job(num_workers, samples, **changes)
-    spec = make_run_spec(job, strategy, tape)
-    model = model_state or NoModelState(NUM_PARAMETERS, None)
-    hosts = hosts_of(num_workers)
-    return VirtualSession(spec, slow(), model, Costs(), SECOND, hosts=hosts), tape
+    job, hosts = virtual_job(num_workers, samples, **changes), hosts_of(num_workers, free=1)
+    model_state = model_state or NoModelState(NUM_PARAMETERS, None)
+    return session(strategy, job, device=SECOND, model_state=model_state, hosts=hosts)
 
 
 def after_ready_s(tape: Tape) -> list[float]:
@@ -102,19 +89,10 @@ def test_whoever_is_lost_every_sample_counts_once(lost: str, restarting: bool, f
 def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
     assert aggregator_hosts(hosts_of(2, free=1), 2, "free") == {"aggregator:0": "host:3", "aggregator:1": "host:1"}
     with pytest.raises(ConfigError, match=r"has aggregators \(3; .* only 2 of 3 hosts have none"):
-        aggregator_hosts(hosts_of(2, free=0), 3, "free")
+        aggregator_hosts(hosts_of(2), 3, "free")
 
 
 def test_or_they_are_where_most_workers_are_in_turns() -> None:
     placement = [["worker:0", "server:0"], [], ["worker:1", "worker:2"]]
     hosts = parse_hosts({"count": 3, "placement": placement}, 3, 1, "hosts")
     assert [*aggregator_hosts(hosts, 3, "workers").values()] == ["host:2", "host:0", "host:2"]
-
-
-def test_an_aggregator_sends_one_sum_after_another() -> None:
-    """Twenty queue for the server, so that the next group is complete while a sum is still on its way."""
-    strategy = MLfabric(num_aggregators=1, lr_rule="batch_linear")
-    job = virtual_job(20, 200, epochs=2)
-    run, tape = job_of(1, num_workers=20, samples=200, epochs=2, model_state=ledger(job, strategy))
-    finish(run, tape)
-    assert uses(run) == {2.0}

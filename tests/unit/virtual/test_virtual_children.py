@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,14 @@ from runtime.core.job import ApplyOrder
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.runtime import make_model_state
-from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
 from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
-from tests.support.invariants import problems
-from tests.support.labs import run_alone
 from tests.support.members import ring_of
-from tests.unit.virtual.test_virtual_session import Tape, slow, virtual_job
+from tests.unit.virtual.test_virtual_replicas import allreduce_job, session
+from tests.unit.virtual.test_virtual_session import Tape, finish
 
 PARAMETERS = 64
 """256 bytes."""
@@ -34,33 +29,18 @@ HOP_S = 1 / 64 + 256 / 1024 + 256 / 1024
 """All parameters, or a gradient, from one worker to another."""
 RING_OF_3_S = 4 * (1 / 64 + 2 * 256 / 3 / 1024)
 UPDATE_S = 1 / 16
-OWN_S = (0.25, 0.25, 0.25, 0.5)
-LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
+DEVICES = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
 
 
-def ring_of_three(wait_s: float = 0.0, reselect_iters: int = 10**6) -> Strategy:
-    schedule = SlowestApart(k_fastest=3, wait_s=wait_s, window_iters=1, warmup_iters=0, reselect_iters=reselect_iters)
+def ring_of_three(wait_s: float = 0.0) -> Strategy:
+    schedule = SlowestApart(k_fastest=3, wait_s=wait_s, window_iters=1, warmup_iters=0, reselect_iters=10**6)
     return Composed(gate=RingGate(), schedule=schedule)
 
 
-def session(
-    strategy: Strategy,
-    costs: Costs = COSTS,
-    own_s: tuple[float, ...] = OWN_S,
-    schedule: Schedule | None = None,
-    samples: int = 256,
-    **learning: Any,
-) -> tuple[VirtualSession, Tape]:
-    tape = Tape()
-    spec = make_run_spec(virtual_job(4, samples, num_servers=0), strategy, tape, **learning)
-    model_state = make_model_state(spec) if learning else NoModelState(PARAMETERS, None)
-    devices = [DeviceProfile(base_s=base_s) for base_s in own_s]
-    return VirtualSession(spec, schedule or slow(), model_state, costs, devices), tape
-
-
-def finish(run: VirtualSession, tape: Tape) -> None:
-    outcome = run_alone(run)
-    assert (outcome.status, problems(tape.plain())) == ("done", [])
+def played(wait_s: float = 0.0, actuator: Schedule | None = None) -> tuple[VirtualSession, Tape]:
+    run, tape = session(ring_of_three(wait_s), allreduce_job(samples=256), COSTS, DEVICES, actuator=actuator)
+    finish(run, tape)
+    return run, tape
 
 
 # ---- prices ---------------------------------------------------------------------------------------------------------
@@ -93,8 +73,7 @@ def test_a_child_receives_the_parameters_and_sends_its_gradient_in_a_hop_each(mo
     """Machines are modelled where a plan disturbs links: here one, after the job's end."""
     cut = Disturbance(start_s=900.0, end_s=901.0, target="worker:0", kind="pause", magnitude=1.0)
     schedule = Schedule(build_plan("later", 0, 1000.0, [cut])) if modelled else None
-    run, tape = session(ring_of_three(), schedule=schedule, own_s=(0.25, 0.25, 0.25, 0.5))
-    finish(run, tape)
+    run, tape = played(actuator=schedule)
     assert (run.machines is None) is not modelled
     child = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 3][2]
     timings = child["timings"]
@@ -107,8 +86,7 @@ def test_a_child_receives_the_parameters_and_sends_its_gradient_in_a_hop_each(mo
 
 def test_the_ring_does_not_wait_for_a_child() -> None:
     """Rounds of the three with the ring of three; with all four in it they took 0.5 s and more."""
-    run, tape = session(ring_of_three())
-    finish(run, tape)
+    _, tape = played()
     firsts = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == 0]
     periods = [after - before for before, after in pairwise(firsts[5:10])]
     assert periods == pytest.approx([0.25 + RING_OF_3_S + UPDATE_S] * 4)
@@ -116,8 +94,7 @@ def test_the_ring_does_not_wait_for_a_child() -> None:
 
 def test_a_parent_that_waits_long_enough_gets_all() -> None:
     """Its child needs 0.5 s and two hops, its own gradient 0.25 s."""
-    run, tape = session(ring_of_three(wait_s=0.26 + 2 * HOP_S))
-    finish(run, tape)
+    _, tape = played(wait_s=0.26 + 2 * HOP_S)
     grads = [
         command.grads for line in tape.lines for command in line.get("commands", ()) if hasattr(command, "lr_scale")
     ]

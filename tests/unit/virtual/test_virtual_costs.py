@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from runtime.errors import ConfigError
@@ -23,62 +22,48 @@ MB = 1_000_000
 # ---- worked numbers -------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_costs_base_and_slope() -> None:
-    costs = Costs(data_base_s=0.001, data_per_sample_s=0.00002)
-    assert costs.data_s(32) == pytest.approx(0.001 + 0.00064)
-    assert costs.data_s(0) == 0.001
+COMPUTING = Costs(compute_base_s=0.002, compute_per_sample_s=0.0001)
+DATA = Costs(data_base_s=0.001, data_per_sample_s=0.00002)
+MESSAGES = Costs(latency_s=0.0002, transfer_per_byte_s=1e-9, link_bytes_per_s=125e6)
+"""The links' rate is the network's business."""
+UPDATES = Costs(update_base_s=0.0005, update_per_byte_s=2e-10)
+STAGED = Costs(compute_base_s=0.002, stage_base_s=0.0001, stage_per_byte_s=5e-10)
 
 
-def test_each_micro_batch_costs_its_base() -> None:
-    costs = Costs(compute_base_s=0.002, compute_per_sample_s=0.0001)
-    assert costs.compute_s(64) == pytest.approx(0.0084)
-    assert costs.compute_s(64, accum=4) == pytest.approx(0.0144)
+@pytest.mark.parametrize(
+    ("found_s", "expected_s"),
+    [
+        (DATA.data_s(32), 0.001 + 0.00064),
+        (DATA.data_s(0), 0.001),
+        (COMPUTING.compute_s(64), 0.0084),
+        (COMPUTING.compute_s(64, accum=4), 0.0144),  # each micro-batch costs its base
+        (STAGED.of_model(4 * MB).compute_s(64, accum=4), 0.0101),  # copies once: 2 ms and 0.1 ms
+        (STAGED.compute_s(64), 0.0021),
+        (Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4), 0.0486),  # six steps of 1 MB: 8 ms, 0.1 ms
+        (Costs(ring_step_s=0.0001, link_bytes_per_s=125e6).ring_s(4 * MB, 4), 0.0486),  # links of 1 Gbit/s
+        (Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 1), 0.0),  # nobody to sum with
+        (MESSAGES.transfer_s(4 * MB), 0.0042),
+        (MESSAGES.transfer_s(0), 0.0002),
+        (UPDATES.update_s(4 * MB, 8), 0.0069),
+        (UPDATES.update_s(4 * MB, 1), 0.0013),
+        (Costs(checkpoint_base_s=0.01, disk_bytes_per_s=200e6).checkpoint_s(4 * MB), 0.03),
+        (Costs(checkpoint_base_s=0.01).checkpoint_s(4 * MB), 0.01),
+        (Costs(pending_s=10.0, launch_s=2.5).restart_s, 12.5),
+        (Costs().data_s(64) + Costs().transfer_s(MB) + Costs().update_s(MB, 8) + Costs().checkpoint_s(MB), 0.0),
+    ],
+)
+def test_what_costs_what(found_s: float, expected_s: float) -> None:
+    assert found_s == pytest.approx(expected_s)
 
 
-def test_copies_to_a_device_and_back_cost_once_by_the_model() -> None:
-    """4 MB at 0.5 ns per byte and 0.1 ms: 2.1 ms, however many micro-batches there are."""
-    costs = Costs(compute_base_s=0.002, stage_base_s=0.0001, stage_per_byte_s=5e-10)
-    assert costs.of_model(4 * MB).compute_s(64, accum=4) == pytest.approx(0.0101)
-    assert costs.of_model(4 * MB).of_model(4 * MB) == costs.of_model(4 * MB)
-    assert costs.compute_s(64) == pytest.approx(0.0021)
+def test_a_message_is_carried_between_hosts_or_within_one_and_interrupts() -> None:
+    costs = Costs(carry_per_byte_s=3e-9, carry_within_per_byte_s=1e-9, interrupt_per_byte_s=2e-9)
+    assert costs.carry_s(MB) == pytest.approx((3e-3, 1e-3, 2e-3))
+    assert Costs(carry_per_byte_s=3e-9).carry_s(MB) == pytest.approx((3e-3, 3e-3, 0.0))
 
 
-def test_a_step_of_a_ring_carries_its_part_of_the_vector() -> None:
-    """4 MB by four: six steps of 1 MB at 8 ns per byte and 0.1 ms."""
-    assert Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4) == pytest.approx(0.0486)
-
-
-def test_a_message_costs_its_latency_and_its_copy() -> None:
-    """4 MB at 1 ns per byte: 4 ms. The links' rate is the network's business."""
-    costs = Costs(latency_s=0.0002, transfer_per_byte_s=1e-9, link_bytes_per_s=125e6)
-    assert costs.transfer_s(4 * MB) == pytest.approx(0.0042)
-    assert costs.transfer_s(0) == 0.0002
-
-
-def test_an_update_costs_by_gradients_and_bytes() -> None:
-    """8 gradients of 4 MB at 0.2 ns per byte: 6.4 ms."""
-    costs = Costs(update_base_s=0.0005, update_per_byte_s=2e-10)
-    assert costs.update_s(4 * MB, 8) == pytest.approx(0.0069)
-    assert costs.update_s(4 * MB, 1) == pytest.approx(0.0013)
-
-
-def test_a_checkpoint_costs_by_the_disk() -> None:
-    """4 MB at 200 MB/s: 20 ms."""
-    assert Costs(checkpoint_base_s=0.01, disk_bytes_per_s=200e6).checkpoint_s(4 * MB) == pytest.approx(0.03)
-    assert Costs(checkpoint_base_s=0.01).checkpoint_s(4 * MB) == 0.01
-
-
-def test_a_restart_is_pending_and_launching() -> None:
-    assert Costs(pending_s=10.0, launch_s=2.5).restart_s == 12.5
-
-
-def test_by_default_nothing_costs_anything() -> None:
-    costs = Costs()
-    values = msgspec.structs.asdict(costs)
-    assert (values.pop("worker_cores"), values.pop("server_cores")) == (1.0, 1.0)
-    assert set(values.values()) == {0.0, None}
-    free = (costs.data_s(64), costs.transfer_s(MB), costs.update_s(MB, 8), costs.checkpoint_s(MB), costs.restart_s)
-    assert free == (0.0,) * 5
+def test_costs_of_a_model_are_those_of_it_again() -> None:
+    assert STAGED.of_model(4 * MB).of_model(4 * MB) == STAGED.of_model(4 * MB)
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -144,12 +129,6 @@ def test_a_name_from_before_holds_as_long_as_the_values_do(tmp_path: Path) -> No
     assert changed.sha256 not in (own, "a" * 64)
 
 
-def test_files_that_come_along_are_called_as_pages_call_them() -> None:
-    """Until one of them is fitted again: then its name goes from here."""
-    names = {"local_tcp": "311af805", "hosts_tcp": "5dff82f3", "star_p4d": "ac5b4578", "dlrover_wd": "9d1bf4ae"}
-    assert {name: load_costs(name).sha256[:8] for name in names} == names
-
-
 def refusal(data: bytes) -> str:
     """What is said about a file's content."""
     with pytest.raises(ConfigError) as caught:
@@ -167,10 +146,7 @@ def refusal(data: bytes) -> str:
         ("costs", "is not a cost model; python run.py calibrate writes them"),
         ("[1, 2]", "is not a cost model; python run.py calibrate writes them"),
         ("schema: 1\nmetric: accuracy\npoints: []", "is not a cost model; python run.py calibrate writes them"),
-        (
-            "a: [",
-            "content); python run.py calibrate writes cost models",
-        ),
+        ("a: [", "content); python run.py calibrate writes cost models"),
         ("a: b: c", "is not a YAML file"),
         ("[" * 1000, "line 1: is nested more than 64 deep"),
         (GOOD.replace("Test CPU", "2026-02-30"), "is not a YAML file"),

@@ -72,10 +72,7 @@ class StormRun(VirtualRun):
         super().__init__(world, strategy)
 
     def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
-        return dataclasses.replace(
-            super()._spec(recorder, learning),
-            scheduler=self.scheduler,
-        )
+        return dataclasses.replace(super()._spec(recorder, learning), scheduler=self.scheduler)
 
     def _play(self) -> None:
         session = self.session

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from runtime.backends.numpy import NumpyBackend
-from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.executor import cut_for
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
@@ -18,20 +17,13 @@ from runtime.virtual.tasks.model_state import RealModelState
 from strategies.mlfabric import MLfabric
 from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_session import Tape, finish, slow, unregister, uses, virtual_job
-from tests.unit.virtual.test_virtual_transfers import SECOND
+from tests.unit.virtual.test_virtual_transfers import SECOND, hosts_of
 from workloads.ledger import SampleLedger
 
 SAMPLES = 48
 COSTS = Costs(pending_s=1.0, launch_s=0.5, control_s=0.005, latency_s=0.02)
 MOMENTUM = {"name": "sgd", "lr": 0.5, "momentum": 0.9}
 TALLY = {"name": "tally", "lr": 1.0}
-
-
-def hosts_of(num_workers: int, num_servers: int = 2) -> Hosts:
-    """A task on each, with links over which 192 bytes take 2 ms."""
-    tasks = [f"server:{number}" for number in range(num_servers)] + [f"worker:{n}" for n in range(num_workers)]
-    spec: dict[str, Any] = {"count": len(tasks), "placement": [[task] for task in tasks], "link_mbps": 1.0}
-    return parse_hosts(spec, num_workers, num_servers, "hosts")
 
 
 def job_of(

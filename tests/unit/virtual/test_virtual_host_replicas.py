@@ -14,29 +14,19 @@ from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import ApplyOrder
 from runtime.virtual.clock import MACHINE, MESSAGE
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.host_replicas import HostReplicas
-from runtime.virtual.tasks.model_state import NoModelState, RealModelState
 from strategies.basic.bsp import BSP
-from strategies.protocol import NodeId, Strategy
-from tests.support.harness import make_run_spec
+from strategies.protocol import NodeId
 from tests.support.members import ring_of
 from tests.support.virtual_runs import lose
 from tests.unit.virtual.test_virtual_children import ring_of_three
-from tests.unit.virtual.test_virtual_replicas import (
-    LEDGER,
-    PARAMETERS,
-    RING,
-    allreduce_job,
-    finish,
-)
-from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow
+from tests.unit.virtual.test_virtual_replicas import PARAMETERS, allreduce_job, session
+from tests.unit.virtual.test_virtual_session import finish, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 FREE = Costs()
@@ -50,24 +40,6 @@ def hosts_of(num_workers: int, *, count: int | None = None, cores: float | None 
     return parse_hosts(given, num_workers, 0)
 
 
-def session(
-    strategy: Strategy,
-    hosts: Hosts | None,
-    costs: Costs = RING,
-    device: Any = QUARTER,
-    *,
-    num_workers: int = 4,
-    samples: int = 64,
-    schedule: Schedule | None = None,
-    parameters: int = PARAMETERS,
-    **learning: Any,
-) -> tuple[VirtualSession, Tape]:
-    tape = Tape()
-    spec = make_run_spec(allreduce_job(num_workers, samples), strategy, tape, **learning)
-    model_state = make_model_state(spec) if learning else NoModelState(parameters, None)
-    return VirtualSession(spec, schedule or slow(), model_state, costs, device, hosts=hosts), tape
-
-
 # ---- without anything shared ----------------------------------------------------------------------------------------
 
 
@@ -75,18 +47,10 @@ def session(
 def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(num_workers: int) -> None:
     ends = []
     for hosts in (hosts_of(num_workers), None):
-        run, tape = session(
-            BSP(), hosts, num_workers=num_workers, samples=16 * num_workers, parameters=64 * num_workers
-        )
+        job = allreduce_job(num_workers, 16 * num_workers)
+        run, tape = session(BSP(), job, hosts=hosts, parameters=64 * num_workers)
         ends.append((finish(run, tape).t, [event["timings"]["pull_s"] for event in tape.received("Arrived")]))
     assert ends[0] == ends[1]
-
-
-def test_what_is_learned_is_the_same_as_with_servers() -> None:
-    run, tape = session(BSP(), hosts_of(4), **LEDGER)
-    finish(run, tape)
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 64
 
 
 # ---- what they share ------------------------------------------------------------------------------------------------
@@ -95,13 +59,13 @@ def test_what_is_learned_is_the_same_as_with_servers() -> None:
 def test_a_ring_takes_the_time_of_its_messages_on_the_links_of_hosts() -> None:
     """Six messages of 64 bytes at 1024 bytes/s; costs of messages are those of all, latencies of hosts twice."""
     costs = msgspec.structs.replace(LINKS, latency_s=1 / 64)
-    run, tape = session(BSP(), hosts_of(4, latency_ms=1000 / 128), costs)
+    run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4, latency_ms=1000 / 128))
     assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 6 * (64 / 1024 + 1 / 64 + 2 / 128))
 
 
 def test_a_step_is_the_work_of_a_server_on_the_cores_of_a_worker() -> None:
     costs = Costs(update_base_s=0.5, worker_cores=2.0, server_cores=8.0)
-    run, tape = session(BSP(), hosts_of(4), costs)
+    run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4))
     assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 0.5 * 8 / 2)
 
 
@@ -110,7 +74,7 @@ def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() ->
     devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
     runs = []
     for costs in (Costs(), LINKS):
-        run, tape = session(ring_of_three(), hosts_of(4), costs, devices, samples=256)
+        run, tape = session(ring_of_three(), allreduce_job(samples=256), costs, devices, hosts=hosts_of(4))
         finish(run, tape)
         late = [event["timings"] for event in tape.received("Arrived") if event["grad"]["worker"] == 3]
         runs.append([(one["recv_s"], one["send_s"]) for one in late])
@@ -240,7 +204,7 @@ def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
 
 def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:
     """256 bytes of parameters on links of 1,024 bytes a second, though nobody is in the ring meanwhile."""
-    run, tape = session(BSP(), hosts_of(4), LINKS, **LEDGER)
+    run, tape = session(BSP(), allreduce_job(), LINKS, hosts=hosts_of(4), learns=True)
     run.clock.at(1.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2), restarting=False))
     finish(run, tape)
     [restored] = tape.received("Restored")
@@ -251,7 +215,9 @@ def test_a_pause_of_a_member_is_waited_for() -> None:
     """From the middle of the first ring on, for two seconds."""
     window = Disturbance(start_s=0.5, end_s=2.5, target="worker:1", kind="pause", magnitude=1.0)
     schedule = Schedule(build_plan("pause", 0, 1000.0, [window]))
-    runs = [finish(*session(BSP(), hosts_of(4), LINKS, schedule=one)).t for one in (None, schedule)]
+    runs = [
+        finish(*session(BSP(), allreduce_job(), LINKS, hosts=hosts_of(4), actuator=one)).t for one in (None, schedule)
+    ]
     assert runs[1] == pytest.approx(runs[0] + 2.0, abs=0.26)
     assert runs[1] > runs[0] + 1.7
 
@@ -263,7 +229,7 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     """
     devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
     costs = Costs(control_s=1 / 8)
-    run, tape = session(ring_of_three(), hosts_of(4), costs, devices, samples=64, **LEDGER)
+    run, tape = session(ring_of_three(), allreduce_job(), costs, devices, hosts=hosts_of(4), learns=True)
     for at_s, worker in ((3.0625, 0), (4.0, 1)):
         run.clock.at(at_s, MESSAGE, partial(lose, run.supervisor, NodeId.worker(worker), restarting=False))
     finish(run, tape)
@@ -271,5 +237,4 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     assert [command["children"] for command in given["commands"] if command["type"] == "Apply"] == [[[3, 0]]]
     assert 3 in [command.get("worker") for command in given["commands"]], "the order that was on its way"
     assert [event["workers"] for event in tape.received("Restored")] == [[1, 2, 3], [2, 3]]
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 64
+    assert uses(run) == {1.0}

@@ -14,7 +14,6 @@ from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.clock import MACHINE, PLAN
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -26,11 +25,10 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.worker_model import WorkerModel
-from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, approx, assert_void, fields
-from tests.unit.virtual.test_virtual_session import Tape, virtual_job
+from tests.unit.virtual.test_virtual_machines import COSTS, DEVICE, PARTS, PlainModel, approx, assert_void, fields
+from tests.unit.virtual.test_virtual_session import Tape, session, virtual_job
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 Change = tuple[float, str, Kind, float]
@@ -91,8 +89,7 @@ def test_an_undisturbed_iteration_is_that_of_a_machine_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "compute_s", "overrun_s"),
-    [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)],
+    ("cores", "compute_s", "overrun_s"), [(1.0, 0.201, 0.0), (0.25, 0.201, 0.0), (0.125, 0.4, 0.2), (0.0625, 0.8, 0.6)]
 )
 def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, compute_s: float, overrun_s: float) -> None:
     """0.05 core-seconds within 0.2 s of a device, which is overslept by 1 ms."""
@@ -140,14 +137,19 @@ COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECO
     delay_s=SECONDS,
     shares_memory=st.booleans(),
     link=st.sampled_from([math.inf, 10.0, 1e6]),
-    pause=st.tuples(SECONDS, SECONDS),
+    pause=st.none() | st.tuples(SECONDS, SECONDS),
 )
 def test_the_parts_make_up_the_whole(
-    costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float, pause: tuple[float, float]
+    costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float, pause: tuple[float, float] | None
 ) -> None:
-    """From the end of the push before to the end of this one, whatever happens meanwhile."""
-    changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
-    model = HostModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
+    """From the end of the push before to the end of this one, whatever happens; without hosts nobody pauses."""
+    model: Any
+    if pause is None:
+        limit = None if link == math.inf else link
+        model = PlainModel(costs, shares_memory=shares_memory, link_bytes_per_s=limit)
+    else:
+        changes: list[Change] = [(pause[0], "worker:0", "pause", 1.0), (sum(pause), "worker:0", "pause", 0.0)]
+        model = HostModel(*changes, costs=costs, shares_memory=shares_memory, link=link)
     model.begin(1.0)
     model.servers.schedule_update(update_s, 1)
     first, first_s = model.only()
@@ -279,10 +281,9 @@ def pausing_later() -> Schedule:
 
 
 def play(strategy: Strategy, costs: Costs, schedule: Schedule, profile: DeviceProfile | None, transport: str) -> Tape:
-    tape = Tape()
-    job = virtual_job(3, 90)
-    spec = make_run_spec(job, strategy, tape, transport=transport)
-    run_alone(VirtualSession(spec, schedule, NoModelState(64, None), costs, profile))
+    about: Any = {"actuator": schedule, "model_state": NoModelState(64, None), "spec": {"transport": transport}}
+    run, tape = session(strategy, virtual_job(3, 90), costs, device=profile, **about)
+    run_alone(run)
     return tape
 
 

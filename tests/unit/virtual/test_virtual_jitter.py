@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -39,23 +37,6 @@ def test_factors_have_mean_one_and_the_spread_asked_for(sigma: float) -> None:
     assert np.log(factors).std() == pytest.approx(sigma, rel=4 / np.sqrt(2 * len(factors)))
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.95])
-def test_the_correlation_from_one_iteration_to_the_next_is_rho(rho: float) -> None:
-    x = crowd(0.2, rho)
-    count = WORKERS * (BLOCKS * BLOCK - 1)
-    assert float((x[:, :-1] * x[:, 1:]).sum() / (x[:, :-1] ** 2).sum()) == pytest.approx(
-        rho, abs=4 * np.sqrt((1 - rho**2) / count)
-    )
-    assert float((x[:, :-2] * x[:, 2:]).mean()) == pytest.approx(rho**2, abs=0.05), "and of no more memory than that"
-
-
-def test_the_first_factor_has_the_spread_of_all() -> None:
-    """The stationary distribution from the start: no warm-up. 1,000 workers, four standard errors."""
-    first = np.array([levels(Jitter(0, worker, 0.5, 0.9), 1)[0] for worker in range(1000)])
-    assert first.mean() == pytest.approx(0.0, abs=4 / np.sqrt(1000))
-    assert first.std() == pytest.approx(1.0, abs=4 / np.sqrt(2000))
-
-
 def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
     jitter = Jitter(0, 0, 0.0, 0.9)
     assert [jitter.factor() for _ in range(3)] == [1.0, 1.0, 1.0]
@@ -63,32 +44,6 @@ def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
 
 
 # ---- the recursion --------------------------------------------------------------------------------------------------
-
-
-class Forgetful(Jitter):
-    """Planted: every block starts with a new state."""
-
-    def block(self, count: int = BLOCK) -> NDArray[np.float64]:
-        self._level = None
-        return super().block(count)
-
-
-def departures(make: Callable[[int, int, float, float], Jitter], rho: float) -> list[int]:
-    """Where levels are not rho times the one before plus the draw times sqrt(1 - rho^2), over three blocks."""
-    draws = levels(Jitter(3, 1, 0.2, 0.0), 3)  # of the same stream, without memory
-    expected = [draws[0]]
-    for draw in draws[1:]:
-        expected.append(rho * expected[-1] + np.sqrt(1 - rho**2) * draw)
-    return np.flatnonzero(np.abs(levels(make(3, 1, 0.2, rho), 3) - expected) > 1e-9).tolist()
-
-
-@pytest.mark.parametrize("rho", [0.3, 0.9])
-def test_memory_outlives_the_blocks(rho: float) -> None:
-    assert departures(Jitter, rho) == []
-
-
-def test_a_block_that_forgets_is_caught() -> None:
-    assert departures(Forgetful, 0.9)[0] == BLOCK
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.95])
@@ -108,10 +63,6 @@ def test_how_many_are_drawn_together_changes_no_bit(rho: float) -> None:
 
 
 # ---- whose luck it is -----------------------------------------------------------------------------------------------
-
-
-def test_the_same_seed_gives_the_same_factors() -> None:
-    assert np.array_equal(Jitter(7, 3, 0.3, 0.5).block(), Jitter(7, 3, 0.3, 0.5).block())
 
 
 def test_seeds_and_workers_have_streams_of_their_own() -> None:

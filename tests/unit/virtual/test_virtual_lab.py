@@ -9,7 +9,6 @@ import signal
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,7 +36,7 @@ from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 from tests.support.long_tests import long_after
 from tests.support.virtual_runs import BACKENDS, World, draw_host_world, draw_world
-from tests.unit.virtual.test_virtual_session import Tape, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, session, virtual_job
 
 LATER_S = 17.3
 """No binary fraction: sums with it are rounded."""
@@ -135,24 +134,8 @@ def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
     assert earlier > 10
 
 
-def test_a_jobs_time_starts_at_zero() -> None:
-    lab, tape = VirtualLab(), Tape()
-    lab.add("late", lambda clock, _: calm_session(tape, clock), start_s=LATER_S)
-    assert lab.run()["late"].t == 10 * 0.25
-    assert tape.received("Started")[0]["t"] == 0.0
-
-
-def calm_session(tape: Tape, clock: Clock, **more: Any) -> VirtualSession:
-    job = virtual_job(2, 20)
-    return VirtualSession(
-        make_run_spec(job, BSP(), tape),
-        NOTHING,
-        NoModelState(0, None),
-        Costs(compute_base_s=0.25),
-        None,
-        clock=clock,
-        **more,
-    )
+def calm_session(clock: Clock) -> VirtualSession:
+    return session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), device=None, clock=clock)[0]
 
 
 class Adding:
@@ -174,7 +157,7 @@ class Adding:
             self.lab.add(self.names.pop(0), self.make, self.lab.timeline.moment[0] + 1.0, self.start)
 
     def make(self, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
-        session = calm_session(Tape(), clock)
+        session = calm_session(clock)
         clock.at(1e9, START, session.interrupt, 0)  # as timers of jobs that are over long before
         self.sessions.append(weakref.ref(session))
         return session
@@ -205,9 +188,9 @@ def test_what_ended_jobs_had_scheduled_is_dropped_and_the_rest_is_in_order() -> 
 
 def test_jobs_of_one_name_are_refused() -> None:
     lab = VirtualLab()
-    lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+    lab.add("a", lambda clock, _: calm_session(clock))
     with pytest.raises(ValueError, match="name=a"):
-        lab.add("a", lambda clock, _: calm_session(Tape(), clock))
+        lab.add("a", lambda clock, _: calm_session(clock))
 
 
 def test_cycles_are_looked_for_rarely_while_jobs_run_and_as_before_afterwards() -> None:
@@ -289,11 +272,11 @@ def test_jobs_on_one_host_have_equal_shares_of_its_processor(jobs: int) -> None:
 
 
 def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
-    shared, own = Shared(), Tape()
+    shared = Shared()
     tape = shared.add("only")
     shared.lab.run()
-    spec = make_run_spec(shared.job, BSP(), own)
-    run_alone(VirtualSession(spec, NOTHING, NoModelState(0, None), shared.costs, None, hosts=shared.hosts))
+    run, own = session(BSP(), shared.job, shared.costs, device=None, hosts=shared.hosts)
+    run_alone(run)
     assert tape.plain() == own.plain()
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.clock import MACHINE
@@ -242,32 +240,6 @@ def test_jitter_multiplies_computing_and_nothing_else() -> None:
         model.run()
     expected = [{"data_s": 0.1, "compute_s": 0.2 * jitter.factor()} for _ in range(5)]
     assert [fields(timings) for _, timings, _ in model.arrived] == [pytest.approx(each) for each in expected]
-
-
-SECONDS = st.floats(0, 10)
-COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECONDS, update_base_s=SECONDS)
-
-
-@given(
-    costs=COSTLY,
-    update_s=SECONDS,
-    delay_s=SECONDS,
-    shares_memory=st.booleans(),
-    link=st.sampled_from([None, 10.0, 1e6]),
-)
-def test_the_parts_make_up_the_whole(
-    costs: Costs, update_s: float, delay_s: float, shares_memory: bool, link: float | None
-) -> None:
-    """From the end of the push before to the end of this one, whatever the servers do meanwhile."""
-    model = PlainModel(costs, shares_memory=shares_memory, link_bytes_per_s=link)
-    model.begin(1.0)
-    model.servers.schedule_update(update_s, 1)
-    [(_, first, first_s)] = model.run()
-    model.begin(first_s + 1.0, delay_s=delay_s)
-    _, (_, second, second_s) = model.run()
-    assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
-    assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
-    assert min(getattr(timings, part) for timings in (first, second) for part in PARTS) >= 0.0
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------

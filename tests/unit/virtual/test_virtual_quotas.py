@@ -87,16 +87,6 @@ def test_a_message_is_there_when_it_has_travelled_and_both_ends_have_carried_it(
         assert lab.run() == approx({push(0): seconds + 0.001})
 
 
-@pytest.mark.usefixtures("at_every_moment")
-def test_a_message_that_stays_on_its_host_is_other_work() -> None:
-    """Both ends share a core: 2 x 4 core-ms; the other message has a core at either end and 10 core-ms each."""
-    lab = Lab(on_hosts({"worker:0": 0, "server:0": 0, "worker:1": 1, "server:1": 2}, 1.0))
-    for number in (0, 1):
-        lab.send(0.0, f"worker:{number}", f"server:{number}", num_bytes=1, carry=Carry(0.01, 0.004))
-    assert [lab.machines.apart((f"worker:{n}", f"server:{n}")) for n in (0, 1)] == [False, True]
-    assert lab.run() == approx({("worker:0", "server:0"): 0.008, ("worker:1", "server:1"): 0.01})
-
-
 @pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])
 def test_a_model_with_quotas_goes_on_however_late_it_is(late_s: float) -> None:
     """Late in a long run 1e-9 core-seconds of many cores are used sooner than a float can tell: time must

@@ -9,26 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.core.job import Job
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
 from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.runtime import make_model_state
-from runtime.virtual.tasks.model_state import NoModelState, RealModelState
+from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
 from strategies.protocol import AnyCommand, AnyEvent, Apply, NodeId, Restart, Strategy
 from tests.support.harness import make_run_spec
-from tests.support.invariants import problems
-from tests.support.labs import run_alone
 from tests.support.members import ring_of
 from tests.support.virtual_runs import lose
-from tests.unit.virtual.test_virtual_session import QUARTER, Tape, slow, virtual_job
+from tests.unit.virtual.test_virtual_session import QUARTER, Tape, finish, ledger, slow, uses, virtual_job
+from tests.unit.virtual.test_virtual_session import session as virtual_session
 
-MB = 1_000_000
 RING = Costs(ring_step_s=1 / 64, ring_per_byte_s=1 / 1024, update_base_s=1 / 16, update_per_byte_s=1 / 4096)
 PARAMETERS = 64
 """256 bytes: a quarter of the vector is a step of 5/64 s, the whole a step of its own of 1/16 s."""
@@ -37,17 +33,6 @@ STEP_S = 1 / 16 + 256 / 4096
 
 
 # ---- what an update costs -------------------------------------------------------------------------------------------
-
-
-def test_a_ring_of_four_on_gigabit_links() -> None:
-    """4 MB over links of 1 Gbit/s with 0.1 ms a step: 2 * 3/4 * 32 ms and six steps."""
-    costs = Costs(ring_step_s=0.0001, link_bytes_per_s=125e6)
-    assert costs.ring_s(4 * MB, 4) == pytest.approx(0.0486)
-    assert Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4) == pytest.approx(0.0486)
-
-
-def test_a_worker_alone_has_nobody_to_sum_with() -> None:
-    assert RING.ring_s(MB, 1) == 0.0
 
 
 def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
@@ -80,21 +65,18 @@ def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Jo
 
 
 def session(
-    strategy: Strategy, job: Job, costs: Costs = RING, device: Any = QUARTER, **learning: Any
+    strategy: Strategy,
+    job: Job,
+    costs: Costs = RING,
+    device: Any = QUARTER,
+    *,
+    parameters: int = PARAMETERS,
+    learns: bool = False,
+    **about: Any,
 ) -> tuple[VirtualSession, Tape]:
-    tape = Tape()
-    spec = make_run_spec(job, strategy, tape, **learning)
-    model_state = make_model_state(spec) if learning else NoModelState(PARAMETERS, None)
-    return VirtualSession(spec, slow(), model_state, costs, device), tape
-
-
-LEDGER: dict[str, Any] = {"backend_spec": {"_target_": "runtime.backends.numpy.NumpyBackend"}}
-
-
-def finish(run: VirtualSession, tape: Tape) -> Outcome:
-    outcome = run_alone(run)
-    assert (outcome.status, problems(tape.plain())) == ("done", [])
-    return outcome
+    """``learns``: the ledger of uses."""
+    model_state = ledger(job, strategy) if learns else NoModelState(parameters, None)
+    return virtual_session(strategy, job, costs, device=device, model_state=model_state, **about)
 
 
 def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
@@ -119,13 +101,6 @@ def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
     assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
 
 
-def test_what_is_learned_is_the_same_as_with_servers() -> None:
-    run, tape = session(BSP(), allreduce_job(), **LEDGER)
-    finish(run, tape)
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 64
-
-
 def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
     job = allreduce_job(8, 7680, global_batch_samples=768)
@@ -143,13 +118,12 @@ def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
 
 def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -> Tape:
     """A job of four that loses workers at these times, for good or to restart; it uses every sample once."""
-    run, tape = session(BSP(), allreduce_job(samples=samples), costs, **LEDGER)
+    run, tape = session(BSP(), allreduce_job(samples=samples), costs, learns=True)
     for at_s, worker, restarting in strikes:
         unregister = partial(lose, run.supervisor, NodeId.worker(worker), restarting=restarting)
         run.clock.at(at_s, MESSAGE, unregister)
     outcome = finish(run, tape)
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * samples
+    assert uses(run) == {1.0}
     assert outcome.samples_applied == samples
     return tape
 
@@ -222,7 +196,7 @@ def test_kill_restart_of_a_replica() -> None:
 
     The next incarnation launches (3 s), copies (0.5 s) and joins a round.
     """
-    run, tape = session(RestartOnce(), allreduce_job(samples=96), COPY, **LEDGER)
+    run, tape = session(RestartOnce(), allreduce_job(samples=96), COPY, learns=True)
     finish(run, tape)
     [restored], [joined] = tape.received("Restored"), tape.received("Joined")
     killed_s = restored["t"] - 0.5
@@ -235,17 +209,15 @@ def test_kill_restart_of_a_replica() -> None:
         2,
         3,
     }
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 96
+    assert uses(run) == {1.0}
 
 
 def test_with_checkpoints_all_go_back_to_the_last() -> None:
     """``failover=checkpoint``: that of the start, which takes half a second to read."""
     costs = Costs(checkpoint_base_s=0.5, launch_s=3.0)
-    run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, **LEDGER)
+    run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, learns=True)
     run.clock.at(2.125, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2)))
     finish(run, tape)
     [restored] = tape.received("Restored")
     assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
-    assert isinstance(run.model_state, RealModelState)
-    assert run.model_state.params.tolist() == [1.0] * 64
+    assert uses(run) == {1.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,16 +11,22 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.hosts import parse_hosts
 from runtime.core.scheduling import ConstantPending
-from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
-from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, unregister, uses, virtual_job
+from tests.unit.virtual.test_virtual_session import (
+    Tape,
+    accident,
+    finish,
+    ledger,
+    session,
+    unregister,
+    uses,
+    virtual_job,
+)
 
 COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
 """A node that crashes is pending for 50 s; how long one that a strategy restarts is, the scheduler says."""
@@ -30,7 +38,7 @@ def restarting(
     strategy = Restarting(rule=rule, orders=orders)
     job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
     scheduler = ConstantPending(pending_s=pending_s)
-    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), scheduler=scheduler)
+    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), spec={"scheduler": scheduler})
     return run, tape, finish(run, tape).t
 
 
@@ -72,33 +80,26 @@ def test_the_machine_s_disturbance_stays_behind() -> None:
             assert late[-1]["timings"]["injected_s"] == delay_s, (node, worker)
 
 
+READING = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+GOES_BACK: dict[str, Any] = {"failover": "checkpoint"}
+
+
 def test_a_checkpoint_based_failover_costs_everybody_their_work() -> None:
     """Lost at 2.3: the others wait; then everybody goes back to what was stored at 2.0."""
-    waits: dict[str, float] = {}
-    for failover in ("shards", "checkpoint"):
-        costs = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
-        job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover=failover)
-        run, tape = session(BSP(), job, costs, model_state=ledger(job, BSP()))
-        run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
-        waits[failover] = finish(run, tape).t
-        assert uses(run) == {3.0}
-        assert len(tape.received("Restored")) == (failover == "checkpoint")
-        if failover == "checkpoint":
-            [back] = tape.received("Restored")
-            assert back["t"] == pytest.approx(2.3 + 0.5 + 0.01 + 0.09 + 0.01, abs=0.02)
-    assert waits["checkpoint"] > waits["shards"] + 0.09
-
-
-READING = Costs(launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
+    strike = (2.3, unregister("worker:1"))
+    run, tape, waits = accident(BSP(), READING, strike)
+    assert (uses(run), tape.received("Restored")) == ({3.0}, [])
+    run, tape, goes_back = accident(BSP(), READING, strike, **GOES_BACK)
+    [back] = tape.received("Restored")
+    assert back["t"] == pytest.approx(2.3 + 0.5 + 0.01 + 0.09 + 0.01, abs=0.02)
+    assert uses(run) == {3.0}
+    assert goes_back.t > waits.t + 0.09
 
 
 def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> None:
     """What the server's return had been scheduled for was void with the worker's loss, and was not scheduled again."""
-    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
-    run, tape = session(BSP(), job, READING, model_state=ledger(job, BSP()))
-    run.clock.at(2.3, MACHINE, unregister("server:1"), run)
-    run.clock.at(2.5, MACHINE, unregister("worker:1"), run)
-    finish(run, tape)
+    strikes = (2.3, unregister("server:1")), (2.5, unregister("worker:1"))
+    run, tape, _ = accident(BSP(), READING, *strikes, **GOES_BACK)
     [back] = tape.received("Restored")
     assert back["t"] == pytest.approx(2.5 + 0.5 + 0.01 + 0.09 + 0.01)
     assert uses(run) == {3.0}
@@ -107,10 +108,7 @@ def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> N
 def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
     """Its checkpoint could not become complete any more, and was waited for until the time was up."""
     strategy = Restarting(rule="bsp", orders=("server:1@2.3",))
-    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
-    run, tape = session(strategy, job, READING, model_state=ledger(job, strategy))
-    run.clock.at(2.35, MACHINE, unregister("worker:1"), run)
-    finish(run, tape)
+    run, tape, _ = accident(strategy, READING, (2.35, unregister("worker:1")), **GOES_BACK)
     assert not tape.received("ServerLost")
     assert len(tape.received("Restored")) == 1
     assert uses(run) == {3.0}
@@ -118,12 +116,8 @@ def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
 
 def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
     """Back at 2.33 s and gone at 2.36, before the servers have read: they read again when its successor is back."""
-    job = virtual_job(4, 32, epochs=3, num_servers=2, checkpoint_every_s=1.0, failover="checkpoint")
-    costs = msgspec.structs.replace(READING, launch_s=0.02)
-    run, tape = session(BSP(), job, costs, model_state=ledger(job, BSP()))
-    run.clock.at(2.3, MACHINE, unregister("worker:1"), run)
-    run.clock.at(2.36, MACHINE, unregister("worker:1"), run)
-    finish(run, tape)
+    strikes = (2.3, unregister("worker:1")), (2.36, unregister("worker:1"))
+    _, tape, _ = accident(BSP(), msgspec.structs.replace(READING, launch_s=0.02), *strikes, **GOES_BACK)
     [back] = tape.received("Restored")
     assert back["t"] == pytest.approx(2.36 + 0.02 + 0.01 + 0.09 + 0.01)
 
@@ -152,10 +146,10 @@ def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
     late: dict[str, float] = {}
     for orders in ((), ("worker:0@4.0",)):
         strategy = Restarting(rule="asp", orders=orders)
-        tape = Tape()
-        spec = make_run_spec(virtual_job(4, 400, epochs=None, max_time_s=20.0), strategy, tape)
+        job = virtual_job(4, 400, epochs=None, max_time_s=20.0)
         schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        run_alone(VirtualSession(spec, schedule, NoModelState(0, None), Costs(compute_base_s=0.25), None, hosts=hosts))
+        run, tape = session(strategy, job, Costs(compute_base_s=0.25), device=None, actuator=schedule, hosts=hosts)
+        run_alone(run)
         own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
         late[str(orders)] = own[-1]["timings"]["compute_s"]
     assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

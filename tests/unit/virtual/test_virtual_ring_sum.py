@@ -66,15 +66,6 @@ def ring_of(*hosts: int, part_bytes: float = 64.0, start_s: float = 0.0) -> Ring
 # ---- closed forms ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 7])
-def test_undisturbed_it_is_two_n_minus_one_messages_of_an_nth(size: int) -> None:
-    """With latencies of the hosts and of the cost model, and what adding a byte takes."""
-    costs = Costs(latency_s=1 / 128, ring_step_s=1 / 64, ring_per_byte_s=1 / 1024)
-    made = Rings([ring_of(*range(size))], [512.0] * size, costs, host_latency_s=1 / 256)
-    hop_s = 64 / 512 + 2 / 256 + 1 / 128 + 1 / 64 + 64 / 1024
-    assert made.run() == [[pytest.approx(2 * (size - 1) * hop_s, rel=1e-12)] * size]
-
-
 def test_carrying_is_work_of_one_thread_at_both_ends_of_a_member() -> None:
     """A byte that leaves and one that comes: a member carries two at a time, which takes longer than the link."""
     costs = Costs(carry_per_byte_s=1 / 256)

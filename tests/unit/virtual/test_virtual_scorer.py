@@ -110,14 +110,6 @@ def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
     assert heard == []
 
 
-def test_where_there_are_no_servers_nothing_can_be_scored() -> None:
-    replicas = Replicas(new_clock(), COSTS, FLOATS, ring_of(4))
-    with pytest.raises(NotImplementedError):
-        replicas.inner_products(0, 0.0, print)
-    with pytest.raises(NotImplementedError):
-        replicas.free(0.0, print)
-
-
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
 def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
     """Updates of one gradient take 8 + 64 / 8 and 8 + 128 / 8 seconds, the passes 8 and 16, the orders 0.5."""

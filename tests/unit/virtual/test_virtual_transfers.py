@@ -11,14 +11,12 @@ import pytest
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.hosts import parse_hosts
-from runtime.virtual.control.session import VirtualSession
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.mlfabric import MLfabric
 from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
-from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, uses, virtual_job
 
 LINK = Costs(link_bytes_per_s=100.0)
@@ -118,19 +116,19 @@ def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
 # ---- on hosts -------------------------------------------------------------------------------------------------------
 
 
-def hosts_of(num_workers: int) -> Any:
-    """A server on host 0, and a worker on every other, with links of 125,000 bytes/s on the wire."""
-    placement = [["server:0"], *([f"worker:{number}"] for number in range(num_workers))]
-    spec = {"count": num_workers + 1, "placement": placement, "link_mbps": 1.0}
-    return parse_hosts(spec, num_workers, 1, "hosts")
+def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:
+    """Each server, then each worker on a host of its own, and hosts without tasks; links of 125,000 bytes/s."""
+    tasks = [f"server:{number}" for number in range(num_servers)] + [f"worker:{n}" for n in range(num_workers)]
+    placement: list[list[str]] = [[task] for task in tasks] + [[] for _ in range(free)]
+    overrides = {num_servers + number: {"latency_ms": 1000 * one} for number, one in enumerate(latencies_s)}
+    spec = {"count": len(placement), "placement": placement, "link_mbps": 1.0, "overrides": overrides}
+    return parse_hosts(spec, num_workers, num_servers, "hosts")
 
 
 def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, samples: int = 2) -> Tape:
-    tape = Tape()
-    spec = make_run_spec(virtual_job(num_workers, samples), strategy, tape)
-    schedule = Schedule(build_plan("test", 0, 1e6, list(windows)))
+    about: Any = {"actuator": Schedule(build_plan("test", 0, 1e6, list(windows))), "hosts": hosts_of(num_workers)}
     model_state = NoModelState(125_000, None)
-    run = VirtualSession(spec, schedule, model_state, Costs(), SECOND, hosts=hosts_of(num_workers))
+    run, tape = session(strategy, virtual_job(num_workers, samples), device=SECOND, model_state=model_state, **about)
     finish(run, tape)
     return tape
 
@@ -153,12 +151,11 @@ def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set
     """A job in which worker 1 is paused for half a minute, and the uses of every sample."""
     strategy = MLfabric(lr_rule="batch_linear", late_factor=late_factor)
     job = virtual_job(4, 120)
-    tape, model_state = Tape(), ledger(job, strategy)
     about = {"target": "worker:1", "kind": "pause", "magnitude": 1.0}
     pauses = [Disturbance(start_s=start_s, end_s=start_s + 30.0, **about) for start_s in starts_s]
     schedule = Schedule(build_plan("test", 0, 1e6, pauses))
-    spec = make_run_spec(job, strategy, tape)
-    run = VirtualSession(spec, schedule, model_state, Costs(), SECOND, hosts=hosts_of(4))
+    more: Any = {"device": SECOND, "actuator": schedule, "model_state": ledger(job, strategy)}
+    run, tape = session(strategy, job, **more, hosts=hosts_of(4))
     finish(run, tape)
     return tape, uses(run)
 

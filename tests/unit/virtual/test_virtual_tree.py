@@ -11,32 +11,21 @@ import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.star import Star
-from tests.support.harness import make_run_spec
 from tests.unit.virtual.test_virtual_aggregators import NUM_PARAMETERS, TRANSFER_S, into_server
-from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, slow, unregister, uses, virtual_job
-from tests.unit.virtual.test_virtual_transfers import SECOND
+from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, slow, unregister, uses, virtual_job
+from tests.unit.virtual.test_virtual_transfers import SECOND, hosts_of
 
 LATENCIES_S = (5.0, 2.0, 9.0, 1.0, 7.0, 3.0)
 CALM: dict[str, Any] = {"phi": 300.0, "straggler_frac": 1e9}
 """Of a STAR that stays in SSGD."""
 SYSTEMS: dict[str, Callable[..., Strategy]] = {"bsp": BSP, "star": partial(Star, **CALM)}
 systems = pytest.mark.parametrize("make", SYSTEMS.values(), ids=SYSTEMS)
-
-
-def hosts_of(latencies_s: tuple[float, ...]) -> Hosts:
-    """The server on host 0, a worker on each other."""
-    placement = [["server:0"], *([f"worker:{number}"] for number in range(len(latencies_s)))]
-    overrides: Any = {number + 1: {"latency_ms": 1000 * one} for number, one in enumerate(latencies_s)}
-    spec: dict[str, Any] = {"count": len(placement), "placement": placement, "link_mbps": 1.0, "overrides": overrides}
-    return parse_hosts(spec, len(latencies_s), 1, "hosts")
 
 
 def tree_job(
@@ -47,11 +36,10 @@ def tree_job(
     actuator: Schedule | None = None,
     **changes: Any,
 ) -> tuple[VirtualSession, Tape]:
-    tape = Tape()
-    job = virtual_job(len(latencies_s), samples, **changes)
-    spec = make_run_spec(job, strategy, tape)
-    model = model_state or NoModelState(NUM_PARAMETERS, None)
-    return VirtualSession(spec, actuator or slow(), model, Costs(), SECOND, hosts=hosts_of(latencies_s)), tape
+    num_workers = len(latencies_s)
+    job, hosts = virtual_job(num_workers, samples, **changes), hosts_of(num_workers, latencies_s=latencies_s)
+    model_state = model_state or NoModelState(NUM_PARAMETERS, None)
+    return session(strategy, job, device=SECOND, actuator=actuator, model_state=model_state, hosts=hosts)
 
 
 def sums(tape: Tape) -> list[tuple[int, ...]]:

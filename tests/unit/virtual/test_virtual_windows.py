@@ -13,13 +13,11 @@ from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.virtual.clock import MACHINE
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
-from tests.support.harness import make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
@@ -28,8 +26,8 @@ from tests.unit.virtual.test_virtual_session import (
     QUARTER,
     RESTART,
     Strike,
-    Tape,
     ledger,
+    session,
     unregister,
     uses,
     virtual_job,
@@ -72,12 +70,10 @@ class Job:
         **changes: Any,
     ) -> None:
         strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
-        self.tape = Tape()
         without = num_bytes or not job.checkpoint_every_s
         model_state = NoModelState(num_bytes // 4, None) if without else ledger(job, strategy)
-        spec = make_run_spec(job, strategy, self.tape)
-        about: dict[str, Any] = {"hosts": hosts, "lease_s": lease_s}
-        self.session = VirtualSession(spec, planned(*windows), model_state, costs, device, **about)
+        about: dict[str, Any] = {"model_state": model_state, "hosts": hosts, "lease_s": lease_s}
+        self.session, self.tape = session(strategy, job, costs, device=device, actuator=planned(*windows), **about)
         for at_s, hit in strikes:
             self.session.clock.at(at_s, MACHINE, hit, self.session)
         self.outcome: Outcome = run_alone(self.session)
@@ -100,22 +96,14 @@ class Job:
     ("window", "later_s"),
     [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 0.5), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
 )
-def test_rounds_take_as_long_as_the_throttled_worker(window: tuple[float, float], later_s: float) -> None:
-    """A quarter is left of its core, also in the middle of an iteration: while it lasts, 3/4 of the time is lost."""
-    throttled = Job(("cpu", "worker:1", *window, 0.25), costs=QUARTER_WORK, device=None)
-    assert throttled.t == pytest.approx(4.0 + later_s)
-
-
 @pytest.mark.parametrize(
-    ("window", "later_s"),
-    [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
+    ("kind", "costs", "device"), [("cpu", QUARTER_WORK, None), ("gpu", QUARTER_WORK, None), ("gpu", IDEAL, QUARTER)]
 )
-@pytest.mark.parametrize(("costs", "device"), [(QUARTER_WORK, None), (IDEAL, QUARTER)])
-def test_rounds_take_as_long_as_the_worker_whose_gpu_is_shared(
-    window: tuple[float, float], later_s: float, costs: Costs, device: DeviceProfile | None
+def test_rounds_take_as_long_as_the_worker_that_has_a_quarter(
+    window: tuple[float, float], later_s: float, kind: str, costs: Costs, device: DeviceProfile | None
 ) -> None:
-    """As with a quarter of a core, for a measured time of computing and for an emulated device."""
-    assert Job(("gpu", "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
+    """Of its core or its GPU, also in the middle of an iteration: while it lasts, 3/4 of the time is lost."""
+    assert Job((kind, "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
 
 
 def test_other_work_on_a_gpu_slows_computing_alone() -> None:
