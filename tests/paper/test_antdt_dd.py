@@ -17,7 +17,7 @@ from strategies.antdt.micro_batches import BatchPlan, DeviceLimits, solve, solve
 from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
 from strategies.parts.monitoring.base import cluster_by_ratio
-from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Grad, Joined, Started, Timings
+from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Started, Timings
 from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
@@ -199,11 +199,6 @@ def test_workers_of_similar_speed_share_a_type(speeds: list[float], groups: list
     assert cluster_by_ratio([7 * speed for speed in speeds], 1.2) == groups
 
 
-def test_there_are_at_most_as_many_types_as_the_search_allows() -> None:
-    """Beyond the paper: every combination of C is tried for at most four types."""
-    assert cluster_by_ratio([1, 2, 4.1, 9, 20], 1.2, at_most=3) == [[0, 1], [2, 3], [4]]
-
-
 # ---- the strategy ---------------------------------------------------------------------------------------------------
 
 
@@ -258,14 +253,6 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
     assert set(found[rounds:]) == {planned}
     assert all(sum(samples for samples, _ in sizes) == 768 for sizes in found)
     assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
-
-
-def test_the_weights_are_those_of_the_large_batch() -> None:
-    """Section VI-B: micro-batches are computed one after another before synchronising. Accumulated or not: every
-    sample counts once, 1/768, at the full rate."""
-    run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128)), max_time_s=5.0).run()
-    applies = [command for command in run.commands if isinstance(command, Apply)]
-    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 768,) * 8, 1.0)}
 
 
 def test_remaining_workers_get_another_plan() -> None:
@@ -354,13 +341,6 @@ def test_a_cluster_whose_speeds_keep_changing_is_profiled_three_times_at_most() 
     lengths = [s["profile_rounds_left"] for s in states if isinstance(s["profile_rounds_left"], int)]
     begun = [now for before, now in pairwise(lengths) if now > before]
     assert begun == [59, 119], "twice and four times 30 rounds, the first of them under way"
-
-
-def test_equal_workers_are_bsp_after_the_profile() -> None:
-    """Eq. 4. One type, nothing to accumulate: an even split."""
-    job = make_job(num_workers=4, global_batch_samples=32, max_time_s=300.0)
-    run = HeapRun(AntDTDD(profile_sizes=(1, 4)), job, lambda _, order: 0.1 + samples_of(order) / 100).run()
-    assert orders(run)[-1] == ((8, 1),) * 4
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

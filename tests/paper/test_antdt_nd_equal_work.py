@@ -121,23 +121,6 @@ def test_a_persistent_straggler_is_detected_however_small_its_batch() -> None:
     assert late_round_s(bare) > 1.2 * ITERATION_S
 
 
-def test_a_worker_that_has_recovered_is_not_killed() -> None:
-    """Departure from section VI-A: slow for most of the last twelve seconds, but not in the newest records."""
-    windows = [(1.5, 11.0, 1, 3.0, 0.0)]
-    assert kills(Cluster(0.0, windows).play(AntDTND(**SHIPPED), 4, 30.0)) == []
-
-
-def test_single_pauses_do_not_make_a_straggler() -> None:
-    """Departure from section VI-A: with a pause of a second in every few, the mean of the records reaches the bound,
-    most records do not.
-    """
-    windows = [(t, t + 0.05, 1, 1.0, 1.0) for t in range(3, 60, 4)]
-    run = Cluster(0.5, [(float(t), end_s, who, f, s) for t, end_s, who, f, s in windows]).play(
-        AntDTND(**SHIPPED), 16, 60.0
-    )
-    assert kills(run) == []
-
-
 @pytest.mark.few(2)
 @pytest.mark.parametrize("sleep_s", long_after([1.5, 60.0, 1.0, 5.0, 20.0], always=2))
 @pytest.mark.parametrize("judge", ["at_equal_work", "published"])

@@ -175,18 +175,6 @@ def test_a_server_that_was_killed_twice_while_a_worker_is_replaced_is_relieved_o
     assert job.size[0] == 2
 
 
-def test_a_server_that_was_killed_before_seven_more_joined_it_stays() -> None:
-    """Beyond the paper: it holds an eighth of what it was killed with."""
-    strategy = DLRover(sample_steps=10**6, first_server_cores=16)
-    job = ObservedRun(strategy, wide_and_deep, workers=2, max_time_s=200.0, launch_s=100.0)
-    job.out_of_memory(100.5, NodeId.server(0), back_s=105.0)
-    assert played(job) == []
-    assert "Resize role server, count 8, cores 16;" in of_rule(job, "plan")[0]
-    assert of_rule(job, "out of memory") == []
-    assert job.size[0] == 8
-    assert NodeId.server(0) in job.core.members.layout.holders
-
-
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
     """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)

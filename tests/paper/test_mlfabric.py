@@ -243,18 +243,6 @@ def test_nobody_is_overdue_where_that_is_not_wanted() -> None:
     assert (list(world.left), world.wakes) == ([A], [])
 
 
-def test_a_short_transfer_is_not_overdue_at_once() -> None:
-    """Departure: orders and reports take time, too: 50 ms at least."""
-    world = World({A: 1, B: 1}, late_factor=1)
-    for worker in (FIRST, A, B):
-        world.ready(worker)
-    world.arrive(FIRST, 0.0)
-    wake(world, 0.049)
-    assert list(world.left) == [A]
-    wake(world, 0.05)
-    assert list(world.left) == [A, B]
-
-
 @pytest.mark.parametrize(("parallel_sends", "sent"), [(1, [A]), (2, [A, B]), (3, [A, B, C]), (9, [A, B, C])])
 def test_as_many_travel_at_a_time_as_wanted(parallel_sends: int, sent: list[int]) -> None:
     """Departure: in the slides one; updates are applied in the same order in any case."""
@@ -372,13 +360,6 @@ def test_who_joins_on_a_host_takes_turns_with_those_that_are_there() -> None:
     strategy.handle(Joined(t=0.0, worker=1, incarnation=0, place="host:1"))
     links = strategy.parts.gate._links  # type: ignore[attr-defined]
     assert links.path(0) == links.path(1) == ("host:1", "servers")
-
-
-def test_fair_is_asp() -> None:
-    """Departure: without an order it is ASP whose workers ask first; the same updates, as far as nothing is shared."""
-    run = job_of(MLfabric(order="fair", lr_rule="batch_linear"), 1).run()
-    assert unaveraged(run) == []
-    assert run.core.status == "done"
 
 
 def test_late_updates_move_less() -> None:

@@ -57,27 +57,12 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
 
 
-@pytest.mark.long(like="test_it_returns_to_the_last_size_that_gained_enough")
-def test_the_engines_own_threshold_goes_to_the_last_size_that_fits() -> None:
-    """Published code: 0.1; 16 workers of 3 cores and a server of 16 are 64 cores."""
-    job = scaled(threshold=0.1, cores_total=64)
-    assert job.size == (1, 16)
-    assert "stays" in job.decisions[-1]
-
-
 def test_one_decision_in_three_minutes() -> None:
     """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
     job = scaled(200.0, adjust_every_s=180.0, decide_every_s=5.0)
     times = sorted({t for t, _ in job.launches})
     assert len(times) == 2
     assert times[1] - times[0] == 180.0
-
-
-@pytest.mark.long(like="test_one_decision_in_three_minutes")
-def test_servers_are_left_alone() -> None:
-    """DLRover section 6.3: "auto-scaling does not optimize PS at all"."""
-    job = scaled()
-    assert job.moves == []
 
 
 def test_workers_that_are_denied_end_the_growth() -> None:

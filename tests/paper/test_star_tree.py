@@ -182,12 +182,6 @@ def test_times_are_known_although_sums_have_none() -> None:
     assert (outlook.times_s, outlook.tagged) == ((2.0, 2.0, 2.0, 2.0, 3.0, 2.0), {4})
 
 
-def test_star_refuses_a_tree_of_more_workers_than_it_has_room_for() -> None:
-    """Beyond the paper: two levels have room for the fan-out and its square."""
-    with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
-        Star(tree_fanout=2).validate(7)
-
-
 def test_only_gates_of_known_groups_have_a_tree() -> None:
     """Section IV-D2: with one gradient per update nothing can be added on the way."""
     with pytest.raises(ValueError, match=r"gate=EachGate: it is not known beforehand .* takes AllGate or ModalGate"):

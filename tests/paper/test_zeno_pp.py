@@ -57,9 +57,18 @@ def test_the_score_is_the_estimated_descent_less_the_penalty() -> None:
     assert order.lr == pytest.approx(0.1 * 2 / 4)
 
 
-def test_the_code_penalises_the_norm_before_it_is_rescaled() -> None:
-    """Definition of the score, as the published code computes it. 0.1 x 4.919350 - 0.001 x 25."""
-    assert score(judged((3.0, 4.0), (1.0, 2.0), rho_on="raw")) == pytest.approx(0.466935, abs=1e-6)
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"rho_on": "raw"}, 0.466935),  # as the published code: 0.1 x 4.919350 - 0.001 x 25, before it is rescaled
+        ({"rescale": False}, 1.075),  # c = 1: 0.1 x 11 - 0.001 x 25
+        ({"gamma": 0.2}, 2 * 0.491935 - 0.005),  # it may differ from the rate
+    ],
+    ids=str,
+)
+def test_what_the_score_depends_on(fields: dict[str, Any], expected: float) -> None:
+    """Definition of the score."""
+    assert score(judged((3.0, 4.0), (1.0, 2.0), **fields)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_gradient_without_estimated_descent_is_dropped() -> None:
@@ -72,19 +81,15 @@ def test_a_gradient_without_estimated_descent_is_dropped() -> None:
     assert rig.applied == []
 
 
-def test_without_rescaling_c_is_1() -> None:
-    """Definition of the score. 0.1 x 11 - 0.001 x 25."""
-    rig = judged((3.0, 4.0), (1.0, 2.0), rescale=False)
-    assert score(rig) == pytest.approx(1.075)
-    assert rig.applied[0][1].weights == (0.5,)
+def test_without_rescaling_the_mean_itself_is_applied() -> None:
+    """Definition of the score: c is 1."""
+    assert judged((3.0, 4.0), (1.0, 2.0), rescale=False).applied[0][1].weights == (0.5,)
 
 
-def test_eps_admits_gradients_and_gamma_may_differ_from_the_rate() -> None:
+@pytest.mark.parametrize(("fields", "updates"), [({"eps": 0.04}, 0), ({"eps": 0.06}, 1), ({"rho": 0.0}, 1)], ids=str)
+def test_eps_admits_gradients(fields: dict[str, Any], updates: int) -> None:
     """Definition of the score. -0.005 + 0.1 eps: accepted from eps = 0.05 on; 0 is enough for a score."""
-    assert judged((2.0, -1.0), (1.0, 2.0), eps=0.04).applied == []
-    assert len(judged((2.0, -1.0), (1.0, 2.0), eps=0.06).applied) == 1
-    assert len(judged((2.0, -1.0), (1.0, 2.0), rho=0.0).applied) == 1
-    assert score(judged((3.0, 4.0), (1.0, 2.0), gamma=0.2)) == pytest.approx(2 * 0.491935 - 0.005, abs=1e-6)
+    assert len(judged((2.0, -1.0), (1.0, 2.0), **fields).applied) == updates
 
 
 def test_acceptance_depends_on_the_angle_alone() -> None:

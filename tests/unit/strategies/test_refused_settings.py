@@ -56,7 +56,7 @@ VALUES: list[tuple[Make, dict[str, Any]]] = [
     (learner, {"regressor": "lightgbm", "use_ml_from_start": "yes", "min_samples": 5, "max_samples": 30}),
     (learner, {"max_workers": 1, "epochs": 0, "refit_samples": 0, "refit_epochs": 0, "check_every": 0}),
     (learner, {"hold_updates": 0, "slice_steps": 0, "decision_s": -1.0, "max_regret_frac": -0.1}),
-    (LGC, {"topology": "ring"}),
+    (LGC, {"topology": "ring", "k_fastest": 0}),
     (MLfabric, {"order": "random", "tau_max": -1, "window_s": -0.5, "parallel_sends": 0, "late_factor": 0.5}),
     (MLfabric, {"smoothing": 0.0, "lr_rule": "best_case"}),
     (ModeTimes, {"mode_cost": "cheap", "kappa": -1.0}),
