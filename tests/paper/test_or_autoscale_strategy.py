@@ -12,9 +12,8 @@ from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, Grad, NodeId, Restored, Started, Timings
-from tests.support.faults import Crash, Outage
 from tests.support.growing import GrowingRun
-from tests.support.laws import dead, played, unconserved
+from tests.support.laws import played
 
 RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
 
@@ -117,21 +116,3 @@ def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
     assert job.retired == []
     assert job.denied[:2] == ["worker:4", "worker:5"]
     assert job.size == (1, 4)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("at_s", "seamless"),
-    [
-        (5.5, True),
-        *(pytest.param(at_s, False, marks=pytest.mark.long) for at_s in (1.0, 5.5, 12.25)),
-        *(pytest.param(at_s, True, marks=pytest.mark.long) for at_s in (1.0, 12.25)),
-    ],
-)
-def test_crashes_and_outages_change_no_result(at_s: float, seamless: bool) -> None:
-    """Beyond the paper: every sample is used once, and growth ends where it would."""
-    faults = [Crash(at_s, 1, 1.0), Outage(at_s + 0.5, 1.0)]
-    job = scaled(2000.0, seamless=seamless, run={"faults": faults, "samples": 8000})
-    assert dead(job) + unconserved(job) == []
-    assert job.happened == faults
-    assert job.size == (1, 8)

@@ -97,16 +97,6 @@ def test_a_child_that_is_later_than_the_waiting_time_sends_directly() -> None:
     assert sends(rig)[6:] == [((3, 5), "aggregator:0"), ((0,), None)]
 
 
-def test_children_do_not_wait_for_ever_for_who_has_nothing_to_compute() -> None:
-    """Beyond the paper: at the end of an epoch an inner node may find no data."""
-    rig = second_round(BSP(tree_fanout=2, tree_wait_s=2.0))
-    ready(rig, 5, 11.0)
-    ready(rig, 0, 12.0)
-    assert sends(rig)[6:] == []
-    rig.core.receive(13.0, inputs.TimerFired("strategy:tree"))
-    assert sends(rig)[6:] == [((5, 0), "aggregator:0")]
-
-
 def test_every_group_of_dynamic_x_order_has_a_tree() -> None:
     """Section IV-D2: workers who wait for each other. Of (0, 1, 2) the nearest are 1 and 0, of (3, 4, 5) 3 and 5."""
     strategy = star(tree_fanout=2, tree_wait_s=5.0)

@@ -79,22 +79,6 @@ def test_computes_in_progress_arrive_during_a_switch() -> None:
     assert rig.busy_workers() == [1]
 
 
-@pytest.mark.parametrize("restarting", [True, False])
-def test_a_worker_lost_during_a_switch_gets_one_compute_only(restarting: bool) -> None:
-    """Beyond the paper: the gate decides when it returns."""
-    rig = Rig(greedy(duration_s=0.0, switch_s=5.0), make_job(num_workers=2, global_batch_samples=2)).start()
-    rig.arrive(0, 1.0)
-    rig.arrive(1, 4.0, compute_s=4.0)
-    rig.lose(0, 5.0, restarting=restarting)
-    rig.core.receive(6.0, inputs.TimerFired("strategy:switched"))
-    assert rig.busy_workers() == [], "too early"
-    rig.core.receive(9.0, inputs.TimerFired("strategy:switched"))
-    assert rig.busy_workers() == [1]
-    if restarting:
-        rig.join(0, 10.0)
-        assert rig.busy_workers() == [0, 1]
-
-
 def test_a_restore_rolls_back_the_count_of_samples() -> None:
     """Beyond the paper. Half of 16 samples: after two rounds it is asynchronous; back at version 0 it is not."""
     rig = Rig(SyncSwitch(bsp_frac=0.5), make_job(num_samples=16, epochs=1)).start()

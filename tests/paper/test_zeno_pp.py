@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strategies.basic.asp import ASP
-from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Lost, Restored, Score, Scored
+from strategies.protocol import Apply, Arrived, Compute, Drop, Restored, Score
 from strategies.zeno_pp import ZenoPP
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
@@ -182,17 +182,6 @@ def test_a_weight_of_the_wrong_direction_is_found() -> None:
     assert len(unaveraged(run)) == 1
 
 
-def test_a_worker_continues_when_its_gradient_is_judged() -> None:
-    """Beyond the paper: the score decides, then the worker computes on the newest parameters."""
-    rig = Rig(ZenoPP(validation_samples=5), make_job(**JOB)).start()
-    rig.arrive(0)
-    assert rig.busy_workers() == [1]
-    rig.reference_ready()
-    tell(rig, 0, (3.0, 4.0), (1.0, 2.0))
-    assert rig.busy_workers() == [0, 1]
-    assert rig.busy()[0].version == 1, "on the newest parameters"
-
-
 def test_the_first_updates_are_not_screened() -> None:
     """Published code: a warm-up precedes the screen."""
     rig = Rig(ZenoPP(warmup_updates=2, validation_samples=5), make_job(**JOB)).start()
@@ -202,20 +191,6 @@ def test_the_first_updates_are_not_screened() -> None:
     assert rig.references == []
     rig.arrive(0)
     assert isinstance(rig.commands[-1], Score)
-
-
-def test_a_worker_that_restarts_during_a_score_begins_once() -> None:
-    """Beyond the paper: it is back and computes before the ``Scored``, and does not get a second Compute."""
-    rig = Rig(ZenoPP(validation_samples=5), make_job(**JOB)).start()
-    rig.arrive(0)
-    rig.lose(0)
-    rig.join(0)
-    assert isinstance(rig.events[-1], Joined)
-    rig.reference_ready()
-    tell(rig, 0, (3.0, 4.0), (1.0, 2.0))
-    assert rig.updates == 1
-    assert [type(event) for event in rig.events[-3:]] == [Lost, Joined, Scored]
-    assert rig.busy_workers() == [0, 1]
 
 
 def test_after_a_restore_the_first_gradient_has_a_new_reference() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strategies.dlrover.brain import TABLE, Backoff, Brain, BrainSettings, Stage
+from strategies.dlrover.brain import Backoff, Brain, BrainSettings, Stage
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
 from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
@@ -321,19 +321,6 @@ def test_a_node_that_was_out_of_memory_is_relieved_at_once() -> None:
     assert job.brain.stage == Stage.SAMPLE
 
 
-def test_a_server_that_was_killed_twice_before_it_is_relieved_is_relieved_once() -> None:
-    """As while a worker's replacement is under way, which the Brain does not wait for but whoever carries it out."""
-    job = world(2.5, 5.7)
-    job.play(45)
-    for _ in range(2):
-        job.brain.out_of_memory(NodeId.server(0), job.nodes)
-    decision = job.brain.decide(job.t)
-    assert decision is not None
-    assert decision.changes == (Resize(role="server", count=2, cores=32, memory_bytes=8 * GIB),)
-    job.brain.settled(60.0, granted=False)
-    assert job.brain.decide(60.0) is None
-
-
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_server_that_was_killed_during_a_change_is_relieved_after_it_unless_there_are_other_servers(
     granted: bool,
@@ -395,15 +382,6 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
 
 
 # ---- stages --------------------------------------------------------------------------------------------------------
-
-
-def test_every_stage_leads_to_the_last() -> None:
-    for stage in Stage:
-        reached = {stage}
-        for _ in Stage:
-            reached |= {following for one in reached for following in TABLE[one].values()}
-        assert Stage.ADJUST in reached
-    assert set(TABLE[Stage.ADJUST].values()) == {Stage.ADJUST}
 
 
 # ---- used cores ----------------------------------------------------------------------------------------------------

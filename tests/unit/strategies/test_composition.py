@@ -112,20 +112,6 @@ def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients(
 # ---- ADJUST_LR ------------------------------------------------------------------------------------------------------
 
 
-def weights(strategy: Strategy) -> list[float]:
-    """By staleness, of gradients of one sample each: three workers, of which one is four times as slow."""
-    run = HeapRun(strategy, make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1.0, 1.0, 4.0]).run()
-    found = dict(zip(run.staleness, (weight for _, order, _ in run.applied for weight in order.weights), strict=True))
-    return [found[staleness] for staleness in sorted(found)]
-
-
-def test_a_late_gradient_counts_less_and_no_other_more() -> None:
-    for strategy in (ASP, SSP):
-        plain = weights(strategy(lr_rule="batch_linear"))
-        assert plain == [1.0] * len(plain)
-        assert len(plain) >= 3
-
-
 @pytest.mark.parametrize("make", [lambda rule: ASP(lr_rule=rule), lambda rule: SSP(lr_rule=rule, bound=None)])
 def test_the_penalty_is_that_of_the_staleness(make: Callable[[str], Strategy]) -> None:
     run = HeapRun(make("inverse"), make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1, 1, 4]).run()

@@ -249,11 +249,3 @@ def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
     assert own.priced(ServerQuestion(CHOICE, six)) == CHOICE.priced(*six)
     own.measured(ServerQuestion(CHOICE, six), SSGD, 1.0)
     assert own._buffer.rows == rows
-    with pytest.raises(ValueError, match="max_workers=16: the model has room for so many workers, and there are 17; "):
-        own.validate(17)
-
-
-def test_a_new_job_begins_from_nothing() -> None:
-    own = taught()
-    own.reset()
-    assert (own.decides, own.regret_frac, own._buffer.rows) == (False, None, 0)

@@ -8,8 +8,7 @@ import pytest
 
 from reading.ranges import check_settings
 from strategies.parts.composed import Composed
-from strategies.parts.composition.parts import Parts
-from strategies.parts.gates import AllGate, EachGate
+from strategies.parts.gates import AllGate
 from strategies.parts.gates.base import Gate
 from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started, Timings
 from strategies.star.noise import FixedNoise, NoiseMeter
@@ -126,15 +125,6 @@ def test_whole_jobs_are_lawful_and_hear_what_they_asked_for() -> None:
     assert asked[:4] == [True, False, True, False]
     assert len(run.received(Measured)) in (sum(asked), sum(asked) - 1), "the last may be of the job's last update"
     assert run.core.status == "done"
-
-
-def test_asynchronous_updates_are_never_measured() -> None:
-    run = run_of(EachGate())
-    assert not any(command.measure for command in run.commands if isinstance(command, Apply))
-
-
-def test_a_detector_that_measures_needs_nobody_who_looks_at_it() -> None:
-    assert isinstance(Composed(gate=AllGate(), detectors={"noise": NoiseMeter()}).parts, Parts)
 
 
 def test_a_number_is_a_source_too() -> None:

@@ -47,13 +47,3 @@ def test_what_all_have_delivered_is_enough_without_a_question() -> None:
     verdict = gate.lost(0, restarting=False)
     assert (verdict.apply, verdict.go, verdict.opens) == ((), (1,), True)
     assert gate.asked == []
-
-
-def test_a_late_gradient_is_part_of_the_next_update() -> None:
-    gate = WithoutGate(without={1})
-    gate.begin((0, 1), 0)
-    assert gate.arrived(grad(0)).go == (0,)
-    assert gate.arrived(grad(1)) == NOTHING
-    assert gate.log_state() == {"arrived": 1}
-    verdict = gate.arrived(grad(0, version=1))
-    assert ([(one.worker, one.version) for one in verdict.apply], verdict.go) == ([(0, 1), (1, 0)], (0, 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,16 +65,6 @@ def test_it_updates_when_all_are_there_or_the_time_has_come() -> None:
     assert updates_s(run) == pytest.approx([2, 4, 5, 7, 9, 10, 12, 14, 15, 17, 19, 20])
     wakes = [command for command in run.commands if isinstance(command, Wake)]
     assert len(wakes) == len(updates_s(run)), "a timer for each update"
-
-
-@pytest.mark.parametrize("patience_s", [0.5, 1.5, 2.5, 10.0])
-def test_with_one_slow_worker_the_times_follow_from_patience(patience_s: float) -> None:
-    """Fast workers update every max(1, patience) until the slow one, which takes 5 s, has delivered."""
-    gate = PatientGate(patience_s=patience_s, least=3)
-    run = HeapRun(Composed(gate=gate), make_job(max_time_s=5.2), [1.0, 1.0, 1.0, 5.0]).run()
-    period_s = max(1.0, patience_s)
-    alone = [number * period_s for number in range(1, math.ceil(5.0 / period_s))]
-    assert [t for t in updates_s(run) if t < 5.0] == pytest.approx(alone)
 
 
 def grad(worker: int, version: int = 0) -> Grad:
