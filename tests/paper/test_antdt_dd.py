@@ -18,7 +18,7 @@ from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Started, Timings
-from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
+from tests.support.faults import departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
 
@@ -255,19 +255,6 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
     assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
 
 
-def test_remaining_workers_get_another_plan() -> None:
-    """Beyond the paper: Eq. 4 is solved again. A P100 leaves at 10 s: the other seven share 768 with C = 2 and 1 and
-    are again done at about the same time.
-    """
-    strategy = AntDTDD(types=TYPES, devices=specs(32, 128))
-    fields = {"num_workers": 8, "global_batch_samples": 768, "num_samples": 10_000_000, "max_time_s": 30.0}
-    run = HeapRun(strategy, make_job(**fields), v100_p100, [Crash(10.0, 7, None)]).run()
-    last = orders(run)[-1]
-    assert len(last) == 7
-    assert sum(samples for samples, _ in last) == 768
-    assert run.applied[-1][0] - run.applied[-2][0] == pytest.approx(768 / 1500, rel=0.02)
-
-
 def test_who_joins_later_counts_as_the_slowest_type() -> None:
     """Beyond the paper: ``types`` names those of the start only. 400 samples at 300, 100 and 100 samples/s."""
     strategy = AntDTDD(types=("v100", "p100"), devices=specs(1, 512))
@@ -374,13 +361,6 @@ def test_every_worker_has_a_type() -> None:
 def flat(name: str) -> DeviceLimits:
     """A micro-batch of any size, up to four samples, takes a second."""
     return DeviceLimits(name, lambda samples: 1.0, 1, 4)
-
-
-def test_of_equally_fast_plans_the_one_with_the_fewest_micro_batches_is_taken() -> None:
-    """Eq. 4 leaves ties open. One worker of type a, three of type b, 18 samples: two micro-batches of either type will
-    do, 5 or 7 in all.
-    """
-    assert solve(18, [flat("a"), flat("b")], [0, 1, 1, 1], range(1, 3)).accum == (2, 1)
 
 
 def test_where_a_curve_is_flat_equal_devices_have_equal_sizes() -> None:

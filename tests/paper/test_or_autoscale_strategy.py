@@ -56,14 +56,6 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
 
 
-def test_one_decision_in_three_minutes() -> None:
-    """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
-    job = scaled(200.0, adjust_every_s=180.0, decide_every_s=5.0)
-    times = sorted({t for t, _ in job.launches})
-    assert len(times) == 2
-    assert times[1] - times[0] == 180.0
-
-
 def test_workers_that_are_denied_end_the_growth() -> None:
     """Beyond the paper: a cluster without more cores."""
     job = scaled(run={"scheduler": Quota(cores_total=28)})

@@ -45,20 +45,6 @@ def by_heap(times_s: list[float], x: int, updates: int = 3000) -> tuple[float, f
     return float(now / updates), squares / (x * updates), lags / (x * updates)
 
 
-@pytest.mark.parametrize(
-    ("times_s", "expected_s"),
-    [
-        (FOUR, [0.30769, 0.8, 1.0, 4.0]),
-        (FIVE, [0.3125, 0.7104, 1.12, 1.6667, 5.0]),
-        (SIX, [0.24464, 0.5315, 0.84, 1.075, 2.0, 4.0]),
-    ],
-)
-def test_the_interval_of_updates_of_x(times_s: list[float], expected_s: list[float]) -> None:
-    """Section IV-C, equation 1: the x earliest finishers make an update and begin again, others keep their times."""
-    found = order_intervals(times_s, range(1, len(times_s) + 1))
-    assert [update_s for update_s, _ in found] == pytest.approx(expected_s, rel=0.005)
-
-
 @pytest.mark.few(2)
 @pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
 def test_intervals_staleness_and_lags_are_those_of_the_definition(times_s: list[float]) -> None:
@@ -220,12 +206,6 @@ def test_equal_workers_have_no_order_to_interpolate() -> None:
 def test_progress_per_update() -> None:
     """Section IV-C1: with M = phi an update makes half of the progress of one without noise."""
     assert updates_per_progress(500, 500.0) == 2.0
-
-
-def test_the_unit_of_time_does_not_matter() -> None:
-    """Beyond the paper: the same decisions for jobs of minutes and of hours."""
-    seconds, hours = (ModeTimes().static_s([scale * t for t in FIVE], 64, 500) for scale in (1.0, 4096.0))
-    assert {x: 4096.0 * time_s for x, time_s in seconds.items()} == pytest.approx(hours)
 
 
 def test_single_updates_are_exact() -> None:

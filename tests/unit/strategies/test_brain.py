@@ -12,10 +12,10 @@ import pytest
 from strategies.dlrover.brain import Backoff, Brain, BrainSettings, Stage
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
-from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
+from strategies.parts.scaling.changes import Decision, Replace, Resize
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from tests.support.brain import GIB, PAPER, cold, given, observed, using
+from tests.support.brain import GIB, PAPER, cold, given, in_words, observed, using
 from tests.support.brain_world import World
 
 HOT = 14.9 / 85.1
@@ -41,18 +41,7 @@ def cold_brain(**settings: Any) -> Brain:
 
 def short(decision: Decision) -> tuple[str, ...]:
     """Stage, rule, changes in a few words."""
-    words = []
-    for change in decision.changes:
-        match change:
-            case Resize():
-                words.append(f"{change.count} {change.role}s of {change.cores}")
-            case AddWorkers():
-                words.append(f"{change.count} more, {change.low_priority} low")
-            case Replace():
-                words.append(f"{change.node}: {change.cores}")
-            case StopWaiting():
-                words.append(f"{change.node}: none")
-    return (decision.stage, decision.rule, *words)
+    return (decision.stage, decision.rule, *map(in_words, decision.changes))
 
 
 # ---- whole jobs of the paper ---------------------------------------------------------------------------------------
@@ -408,11 +397,6 @@ def test_another_membership_begins_again(other: dict[NodeId, Given]) -> None:
     usage.observe(other, using(dict.fromkeys(other, 2)))
     assert not usage.complete
     assert usage.nodes("worker") == sorted(other)
-
-
-def test_nodes_are_in_the_order_of_their_numbers() -> None:
-    nodes = given("worker", 11, 3)
-    assert observed(nodes, using(dict.fromkeys(nodes, 1.0))).nodes("worker")[-1] == NodeId.worker(10)
 
 
 def test_a_node_without_an_observation_is_named() -> None:

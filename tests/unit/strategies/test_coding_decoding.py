@@ -99,19 +99,6 @@ def test_the_first_complete_group_is_enough() -> None:
     assert code.decode([4, 0, 1]).residual == 0
 
 
-def test_a_broken_group_leaves_it_to_the_others() -> None:
-    """(1, 1, 2, 2, 2, 4, 4), s = 2: without worker 6 the group (0, 6) is useless; the coded rest replaces it, with
-    another of them away."""
-    mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
-    groups = packed(mask)
-    code = Code(group_based(mask, groups, chance()), tuple(groups))
-    assert code.decode([0, 6]).weights.tolist() == [1, 0, 0, 0, 0, 0, 1]
-    for dead in range(1, 6):
-        found = code.decode(set(range(6)) - {dead})
-        assert found.residual < 1e-9
-        assert found.weights[6] == found.weights[dead] == 0
-
-
 def test_many_sets_at_once_are_as_one_by_one() -> None:
     code = Code(heter_aware(FIVE, chance()))
     sets = np.array(list(combinations(range(5), 1)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import msgspec
@@ -212,15 +211,6 @@ def test_what_it_says_is_what_the_model_says() -> None:
     assert found[Mode(x=3)] == pytest.approx(static_s)
     assert found[Mode(groups=GROUPS)] == pytest.approx(dynamic_s)
     assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
-
-
-def test_the_same_questions_have_the_same_answers() -> None:
-    one, other = taught(), pickle.loads(pickle.dumps(taught(20)))
-    for question in questions(40)[20:]:
-        other.priced(ServerQuestion(CHOICE, question))
-        for _ in range(100):
-            other.advance()
-    assert other.priced(ServerQuestion(CHOICE, asked())) == one.priced(ServerQuestion(CHOICE, asked()))
 
 
 def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:

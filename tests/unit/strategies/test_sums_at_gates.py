@@ -1,6 +1,6 @@
 """Gates that change their mode, and at which sums of gradients arrive: each counts as its members.
 
-Answers without sums are those of another gate: ``test_places.py``.
+Answers without sums: ``test_gates.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.static_x import ExactlyGate
-from strategies.parts.gates import AllGate, EachGate, Gate, Verdict
-from strategies.parts.gates.base import TakesSums
+from strategies.parts.gates import AllGate, Gate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 
@@ -172,18 +170,6 @@ def test_a_buffer_of_more_than_twice_x_makes_several_updates_oldest_first() -> N
     assert [verdict.go for verdict in verdicts] == [(0, 6), (1, 4), (2, 5)]
 
 
-def test_a_sum_whose_workers_were_divided_is_used_whole() -> None:
-    """0, 1 and 2 are on their way together when the groups become (0, 1) and (2, 3): 3 waits for the next of 2."""
-    gate = ModalGate()
-    crowd = Summing(gate, 4)
-    crowd.deliver(3)
-    assert gate.switch(Mode(groups=((0, 1), (2, 3)))) == []
-    crowd.deliver_sum((0, 1, 2))
-    assert (crowd.updates, sorted(crowd.busy)) == ([[0, 1, 2]], [0, 1, 2])
-    crowd.deliver(2)
-    assert (crowd.updates[1:], sorted(crowd.busy)) == ([[2, 3]], [0, 1, 2, 3])
-
-
 def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> None:
     """As before, but 1 still computes: nobody is left for whom 3 could wait, and 2 waits with 0 for 1."""
     gate = ModalGate()
@@ -218,12 +204,3 @@ def test_who_left_and_delivered_again_waits_although_an_old_sum_is_applied() -> 
     crowd.deliver(2)
     (first, *_) = gate.switch(Mode(x=2))
     assert (first.go, [grad.worker for grad in gate.at.buffer.values()]) == ((1,), [2])
-
-
-def test_gates_without_known_groups_take_no_sums() -> None:
-    assert [isinstance(gate, TakesSums) for gate in (AllGate(), ModalGate(), EachGate(), ExactlyGate(x=2))] == [
-        True,
-        True,
-        False,
-        False,
-    ]
