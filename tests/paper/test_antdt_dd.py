@@ -17,9 +17,10 @@ from strategies.antdt.micro_batches import BatchPlan, DeviceLimits, solve, solve
 from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
 from strategies.parts.monitoring.base import cluster_by_ratio
-from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Started, Timings
+from strategies.protocol import AnyCommand, Arrived, Compute, Joined, Started, Timings
 from tests.support.faults import departures, random_outcome, random_seconds, restarts
-from tests.support.harness import HeapRun, make_job
+from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, played, unconserved, unlawful
 
 FOUR_AND_FOUR = [0] * 4 + [1] * 4
@@ -32,10 +33,6 @@ def device(name: str, speed: float, low: int = 1, high: int | None = None) -> De
 
 def pair(low: int, high: int) -> list[DeviceLimits]:
     return [device("v100", 300, low, high), device("p100", 100, low, high)]
-
-
-def samples_of(order: ComputeOrder) -> int:
-    return sum(work.samples for work in order.ranges)
 
 
 # ---- the equation ---------------------------------------------------------------------------------------------------
@@ -263,8 +260,7 @@ def test_who_joins_later_counts_as_the_slowest_type() -> None:
     commands: Sequence[AnyCommand] = ()
     for order in first:
         assert isinstance(order, Compute)
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "assigned_samples": order.num_samples}
-        grad = Grad(id=order.worker, worker=order.worker, samples=order.num_samples, **about)
+        grad = make_grad(order.worker, order.num_samples)
         commands = strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=1.0)))
     last = [command for command in commands if isinstance(command, Compute)]
     assert [(order.worker, order.num_samples, order.accum) for order in last] == [(0, 240, 1), (1, 80, 1), (2, 80, 1)]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import slow
@@ -18,7 +17,7 @@ from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
 from tests.support.faults import Crash, Outage
-from tests.support.harness import HeapRun, Seconds, make_job
+from tests.support.harness import HeapRun, Seconds, make_job, samples_of
 from tests.support.laws import Complaints
 
 LAPTOP: dict[str, Any] = {
@@ -52,10 +51,6 @@ def linear(*bpt_s: float) -> Seconds:
 def delayed(*sleep_s: float, cured: bool = True) -> Seconds:
     """A second for 64 samples, and a sleep that a restart leaves behind (section VII-A4), or not."""
     return lambda worker, order: samples_of(order) / 64 + (0.0 if cured and order.incarnation else sleep_s[worker])
-
-
-def samples_of(order: ComputeOrder) -> int:
-    return sum(part.samples for part in order.ranges)
 
 
 def decisions(run: HeapRun) -> list[tuple[float, str]]:

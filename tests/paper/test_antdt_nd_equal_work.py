@@ -13,7 +13,7 @@ from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import NEVER_MATURE
 from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Restart
-from tests.support.harness import HeapRun, Seconds, make_job
+from tests.support.harness import HeapRun, Seconds, make_job, samples_of
 from tests.support.long_tests import long_after
 
 SHIPPED: dict[str, Any] = {
@@ -36,7 +36,7 @@ class Cluster:
         self.run: HeapRun | None = None
 
     def seconds(self, worker: int, order: ComputeOrder) -> float:
-        samples = sum(part.samples for part in order.ranges)
+        samples = samples_of(order)
         own_s = ITERATION_S * (self.base_share + (1 - self.base_share) * samples / SHARE)
         assert self.run is not None
         for start_s, end_s, who, factor, sleep_s in self.windows:

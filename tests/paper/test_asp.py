@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
 from tests.support.faults import random_seconds
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import HeapRun, make_job, samples_of
 
 SHARDS_PER_S = (4, 2, 1)
 SHARD_SAMPLES = 12
@@ -21,7 +21,7 @@ SHARD_SAMPLES = 12
 
 def three_speeds(worker: int, order: ComputeOrder) -> float:
     """Three workers that go through 4, 2 and 1 shards of 12 samples a second."""
-    return sum(work.samples for work in order.ranges) / SHARD_SAMPLES / SHARDS_PER_S[worker]
+    return samples_of(order) / SHARD_SAMPLES / SHARDS_PER_S[worker]
 
 
 def fourteen_shards(data: str) -> HeapRun:
@@ -66,7 +66,7 @@ def test_with_static_parts_the_slowest_worker_sets_the_end() -> None:
     assert run.core.finished_s == pytest.approx(14 / 3)
     samples = Counter(dict.fromkeys(range(3), 0))
     for order in run.orders.values():
-        samples[order.worker] += sum(work.samples for work in order.ranges)
+        samples[order.worker] += samples_of(order)
     assert set(samples.values()) == {56}
     assert [note["worker"] for note in run.noted("Starved")] == [0, 1]
 

@@ -15,8 +15,10 @@ from strategies.dlrover.history import FinishedJob
 from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
+from strategies.protocol import Arrived, Joined, NodeId, NodeUse, Observed, Started, Timings
 from tests.support.cli import run_cli
+from tests.support.grads import make_grad
+from tests.support.growing import numbers
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses
 from tests.support.runs import read_lines
@@ -47,11 +49,6 @@ def trained(uses: Uses = wide_and_deep, run: dict[str, Any] | None = None, **cha
     job = ObservedRun(strategy, uses, **(run or {}))
     assert played(job) == []
     return job
-
-
-def numbers(decision: str) -> dict[str, float]:
-    """Of the end of a decision, in brackets."""
-    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
 
 
 def of_rule(job: ObservedRun, rule: str) -> list[str]:
@@ -186,10 +183,9 @@ def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> 
     planner.brain.stage = Stage.ADJUST
     planner.observe_event(Joined(t=200.0, worker=1, incarnation=0), given)
     uses = tuple(NodeUse(node=str(node), cpu_cores=float(has.cores)) for node, has in given.items())
-    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
     found = []
     for t in range(250, 331, 10):
-        planner.observe_event(Arrived(t=float(t), grad=grad, timings=Timings()), given)
+        planner.observe_event(Arrived(t=float(t), grad=make_grad(), timings=Timings()), given)
         planner.observe_event(Observed(t=float(t), period_s=10.0, nodes=uses), given)
         found.append(planner.decide(float(t), given))
     assert [one.t for one in found if one is not None] == [300.0]

@@ -14,18 +14,14 @@ from strategies.basic.bsp import BSP
 from strategies.lb_bsp import LBBSP
 from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Compute, Grad, NodeUse, Observed, Started, Timings
+from strategies.protocol import Arrived, Compute, NodeUse, Observed, Started, Timings
 from tests.support.faults import departures, random_outcome, random_seconds, restarts
-from tests.support.harness import HeapRun, make_job
+from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, first_difference, played, unconserved, unlawful
 
 Seconds = Callable[[int, ComputeOrder], float]
 KINDS = pytest.mark.parametrize("kind", ["cpu", "gpu"])
-
-
-def samples_of(order: ComputeOrder) -> int:
-    """Of all its ranges."""
-    return sum(work.samples for work in order.ranges)
 
 
 def linear(*speeds: float, base_s: float = 0.0) -> Seconds:
@@ -82,8 +78,7 @@ def started(forecast: Forecast) -> Forecast:
 
 
 def arrived(worker: int, samples: int, compute_s: float = 1.0) -> Arrived:
-    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
-    return Arrived(t=0.0, grad=grad, timings=Timings(compute_s=compute_s))
+    return Arrived(t=0.0, grad=make_grad(worker, samples), timings=Timings(compute_s=compute_s))
 
 
 def test_a_smaller_cpu_share_lowers_the_predicted_speed_at_once() -> None:

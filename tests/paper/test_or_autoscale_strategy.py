@@ -11,8 +11,9 @@ from runtime.core.quota import Quota
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Arrived, Grad, NodeId, Restored, Started, Timings
-from tests.support.growing import GrowingRun
+from strategies.protocol import Arrived, NodeId, Restored, Started, Timings
+from tests.support.grads import make_grad
+from tests.support.growing import GrowingRun, numbers
 from tests.support.laws import played
 
 RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
@@ -34,11 +35,6 @@ def scaled(max_time_s: float = 100.0, run: dict[str, Any] | None = None, **chang
     job = GrowingRun(strategy, rate, workers=4, max_time_s=max_time_s, **(run or {}))
     assert played(job) == []
     return job
-
-
-def numbers(decision: str) -> dict[str, float]:
-    """Of the end of a decision, in brackets."""
-    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
 
 
 @pytest.mark.few(1)
@@ -89,9 +85,7 @@ def test_who_has_left_while_parameters_were_restored_is_no_measure_of_others() -
     planner.start(Started(t=0.0, workers=(0, 1, 2), batch_samples=(1, 1, 1), num_servers=1), given)
 
     def iterate(worker: int, seconds: float) -> None:
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "samples": 1, "assigned_samples": 1}
-        grad = Grad(id=worker, worker=worker, **about)
-        planner.observe_event(Arrived(t=1.0, grad=grad, timings=Timings(compute_s=seconds)), given)
+        planner.observe_event(Arrived(t=1.0, grad=make_grad(worker), timings=Timings(compute_s=seconds)), given)
 
     for worker, seconds in ((0, 1.0), (1, 1.0), (2, 4.0)):
         iterate(worker, seconds)

@@ -20,6 +20,7 @@ from strategies.parts.gates.groups import Places
 from strategies.protocol import Failed, Grad, Started
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.support import reference_rounds as text
+from tests.support.grads import make_grad
 from tests.support.scanning import ScanningModal
 
 G = TypeVar("G", bound=Gate)
@@ -35,15 +36,8 @@ def opened(gate: G, workers: Collection[int], version: int = 0) -> G:
 
 def grad(worker: int, version: int = 0, samples: int = 1, number: int | None = None) -> Grad:
     """A gradient of a worker; tests tell gradients apart by worker and version."""
-    return Grad(
-        id=100 * version + worker if number is None else number,
-        worker=worker,
-        incarnation=0,
-        iteration=0,
-        version=version,
-        samples=samples,
-        assigned_samples=1,
-    )
+    number = 100 * version + worker if number is None else number
+    return make_grad(worker, samples, id=number, version=version, assigned_samples=1)
 
 
 def applied(verdict: Verdict) -> list[int]:

@@ -19,6 +19,7 @@ from strategies.star.orders import order_intervals
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
+from tests.support.grads import make_grad
 
 CHOICE, COSTS = Choice(), ModeTimes()
 FOUR = (1.0, 1.0, 1.0, 4.0)
@@ -126,10 +127,7 @@ def test_regret_is_of_the_choice_and_not_of_the_cost() -> None:
 
 
 def grads(version: int, *workers: int, samples: int = 128) -> list[Grad]:
-    return [
-        Grad(id=0, worker=w, incarnation=0, iteration=0, version=version, samples=samples, assigned_samples=samples)
-        for w in workers
-    ]
+    return [make_grad(worker, samples, version=version) for worker in workers]
 
 
 @pytest.mark.parametrize(

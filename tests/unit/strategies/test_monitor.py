@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from strategies.antdt.monitor import Monitor, MonitorSettings, Span, Window, check_windows
 from strategies.protocol import (
     Arrived,
-    Grad,
     Joined,
     Lost,
     NodeId,
@@ -24,6 +23,7 @@ from strategies.protocol import (
     Updated,
     Woke,
 )
+from tests.support.grads import make_grad
 
 
 def monitor(**changes: Any) -> Monitor:
@@ -44,15 +44,8 @@ def mean_bpt_s(seen: Monitor, worker: int, span: Span) -> float | None:
 def arrived(
     t: float, bpt_s: float, samples: int = 64, worker: int = 0, incarnation: int = 0, assigned: int | None = None
 ) -> Arrived:
-    grad = Grad(
-        id=0,
-        worker=worker,
-        incarnation=incarnation,
-        iteration=0,
-        version=0,
-        samples=samples,
-        assigned_samples=samples if assigned is None else assigned,
-    )
+    assigned = samples if assigned is None else assigned
+    grad = make_grad(worker, samples, incarnation=incarnation, assigned_samples=assigned)
     return Arrived(t=t, grad=grad, timings=Timings(wait_s=9.0, data_s=bpt_s / 4, compute_s=bpt_s * 3 / 4, send_s=5.0))
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from strategies.parts.gates import AllGate, Gate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
+from tests.support.grads import make_grad
 
 THIRDS = ((0, 1, 2), (3, 4), (5,))
 MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=THIRDS), Mode(groups=((5, 4), (0,)))]
@@ -42,7 +43,7 @@ class Crowd:
     def deliver(self, worker: int) -> None:
         number = self.busy.pop(worker)
         self.delivered.append(number)
-        self.carry_out(self.gate.arrived(made(worker, number)))
+        self.carry_out(self.gate.arrived(make_grad(worker, id=number)))
 
     def step(self, draw: random.Random, leaving: bool) -> None:
         here = sorted(self.busy.keys() - self.away)
@@ -65,10 +66,6 @@ class Crowd:
             self.deliver(draw.choice(here))
 
 
-def made(worker: int, number: int) -> Grad:
-    return Grad(id=number, worker=worker, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
-
-
 def in_mode(mode: Mode) -> ModalGate:
     gate = ModalGate()
     gate.mode = mode
@@ -76,18 +73,8 @@ def in_mode(mode: Mode) -> ModalGate:
 
 
 def sum_of(workers: tuple[int, ...], number: int) -> Grad:
-    first = made(workers[0], number)
     members = tuple(1000 * number + place for place, _ in enumerate(workers))
-    return Grad(
-        id=number,
-        worker=first.worker,
-        incarnation=0,
-        iteration=0,
-        version=0,
-        samples=len(workers),
-        assigned_samples=len(workers),
-        members=members,
-    )
+    return make_grad(workers[0], len(workers), id=number, members=members)
 
 
 class Summing(Crowd):

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from strategies.parts.monitoring.base import MeasuresNoise
-from strategies.protocol import Grad, Restored, Started
+from strategies.protocol import Restored, Started
 from strategies.star import Star
 from strategies.star.noise import TabledNoise
 from tests.support.cli import run_cli
+from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
 
 HEAD = "model,batch_samples,step,sqr,var"
@@ -25,8 +26,7 @@ def path(tmp_path: Path) -> str:
 
 
 def applied(noise: TabledNoise, samples: int) -> None:
-    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
-    noise.applied((grad,))
+    noise.applied((make_grad(samples=samples),))
 
 
 def test_the_row_of_the_step_that_has_been_reached(path: str) -> None:

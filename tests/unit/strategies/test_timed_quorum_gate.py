@@ -11,6 +11,7 @@ from strategies.parts.composed import Composed
 from strategies.parts.gates import TimedQuorumGate
 from strategies.parts.gates.base import Verdict
 from strategies.protocol import AnyEvent, Arrived, Evaluated, Grad, Started, Timings, Wake, Woke
+from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, rough
@@ -67,12 +68,8 @@ def test_it_updates_when_all_are_there_or_the_time_has_come() -> None:
     assert len(wakes) == len(updates_s(run)), "a timer for each update"
 
 
-def grad(worker: int, version: int = 0) -> Grad:
-    return Grad(id=worker, worker=worker, incarnation=0, iteration=0, version=version, samples=1, assigned_samples=1)
-
-
 def arrived(t: float, worker: int) -> Arrived:
-    return Arrived(t=t, grad=grad(worker), timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
+    return Arrived(t=t, grad=make_grad(worker), timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
 
 
 def told(due_s: float | None) -> Told:
@@ -80,7 +77,7 @@ def told(due_s: float | None) -> Told:
     gate.due_s = due_s
     gate.start(Started(t=0.0, workers=(0, 1), batch_samples=(1, 1), num_servers=1))
     gate.begin((0, 1), 0)
-    gate.arrived(grad(0))
+    gate.arrived(make_grad(0))
     return gate
 
 
@@ -113,7 +110,7 @@ def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() ->
     assert isinstance(verdict, Verdict)
     assert isinstance(first, Wake)
     gate.due_s = 20.0
-    gate.arrived(grad(1))
+    gate.arrived(make_grad(1))
     assert len(then(gate, arrived(4.5, 1))) == 1
     assert then(gate, Woke(t=5.0, tag=first.tag)) == [], "a timer of the update before sets no other"
 
@@ -121,7 +118,7 @@ def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() ->
 def test_without_a_time_it_waits_for_all() -> None:
     gate = told(None)
     assert then(gate, arrived(1.0, 0)) == []
-    assert [one.worker for one in gate.arrived(grad(1)).apply] == [0, 1]
+    assert [one.worker for one in gate.arrived(make_grad(1)).apply] == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(4))
