@@ -288,6 +288,3 @@ def test_without_a_straggler_it_is_asp() -> None:
     """Section V-C: the data service balances the load; section VI-A: action None."""
     nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
     assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
-
-
-# ---- settings -------------------------------------------------------------------------------------------------------

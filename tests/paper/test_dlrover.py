@@ -21,8 +21,6 @@ XDEEPFM = Need(worker_cores=19.4, update_cores=3.1)
 PAPER = Limits(cores_total=200, cores_max=32)
 """Section 6.1: 200 cores a job, 32 a pod; section 4.1: servers of 16."""
 
-# ---- Eq. 1: throughput ---------------------------------------------------------------------------------------------
-
 
 # ---- Eq. 7 to 11: the plan -----------------------------------------------------------------------------------------
 

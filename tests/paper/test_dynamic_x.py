@@ -52,9 +52,6 @@ def together(workers: Sequence[int]) -> list[list[int]]:
     return [list(workers)]
 
 
-# ---- clusters -------------------------------------------------------------------------------------------------------
-
-
 # ---- updates --------------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +102,3 @@ def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
     for worker in range(3):
         rig.arrive(worker)
     assert [[grad.worker for grad in grads] for _, _, grads in rig.applied] == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2]]
-
-
-# ---- identities -----------------------------------------------------------------------------------------------------

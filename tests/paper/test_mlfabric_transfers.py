@@ -1,4 +1,4 @@
-"""MLfabric, SoCC 2020 (slides of a talk): the worked numbers of ordering, aggregation, replication; STAR's tree."""
+"""MLfabric, SoCC 2020 (slides of a talk): the worked numbers of delays, aggregation and replication."""
 
 from __future__ import annotations
 

@@ -186,13 +186,6 @@ def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.Mon
     assert sizes(run_of(waiting)) == {4}
 
 
-def test_fixed_durations_tag_later() -> None:
-    """Section V-C, /SP: a straggler is known after 5 s of slowness, here from its iteration that ends at 12 s."""
-    run = run_of(eager(predictor="fixed_duration"))
-    assert sizes(run, 0, 12) == {4}
-    assert sizes(run, 12) == {3, 1}
-
-
 def test_the_learning_rate_follows_the_share_of_the_batch() -> None:
     """Section IV-C1, "Scaling learning rate after switching"."""
     applies = {(len(one.grads), one.lr_scale) for one in run_of(eager()).commands if isinstance(one, Apply)}
@@ -207,6 +200,3 @@ def test_a_decision_is_recorded_with_its_numbers() -> None:
         "dynamic 3 1 3.524 s, was ssgd; rejected: static 3 4.175 s (+18%), "
     )
     assert said.endswith("ssgd 11.81 s (+235%) (priced, kappa 0.14)")
-
-
-# ---- identities and any job -----------------------------------------------------------------------------------------

@@ -165,16 +165,6 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     assert unlawful(run) == []
 
 
-@pytest.mark.parametrize("mode_cost", ["published", "order"])
-def test_costs_that_no_model_learns_are_refused(mode_cost: str) -> None:
-    """Beyond the paper: its estimates know STAR-H's costs with one of two prices of staleness, or none."""
-    with pytest.raises(ValueError, match=f"mode_cost={mode_cost}: a model learns pooled or priced or literal; choose"):
-        star_ml({"use_ml_from_start": False}, mode_cost=mode_cost)
-    assert star_ml(mode_cost="literal")
-    with pytest.raises(ValueError, match="the model that decides from the start has learnt pooled literal; choose"):
-        star_ml(mode_cost="priced")
-
-
 # ---- identities and any job -----------------------------------------------------------------------------------------
 
 

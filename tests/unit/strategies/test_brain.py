@@ -370,9 +370,6 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
     assert brain.decide(job.t) is None, "it was replaced meanwhile"
 
 
-# ---- stages --------------------------------------------------------------------------------------------------------
-
-
 # ---- used cores ----------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Who is slow, who may be restarted, and how a round is divided."""
+"""Who is slow, and how a round is divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate of one method: when it is asked, what it sees, and what becomes of late gradients."""
+"""A gate of one method: when it is asked, and what it sees."""
 
 from __future__ import annotations
 

@@ -139,6 +139,14 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "learning.topology=ps: must be the strategy's, allreduce": (star_ring, {"learning": ModeLearner()}),
     "learning.topology=allreduce: must be the strategy's, ps": (star, {"learning": ModeLearner(topology="allreduce")}),
     "mode_cost=published: a model learns pooled or priced or literal; choose": (star_ml, {"mode_cost": "published"}),
+    "mode_cost=order: a model learns pooled or priced or literal; choose": (
+        star,
+        {"learning": ModeLearner(), "mode_cost": "order"},
+    ),
+    "the model that decides from the start has learnt pooled literal; choose": (
+        star,
+        {"learning": ModeLearner(use_ml_from_start=True), "mode_cost": "priced"},
+    ),
     "tree_fanout=3: is for topology=ps": (star_ml, {"tree_fanout": 3}),
     "prevent=true: is for topology=ps": (star_ring, {"prevent": True}),
     "tree_fanout=2: is for topology=ps; a ring has no server to relieve": (star_ring, {"tree_fanout": 2}),

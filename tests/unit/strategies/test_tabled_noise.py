@@ -104,11 +104,3 @@ def test_from_the_command_line(path: str, tmp_path: Path) -> None:
     assert "strategy.phi_model=digit: is not in the table" in refused.err
     done = run_cli(*words, "strategy.phi_model=digits", "backend=none", "workload.target=null", "eval_every_s=null")
     assert done.exit_code == 0, done.err
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_with_a_preconditioner_no_noise_can_be_measured(optimizer: str, tmp_path: Path) -> None:
-    done = run_cli(*QUIET, f"workload.optimizer.name={optimizer}", f"hydra.run.dir={tmp_path}/run")
-    assert (done.exit_code, done.err.count("\n")) == (2, 1)
-    assert f"workload.optimizer.name={optimizer}: steps along gradients that are scaled on the servers" in done.err
-    assert "strategy=star_h measures the gradient noise scale" in done.err

@@ -1,4 +1,4 @@
-"""Averaging, learning-rate rules and even splits."""
+"""Learning-rate rules and even splits."""
 
 from __future__ import annotations
 
