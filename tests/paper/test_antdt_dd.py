@@ -17,9 +17,10 @@ from strategies.antdt.micro_batches import BatchPlan, DeviceLimits, solve, solve
 from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
 from strategies.parts.monitoring.base import cluster_by_ratio
-from strategies.protocol import AnyCommand, Apply, Arrived, Compute, Grad, Joined, Started, Timings
-from tests.support.faults import Crash, departures, random_outcome, random_seconds, restarts
-from tests.support.harness import HeapRun, make_job
+from strategies.protocol import AnyCommand, Arrived, Compute, Joined, Started, Timings
+from tests.support.faults import departures, random_outcome, random_seconds, restarts
+from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, played, unconserved, unlawful
 
 FOUR_AND_FOUR = [0] * 4 + [1] * 4
@@ -32,10 +33,6 @@ def device(name: str, speed: float, low: int = 1, high: int | None = None) -> De
 
 def pair(low: int, high: int) -> list[DeviceLimits]:
     return [device("v100", 300, low, high), device("p100", 100, low, high)]
-
-
-def samples_of(order: ComputeOrder) -> int:
-    return sum(work.samples for work in order.ranges)
 
 
 # ---- the equation ---------------------------------------------------------------------------------------------------
@@ -199,11 +196,6 @@ def test_workers_of_similar_speed_share_a_type(speeds: list[float], groups: list
     assert cluster_by_ratio([7 * speed for speed in speeds], 1.2) == groups
 
 
-def test_there_are_at_most_as_many_types_as_the_search_allows() -> None:
-    """Beyond the paper: every combination of C is tried for at most four types."""
-    assert cluster_by_ratio([1, 2, 4.1, 9, 20], 1.2, at_most=3) == [[0, 1], [2, 3], [4]]
-
-
 # ---- the strategy ---------------------------------------------------------------------------------------------------
 
 
@@ -260,27 +252,6 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
     assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
 
 
-def test_the_weights_are_those_of_the_large_batch() -> None:
-    """Section VI-B: micro-batches are computed one after another before synchronising. Accumulated or not: every
-    sample counts once, 1/768, at the full rate."""
-    run = cluster_b(AntDTDD(types=TYPES, devices=specs(32, 128)), max_time_s=5.0).run()
-    applies = [command for command in run.commands if isinstance(command, Apply)]
-    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 768,) * 8, 1.0)}
-
-
-def test_remaining_workers_get_another_plan() -> None:
-    """Beyond the paper: Eq. 4 is solved again. A P100 leaves at 10 s: the other seven share 768 with C = 2 and 1 and
-    are again done at about the same time.
-    """
-    strategy = AntDTDD(types=TYPES, devices=specs(32, 128))
-    fields = {"num_workers": 8, "global_batch_samples": 768, "num_samples": 10_000_000, "max_time_s": 30.0}
-    run = HeapRun(strategy, make_job(**fields), v100_p100, [Crash(10.0, 7, None)]).run()
-    last = orders(run)[-1]
-    assert len(last) == 7
-    assert sum(samples for samples, _ in last) == 768
-    assert run.applied[-1][0] - run.applied[-2][0] == pytest.approx(768 / 1500, rel=0.02)
-
-
 def test_who_joins_later_counts_as_the_slowest_type() -> None:
     """Beyond the paper: ``types`` names those of the start only. 400 samples at 300, 100 and 100 samples/s."""
     strategy = AntDTDD(types=("v100", "p100"), devices=specs(1, 512))
@@ -289,8 +260,7 @@ def test_who_joins_later_counts_as_the_slowest_type() -> None:
     commands: Sequence[AnyCommand] = ()
     for order in first:
         assert isinstance(order, Compute)
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "assigned_samples": order.num_samples}
-        grad = Grad(id=order.worker, worker=order.worker, samples=order.num_samples, **about)
+        grad = make_grad(order.worker, order.num_samples)
         commands = strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=1.0)))
     last = [command for command in commands if isinstance(command, Compute)]
     assert [(order.worker, order.num_samples, order.accum) for order in last] == [(0, 240, 1), (1, 80, 1), (2, 80, 1)]
@@ -356,13 +326,6 @@ def test_a_cluster_whose_speeds_keep_changing_is_profiled_three_times_at_most() 
     assert begun == [59, 119], "twice and four times 30 rounds, the first of them under way"
 
 
-def test_equal_workers_are_bsp_after_the_profile() -> None:
-    """Eq. 4. One type, nothing to accumulate: an even split."""
-    job = make_job(num_workers=4, global_batch_samples=32, max_time_s=300.0)
-    run = HeapRun(AntDTDD(profile_sizes=(1, 4)), job, lambda _, order: 0.1 + samples_of(order) / 100).run()
-    assert orders(run)[-1] == ((8, 1),) * 4
-
-
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -394,13 +357,6 @@ def test_every_worker_has_a_type() -> None:
 def flat(name: str) -> DeviceLimits:
     """A micro-batch of any size, up to four samples, takes a second."""
     return DeviceLimits(name, lambda samples: 1.0, 1, 4)
-
-
-def test_of_equally_fast_plans_the_one_with_the_fewest_micro_batches_is_taken() -> None:
-    """Eq. 4 leaves ties open. One worker of type a, three of type b, 18 samples: two micro-batches of either type will
-    do, 5 or 7 in all.
-    """
-    assert solve(18, [flat("a"), flat("b")], [0, 1, 1, 1], range(1, 3)).accum == (2, 1)
 
 
 def test_where_a_curve_is_flat_equal_devices_have_equal_sizes() -> None:

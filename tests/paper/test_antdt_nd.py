@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.job import ComputeOrder
 from runtime.core.scheduling import ConstantPending
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import slow
@@ -18,7 +17,7 @@ from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
 from tests.support.faults import Crash, Outage
-from tests.support.harness import HeapRun, Seconds, make_job
+from tests.support.harness import HeapRun, Seconds, make_job, samples_of
 from tests.support.laws import Complaints
 
 LAPTOP: dict[str, Any] = {
@@ -52,10 +51,6 @@ def linear(*bpt_s: float) -> Seconds:
 def delayed(*sleep_s: float, cured: bool = True) -> Seconds:
     """A second for 64 samples, and a sleep that a restart leaves behind (section VII-A4), or not."""
     return lambda worker, order: samples_of(order) / 64 + (0.0 if cured and order.incarnation else sleep_s[worker])
-
-
-def samples_of(order: ComputeOrder) -> int:
-    return sum(part.samples for part in order.ranges)
 
 
 def decisions(run: HeapRun) -> list[tuple[float, str]]:
@@ -122,15 +117,6 @@ def test_a_transient_straggler_gets_the_batch_that_it_finishes_in_time() -> None
     assert unbalanced(run) == []
 
 
-def test_a_decision_takes_effect_in_the_same_round_for_everybody() -> None:
-    """Section V-F: all agents act in the same iteration."""
-    run = played(linear(1.0, 1.1, 0.9, 2.5), max_time_s=100.0)
-    assert all(len(sizes) == 4 for _, sizes in rounds(run))
-    for t, order, grads in run.applied:
-        assert order.samples == 256, f"at {t}"
-        assert {grad.version for grad in grads} == {order.version - 1}
-
-
 def test_equal_workers_are_bsp() -> None:
     """Section VI-A: the dummy action None if no straggler is detected. What remains is BSP, order for order."""
     nd, bsp = played([1.0] * 4), played([1.0] * 4, BSP(data="shared"))
@@ -174,15 +160,6 @@ def test_a_persistent_straggler_is_killed_and_its_work_goes_to_the_others() -> N
     assert unbalanced(run) == []
 
 
-def test_no_other_worker_returns_to_older_parameters() -> None:
-    """Section V-E3: "the latest model parameters are still held on the servers"."""
-    run = played(delayed(0, 3, 0, 0))
-    for worker in (0, 2, 3):
-        versions = [event.grad.version for event in run.received(Arrived) if event.grad.worker == worker]
-        assert versions == sorted(versions)
-    assert run.noted("Requeued")[0]["worker"] == 1
-
-
 def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
     """Section VI-A: "... and the cluster is not busy, when the job pending time is acceptable". Sizes are adjusted."""
     busy, idle = (played(delayed(0, 3, 0, 0), scheduler=ConstantPending(pending_s=wait)) for wait in (61.0, 59.0))
@@ -192,23 +169,6 @@ def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
     )
     assert min(changes(busy)[-1][1]) < 40
     assert next(event.t for event in idle.received(Joined)) == 120.0 + 59.0 + 1.0
-
-
-def test_one_node_is_killed_at_a_time_the_slowest_first() -> None:
-    """Section VI-A names the persistent straggler; at most one a decision is ours."""
-    strategy = AntDTND(**LAPTOP, center="median_others")
-    run = played(delayed(0, 6, 7, 0), strategy)
-    assert restarts(run) == [(120.0, "worker:2"), (150.0, "worker:1")]
-    assert unbalanced(run) == []
-
-
-def test_a_worker_that_no_restart_cures_is_killed_at_most_max_restarts_times() -> None:
-    """Beyond the paper: section VI-A sets no limit; a cool-down separates the restarts."""
-    run = played(delayed(0, 3, 0, 0, cured=False), AntDTND(**{**LAPTOP, "max_restarts": 2}), max_time_s=1000.0)
-    times = [t for t, _ in restarts(run)]
-    assert len(times) == 2
-    assert times[1] - times[0] >= 120.0
-    assert "worker:1 stays: restarted 2 times; ADJUST_BS: slow worker:1" in dict(decisions(run)).values()
 
 
 def test_a_worker_that_is_slow_for_less_than_min_slow_s_is_only_adjusted() -> None:
@@ -245,14 +205,6 @@ def test_rounds_are_whole_whatever_happens(mode: str) -> None:
         assert unbalanced(run) == []
         killed += sum(isinstance(command, Restart) for command in run.commands)
     assert killed > 5
-
-
-def test_all_workers_but_one_may_leave() -> None:
-    """Eq. 3, its constraint. The last one computes the whole batch."""
-    faults = [Crash(3.5, worker, None) for worker in (0, 1, 3)]
-    run = played([1.0] * 4, faults=faults, max_time_s=20.0)
-    assert rounds(run)[-1][1] == {2: 256}
-    assert unbalanced(run) == []
 
 
 # ---- KILL_RESTART of servers ----------------------------------------------------------------------------------------
@@ -336,20 +288,3 @@ def test_without_a_straggler_it_is_asp() -> None:
     """Section V-C: the data service balances the load; section VI-A: action None."""
     nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
     assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
-
-
-# ---- settings -------------------------------------------------------------------------------------------------------
-
-
-def test_the_fields_are_those_of_the_paper() -> None:
-    """Section VII-A5: lambda 1.5, windows of 5 and 10 minutes, reports every 10 iterations, actions every 5 minutes."""
-    nd = AntDTND()
-    assert (nd.slowness_ratio, nd.short_window_s, nd.long_window_s) == (1.5, 300.0, 600.0)
-    assert (nd.report_iters, nd.decide_every_s, nd.center, nd.min_slow_s) == (10, 300.0, "mean_all", 0.0)
-
-
-def test_a_ratio_that_no_worker_can_reach_is_refused() -> None:
-    """Section VI-A: the mean includes the worker, so lambda must be below the number of workers."""
-    AntDTND().validate(2)
-    with pytest.raises(ValueError, match=r"^slowness_ratio=4.0: must be less than the number of workers \(4\)"):
-        AntDTND(slowness_ratio=4.0).validate(4)

@@ -16,7 +16,7 @@ from runtime.core.scheduling import ConstantPending
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.protocol import Apply, Arrived, Compute, Joined, Lost, Restart, Woke
 from tests.support.answers import Line
-from tests.support.harness import HeapRun, make_job
+from tests.support.harness import HeapRun, make_job, samples_of
 
 SHORT_S, LONG_S, EVERY_S, RECORDS = 60.0, 120.0, 30.0, 3
 BATCH = 64
@@ -98,7 +98,7 @@ def drawn_seconds(draw: random.Random, num_workers: int) -> Seconds:
         spells.append(own)
 
     def seconds(worker: int, order: ComputeOrder, t: float) -> float:
-        took_s = sum(part.samples for part in order.ranges) / BATCH * base_s[worker] * exp(draw.gauss(0, 0.05))
+        took_s = samples_of(order) / BATCH * base_s[worker] * exp(draw.gauss(0, 0.05))
         for begin, end, sleep_s, factor in spells[worker]:
             if order.incarnation == 0 and begin <= t < end:
                 took_s = took_s * factor + sleep_s

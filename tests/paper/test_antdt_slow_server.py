@@ -11,7 +11,7 @@ from injectors.plan import ClusterShape
 from injectors.schedule import Schedule
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import Costs, load_costs
+from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.servers import Servers
 from strategies.basic.asp import ASP
@@ -62,16 +62,3 @@ def test_a_delay_holds_up_the_parameters_of_its_own_update() -> None:
         assert servers.held_s == pytest.approx(held_s)
         servers.begin_again(9.0)
         assert (servers.idle_s, servers.held_s) == (9.0, 0.0)
-
-
-def test_the_costs_with_threads_are_those_of_the_same_cluster() -> None:
-    """Section VII-A3: the baselines are those of TensorFlow, whose servers have a thread for each request."""
-    one, many = (load_costs(name).values for name in ("antdt_cluster_a", "antdt_cluster_a_threads"))
-    assert many.concurrent_delays
-    assert {key: value for key, value in vars_of(many).items() if key != "concurrent_delays"} == {
-        key: value for key, value in vars_of(one).items() if key != "concurrent_delays"
-    }
-
-
-def vars_of(costs: Costs) -> dict[str, object]:
-    return {name: getattr(costs, name) for name in costs.__struct_fields__}

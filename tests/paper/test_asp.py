@@ -5,19 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import fmean
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.config.choices import merged
 from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
-from strategies.protocol import Apply
-from tests.support.faults import Crash, random_seconds
-from tests.support.harness import HeapRun, make_job
-from tests.support.runs import ROOT
+from tests.support.faults import random_seconds
+from tests.support.harness import HeapRun, make_job, samples_of
 
 SHARDS_PER_S = (4, 2, 1)
 SHARD_SAMPLES = 12
@@ -25,7 +21,7 @@ SHARD_SAMPLES = 12
 
 def three_speeds(worker: int, order: ComputeOrder) -> float:
     """Three workers that go through 4, 2 and 1 shards of 12 samples a second."""
-    return sum(work.samples for work in order.ranges) / SHARD_SAMPLES / SHARDS_PER_S[worker]
+    return samples_of(order) / SHARD_SAMPLES / SHARDS_PER_S[worker]
 
 
 def fourteen_shards(data: str) -> HeapRun:
@@ -42,31 +38,15 @@ def fourteen_shards(data: str) -> HeapRun:
 
 def test_every_gradient_is_an_update_as_soon_as_it_arrives() -> None:
     """Dean et al., section 4.1 (Downpour SGD): replicas fetch parameters, compute and push without waiting for others.
-    With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers.
+    With 1, 1, 1 and 4 s: 130 updates in 40 s, of which 40, 40, 40 and 10 by the four workers. The others have updated
+    the parameters at most 12 times meanwhile (three in 4 s), 2.954 times on average.
     """
     run = HeapRun(ASP(data="even"), make_job(), [1, 1, 1, 4]).run()
     assert run.updates == 130
     assert Counter(grad.worker for grad in run.used) == {0: 40, 1: 40, 2: 40, 3: 10}
     assert all(len(order.grads) == 1 for _, order, _ in run.applied)
-
-
-def test_gradients_of_slow_workers_are_stale() -> None:
-    """Dean et al., section 4.1: a replica computes on parameters that the others have updated meanwhile: at most 12
-    times here (three others in 4 s), 2.954 times on average.
-    """
-    run = HeapRun(ASP(data="even"), make_job(), [1, 1, 1, 4]).run()
     assert max(run.staleness) == 12
     assert fmean(run.staleness) == pytest.approx(2.954, abs=5e-4)
-
-
-def test_the_learning_rate_is_divided_by_the_workers_unless_lr_rule_is_unit() -> None:
-    """Beyond the paper: N times more updates of 1/N of the batch each move as far at 1/N of the rate; native TensorFlow
-    leaves the rate unchanged.
-    """
-    shared = HeapRun(ASP(data="even"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
-    alone = HeapRun(ASP(lr_rule="unit"), make_job(max_time_s=5.0), [1, 1, 1, 4]).run()
-    assert {command.lr_scale for command in shared.commands if isinstance(command, Apply)} == {0.25}
-    assert {command.lr_scale for command in alone.commands if isinstance(command, Apply)} == {1.0}
 
 
 def test_fast_workers_draw_more_shards() -> None:
@@ -86,7 +66,7 @@ def test_with_static_parts_the_slowest_worker_sets_the_end() -> None:
     assert run.core.finished_s == pytest.approx(14 / 3)
     samples = Counter(dict.fromkeys(range(3), 0))
     for order in run.orders.values():
-        samples[order.worker] += sum(work.samples for work in order.ranges)
+        samples[order.worker] += samples_of(order)
     assert set(samples.values()) == {56}
     assert [note["worker"] for note in run.noted("Starved")] == [0, 1]
 
@@ -112,23 +92,3 @@ def test_with_shards_all_finish_within_one_shard(
     run = HeapRun(ASP(data="dynamic"), job, random_seconds(seed)).run()
     first_idle_s = min((t for t, kind, _ in run.notes if kind == "Starved"), default=run.core.finished_s)
     assert run.core.finished_s - first_idle_s <= batches_per_shard * 4.0
-
-
-def test_a_worker_that_restarts_delays_no_other() -> None:
-    """Dean et al., section 4.1: replicas are independent. No worker waits for it, and only its lost Compute is
-    repeated.
-    """
-    run = HeapRun(ASP(data="even"), make_job(max_time_s=10.0), [1, 1, 1, 1], [Crash(4.5, 2, 3.0)]).run()
-    assert [run.arrivals(worker) for worker in range(4)] == [10, 10, 6, 10]
-
-
-# ---- what ships ------------------------------------------------------------------------------------------------------
-
-
-def shipped(name: str) -> dict[str, Any]:
-    return dict(merged(name, [ROOT / "conf" / "strategy"]))
-
-
-def test_the_baseline_of_the_papers_differs_in_its_data_alone() -> None:
-    """AntDT, section VII-A3: its ASP without DDS has static parts of the data."""
-    assert shipped("asp_even") == {**shipped("asp"), "data": "even"}

@@ -64,15 +64,6 @@ def _rows(run: HeapRun, work: object) -> np.ndarray:
     return run.core.cut.offset(work.shard) + np.arange(work.start, work.stop)  # type: ignore[attr-defined]
 
 
-def test_the_short_last_round_keeps_the_learning_rate() -> None:
-    """Beyond the paper. The rate belongs to the requested batch: 10 samples in rounds of 4 are updates of 4, 4
-    and 2.
-    """
-    run = HeapRun(BSP(), make_job(num_samples=10, epochs=2), [1, 1, 1, 1]).run()
-    assert [order.samples for _, order, _ in run.applied] == [4, 4, 2] * 2
-    assert {command.lr_scale for command in run.commands if isinstance(command, Apply)} == {1.0}
-
-
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6))
 def test_every_update_stands_for_the_global_batch(seed: int, num_workers: int) -> None:
     """Valiant, section "The BSP model": between two updates every worker reports exactly once (without samples where

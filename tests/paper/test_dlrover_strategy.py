@@ -15,8 +15,10 @@ from strategies.dlrover.history import FinishedJob
 from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Arrived, Grad, Joined, NodeId, NodeUse, Observed, Started, Timings
+from strategies.protocol import Arrived, Joined, NodeId, NodeUse, Observed, Started, Timings
 from tests.support.cli import run_cli
+from tests.support.grads import make_grad
+from tests.support.growing import numbers
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses
 from tests.support.runs import read_lines
@@ -47,11 +49,6 @@ def trained(uses: Uses = wide_and_deep, run: dict[str, Any] | None = None, **cha
     job = ObservedRun(strategy, uses, **(run or {}))
     assert played(job) == []
     return job
-
-
-def numbers(decision: str) -> dict[str, float]:
-    """Of the end of a decision, in brackets."""
-    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
 
 
 def of_rule(job: ObservedRun, rule: str) -> list[str]:
@@ -175,18 +172,6 @@ def test_a_server_that_was_killed_twice_while_a_worker_is_replaced_is_relieved_o
     assert job.size[0] == 2
 
 
-def test_a_server_that_was_killed_before_seven_more_joined_it_stays() -> None:
-    """Beyond the paper: it holds an eighth of what it was killed with."""
-    strategy = DLRover(sample_steps=10**6, first_server_cores=16)
-    job = ObservedRun(strategy, wide_and_deep, workers=2, max_time_s=200.0, launch_s=100.0)
-    job.out_of_memory(100.5, NodeId.server(0), back_s=105.0)
-    assert played(job) == []
-    assert "Resize role server, count 8, cores 16;" in of_rule(job, "plan")[0]
-    assert of_rule(job, "out of memory") == []
-    assert job.size[0] == 8
-    assert NodeId.server(0) in job.core.members.layout.holders
-
-
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
     """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
@@ -198,10 +183,9 @@ def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> 
     planner.brain.stage = Stage.ADJUST
     planner.observe_event(Joined(t=200.0, worker=1, incarnation=0), given)
     uses = tuple(NodeUse(node=str(node), cpu_cores=float(has.cores)) for node, has in given.items())
-    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
     found = []
     for t in range(250, 331, 10):
-        planner.observe_event(Arrived(t=float(t), grad=grad, timings=Timings()), given)
+        planner.observe_event(Arrived(t=float(t), grad=make_grad(), timings=Timings()), given)
         planner.observe_event(Observed(t=float(t), period_s=10.0, nodes=uses), given)
         found.append(planner.decide(float(t), given))
     assert [one.t for one in found if one is not None] == [300.0]

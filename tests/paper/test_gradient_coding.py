@@ -16,7 +16,7 @@ from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
 from strategies.protocol import Apply, Compute, Drop, Partition
 from tests.support.faults import Crash
-from tests.support.harness import HeapRun, Rig, make_job
+from tests.support.harness import HeapRun, Rig, make_job, samples_of
 from tests.support.laws import dead, miscounted, unconserved, unlawful
 from tests.support.long_tests import long_after
 
@@ -30,7 +30,7 @@ def worked(speeds: list[float], late: dict[int, float]) -> Callable[[int, Comput
     """Seconds in which a worker computes its samples; one unit of speed does a whole batch in a second."""
 
     def seconds(worker: int, order: ComputeOrder) -> float:
-        own = sum(work.samples for work in order.ranges)
+        own = samples_of(order)
         return own / UNIT_SAMPLES / speeds[worker] + late.get(worker, 0.0)
 
     return seconds

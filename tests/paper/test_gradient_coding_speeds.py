@@ -15,8 +15,9 @@ import pytest
 from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
 from strategies.gradient_coding.speeds import Pace, Speeds, fitted
-from strategies.protocol import Arrived, Compute, Grad, Timings
-from tests.support.harness import HeapRun, make_job
+from strategies.protocol import Arrived, Compute, Timings
+from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, unconserved, unlawful
 
 BATCH = 1024
@@ -24,10 +25,6 @@ FACTORS = [1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.2, 4.0]
 BASE_S, PER_SAMPLE_S = 0.02, 0.0002
 
 Seconds = Callable[[int, ComputeOrder], float]
-
-
-def samples_of(order: ComputeOrder) -> int:
-    return sum(work.samples for work in order.ranges)
 
 
 def machines(factors: list[float], late: Callable[[int, int], float] = lambda worker, turn: 0.0) -> Seconds:
@@ -118,8 +115,7 @@ def test_a_temporary_delay_builds_no_new_code() -> None:
 def arrivals(worker: int, times_s: dict[int, list[float]]) -> Iterator[Arrived]:
     for size, own in times_s.items():
         for seconds in own:
-            grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=size, assigned_samples=size)
-            yield Arrived(t=0.0, grad=grad, timings=Timings(compute_s=seconds, pull_s=9.0))
+            yield Arrived(t=0.0, grad=make_grad(worker, size), timings=Timings(compute_s=seconds, pull_s=9.0))
 
 
 def test_two_sizes_determine_base_and_slope() -> None:

@@ -1,4 +1,4 @@
-"""MLfabric, SoCC 2020 (slides of a talk): the worked numbers of ordering, aggregation, replication; STAR's tree."""
+"""MLfabric, SoCC 2020 (slides of a talk): the worked numbers of delays, aggregation and replication."""
 
 from __future__ import annotations
 
@@ -9,39 +9,11 @@ import numpy as np
 import pytest
 
 import strategies.mlfabric.order as planner
-from strategies.mlfabric.fluid import Update, fair_finishes
-from strategies.mlfabric.order import Aggregator, Order, group, plan
-from strategies.mlfabric.order import plan as order
+from strategies.mlfabric.fluid import Update
+from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.parts.sending.subtrees import build
 
 MB = 1e6
-VERSIONS = {"A": 9, "B": 8, "C": 10, "D": 7}
-"""The server is at version 10 and tau_max is 4, so that the last slots are 3, 2, 4 and 1."""
-
-
-def updates(sizes: dict[str, float], uplinks: dict[str, float]) -> tuple[list[Update], dict[str, float]]:
-    """In MB and MB/s, all ready at 0; the server takes in 100 MB/s."""
-    pending = [
-        Update(id=number, worker=number, version=VERSIONS[name], size_bytes=size * MB, ready_s=0, path=(name, "server"))
-        for number, (name, size) in enumerate(sizes.items())
-    ]
-    return pending, {"server": 100 * MB} | {name: rate * MB for name, rate in uplinks.items()}
-
-
-def shown(found: Order) -> list[tuple[str, float, int]]:
-    return [(slot.update.path[0], slot.commit_s, slot.delay) for slot in found.slots]
-
-
-UNEQUAL = updates({"A": 50, "B": 80, "C": 100, "D": 120}, dict.fromkeys("ABCD", 100))
-SLOW = updates(dict.fromkeys("ABCD", 100), {"A": 100, "B": 100, "C": 100, "D": 25})
-
-
-def test_shortest_first_has_the_least_mean_and_a_late_update() -> None:
-    """Slide 11: by size; D is applied at version 13, six after its own."""
-    found = order(UNEQUAL[0], UNEQUAL[1], now_s=0, version=10, tau_max=math.inf)
-    assert shown(found) == [("A", 0.5, 1), ("B", 1.3, 3), ("C", 2.3, 2), ("D", 3.5, 6)]
-    assert np.mean([slot.commit_s for slot in found.slots]) == pytest.approx(1.9)
 
 
 @pytest.mark.parametrize("tau_max", [math.inf, 24, 10])
@@ -75,33 +47,6 @@ def one_by_one(queue: Any, links: Any, running: Any) -> None:
         waiting.kind = number
 
 
-def test_fair_sharing_is_later_on_average() -> None:
-    """Slides 7 and 10: all at once, 25 MB/s each until A has all of its 50 MB."""
-    found = fair_finishes(*UNEQUAL)
-    assert found == pytest.approx([2.0, 2.9, 3.3, 3.5])
-    assert np.mean(found) == pytest.approx(2.925)
-
-
-def test_deadlines_put_the_late_update_where_its_delay_is_the_bound() -> None:
-    """Slide 12: dl(g) = v(g) + tau_max - v_init, 1 for D."""
-    found = order(UNEQUAL[0], UNEQUAL[1], now_s=0, version=10, tau_max=4)
-    assert shown(found) == [("A", 0.5, 1), ("D", 1.7, 4), ("B", 2.5, 4), ("C", 3.5, 3)]
-    assert not found.drops
-
-
-def test_an_update_that_keeps_the_server_idle_is_dropped() -> None:
-    """Slide 13: slot 1 is D's last and ends at 5.0, B could be there at 2.0; the others take 1.0 alone."""
-    found = order(SLOW[0], SLOW[1], now_s=0, version=10, tau_max=4)
-    assert shown(found) == [("A", 1.0, 1), ("B", 2.0, 3), ("C", 3.0, 2)]
-    assert [(drop.update.path[0], drop.reason) for drop in found.drops] == [("D", "idle")]
-
-
-def test_without_drops_all_wait_for_it() -> None:
-    """Slide 13, the picture's left: what follows is sent meanwhile, but applied in order."""
-    found = order(SLOW[0], SLOW[1], now_s=0, version=10, tau_max=4, idle_tolerance_s=math.inf)
-    assert shown(found) == [("A", 1.0, 1), ("D", 5.0, 4), ("B", 5.0, 4), ("C", 5.0, 3)]
-
-
 def test_a_delay_is_n_minus_u_beyond_the_bound_without_an_order() -> None:
     """Slide 7: the last of all that are sent at once, of version v - (tau_max - u), has delay tau_max + N' - u.
 
@@ -128,19 +73,6 @@ def test_neighbours_are_summed_while_the_server_is_busy() -> None:
     assert without[-1].arrived_s == 6.0
 
 
-def test_two_updates_in_the_other_order_leave_momentum_times_their_difference() -> None:
-    """Slide 15: w_2^s - w_2^r = gamma (u_1 - u_2)."""
-    first, second, momentum = np.array([1.0, 0.0]), np.array([0.0, 1.0]), 0.9
-    ends = []
-    for one, other in ((first, second), (second, first)):
-        w = h = np.zeros(2)
-        for u in (one, other):
-            h = momentum * h + u
-            w = w + h
-        ends.append(w)
-    assert ends[0] - ends[1] == pytest.approx(momentum * (first - second))
-
-
 def test_the_lag_of_two_updates_has_the_bound_worked_by_hand() -> None:
     """Slide 15: a replica that lags by two; the terms of the updates alone, 3.3142, are below the true 5.0569."""
     momentum, carried = 0.9, float(np.linalg.norm([0.9 * 0.5 + 1.0, 0.9 * 0.5]))
@@ -160,10 +92,3 @@ def test_the_oldest_update_goes_to_the_replica_before_the_bound_is_passed() -> N
     """Slide 15, picture b: without momentum the distance is the sum of what is missing."""
     lag = Lag(momentum=0.0, norms=(1.0, 1.0))
     assert [to_replicate(lag, 1.0, bound) for bound in (3.0, 2.9, 1.5, 0.5)] == [0, 1, 2, 3]
-
-
-def test_the_tree_of_star() -> None:
-    """STAR, section IV-D2: the nearest are inner nodes. Worked by hand with two children per node."""
-    tree = build({0: 5, 1: 2, 2: 9, 3: 1, 4: 7, 5: 3}, fanout=2)
-    assert [tree.children(node) for node in (None, 3, 1)] == [(3, 1), (5, 0), (4, 2)]
-    assert tree.parents == {3: None, 1: None, 5: 3, 0: 3, 4: 1, 2: 1}

@@ -36,11 +36,6 @@ def test_the_asynchronous_speed() -> None:
     assert WORKED.rate(2, 10) == pytest.approx(6.0241, abs=5e-5)
 
 
-def test_coefficients_are_recovered_from_six_points() -> None:
-    """Section 3.2: NNLS on measured sizes; six points of a known model."""
-    assert fit_speed(measured(WORKED, SIZES)).coefficients == pytest.approx(WORKED.coefficients, rel=1e-9)
-
-
 coefficients = st.floats(0.001, 1.0)
 
 
@@ -161,26 +156,6 @@ def test_gains_per_cost_at_the_start() -> None:
     assert step.gain_server == pytest.approx(4.375)
     assert step.gain_worker == pytest.approx(88.333, abs=5e-4)
     assert step.role == "worker"
-
-
-def test_the_order_of_growth() -> None:
-    """Section 4.1: the larger gain first, until neither fits into 64 cores."""
-    steps = list(growth(WORKED.rate, 1000, BY))
-    assert "".join({"worker": "W", "server": "P"}[step.role] for step in steps) == "WWWWWPWWWW"
-    last = steps[-1]
-    assert (last.servers, last.workers, BY.cores(last.servers, last.workers)) == (2, 10, 62)
-    assert WORKED.rate(last.servers, last.workers) == pytest.approx(6.0241, abs=5e-5)
-
-
-def test_the_increments_of_the_comparison() -> None:
-    """DLRover section 6.3: "we make Optimus add 2 PS and 4 workers for Wide & Deep jobs"."""
-    by = Increments(cores_total=200, server_cores=16, worker_cores=3, servers=2, workers=4)
-    before = (1, 1)
-    for step in growth(WORKED.rate, 1000, by):
-        change = (step.servers - before[0], step.workers - before[1])
-        assert change == {"server": (2, 0), "worker": (0, 4)}[step.role]
-        before = (step.servers, step.workers)
-    assert before != (1, 1)
 
 
 def test_a_tie_goes_to_the_servers() -> None:

@@ -13,7 +13,7 @@ from strategies.elastic.optimus.remaining import MAX_POINTS, LossCurve, Remainin
 from strategies.elastic.optimus.speed import SpeedModel, Speedometer
 from strategies.protocol import Started
 from tests.support.faults import Crash, Outage
-from tests.support.growing import GrowingRun
+from tests.support.growing import GrowingRun, numbers
 from tests.support.laws import dead, played, unconserved
 
 WORKED = SpeedModel(coefficients=(0.5, 0.2, 0.01, 0.03))
@@ -50,14 +50,11 @@ def test_it_grows_by_the_larger_gain_per_core(seamless: bool) -> None:
 def test_the_gains_are_recorded() -> None:
     """Section 4.1: with 1000 updates left at (1, 1) the gains are 4.375 and 88.33 seconds per core."""
     job = grown(50.0, profile=PROFILE, run={"samples": 1100})
-    first = job.decisions[0]
-    numbers = {
-        name: float(value) for name, value in (one.split() for one in first.split("(")[1].rstrip(")").split(", "))
-    }
-    left = numbers["steps_left"]
+    first = numbers(job.decisions[0])
+    left = first["steps_left"]
     assert left == pytest.approx(1100 - 20 * WORKED.rate(1, 1), abs=3)
-    assert numbers["gain_server"] == pytest.approx(4.375 * left / 1000, rel=2e-3)
-    assert numbers["gain_worker"] == pytest.approx(88.33 * left / 1000, rel=2e-3)
+    assert first["gain_server"] == pytest.approx(4.375 * left / 1000, rel=2e-3)
+    assert first["gain_worker"] == pytest.approx(88.33 * left / 1000, rel=2e-3)
 
 
 def test_without_a_profile_the_job_tries_sizes_itself() -> None:
@@ -66,8 +63,8 @@ def test_without_a_profile_the_job_tries_sizes_itself() -> None:
     tried = [one.split(":")[0].split(", ", 1)[1] for one in job.decisions if " try, " in one]
     assert tried == ["1 servers, 2 workers", "2 servers, 1 workers", "2 servers, 2 workers"]
     assert job.size == (2, 10)
-    numbers = dict(one.split() for one in job.decisions[-1].rsplit("(", 1)[1].rstrip(")").split(", "))
-    assert [float(numbers[f"a{i}"]) for i in range(4)] == pytest.approx(list(WORKED.coefficients), abs=0.02)
+    last = numbers(job.decisions[-1])
+    assert [last[f"a{i}"] for i in range(4)] == pytest.approx(list(WORKED.coefficients), abs=0.02)
 
 
 def test_one_increment_in_three_minutes() -> None:

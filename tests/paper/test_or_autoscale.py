@@ -34,14 +34,6 @@ def play(scaler: Autoscaler, rates: dict[int, float], iterations: int = 200) -> 
     return sizes
 
 
-def test_it_stays_at_the_last_size_that_passed() -> None:
-    """DLRover section 6.3: R = 40, 70, 80 at 4, 8, 12 workers and a threshold of 0.3: 0.75 passes, 0.286 does not."""
-    scaler = Autoscaler(Autoscaling(), workers=4)
-    assert play(scaler, RATES) == [4, 8, 12, 8]
-    assert scaler.stays
-    assert scaler.gains == {8: pytest.approx(0.75), 12: pytest.approx(0.2857, abs=1e-4)}
-
-
 def test_the_engines_own_threshold_goes_further() -> None:
     """Published code: a threshold of 0.1."""
     assert play(Autoscaler(Autoscaling(threshold=0.1), workers=4, max_workers=16), RATES) == [4, 8, 12, 16]
@@ -71,26 +63,6 @@ def test_throughput_is_samples_over_time() -> None:
         scaler.observe(10, seconds)
     scaler.decide()
     assert scaler.rates == {1: pytest.approx(5.0)}
-
-
-def test_workers_that_are_denied_end_the_growth() -> None:
-    """Beyond the paper: a cluster that has no room."""
-    scaler = Autoscaler(Autoscaling(), workers=4)
-    for _ in range(11):
-        scaler.observe(100, 2.5)
-    assert scaler.decide() == 8
-    scaler.resized(4)
-    assert play(scaler, RATES) == [4]
-
-
-def test_a_part_that_is_granted_is_a_size_like_any_other() -> None:
-    """Beyond the paper: a cluster that has room for some."""
-    scaler = Autoscaler(Autoscaling(), workers=4)
-    for _ in range(11):
-        scaler.observe(100, 2.5)
-    assert scaler.decide() == 8
-    scaler.resized(6)
-    assert play(scaler, {6: 55.0, 10: 57.0}) == [6, 10, 6]
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64), st.floats(-0.5, 2.0), st.data())

@@ -11,10 +11,10 @@ from runtime.core.quota import Quota
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Arrived, Grad, NodeId, Restored, Started, Timings
-from tests.support.faults import Crash, Outage
-from tests.support.growing import GrowingRun
-from tests.support.laws import dead, played, unconserved
+from strategies.protocol import Arrived, NodeId, Restored, Started, Timings
+from tests.support.grads import make_grad
+from tests.support.growing import GrowingRun, numbers
+from tests.support.laws import played
 
 RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
 
@@ -37,11 +37,6 @@ def scaled(max_time_s: float = 100.0, run: dict[str, Any] | None = None, **chang
     return job
 
 
-def numbers(decision: str) -> dict[str, float]:
-    """Of the end of a decision, in brackets."""
-    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seamless", [False, True])
 def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
@@ -55,29 +50,6 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     second, third = (numbers(one) for one in job.decisions[1:3])
     assert second["gain"] == pytest.approx(0.75, rel=0.02)
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
-
-
-@pytest.mark.long(like="test_it_returns_to_the_last_size_that_gained_enough")
-def test_the_engines_own_threshold_goes_to_the_last_size_that_fits() -> None:
-    """Published code: 0.1; 16 workers of 3 cores and a server of 16 are 64 cores."""
-    job = scaled(threshold=0.1, cores_total=64)
-    assert job.size == (1, 16)
-    assert "stays" in job.decisions[-1]
-
-
-def test_one_decision_in_three_minutes() -> None:
-    """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
-    job = scaled(200.0, adjust_every_s=180.0, decide_every_s=5.0)
-    times = sorted({t for t, _ in job.launches})
-    assert len(times) == 2
-    assert times[1] - times[0] == 180.0
-
-
-@pytest.mark.long(like="test_one_decision_in_three_minutes")
-def test_servers_are_left_alone() -> None:
-    """DLRover section 6.3: "auto-scaling does not optimize PS at all"."""
-    job = scaled()
-    assert job.moves == []
 
 
 def test_workers_that_are_denied_end_the_growth() -> None:
@@ -113,9 +85,7 @@ def test_who_has_left_while_parameters_were_restored_is_no_measure_of_others() -
     planner.start(Started(t=0.0, workers=(0, 1, 2), batch_samples=(1, 1, 1), num_servers=1), given)
 
     def iterate(worker: int, seconds: float) -> None:
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "samples": 1, "assigned_samples": 1}
-        grad = Grad(id=worker, worker=worker, **about)
-        planner.observe_event(Arrived(t=1.0, grad=grad, timings=Timings(compute_s=seconds)), given)
+        planner.observe_event(Arrived(t=1.0, grad=make_grad(worker), timings=Timings(compute_s=seconds)), given)
 
     for worker, seconds in ((0, 1.0), (1, 1.0), (2, 4.0)):
         iterate(worker, seconds)
@@ -132,21 +102,3 @@ def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
     assert job.retired == []
     assert job.denied[:2] == ["worker:4", "worker:5"]
     assert job.size == (1, 4)
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("at_s", "seamless"),
-    [
-        (5.5, True),
-        *(pytest.param(at_s, False, marks=pytest.mark.long) for at_s in (1.0, 5.5, 12.25)),
-        *(pytest.param(at_s, True, marks=pytest.mark.long) for at_s in (1.0, 12.25)),
-    ],
-)
-def test_crashes_and_outages_change_no_result(at_s: float, seamless: bool) -> None:
-    """Beyond the paper: every sample is used once, and growth ends where it would."""
-    faults = [Crash(at_s, 1, 1.0), Outage(at_s + 0.5, 1.0)]
-    job = scaled(2000.0, seamless=seamless, run={"faults": faults, "samples": 8000})
-    assert dead(job) + unconserved(job) == []
-    assert job.happened == faults
-    assert job.size == (1, 8)

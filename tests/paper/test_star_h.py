@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Wake
 from strategies.star import Star
-from strategies.star.choice import MODES, Choice, static_sizes
+from strategies.star.choice import Choice, static_sizes
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.times import ModeTimes
-from tests.support.cli import run_cli
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
-from tests.support.rough import parted, rough
 
 FOUR = (1.0, 1.0, 1.0, 4.0)
-QUIET = "workload.target=null eval_every_s=null checkpoint_every_s=null draw=false view=none"
 
 
 def eager(**changes: Any) -> Star:
@@ -101,20 +95,6 @@ def test_a_small_gain_is_no_reason_to_change(min_gain_frac: float, chosen: Mode)
     choice = Choice(modes=["static"], min_gain_frac=min_gain_frac)
     mode_s = choice.priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000, present=Mode(x=2))
     assert choice.chosen(mode_s, Mode(x=2), 4)[0] == chosen
-
-
-@pytest.mark.parametrize(
-    ("modes", "found"),
-    [
-        (MODES, 5),
-        (("ssgd", "asgd"), 2),
-        (("ssgd", "asgd", "static"), 4),
-    ],
-)
-def test_ablations_leave_candidates_out(modes: Sequence[str], found: int) -> None:
-    """Section V-C: /xS is SSGD and ASGD only, /DS has no dynamic x-order."""
-    mode_s = Choice(modes=modes).priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000)
-    assert len(mode_s) == found
 
 
 def test_with_many_workers_not_all_updates_are_tried() -> None:
@@ -206,13 +186,6 @@ def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.Mon
     assert sizes(run_of(waiting)) == {4}
 
 
-def test_fixed_durations_tag_later() -> None:
-    """Section V-C, /SP: a straggler is known after 5 s of slowness, here from its iteration that ends at 12 s."""
-    run = run_of(eager(predictor="fixed_duration"))
-    assert sizes(run, 0, 12) == {4}
-    assert sizes(run, 12) == {3, 1}
-
-
 def test_the_learning_rate_follows_the_share_of_the_batch() -> None:
     """Section IV-C1, "Scaling learning rate after switching"."""
     applies = {(len(one.grads), one.lr_scale) for one in run_of(eager()).commands if isinstance(one, Apply)}
@@ -227,23 +200,3 @@ def test_a_decision_is_recorded_with_its_numbers() -> None:
         "dynamic 3 1 3.524 s, was ssgd; rejected: static 3 4.175 s (+18%), "
     )
     assert said.endswith("ssgd 11.81 s (+235%) (priced, kappa 0.14)")
-
-
-# ---- identities and any job -----------------------------------------------------------------------------------------
-
-
-def test_without_stragglers_it_trains_the_same_parameters_as_bsp(tmp_path: Path) -> None:
-    """Section IV-A, with real gradients on the virtual clock: to the last bit."""
-    hashes = []
-    for name in ("bsp", "star_h"):
-        words = f"runtime=virtual workload=digits workload.epochs=1 straggler=none strategy={name} {QUIET}".split()
-        done = run_cli(*words, f"hydra.run.dir={tmp_path}/{name}")
-        assert done.exit_code == 0, done.err
-        last = (tmp_path / name / "events.jsonl").read_text().splitlines()[-1]
-        hashes.append(json.loads(last)["note"]["parameters_sha256"])
-    assert hashes[0] == hashes[1]
-
-
-def test_with_stragglers_it_is_not() -> None:
-    """Negative control of the comparison."""
-    assert parted(rough(eager(), 0, 3), rough(BSP(), 0, 3))

@@ -338,10 +338,3 @@ def test_any_job_is_lawful(times_s: list[float], pause: bool) -> None:
     """Beyond the paper: whoever is slow, and whether anybody waits for decisions."""
     own = {"min_samples": 10, "refit_samples": 5, "epochs": 2, "hold_updates": 2, "check_every": 2}
     run_of(star_ml({**own, "max_regret_frac": 10.0}, pause=pause, decision_s=0.3, redecide_iters=1), tuple(times_s))
-
-
-def test_more_workers_than_the_model_has_room_for_are_refused() -> None:
-    """Beyond the paper: a network has as many inputs as it has."""
-    with pytest.raises(ValueError, match=r"learning\.max_workers=16: the model has room for so many workers"):
-        star_ml().validate(17)
-    star_ml().validate(16)

@@ -73,12 +73,6 @@ def test_with_known_times_waiting_is_never_better(
     assert all(cost_s(removed, wait_s) >= best_s for removed in range(len(ordered)))
 
 
-def test_children_have_the_parents_with_the_fewest() -> None:
-    """Section IV-D2, with links that are all equally fast."""
-    run = run_of([1.0, 1.0, 3.0, 3.0, 3.0, 3.0], phi=0.0)
-    assert run.applied[-1][1].children == ((2, 0), (3, 1), (4, 0), (5, 1))
-
-
 def test_without_stragglers_it_is_bsp_and_decides_nothing() -> None:
     """Section IV-B: SSGD if nobody straggles."""
     run = run_of([1.0, 1.05, 1.1, 1.0])

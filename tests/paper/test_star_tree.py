@@ -97,16 +97,6 @@ def test_a_child_that_is_later_than_the_waiting_time_sends_directly() -> None:
     assert sends(rig)[6:] == [((3, 5), "aggregator:0"), ((0,), None)]
 
 
-def test_children_do_not_wait_for_ever_for_who_has_nothing_to_compute() -> None:
-    """Beyond the paper: at the end of an epoch an inner node may find no data."""
-    rig = second_round(BSP(tree_fanout=2, tree_wait_s=2.0))
-    ready(rig, 5, 11.0)
-    ready(rig, 0, 12.0)
-    assert sends(rig)[6:] == []
-    rig.core.receive(13.0, inputs.TimerFired("strategy:tree"))
-    assert sends(rig)[6:] == [((5, 0), "aggregator:0")]
-
-
 def test_every_group_of_dynamic_x_order_has_a_tree() -> None:
     """Section IV-D2: workers who wait for each other. Of (0, 1, 2) the nearest are 1 and 0, of (3, 4, 5) 3 and 5."""
     strategy = star(tree_fanout=2, tree_wait_s=5.0)
@@ -180,12 +170,6 @@ def test_times_are_known_although_sums_have_none() -> None:
         ready(rig, worker, 11.0, recv_s=2.0 if worker == 4 else 1.0)
     outlook = strategy.parts.detectors["times"].outlook(range(6), 11.0)  # type: ignore[attr-defined]
     assert (outlook.times_s, outlook.tagged) == ((2.0, 2.0, 2.0, 2.0, 3.0, 2.0), {4})
-
-
-def test_star_refuses_a_tree_of_more_workers_than_it_has_room_for() -> None:
-    """Beyond the paper: two levels have room for the fan-out and its square."""
-    with pytest.raises(ValueError, match=r"tree_fanout=2: a tree of two levels has at most 6 workers, and there are 7"):
-        Star(tree_fanout=2).validate(7)
 
 
 def test_only_gates_of_known_groups_have_a_tree() -> None:

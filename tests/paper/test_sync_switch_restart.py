@@ -9,7 +9,7 @@ from runtime.core.scheduling import ConstantPending
 from strategies.protocol import Restart, Scheduling
 from strategies.sync_switch import SyncSwitch
 from tests.paper.test_sync_switch import greedy, sizes
-from tests.support.faults import Crash, Outage, random_outcome, random_seconds
+from tests.support.faults import random_outcome, random_seconds
 from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
 from tests.support.rough import leaving
@@ -63,19 +63,6 @@ def relaunch(rig: Rig, t: float) -> None:
     assert rig.busy_workers() == []
     rig.join(0, t + 3)
     assert rig.busy_workers() == [0, 1]
-
-
-def test_a_crash_within_a_restart_does_not_stop_the_job() -> None:
-    """Beyond the paper. A worker dies while a server is away, a server while the workers are pending, and a worker
-    while it starts.
-    """
-    job = make_job(num_samples=400, epochs=1, num_servers=2, max_time_s=1000.0)
-    strategy = SyncSwitch(bsp_frac=0.25, straggler_policy="none", switch="restart")
-    faults = [Crash(26.0, 1, 1.0), Outage(34.0, 2.0), Crash(36.5, 2, 5.0), Crash(48.0, 3, None)]
-    run = HeapRun(strategy, job, [1.0] * 4, faults, scheduler=ConstantPending(pending_s=3.0)).run()
-    assert run.happened == faults
-    assert dead(run) + unconserved(run) + unlawful(run) == []
-    assert {grad.incarnation for grad in run.used if grad.worker == 0} == {0, 1}
 
 
 def test_only_a_strategy_that_restarts_nodes_receives_pending_times() -> None:

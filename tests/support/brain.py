@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
+from strategies.parts.scaling.changes import AddWorkers, Change, Replace, Resize
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
 
@@ -59,3 +60,15 @@ def job(
     nodes = given("worker", count, cores) | given("server", len(server_used), server_cores)
     uses = {NodeId.worker(number): used for number in range(count)}
     return nodes, uses | {NodeId.server(number): one for number, one in enumerate(server_used)}
+
+
+def in_words(change: Change) -> str:
+    """A change of nodes, but for its memory."""
+    match change:
+        case Resize():
+            return f"{change.count} {change.role}s of {change.cores}"
+        case AddWorkers():
+            return f"{change.count} more, {change.low_priority} low"
+        case Replace():
+            return f"{change.node}: {change.cores}{' elsewhere' if change.elsewhere else ''}"
+    return f"{change.node}: none"

@@ -83,3 +83,8 @@ class GrowingRun(Elastic):
     def _seconds(self, worker: int, order: ComputeOrder) -> float:
         servers, workers = self.size
         return self.slower.get(worker, 1.0) * workers / self.rate(servers, workers)
+
+
+def numbers(decision: str) -> dict[str, float]:
+    """Of the end of a decision, in brackets."""
+    return {name: float(value) for name, value in (one.split() for one in decision.rsplit("(", 1)[1][:-1].split(", "))}

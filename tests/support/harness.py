@@ -53,6 +53,11 @@ def apply(*grads: int) -> Apply:
     return Apply(grads=grads, weights=(1.0,) * len(grads))
 
 
+def samples_of(order: ComputeOrder) -> int:
+    """Of all its ranges."""
+    return sum(work.samples for work in order.ranges)
+
+
 def make_job(**changes: Any) -> Job:
     """A job of 4 workers that ends by time."""
     fields: dict[str, Any] = {

@@ -42,11 +42,6 @@ def test_noisy_rows_are_averaged() -> None:
     assert table(100, smooth_rows=3).phi_of(32)[0] == pytest.approx(15.0 / 2.0)
 
 
-def test_a_model_that_was_not_profiled_is_named() -> None:
-    with pytest.raises(ValueError, match="model=c: is not in the table of the noise scale, which has a, b"):
-        NoiseTable(rows=ROWS, model="c")
-
-
 def test_a_file_is_read_and_another_is_refused() -> None:
     good = {"model": "a", "batch_samples": "32", "step": "0", "sqr": "1.0", "var": "10.0"}
     assert rows_of([good]) == ROWS[:1]

@@ -12,7 +12,7 @@ import torch
 from sklearn.linear_model import Ridge as Reference
 
 from predictors.network import Network, first_parameters, layers_of, spread
-from predictors.network_file import FORMAT, load_network, network_bytes
+from predictors.network_file import load_network, network_bytes
 from predictors.ridge import PENALTY, Ridge
 
 RNG = np.random.default_rng(0)
@@ -170,9 +170,3 @@ def test_a_file_of_something_else_is_refused_in_one_line(
     assert str(caught.value).startswith(f"weights={path}: ")
     assert str(caught.value).endswith("fit one with scripts/fitting/train_modes.py")
     assert "\n" not in str(caught.value)
-
-
-def test_the_format_is_in_the_file(network: Network, tmp_path: Path) -> None:
-    (tmp_path / "kept.npz").write_bytes(network_bytes(network, NAMES, "", ""))
-    with np.load(tmp_path / "kept.npz") as arrays:
-        assert str(arrays["format"]) == FORMAT

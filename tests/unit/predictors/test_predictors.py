@@ -14,7 +14,6 @@ from predictors.base import SpeedPredictor, SpeedRecord
 from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
 from predictors.ema import Ema
 from predictors.history import History
-from predictors.last_value import LastValue
 from predictors.narx import Narx
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
@@ -67,10 +66,6 @@ def test_the_linear_fit_foresees_the_next_value() -> None:
     predictor.predict(0.5)
     received(predictor, 50.0, 60.0)
     assert predictor.predict(0.5) == pytest.approx(55.0, abs=1e-4)
-
-
-def test_persistence_says_the_last_value() -> None:
-    assert received(LastValue(), 3.0, 7.0).predict() == 7.0
 
 
 # ---- the network ----------------------------------------------------------------------------------------------------
@@ -182,16 +177,6 @@ def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_lea
     history.table()
     history.add(SpeedRecord(speed))
     assert history.novel is novel
-
-
-def test_the_regressors_of_a_row_are_the_last_two_speeds_and_both_iterations_resources() -> None:
-    history = History(window=50)
-    for number in (1.0, 2.0, 3.0, 4.0):
-        history.add(SpeedRecord(number, cpu=10 * number, memory=100 * number))
-    regressors, speeds = history.table()
-    assert regressors.tolist() == [[2, 1, 30, 20, 300, 200], [3, 2, 40, 30, 400, 300]]
-    assert speeds.tolist() == [3, 4]
-    assert history.row(50.0, 500.0).tolist() == [4, 3, 50, 40, 500, 400]
 
 
 @every_predictor

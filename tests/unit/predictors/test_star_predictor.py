@@ -15,7 +15,7 @@ import torch
 from predictors.fitted_file import FITTED
 from predictors.from_resources import FromResources
 from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
-from predictors.lstm import FORMAT, Lstm, load_lstm, relative
+from predictors.lstm import Lstm, load_lstm, relative
 from predictors.received import RESOURCES, Received, forecast
 from predictors.registry import straggler_predictor
 from predictors.regressors import REGRESSORS, regressor
@@ -157,11 +157,6 @@ def test_a_file_of_something_else_is_refused_in_one_line(spoil: Any, words: str,
     assert str(caught.value).startswith(f"star:weights={path}: ")
     assert str(caught.value).endswith("scripts/fitting/train_predictor.py --series resources")
     assert "\n" not in str(caught.value)
-
-
-def test_the_format_is_in_the_file() -> None:
-    with np.load(FITTED / "deviation.npz") as arrays:
-        assert str(arrays["format"]) == FORMAT
 
 
 # ---- what is tagged -------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from strategies.dlrover.brain import TABLE, Backoff, Brain, BrainSettings, Stage
+from strategies.dlrover.brain import Backoff, Brain, BrainSettings, Stage
 from strategies.dlrover.history import InitialPlan
 from strategies.dlrover.plan import Limits
-from strategies.parts.scaling.changes import AddWorkers, Decision, Replace, Resize, StopWaiting
+from strategies.parts.scaling.changes import Decision, Replace, Resize
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from tests.support.brain import GIB, PAPER, cold, given, observed, using
+from tests.support.brain import GIB, PAPER, cold, given, in_words, observed, using
 from tests.support.brain_world import World
 
 HOT = 14.9 / 85.1
@@ -41,18 +41,7 @@ def cold_brain(**settings: Any) -> Brain:
 
 def short(decision: Decision) -> tuple[str, ...]:
     """Stage, rule, changes in a few words."""
-    words = []
-    for change in decision.changes:
-        match change:
-            case Resize():
-                words.append(f"{change.count} {change.role}s of {change.cores}")
-            case AddWorkers():
-                words.append(f"{change.count} more, {change.low_priority} low")
-            case Replace():
-                words.append(f"{change.node}: {change.cores}")
-            case StopWaiting():
-                words.append(f"{change.node}: none")
-    return (decision.stage, decision.rule, *words)
+    return (decision.stage, decision.rule, *map(in_words, decision.changes))
 
 
 # ---- whole jobs of the paper ---------------------------------------------------------------------------------------
@@ -321,19 +310,6 @@ def test_a_node_that_was_out_of_memory_is_relieved_at_once() -> None:
     assert job.brain.stage == Stage.SAMPLE
 
 
-def test_a_server_that_was_killed_twice_before_it_is_relieved_is_relieved_once() -> None:
-    """As while a worker's replacement is under way, which the Brain does not wait for but whoever carries it out."""
-    job = world(2.5, 5.7)
-    job.play(45)
-    for _ in range(2):
-        job.brain.out_of_memory(NodeId.server(0), job.nodes)
-    decision = job.brain.decide(job.t)
-    assert decision is not None
-    assert decision.changes == (Resize(role="server", count=2, cores=32, memory_bytes=8 * GIB),)
-    job.brain.settled(60.0, granted=False)
-    assert job.brain.decide(60.0) is None
-
-
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_server_that_was_killed_during_a_change_is_relieved_after_it_unless_there_are_other_servers(
     granted: bool,
@@ -394,18 +370,6 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
     assert brain.decide(job.t) is None, "it was replaced meanwhile"
 
 
-# ---- stages --------------------------------------------------------------------------------------------------------
-
-
-def test_every_stage_leads_to_the_last() -> None:
-    for stage in Stage:
-        reached = {stage}
-        for _ in Stage:
-            reached |= {following for one in reached for following in TABLE[one].values()}
-        assert Stage.ADJUST in reached
-    assert set(TABLE[Stage.ADJUST].values()) == {Stage.ADJUST}
-
-
 # ---- used cores ----------------------------------------------------------------------------------------------------
 
 
@@ -430,11 +394,6 @@ def test_another_membership_begins_again(other: dict[NodeId, Given]) -> None:
     usage.observe(other, using(dict.fromkeys(other, 2)))
     assert not usage.complete
     assert usage.nodes("worker") == sorted(other)
-
-
-def test_nodes_are_in_the_order_of_their_numbers() -> None:
-    nodes = given("worker", 11, 3)
-    assert observed(nodes, using(dict.fromkeys(nodes, 1.0))).nodes("worker")[-1] == NodeId.worker(10)
 
 
 def test_a_node_without_an_observation_is_named() -> None:

@@ -1,17 +1,17 @@
-"""Clusters of values by ratio, at their bounds."""
+"""Clusters of values by ratio, as a look at everything finds them."""
 
 from __future__ import annotations
 
+import random
+
 from strategies.parts.monitoring.base import cluster_by_ratio
+from tests.support.scanning import scanned_clusters
 
 
-def test_values_exactly_the_ratio_apart_are_one_group() -> None:
-    assert cluster_by_ratio([1.0, 1.5], 1.5) == [[0, 1]]
-    assert cluster_by_ratio([1.0, 1.51], 1.5) == [[0], [1]]
-
-
-def test_there_are_as_many_groups_as_allowed_and_no_more() -> None:
-    values = [8.0, 1.0, 4.0, 2.0]
-    assert cluster_by_ratio(values, 1.1) == [[1], [3], [2], [0]]
-    assert cluster_by_ratio(values, 1.1, at_most=4) == [[1], [3], [2], [0]]
-    assert cluster_by_ratio(values, 1.1, at_most=3) == [[1, 3], [2], [0]], "of equal ratios the smallest values"
+def test_clusters() -> None:
+    """Many values are equal, so that ties decide."""
+    draw = random.Random(0)
+    for _ in range(1000):
+        values = [draw.choice([1.0, 1.5, 2.0, 3.0, draw.uniform(1, 4)]) for _ in range(draw.randrange(12))]
+        ratio, at_most = draw.choice([1.0, 1.1, 1.5, 2.0]), draw.choice([None, 1, 2, 5])
+        assert cluster_by_ratio(values, ratio, at_most) == scanned_clusters(values, ratio, at_most)

@@ -89,13 +89,6 @@ def test_one_worker_of_every_block_is_a_plain_sum() -> None:
     assert not code.decode([0, 2, 4]).ok
 
 
-@pytest.mark.parametrize("matrix", [naive(4), cyclic(4, 0, chance()), heter_aware(support([2, 1], 3), chance())])
-def test_codes_for_no_straggler_are_plain_sums_of_all(matrix: np.ndarray) -> None:
-    code = Code(matrix)
-    assert (code.decode(range(code.num_workers)).weights == 1).all()
-    assert not code.decode(range(1, code.num_workers)).ok
-
-
 def test_the_first_complete_group_is_enough() -> None:
     """Groups (2, 3) and (0, 1, 4): whichever is complete, alone; the smaller if both are."""
     groups = packed(FIVE)
@@ -106,19 +99,6 @@ def test_the_first_complete_group_is_enough() -> None:
     assert code.decode([4, 0, 1]).residual == 0
 
 
-def test_a_broken_group_leaves_it_to_the_others() -> None:
-    """(1, 1, 2, 2, 2, 4, 4), s = 2: without worker 6 the group (0, 6) is useless; the coded rest replaces it, with
-    another of them away."""
-    mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
-    groups = packed(mask)
-    code = Code(group_based(mask, groups, chance()), tuple(groups))
-    assert code.decode([0, 6]).weights.tolist() == [1, 0, 0, 0, 0, 0, 1]
-    for dead in range(1, 6):
-        found = code.decode(set(range(6)) - {dead})
-        assert found.residual < 1e-9
-        assert found.weights[6] == found.weights[dead] == 0
-
-
 def test_many_sets_at_once_are_as_one_by_one() -> None:
     code = Code(heter_aware(FIVE, chance()))
     sets = np.array(list(combinations(range(5), 1)))
@@ -127,37 +107,6 @@ def test_many_sets_at_once_are_as_one_by_one() -> None:
 
 
 # ---- what cannot be decoded -----------------------------------------------------------------------------------------
-
-
-def test_a_part_that_nobody_sent_shows_in_the_residual() -> None:
-    """Both holders of part 0 are away: whatever the weights, part 0 is missing whole."""
-    found = Code(heter_aware(FIVE, chance())).decode([1, 2, 4])
-    assert not found.ok
-    assert found.residual >= 1
-
-
-def test_nobody_has_arrived() -> None:
-    found = Code(heter_aware(FIVE, chance())).decode([])
-    assert not found.ok
-    assert (found.weights == 0).all()
-
-
-def test_more_stragglers_than_the_code_is_for_are_no_surprise() -> None:
-    """s = 1 and two away: decodable where all ones add nothing to the span of the present rows."""
-    group, lone = FIVE[[2, 3]].astype(float), heter_aware(FIVE, chance())
-    for matrix in (lone, np.vstack([group[:1], lone[1:2], group, lone[4:]])):
-        for dead in combinations(range(5), 2):
-            rows = np.delete(matrix, dead, axis=0)
-            spanned = np.linalg.matrix_rank(np.vstack([rows, np.ones(7)])) == np.linalg.matrix_rank(rows)
-            assert Code(matrix).decode(set(range(5)) - set(dead)).ok == spanned
-
-
-def test_a_matrix_with_a_wrong_entry_is_caught() -> None:
-    """What an error of 0.001 in one entry does stays in the residual, unless its worker is the one that is away."""
-    matrix = heter_aware_of(FIVE, WORKED_C)
-    assert all(Code(matrix).decode(set(range(5)) - {dead}).ok for dead in range(5))
-    matrix[3, 1] += 1e-3
-    assert [Code(matrix).decode(set(range(5)) - {dead}).ok for dead in range(5)] == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize("stranger", [-1, 5])

@@ -103,24 +103,6 @@ def test_what_leads_nowhere_is_not_tried_twice() -> None:
     assert find_groups(mask) == []
 
 
-def test_groups_send_plain_sums_and_the_others_are_coded_for_what_is_left() -> None:
-    """Group (0, 6) uses up one of three holders of each part; the others have two, coded for one straggler."""
-    mask = support(counts([1, 1, 2, 2, 2, 4, 4], 8, 2), 8)
-    matrix = group_based(mask, [(0, 6)], chance())
-    assert (matrix[[0, 6]] == mask[[0, 6]]).all()
-    assert ((matrix != 0) == mask).all()
-    others = matrix[[1, 2, 3, 4, 5]]
-    assert np.linalg.matrix_rank(others) == 4
-    for dead in range(5):
-        alive = np.delete(others, dead, axis=0)
-        weights = np.linalg.lstsq(alive.T, np.ones(8), rcond=None)[0]
-        np.testing.assert_allclose(weights @ alive, 1, atol=1e-9)
-
-
-def test_when_groups_use_up_all_holders_everything_is_a_plain_sum() -> None:
-    assert (group_based(SIX_EQUAL, packed(SIX_EQUAL), chance()) == SIX_EQUAL).all()
-
-
 @pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0,)], [(0, 2), (1, 3)], [(0, 1, 2)]])
 def test_what_is_no_group_is_refused(groups: list[Group]) -> None:
     """A worker in two groups; missing parts; duplicate parts."""

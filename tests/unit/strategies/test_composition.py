@@ -31,7 +31,7 @@ from strategies.sync_switch.switching import SwitchingGate
 from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
-from tests.support.harness import HeapRun, Rig, make_job
+from tests.support.harness import HeapRun, Rig, make_job, samples_of
 from tests.support.runs import ROOT
 
 
@@ -110,20 +110,6 @@ def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients(
 
 
 # ---- ADJUST_LR ------------------------------------------------------------------------------------------------------
-
-
-def weights(strategy: Strategy) -> list[float]:
-    """By staleness, of gradients of one sample each: three workers, of which one is four times as slow."""
-    run = HeapRun(strategy, make_job(num_workers=3, global_batch_samples=3, max_time_s=20.0), [1.0, 1.0, 4.0]).run()
-    found = dict(zip(run.staleness, (weight for _, order, _ in run.applied for weight in order.weights), strict=True))
-    return [found[staleness] for staleness in sorted(found)]
-
-
-def test_a_late_gradient_counts_less_and_no_other_more() -> None:
-    for strategy in (ASP, SSP):
-        plain = weights(strategy(lr_rule="batch_linear"))
-        assert plain == [1.0] * len(plain)
-        assert len(plain) >= 3
 
 
 @pytest.mark.parametrize("make", [lambda rule: ASP(lr_rule=rule), lambda rule: SSP(lr_rule=rule, bound=None)])
@@ -261,7 +247,7 @@ def test_batches_follow_speeds_on_the_gate_of_ssp() -> None:
     nominal 28 the slow one takes 1.4 s, and by the bound of 3 the others are held to that."""
 
     def seconds(worker: int, order: ComputeOrder) -> float:
-        return sum(work.samples for work in order.ranges) / (20 if worker == 3 else 40)
+        return samples_of(order) / (20 if worker == 3 else 40)
 
     job = make_job(global_batch_samples=112, max_time_s=86.0)
     load = {"load": SpeedLoad(), "detectors": {"speeds": Forecast("last")}}
@@ -279,7 +265,7 @@ def test_the_shipped_combination_restarts_a_persistent_straggler_and_gives_the_n
     at most, by the bound. Its forecast still is that of the old process, so it begins with 16 samples for 32."""
 
     def seconds(worker: int, order: ComputeOrder) -> float:
-        samples = sum(work.samples for work in order.ranges)
+        samples = samples_of(order)
         return samples / (20 if worker == 3 and order.incarnation == 0 else 40)
 
     run = HeapRun(make("composed"), make_job(global_batch_samples=112, max_time_s=60.0), seconds).run()

@@ -11,7 +11,6 @@ import pytest
 from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.deciding import Spacing
-from strategies.star.learned import ModeLearner
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
@@ -100,21 +99,3 @@ def test_a_lost_worker_ends_all_waiting() -> None:
     calm = pauses(noisy(0, 0.01))
     assert not [t for t in calm if 105 < t < 115]
     assert [t for t in found if 105 < t < 115]
-
-
-def test_decisions_of_star_h_that_take_no_time_do_not_space_those_of_the_model() -> None:
-    """Waits between those of the model double from twice its 0.25 s to twenty times that; STAR-H decided often before.
-
-    Decisions come with predictions, which come every 0.24 s or so.
-    """
-    rng = random.Random(0)
-    few = {"min_samples": 60, "refit_samples": 20, "epochs": 30, "slice_steps": 50}
-    learning = ModeLearner(use_ml_from_start=False, decision_s=0.25, **few)
-    strategy = Star(kappa=16.0, decision_s=0.0, learning=learning, max_pause_frac=0.05, **OFTEN)
-    job = make_job(num_workers=3, global_batch_samples=6, num_samples=10**6, max_time_s=40.0)
-    run = HeapRun(strategy, job, lambda worker, order: rng.uniform(0.1, 0.15) * (2 if worker == 2 else 1)).run()
-    assert unlawful(run) == []
-    waits_s = [after - before for before, after in pairwise(pauses(run))]
-    for wait_s, least_s in zip(waits_s, [0.5, 1.0, 2.0, 4.0, 5.0, 5.0], strict=False):
-        assert least_s <= wait_s < least_s + 0.5
-    assert len(waits_s) >= 6

@@ -29,10 +29,3 @@ def test_every_check_begins_with_nothing() -> None:
     for seconds in (2.0, 2.0):
         drifts.tell(1, 10.0, seconds)
     assert drifts.found()
-
-
-def test_with_no_iterations_nobody_is_looked_at() -> None:
-    drifts = Drifts(num_iters=0, ratio=1.2)
-    drifts.begin(PROFILE)
-    drifts.tell(0, 10.0, 9.0)
-    assert not drifts.found()

@@ -1,4 +1,4 @@
-"""Who is slow, who may be restarted, and how a round is divided."""
+"""Who is slow, and how a round is divided."""
 
 from __future__ import annotations
 
@@ -40,11 +40,6 @@ def test_nobody_is_slow_where_nothing_was_measured_or_nothing_takes_any_time() -
         assert slow({}, 1.5, center) == []
         assert slow({0: 1.0}, 1.5, center) == []
         assert slow({0: 0.0, 1: 0.0}, 1.5, center) == []
-
-
-def test_among_few_the_median_of_the_others_finds_what_the_mean_of_all_does_not() -> None:
-    assert slow({0: 1.0, 1: 2.5}, 1.5) == []
-    assert slow({0: 1.0, 1: 2.5}, 1.5, "median_others") == [1]
 
 
 @given(seconds=Seconds, ratio=st.sampled_from([1.2, 1.5, 3.0]), center=st.sampled_from(CENTERS), share=st.floats(0, 1))

@@ -16,8 +16,12 @@ from strategies.basic.static_x import ExactlyGate
 from strategies.lgc.delayed import BlocksGate, DelayedGate
 from strategies.parts.gates import AllGate, BoundedGate, EachGate, Gate, GroupsGate, Verdict
 from strategies.parts.gates.base import NOTHING
+from strategies.parts.gates.groups import Places
 from strategies.protocol import Failed, Grad, Started
+from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.support import reference_rounds as text
+from tests.support.grads import make_grad
+from tests.support.scanning import ScanningModal
 
 G = TypeVar("G", bound=Gate)
 
@@ -32,15 +36,8 @@ def opened(gate: G, workers: Collection[int], version: int = 0) -> G:
 
 def grad(worker: int, version: int = 0, samples: int = 1, number: int | None = None) -> Grad:
     """A gradient of a worker; tests tell gradients apart by worker and version."""
-    return Grad(
-        id=100 * version + worker if number is None else number,
-        worker=worker,
-        incarnation=0,
-        iteration=0,
-        version=version,
-        samples=samples,
-        assigned_samples=1,
-    )
+    number = 100 * version + worker if number is None else number
+    return make_grad(worker, samples, id=number, version=version, assigned_samples=1)
 
 
 def applied(verdict: Verdict) -> list[int]:
@@ -66,7 +63,9 @@ CASES: dict[str, Callable[[Draw, int], tuple[Any, Any]]] = {
         text.blocks(k, d, m),
     ),
     "groups": lambda draw, n: (GroupsGate(), text.Groups()),
+    "modes": lambda draw, n: (ModalGate(), ScanningModal()),
 }
+MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=((0, 1), (2, 3, 4), (5,))), Mode(groups=((5, 8), (0,)))]
 
 
 class Story:
@@ -84,7 +83,7 @@ class Story:
         """Something that may; returns what the two say."""
         draw, running = self.draw, sorted(self.alive & self.orders.keys())
         kinds = ["arrived"] * 12 * bool(running) + ["lost", "left", "gone"] * bool(self.alive) + ["back"] * 3 + ["new"]
-        kinds += ["restored", "stranger"] + ["divided"] * 2 * isinstance(self.gate, GroupsGate)
+        kinds += ["restored", "stranger"] + ["changed"] * 3 * isinstance(self.gate, GroupsGate | ModalGate)
         kind = draw.choice(kinds)
         match kind:
             case "arrived":
@@ -119,11 +118,17 @@ class Story:
                 return [one.begin(workers, self.version) for one in (self.gate, self.rule)]
             case "stranger":
                 return self.ask("lost", 99, False)
-            case "divided":
-                dealt = {worker: draw.randrange(3) for worker in sorted(self.rule.members)}
-                groups = [[worker for worker in dealt if dealt[worker] == place] for place in range(3)]
-                return self.heard([one.regroup([group for group in groups if group]) for one in (self.gate, self.rule)])
+            case "changed":
+                return self.change()
         return [None, None]
+
+    def change(self) -> list[Any]:
+        """Another mode, or other groups."""
+        if isinstance(self.gate, ModalGate):
+            return self.ask("switch", self.draw.choice(MODES))
+        dealt = {worker: self.draw.randrange(3) for worker in sorted(self.rule.members)}
+        groups = [[worker for worker in dealt if dealt[worker] == place] for place in range(3)]
+        return self.ask("regroup", [group for group in groups if group])
 
     def ask(self, name: str, *about: Any) -> list[Any]:
         return self.heard([getattr(self.gate, name)(*about), getattr(self.rule, name)(*about)])
@@ -164,6 +169,19 @@ def test_a_gate_answers_as_its_text_says(name: str, seed: int) -> None:
 def test_another_text_is_noticed(name: str, other: Any) -> None:
     """Negative control: the sentences of another gate are not those of this one."""
     assert any(differing(name, seed, other) for seed in range(9))
+
+
+def test_a_place_that_miscounts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a Compute in progress does not move with its worker."""
+    divide = Places.divide
+
+    def forgets(self: Places, of: dict[int, int]) -> None:
+        before = getattr(self, "_coming", None)
+        divide(self, of)
+        self._coming = before or self._coming
+
+    monkeypatch.setattr(Places, "divide", forgets)
+    assert all(any(differing(name, seed) for seed in range(9)) for name in ("groups", "modes"))
 
 
 def test_who_has_failed_and_computes_again_is_waited_for() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from strategies.star.orders import order_intervals
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
+from tests.support.grads import make_grad
 
 CHOICE, COSTS = Choice(), ModeTimes()
 FOUR = (1.0, 1.0, 1.0, 4.0)
@@ -127,10 +127,7 @@ def test_regret_is_of_the_choice_and_not_of_the_cost() -> None:
 
 
 def grads(version: int, *workers: int, samples: int = 128) -> list[Grad]:
-    return [
-        Grad(id=0, worker=w, incarnation=0, iteration=0, version=version, samples=samples, assigned_samples=samples)
-        for w in workers
-    ]
+    return [make_grad(worker, samples, version=version) for worker in workers]
 
 
 @pytest.mark.parametrize(
@@ -214,15 +211,6 @@ def test_what_it_says_is_what_the_model_says() -> None:
     assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
 
 
-def test_the_same_questions_have_the_same_answers() -> None:
-    one, other = taught(), pickle.loads(pickle.dumps(taught(20)))
-    for question in questions(40)[20:]:
-        other.priced(ServerQuestion(CHOICE, question))
-        for _ in range(100):
-            other.advance()
-    assert other.priced(ServerQuestion(CHOICE, asked())) == one.priced(ServerQuestion(CHOICE, asked()))
-
-
 def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
     own = taught(check_every=10)
     while own._waiting:
@@ -249,11 +237,3 @@ def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
     assert own.priced(ServerQuestion(CHOICE, six)) == CHOICE.priced(*six)
     own.measured(ServerQuestion(CHOICE, six), SSGD, 1.0)
     assert own._buffer.rows == rows
-    with pytest.raises(ValueError, match="max_workers=16: the model has room for so many workers, and there are 17; "):
-        own.validate(17)
-
-
-def test_a_new_job_begins_from_nothing() -> None:
-    own = taught()
-    own.reset()
-    assert (own.decides, own.regret_frac, own._buffer.rows) == (False, None, 0)

@@ -10,7 +10,8 @@ from strategies.antdt.antdt_dd import AntDTDD
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.gradient_coding import GradientCoding
 from strategies.lb_bsp import LBBSP
-from strategies.protocol import AnyCommand, Arrived, Compute, Grad, Joined, Lost, Partition, Started, Strategy, Timings
+from strategies.protocol import AnyCommand, Arrived, Compute, Joined, Lost, Partition, Started, Strategy, Timings
+from tests.support.grads import make_grad
 
 POLICIES: tuple[Strategy, ...] = (LBBSP(), LBBSP(kind="gpu"), AntDTND(), AntDTDD(), AntDTDD(profile_sizes=(1, 2)))
 
@@ -20,8 +21,7 @@ def rounds(strategy: Strategy, orders: Sequence[AnyCommand], first_id: int) -> l
     given = [order for order in orders if isinstance(order, Compute)]
     answers: Sequence[AnyCommand] = ()
     for place, order in enumerate(given):
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "assigned_samples": order.num_samples}
-        grad = Grad(id=first_id + place, worker=order.worker, samples=order.num_samples, **about)
+        grad = make_grad(order.worker, order.num_samples, id=first_id + place)
         answers = strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=0.1)))
     return [one for one in answers if isinstance(one, Compute)]
 
@@ -46,8 +46,7 @@ def test_nobody_is_ordered_to_compute_a_row_of_empty_parts() -> None:
         strategy.handle(Joined(t=1.0, worker=worker, incarnation=0))
     answers: list[AnyCommand] = []
     for place, order in enumerate([one for one in begun if isinstance(one, Compute)][:2]):
-        about = {"incarnation": 0, "iteration": 0, "version": 0, "samples": 2, "assigned_samples": 2}
-        grad = Grad(id=place, worker=order.worker, round=1, round_samples=3, **about)
+        grad = make_grad(order.worker, 2, id=place, round=1, round_samples=3)
         answers += strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=0.1)))
     assert Partition(num_samples=6, num_parts=6) in answers
     given = {one.worker: one.num_samples for one in answers if isinstance(one, Compute)}

@@ -8,12 +8,12 @@ import pytest
 
 from reading.ranges import check_settings
 from strategies.parts.composed import Composed
-from strategies.parts.composition.parts import Parts
-from strategies.parts.gates import AllGate, EachGate
+from strategies.parts.gates import AllGate
 from strategies.parts.gates.base import Gate
-from strategies.protocol import Apply, Arrived, Drop, Grad, Measured, Ready, Restored, Started, Timings
+from strategies.protocol import Apply, Arrived, Drop, Measured, Ready, Restored, Started, Timings
 from strategies.star.noise import FixedNoise, NoiseMeter
 from tests.contract.scenarios import make_job
+from tests.support.grads import make_grad
 from tests.support.harness import HeapRun
 from tests.support.laws import unlawful
 
@@ -21,10 +21,7 @@ SUMS = ((4.0, 0.0), (0.0, 4.0), (4.0, 4.0))
 
 
 def arrived(number: int, samples: int = 4, sqr_norm: float | None = 16.0, version: int = 0) -> Arrived:
-    grad = Grad(
-        id=number, worker=number, incarnation=0, iteration=0, version=version, samples=samples, assigned_samples=samples
-    )
-    return Arrived(t=0.0, grad=grad, timings=Timings(), sqr_norm=sqr_norm)
+    return Arrived(t=0.0, grad=make_grad(number, samples, version=version), timings=Timings(), sqr_norm=sqr_norm)
 
 
 def meter(every: int = 1) -> NoiseMeter:
@@ -61,7 +58,7 @@ def test_norms_of_summed_gradients_are_those_of_when_they_were_ready() -> None:
     for one in parts[:2]:
         ready = Ready(t=0.0, grad=one.grad, timings=one.timings, num_bytes=8, sqr_norm=one.sqr_norm)
         noise.observe_event(ready)
-    both = Grad(id=9, worker=0, incarnation=0, iteration=0, version=0, samples=8, assigned_samples=8, members=(0, 1))
+    both = make_grad(samples=8, id=9, members=(0, 1))
     assert measures(noise, Arrived(t=0.0, grad=both, timings=Timings()), parts[2])
     noise.observe_event(Measured(t=1.0, version=1, sqr_norm=8 / 9))
     assert noise.phi_of(4) == (pytest.approx(4.0), 0.0)
@@ -126,15 +123,6 @@ def test_whole_jobs_are_lawful_and_hear_what_they_asked_for() -> None:
     assert asked[:4] == [True, False, True, False]
     assert len(run.received(Measured)) in (sum(asked), sum(asked) - 1), "the last may be of the job's last update"
     assert run.core.status == "done"
-
-
-def test_asynchronous_updates_are_never_measured() -> None:
-    run = run_of(EachGate())
-    assert not any(command.measure for command in run.commands if isinstance(command, Apply))
-
-
-def test_a_detector_that_measures_needs_nobody_who_looks_at_it() -> None:
-    assert isinstance(Composed(gate=AllGate(), detectors={"noise": NoiseMeter()}).parts, Parts)
 
 
 def test_a_number_is_a_source_too() -> None:

@@ -12,8 +12,9 @@ from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
 from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
-from strategies.protocol import Arrived, Grad, Lost, Started, Timings
+from strategies.protocol import Arrived, Lost, Started, Timings
 from strategies.sync_switch.flagged import SlowLately
+from tests.support.grads import make_grad
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
 from tests.unit.virtual.test_virtual_host_tasks import HostModel
@@ -77,8 +78,8 @@ STARTED = Started(t=0.0, workers=(0,), batch_samples=(8,), num_servers=1)
 
 
 def arrived(t: float, worker: int, own_s: float, samples: int = 8) -> Arrived:
-    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
-    return Arrived(t=t, grad=grad, timings=Timings(compute_s=own_s / 2, send_s=own_s / 4, recv_s=own_s / 4))
+    timings = Timings(compute_s=own_s / 2, send_s=own_s / 4, recv_s=own_s / 4)
+    return Arrived(t=t, grad=make_grad(worker, samples), timings=timings)
 
 
 def test_the_window_slides_and_keeps_nothing_else() -> None:

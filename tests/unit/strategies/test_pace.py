@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.antdt.adjust_bs import speeds_of
-from strategies.antdt.detector import MOST_BASE, Base, fit_base, paces
+from strategies.antdt.detector import MOST_BASE, Base, fit_base
 from strategies.parts.load.allocation import round_sizes, slowest_s
-
-
-def test_the_base_of_a_line_is_found() -> None:
-    """20 ms and 1.25 ms a sample: the base is worth 16 samples."""
-    records = [(samples, 0.02 + 0.00125 * samples) for samples in (32.0, 13.0, 38.0)]
-    assert fit_base(records) == pytest.approx(16.0)
-    assert paces(records, 16.0) == pytest.approx([0.00125] * 3)
 
 
 @given(
@@ -32,11 +25,6 @@ def test_the_base_is_that_of_numpys_least_squares(records: list[tuple[float, flo
     if slope > 1e-6:
         most = MOST_BASE * float(np.mean(sizes))
         assert found == pytest.approx(min(most, max(0.0, intercept / slope)), rel=1e-4, abs=1e-4)
-
-
-def test_batches_that_have_hardly_changed_tell_nothing() -> None:
-    assert fit_base([]) is None
-    assert fit_base([(32.0, 1.0), (33.0, 1.1)]) is None
 
 
 def test_a_time_that_does_not_depend_on_the_batch_is_nearly_all_base() -> None:

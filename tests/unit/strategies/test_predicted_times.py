@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from predictors.stragglers import Observation
-from strategies.protocol import Arrived, Grad, Lost, Ready, Restored, Started, Timings
+from strategies.protocol import Arrived, Lost, Ready, Restored, Started, Timings
 from strategies.star.predicted import PredictedTimes
+from tests.support.grads import make_grad
 
 
 def detector(**settings: Any) -> PredictedTimes:
@@ -18,7 +19,7 @@ def detector(**settings: Any) -> PredictedTimes:
 
 
 def arrive(of: PredictedTimes, worker: int, seconds: float, t: float = 1.0, samples: int = 4) -> None:
-    grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=4)
+    grad = make_grad(worker, samples, assigned_samples=4)
     of.observe_event(Arrived(t=t, grad=grad, timings=Timings(compute_s=seconds - 0.01, recv_s=0.01)))
 
 
@@ -43,8 +44,8 @@ def test_without_sending_an_iteration_ends_when_its_gradient_is_ready() -> None:
     """Of sums, which have no times, nothing else is known."""
     of = detector(with_sending=False)
     for worker, seconds in enumerate((1.0, 1.5)):
-        grad = Grad(id=0, worker=worker, incarnation=0, iteration=0, version=0, samples=4, assigned_samples=4)
-        of.observe_event(Ready(t=1.0, grad=grad, timings=Timings(compute_s=seconds), num_bytes=8))
+        timings = Timings(compute_s=seconds)
+        of.observe_event(Ready(t=1.0, grad=make_grad(worker, 4), timings=timings, num_bytes=8))
         arrive(of, worker, 9.0)
     assert told(of, (0, 1)) == ([1.0, 1.5], {1})
 
@@ -151,7 +152,7 @@ def test_what_an_iteration_received_is_passed_to_the_predictor(monkeypatch: pyte
     of.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1, model_bytes=8_000_000))
     seen: list[Observation] = []
     monkeypatch.setattr(of._of, "update", seen.append)
-    grad = Grad(id=0, worker=0, incarnation=0, iteration=5, version=0, samples=4, assigned_samples=4)
+    grad = make_grad(samples=4, iteration=5)
     timings = Timings(compute_s=1.8, send_s=0.2, injected_s=1.0, cpu_s=0.3, recv_s=0.1)
     of.observe_event(Arrived(t=1.0, grad=grad, timings=timings))
     assert seen[0].cpu_frac == pytest.approx(0.3)
@@ -190,7 +191,7 @@ def test_star_s_predictor_tells_later_iterations_apart() -> None:
     for number in range(60):
         for worker, cpu in ((0, 0.6), (1, 0.9 - 0.012 * number)):
             seconds = 0.02 + 0.2 / cpu
-            grad = Grad(id=0, worker=worker, incarnation=0, iteration=number, version=0, samples=4, assigned_samples=4)
+            grad = make_grad(worker, 4, iteration=number)
             timings = Timings(compute_s=seconds - 0.01, send_s=0.01, cpu_s=cpu * seconds)
             of.observe_event(Arrived(t=float(number), grad=grad, timings=timings))
     soon, later = told(of, (0, 1)), told(of, (0, 1), lead_s=5.0)

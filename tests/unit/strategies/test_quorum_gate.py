@@ -1,4 +1,4 @@
-"""A gate of one method: when it is asked, what it sees, and what becomes of late gradients."""
+"""A gate of one method: when it is asked, and what it sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from strategies.parts.gates import QuorumGate
 from strategies.parts.gates.base import NOTHING
-from strategies.protocol import Grad
+from tests.support.grads import make_grad
 
 
 @dataclass(kw_only=True)
@@ -21,15 +21,11 @@ class WithoutGate(QuorumGate):
         return self.missing <= self.without
 
 
-def grad(worker: int, version: int = 0) -> Grad:
-    return Grad(id=worker, worker=worker, incarnation=0, iteration=0, version=version, samples=1, assigned_samples=1)
-
-
 def test_it_is_asked_while_some_wait_and_some_are_missing() -> None:
     gate = WithoutGate(without={2})
     assert gate.begin((0, 1, 2), 0) == (0, 1, 2)
-    assert gate.arrived(grad(0)) == NOTHING
-    verdict = gate.arrived(grad(1))
+    assert gate.arrived(make_grad(0)) == NOTHING
+    verdict = gate.arrived(make_grad(1))
     assert ([one.worker for one in verdict.apply], verdict.go) == ([0, 1], (0, 1))
     assert gate.asked == [({0}, {1, 2}), ({0, 1}, {2})]
     assert gate.members == {0, 1, 2}
@@ -39,7 +35,7 @@ def test_it_is_asked_while_some_wait_and_some_are_missing() -> None:
 def test_what_all_have_delivered_is_enough_without_a_question() -> None:
     gate = WithoutGate()
     gate.begin((0, 1), 0)
-    gate.arrived(grad(0))
+    gate.arrived(make_grad(0))
     gate.asked.clear()
     assert gate.lost(1, restarting=True) == NOTHING
     assert [one.worker for one in gate.lost(1, restarting=False).apply] == [0]
@@ -47,13 +43,3 @@ def test_what_all_have_delivered_is_enough_without_a_question() -> None:
     verdict = gate.lost(0, restarting=False)
     assert (verdict.apply, verdict.go, verdict.opens) == ((), (1,), True)
     assert gate.asked == []
-
-
-def test_a_late_gradient_is_part_of_the_next_update() -> None:
-    gate = WithoutGate(without={1})
-    gate.begin((0, 1), 0)
-    assert gate.arrived(grad(0)).go == (0,)
-    assert gate.arrived(grad(1)) == NOTHING
-    assert gate.log_state() == {"arrived": 1}
-    verdict = gate.arrived(grad(0, version=1))
-    assert ([(one.worker, one.version) for one in verdict.apply], verdict.go) == ([(0, 1), (1, 0)], (0, 1))

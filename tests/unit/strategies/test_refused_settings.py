@@ -56,7 +56,7 @@ VALUES: list[tuple[Make, dict[str, Any]]] = [
     (learner, {"regressor": "lightgbm", "use_ml_from_start": "yes", "min_samples": 5, "max_samples": 30}),
     (learner, {"max_workers": 1, "epochs": 0, "refit_samples": 0, "refit_epochs": 0, "check_every": 0}),
     (learner, {"hold_updates": 0, "slice_steps": 0, "decision_s": -1.0, "max_regret_frac": -0.1}),
-    (LGC, {"topology": "ring"}),
+    (LGC, {"topology": "ring", "k_fastest": 0}),
     (MLfabric, {"order": "random", "tau_max": -1, "window_s": -0.5, "parallel_sends": 0, "late_factor": 0.5}),
     (MLfabric, {"smoothing": 0.0, "lr_rule": "best_case"}),
     (ModeTimes, {"mode_cost": "cheap", "kappa": -1.0}),
@@ -139,6 +139,14 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "learning.topology=ps: must be the strategy's, allreduce": (star_ring, {"learning": ModeLearner()}),
     "learning.topology=allreduce: must be the strategy's, ps": (star, {"learning": ModeLearner(topology="allreduce")}),
     "mode_cost=published: a model learns pooled or priced or literal; choose": (star_ml, {"mode_cost": "published"}),
+    "mode_cost=order: a model learns pooled or priced or literal; choose": (
+        star,
+        {"learning": ModeLearner(), "mode_cost": "order"},
+    ),
+    "the model that decides from the start has learnt pooled literal; choose": (
+        star,
+        {"learning": ModeLearner(use_ml_from_start=True), "mode_cost": "priced"},
+    ),
     "tree_fanout=3: is for topology=ps": (star_ml, {"tree_fanout": 3}),
     "prevent=true: is for topology=ps": (star_ring, {"prevent": True}),
     "tree_fanout=2: is for topology=ps; a ring has no server to relieve": (star_ring, {"tree_fanout": 2}),

@@ -8,7 +8,7 @@ from strategies.parts.scaling.changes import AddWorkers, Replace
 from strategies.parts.scaling.fleet import Fleet
 from strategies.parts.scaling.resizing import Resizing
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Denied, Joined, Launch, NodeId, Repartition, Retire, ServerJoined, Started, Woke
+from strategies.protocol import Denied, Launch, NodeId, Repartition, ServerJoined, Started, Woke
 
 GIVEN = Given(cores=2, memory_bytes=10**9)
 TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)
@@ -22,24 +22,6 @@ def resizing(num_servers: int = 1) -> tuple[Resizing, Fleet]:
     fleet.start(started)
     made.start(started)
     return made, fleet
-
-
-def test_all_have_come() -> None:
-    made, _ = resizing()
-    assert [one.node for one in made.begin(1.0, [TWO]) if isinstance(one, Launch)] == ["worker:2", "worker:3"]
-    made.then(Joined(t=2.0, worker=2, incarnation=0))
-    assert (made.busy, made.settled) == (True, None)
-    made.then(Joined(t=3.0, worker=3, incarnation=0))
-    assert (made.busy, made.settled) == (False, True)
-
-
-def test_one_of_two_is_enough_and_none_is_not() -> None:
-    for come, granted in ((True, True), (False, False)):
-        made, _ = resizing()
-        made.begin(1.0, [TWO])
-        made.then(Denied(t=2.0, node="worker:2", reason="no"))
-        made.then(Joined(t=3.0, worker=3, incarnation=0) if come else Denied(t=3.0, node="worker:3", reason="no"))
-        assert (made.busy, made.settled) == (False, granted)
 
 
 def test_who_takes_too_long_is_not_waited_for() -> None:
@@ -75,15 +57,6 @@ def test_who_is_denied_other_cores_stays_with_those_of_before(node: str) -> None
     assert fleet.present() == dict.fromkeys(fleet.present(), GIVEN)
     assert len(fleet.present()) == 3
     assert (made.busy, made.settled, made.servers.switch.phase) == (True, None, "training")
-
-
-def test_the_old_worker_leaves_when_its_replacement_has_joined() -> None:
-    made, fleet = resizing()
-    made.begin(1.0, [Replace(node=NodeId.worker(0), cores=2, memory_bytes=10**9)])
-    joined = Joined(t=2.0, worker=2, incarnation=0)
-    fleet.observe_event(joined)
-    assert made.then(joined) == [Retire(node="worker:0")]
-    assert made.settled
 
 
 def test_the_last_ones_are_of_low_priority() -> None:

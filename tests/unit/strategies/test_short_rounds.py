@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from strategies.protocol import Apply, Arrived, Grad, Started, Timings
+from strategies.protocol import Apply, Arrived, Started, Timings
 from tests.contract.catalogue import make
+from tests.support.grads import make_grad
 
 
 def arrived(worker: int, samples: int) -> Arrived:
-    grad = Grad(id=worker, worker=worker, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=4)
+    grad = make_grad(worker, samples, assigned_samples=4)
     return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
 
 

@@ -1,4 +1,7 @@
-"""Gates at which sums of gradients arrive: each counts as its members, and nobody is left waiting."""
+"""Gates that change their mode, and at which sums of gradients arrive: each counts as its members.
+
+Answers without sums: ``test_gates.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,69 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.basic.static_x import ExactlyGate
-from strategies.parts.gates import AllGate, EachGate, Gate, Verdict
-from strategies.parts.gates.base import TakesSums
+from strategies.parts.gates import AllGate, Gate, Verdict
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
-from tests.unit.strategies.test_modal_gate import Crowd, in_mode, made
+from tests.support.grads import make_grad
 
 THIRDS = ((0, 1, 2), (3, 4), (5,))
 MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=THIRDS), Mode(groups=((5, 4), (0,)))]
 
 
+class Crowd:
+    """Workers at a gate: they compute when they may, and deliver, restart or leave at random."""
+
+    def __init__(self, gate: Gate, num_workers: int) -> None:
+        self.gate, self.version, self.count = gate, 0, 0
+        self.busy, self.away = dict[int, int](), set[int]()
+        self.applied, self.delivered = list[list[int]](), list[int]()
+        self.go(gate.begin(range(num_workers), 0))
+
+    def go(self, workers: Any) -> None:
+        for worker in workers:
+            assert worker not in self.busy, "two orders at a time"
+            self.busy[worker] = self.count
+            self.count += 1
+
+    def carry_out(self, verdict: Verdict) -> None:
+        self.applied += [[grad.id for grad in verdict.apply]] if verdict.apply else []
+        self.go(verdict.go)
+
+    def deliver(self, worker: int) -> None:
+        number = self.busy.pop(worker)
+        self.delivered.append(number)
+        self.carry_out(self.gate.arrived(make_grad(worker, id=number)))
+
+    def step(self, draw: random.Random, leaving: bool) -> None:
+        here = sorted(self.busy.keys() - self.away)
+        roll = draw.random()
+        if self.away and roll < 0.2:
+            worker = draw.choice(sorted(self.away))
+            self.away.discard(worker)
+            if worker in self.busy:
+                del self.busy[worker]  # its work is lost, and ordered again
+            self.carry_out(self.gate.joined(worker))
+        elif here and roll < 0.3:
+            worker = draw.choice(here)
+            self.away.add(worker)
+            self.carry_out(self.gate.lost(worker, restarting=True))
+        elif leaving and len(here) > 1 and roll < 0.35:
+            worker = draw.choice(here)
+            del self.busy[worker]
+            self.carry_out(self.gate.lost(worker, restarting=False))
+        elif here:
+            self.deliver(draw.choice(here))
+
+
+def in_mode(mode: Mode) -> ModalGate:
+    gate = ModalGate()
+    gate.mode = mode
+    return gate
+
+
 def sum_of(workers: tuple[int, ...], number: int) -> Grad:
-    first = made(workers[0], number)
     members = tuple(1000 * number + place for place, _ in enumerate(workers))
-    return Grad(
-        id=number,
-        worker=first.worker,
-        incarnation=0,
-        iteration=0,
-        version=0,
-        samples=len(workers),
-        assigned_samples=len(workers),
-        members=members,
-    )
+    return make_grad(workers[0], len(workers), id=number, members=members)
 
 
 class Summing(Crowd):
@@ -103,16 +145,16 @@ def test_changes_of_mode_at_random_lose_nothing_and_leave_nobody_waiting(seed: i
     assert sorted([*used, *(grad.id for grad in gate.at.buffer.values())]) == sorted(crowd.delivered)
 
 
-def test_a_sum_whose_workers_were_divided_is_used_whole() -> None:
-    """0, 1 and 2 are on their way together when the groups become (0, 1) and (2, 3): 3 waits for the next of 2."""
-    gate = ModalGate()
-    crowd = Summing(gate, 4)
-    crowd.deliver(3)
-    assert gate.switch(Mode(groups=((0, 1), (2, 3)))) == []
-    crowd.deliver_sum((0, 1, 2))
-    assert (crowd.updates, sorted(crowd.busy)) == ([[0, 1, 2]], [0, 1, 2])
-    crowd.deliver(2)
-    assert (crowd.updates[1:], sorted(crowd.busy)) == ([[2, 3]], [0, 1, 2, 3])
+def test_a_buffer_of_more_than_twice_x_makes_several_updates_oldest_first() -> None:
+    """Two groups of four wait for one each; then every two gradients are an update, and six are waiting."""
+    gate = in_mode(Mode(groups=((0, 1, 2, 3), (4, 5, 6, 7))))
+    crowd = Crowd(gate, 8)
+    for worker in (6, 0, 1, 4, 2, 5):
+        crowd.deliver(worker)
+    assert crowd.applied == []
+    verdicts = gate.switch(Mode(x=2))
+    assert [[grad.worker for grad in verdict.apply] for verdict in verdicts] == [[0, 6], [1, 4], [2, 5]]
+    assert [verdict.go for verdict in verdicts] == [(0, 6), (1, 4), (2, 5)]
 
 
 def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> None:
@@ -149,12 +191,3 @@ def test_who_left_and_delivered_again_waits_although_an_old_sum_is_applied() -> 
     crowd.deliver(2)
     (first, *_) = gate.switch(Mode(x=2))
     assert (first.go, [grad.worker for grad in gate.at.buffer.values()]) == ((1,), [2])
-
-
-def test_gates_without_known_groups_take_no_sums() -> None:
-    assert [isinstance(gate, TakesSums) for gate in (AllGate(), ModalGate(), EachGate(), ExactlyGate(x=2))] == [
-        True,
-        True,
-        False,
-        False,
-    ]

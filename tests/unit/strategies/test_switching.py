@@ -53,21 +53,6 @@ def test_every_phase_with_every_input(name: str, phase: Phase, given: Input) -> 
         assert Effect.RESUME in effects
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_lost_server_and_restored_parameters_are_possible_at_any_time(name: str) -> None:
-    for phase, ways in TABLES[name].items():
-        assert {Input.SERVER_LOST, Input.RESTORED_OLD} <= set(ways), phase
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_phase_leads_back_to_training(name: str) -> None:
-    table = TABLES[name]
-    reached = {Phase.TRAINING}
-    for _ in Phase:
-        reached |= {phase for phase, ways in table.items() if any(way.phase in reached for way in ways.values())}
-    assert reached == set(table)
-
-
 # ---- single histories ----------------------------------------------------------------------------------------------
 
 
@@ -253,11 +238,6 @@ def test_parameters_that_everybody_lost_are_restored_without_a_switch() -> None:
 def test_impossible_sets_are_refused(keep: tuple[NodeId, ...], launch: tuple[NodeId, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Switch(OLD).ask(0.0, keep, launch)
-
-
-def test_one_switch_at_a_time() -> None:
-    with pytest.raises(RuntimeError, match="asked is impossible"):
-        asked().ask(1.0, OLD, (NodeId.server(4),))
 
 
 def test_parameters_on_strange_servers_are_a_mistake() -> None:

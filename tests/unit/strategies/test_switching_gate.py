@@ -20,12 +20,6 @@ def computing(gate: SwitchingGate) -> list[int]:
     return sorted(gate.computing)
 
 
-def test_switching_leaves_out_who_is_slow_but_not_everybody() -> None:
-    assert computing(without({1, 3})) == [0, 2]
-    assert computing(without({0, 1, 2, 3})) == [0, 1, 2, 3]
-    assert computing(without({1}, together=False)) == [0, 1, 2, 3]
-
-
 def test_switching_probes_one_after_the_other() -> None:
     """Worker 2 is probed when worker 1 has delivered, worker 3 when worker 2 is lost; no new series meanwhile."""
     gate = without({1, 2, 3})
@@ -46,34 +40,6 @@ def test_switching_does_not_probe_who_was_lost_and_is_back_as_a_member() -> None
     assert gate.arrived(grad(1)) == Verdict(drop=(grad(1),)), "worker 3 has an order already"
     assert [gate.arrived(grad(worker)) for worker in (0, 2)] == [NOTHING] * 2
     assert applied(gate.arrived(grad(3))) == [0, 2, 3]
-
-
-def test_switching_lets_in_who_is_no_longer_slow() -> None:
-    slow = {3}
-    gate = without(slow)
-    gate.probe()
-    slow.clear()
-    assert gate.arrived(grad(3)) == Verdict(drop=(grad(3),), go=(3,))
-    assert [gate.arrived(grad(worker)) for worker in range(3)] == [NOTHING] * 3
-    assert applied(gate.arrived(grad(3))) == [0, 1, 2, 3]
-
-
-def test_switching_lets_all_in_when_the_data_runs_short() -> None:
-    """A probe that is under way counts as the worker's first order; nobody is put out by a short batch."""
-    gate = without({2, 3})
-    gate.probe()
-    assert gate.arrived(grad(0, samples=0)) == Verdict(go=(3,))
-    assert gate.arrived(grad(1, samples=0)) == NOTHING
-    assert gate.arrived(grad(2, samples=0)) == NOTHING
-    assert applied(gate.arrived(grad(3))) == [0, 1, 2, 3]
-    assert gate.log_state() == {"mode": "bsp", "left_out": 1, "arrived": 0}
-
-
-def test_switching_to_each_by_itself_lets_all_in() -> None:
-    gate = without({3})
-    gate.arrived(grad(0))
-    assert gate.switch() == [Verdict(go=(3,)), Verdict(apply=(grad(0),), go=(0,))]
-    assert gate.arrived(grad(3)) == Verdict(apply=(grad(3),), go=(3,))
 
 
 def test_work_that_was_lost_once_is_computed_again_once() -> None:

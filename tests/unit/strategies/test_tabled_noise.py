@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from strategies.parts.monitoring.base import MeasuresNoise
-from strategies.protocol import Grad, Restored, Started
+from strategies.protocol import Restored, Started
 from strategies.star import Star
 from strategies.star.noise import TabledNoise
 from tests.support.cli import run_cli
+from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
 
 HEAD = "model,batch_samples,step,sqr,var"
@@ -25,8 +26,7 @@ def path(tmp_path: Path) -> str:
 
 
 def applied(noise: TabledNoise, samples: int) -> None:
-    grad = Grad(id=0, worker=0, incarnation=0, iteration=0, version=0, samples=samples, assigned_samples=samples)
-    noise.applied((grad,))
+    noise.applied((make_grad(samples=samples),))
 
 
 def test_the_row_of_the_step_that_has_been_reached(path: str) -> None:
@@ -104,11 +104,3 @@ def test_from_the_command_line(path: str, tmp_path: Path) -> None:
     assert "strategy.phi_model=digit: is not in the table" in refused.err
     done = run_cli(*words, "strategy.phi_model=digits", "backend=none", "workload.target=null", "eval_every_s=null")
     assert done.exit_code == 0, done.err
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_with_a_preconditioner_no_noise_can_be_measured(optimizer: str, tmp_path: Path) -> None:
-    done = run_cli(*QUIET, f"workload.optimizer.name={optimizer}", f"hydra.run.dir={tmp_path}/run")
-    assert (done.exit_code, done.err.count("\n")) == (2, 1)
-    assert f"workload.optimizer.name={optimizer}: steps along gradients that are scaled on the servers" in done.err
-    assert "strategy=star_h measures the gradient noise scale" in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from strategies.parts.composed import Composed
 from strategies.parts.gates import TimedQuorumGate
 from strategies.parts.gates.base import Verdict
 from strategies.protocol import AnyEvent, Arrived, Evaluated, Grad, Started, Timings, Wake, Woke
+from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved, unlawful
 from tests.support.rough import leaving, rough
@@ -68,22 +68,8 @@ def test_it_updates_when_all_are_there_or_the_time_has_come() -> None:
     assert len(wakes) == len(updates_s(run)), "a timer for each update"
 
 
-@pytest.mark.parametrize("patience_s", [0.5, 1.5, 2.5, 10.0])
-def test_with_one_slow_worker_the_times_follow_from_patience(patience_s: float) -> None:
-    """Fast workers update every max(1, patience) until the slow one, which takes 5 s, has delivered."""
-    gate = PatientGate(patience_s=patience_s, least=3)
-    run = HeapRun(Composed(gate=gate), make_job(max_time_s=5.2), [1.0, 1.0, 1.0, 5.0]).run()
-    period_s = max(1.0, patience_s)
-    alone = [number * period_s for number in range(1, math.ceil(5.0 / period_s))]
-    assert [t for t in updates_s(run) if t < 5.0] == pytest.approx(alone)
-
-
-def grad(worker: int, version: int = 0) -> Grad:
-    return Grad(id=worker, worker=worker, incarnation=0, iteration=0, version=version, samples=1, assigned_samples=1)
-
-
 def arrived(t: float, worker: int) -> Arrived:
-    return Arrived(t=t, grad=grad(worker), timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
+    return Arrived(t=t, grad=make_grad(worker), timings=Timings(compute_s=1.0), loss=None, sqr_norm=None)
 
 
 def told(due_s: float | None) -> Told:
@@ -91,7 +77,7 @@ def told(due_s: float | None) -> Told:
     gate.due_s = due_s
     gate.start(Started(t=0.0, workers=(0, 1), batch_samples=(1, 1), num_servers=1))
     gate.begin((0, 1), 0)
-    gate.arrived(grad(0))
+    gate.arrived(make_grad(0))
     return gate
 
 
@@ -124,7 +110,7 @@ def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() ->
     assert isinstance(verdict, Verdict)
     assert isinstance(first, Wake)
     gate.due_s = 20.0
-    gate.arrived(grad(1))
+    gate.arrived(make_grad(1))
     assert len(then(gate, arrived(4.5, 1))) == 1
     assert then(gate, Woke(t=5.0, tag=first.tag)) == [], "a timer of the update before sets no other"
 
@@ -132,7 +118,7 @@ def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() ->
 def test_without_a_time_it_waits_for_all() -> None:
     gate = told(None)
     assert then(gate, arrived(1.0, 0)) == []
-    assert [one.worker for one in gate.arrived(grad(1)).apply] == [0, 1]
+    assert [one.worker for one in gate.arrived(make_grad(1)).apply] == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -47,22 +47,6 @@ def cases(draw: st.DrawFn, most: int = 7) -> tuple[list[Update], dict[str, float
     return pending, star(*rates), version
 
 
-@given(case=cases(), tau_max=st.integers(0, 14), tolerance=st.sampled_from([None, 0.0, 1.0, math.inf]))
-def test_everyone_is_scheduled_once_or_dropped_once_and_nobody_is_late(
-    case: tuple[list[Update], dict[str, float], int], tau_max: int, tolerance: float | None
-) -> None:
-    pending, links, version = case
-    found = plan(pending, links, now_s=0.0, version=version, tau_max=tau_max, idle_tolerance_s=tolerance)
-    names = [slot.update.id for slot in found.slots] + [drop.update.id for drop in found.drops]
-    assert sorted(names) == [one.id for one in pending]
-    assert [slot.version for slot in found.slots] == list(range(version, version + len(found.slots)))
-    assert all(slot.delay <= tau_max for slot in found.slots)
-    assert all(a.commit_s <= b.commit_s for a, b in pairwise(found.slots))
-    assert all(slot.update.ready_s <= slot.start_s <= slot.finish_s <= slot.commit_s for slot in found.slots)
-    if tolerance == math.inf:
-        assert all(drop.reason == "missed" for drop in found.drops)
-
-
 @given(case=cases())
 def test_what_is_reserved_fits_on_every_link_and_carries_every_byte(
     case: tuple[list[Update], dict[str, float], int],
@@ -90,20 +74,6 @@ def test_the_law_sees_a_link_that_carries_too_much() -> None:
         assert_lawful(slots, star(100, 100, into=99))
 
 
-@given(case=cases())
-def test_without_a_bound_the_next_to_end_is_next_and_nothing_is_dropped(
-    case: tuple[list[Update], dict[str, float], int],
-) -> None:
-    pending, links, version = case
-    found = plan(pending, links, now_s=0.0, version=version, tau_max=math.inf)
-    assert not found.drops
-    assert len(found.slots) == len(pending)
-    for place, slot in enumerate(found.slots):
-        for other in found.slots[place + 1 :]:
-            alone = plan([other.update], links, now_s=0.0, version=0, tau_max=math.inf, running=found.slots[:place])
-            assert slot.finish_s <= alone.slots[0].finish_s * (1 + 1e-9)
-
-
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5))
 def test_on_one_link_no_order_has_a_smaller_mean(sizes: list[int]) -> None:
     """All orders of up to five transfers by brute force; Smith's rule says the same."""
@@ -129,14 +99,6 @@ def test_where_some_order_meets_all_deadlines_the_plan_sends_all_of_them(sizes: 
         if all(place <= deadlines[number] for place, number in enumerate(order))
     ]
     assert sum(slot.commit_s for slot in found.slots) == pytest.approx(min(lawful))  # one order only is lawful
-
-
-def test_two_that_are_due_together_cannot_both_go() -> None:
-    """The first by duration goes; the other has missed its slot."""
-    pending = [update(0, version=6, size=80), update(1, version=6, size=50)]
-    found = plan(pending, star(100, 100), now_s=0.0, version=10, tau_max=4)
-    assert [slot.update.id for slot in found.slots] == [1]
-    assert [(drop.update.id, drop.reason) for drop in found.drops] == [(0, "missed")]
 
 
 def test_what_is_under_way_keeps_its_links_and_its_place() -> None:
@@ -243,15 +205,3 @@ def test_sharing_is_no_faster_than_alone_and_loses_no_capacity(
         assert ends[0] == pytest.approx(some[0].ready_s + solo_s(some[0], links))
     if all(one.ready_s == 0 and links[one.path[0]] >= links["in"] for one in some) and some:
         assert max(ends) == pytest.approx(sum(one.size_bytes for one in some) / links["in"])
-
-
-@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=6))
-def test_shortest_first_is_never_worse_than_fair_shares_on_one_link(sizes: list[int]) -> None:
-    """MLfabric's reason to take turns (slides 10 and 11); each transfer by itself is no later, either."""
-    pending = [update(number, size=size, path=("in",)) for number, size in enumerate(sizes)]
-    links = {"in": 100 * MB}
-    turns = {
-        slot.update.id: slot.finish_s for slot in plan(pending, links, now_s=0.0, version=0, tau_max=math.inf).slots
-    }
-    for one, shared in zip(pending, fair_finishes(pending, links), strict=True):
-        assert turns[one.id] <= shared * (1 + 1e-9)

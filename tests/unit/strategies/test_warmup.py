@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from strategies.parts.monitoring.base import Warmup
-from strategies.protocol import Arrived, Grad, Timings
+from strategies.protocol import Arrived, Timings
+from tests.support.grads import make_grad
 
 
 def arrived(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> Arrived:
-    grad = Grad(id=0, worker=0, incarnation=incarnation, iteration=0, version=0, samples=samples, assigned_samples=4)
+    grad = make_grad(samples=samples, incarnation=incarnation, assigned_samples=4)
     return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=compute_s), loss=None, sqr_norm=None)
 
 

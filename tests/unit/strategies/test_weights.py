@@ -1,28 +1,13 @@
-"""Averaging, learning-rate rules and even splits."""
+"""Learning-rate rules and even splits."""
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.parts.weights import LR_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor, worst_case_factor
+from strategies.parts.weights import LR_RULES, lr_scale, staleness_factor, worst_case_factor
 from strategies.protocol import split_evenly
-
-Counts = st.integers(1, 10_000)
-
-
-@given(samples=st.lists(Counts, min_size=1, max_size=20))
-def test_the_weight_makes_sums_a_mean_over_samples(samples: list[int]) -> None:
-    weight = mean_weight(sum(samples))
-    assert sum(weight * n for n in samples) == pytest.approx(1.0)
-
-
-def test_unequal_batches_are_not_averaged_as_equals() -> None:
-    """Sums 3 (of one sample) and 3 (of three samples): the mean over samples is 1.5, the mean of means would be 2."""
-    assert mean_weight(4) * 3 + mean_weight(4) * 3 == 1.5
 
 
 def test_batch_linear_is_the_share_of_the_global_batch() -> None:
@@ -30,12 +15,6 @@ def test_batch_linear_is_the_share_of_the_global_batch() -> None:
     assert lr_scale("batch_linear", 32, 128) == 0.25
     assert lr_scale("batch_linear", 128, 128) == 1.0
     assert lr_scale("unit", 32, 128) == 1.0
-
-
-@given(parts=st.lists(Counts, min_size=1, max_size=20))
-def test_rates_of_a_divided_batch_sum_to_one(parts: list[int]) -> None:
-    total = sum(parts)
-    assert sum(Fraction(lr_scale("batch_linear", part, total)) for part in parts) == pytest.approx(1.0)
 
 
 @given(total=st.integers(0, 10_000), parts=st.integers(1, 100))
@@ -63,12 +42,3 @@ def test_adadelay_matters_early() -> None:
 
 def test_the_rate_of_the_worst_case() -> None:
     assert (worst_case_factor(16), worst_case_factor(1), worst_case_factor(0)) == (0.25, 1.0, 1.0)
-
-
-def test_a_rule_that_does_not_exist_is_refused() -> None:
-    for rule in LR_RULES:
-        check_lr_rule(rule)
-    with pytest.raises(
-        ValueError, match=r"^lr_rule=quadratic: must be one of batch_linear, unit, inverse, linear, adadelay$"
-    ):
-        check_lr_rule("quadratic")
