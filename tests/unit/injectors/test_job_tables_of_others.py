@@ -291,10 +291,6 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: f"{1e3 * at(s).timestamp():.0f}"),
         "submit_unit_s=0.001 if it counts milliseconds, and submit_as=epoch if since 1970",
     ),
-    "epoch in us": (
-        lambda made: moment(made, "t", lambda s: f"{1e6 * at(s).timestamp():.0f}", submit_as="epoch"),
-        "submit_unit_s=1e-06 if it counts microseconds",
-    ),
     "epoch in ns": (
         lambda made: moment(made, "t", lambda s: f"{1e9 * at(s).timestamp():.0f}", submit_as="epoch"),
         "submit_unit_s=1e-09 if it counts nanoseconds",
