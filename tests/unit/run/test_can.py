@@ -110,10 +110,3 @@ def test_a_strategy_that_needs_what_there_is_runs(needy: list[str], tmp_path: Pa
     words = ("runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=1", "view=none", "draw=false")
     done = run_cli(*needy, *words, "strategy.command=Restart", f"hydra.run.dir={tmp_path}/run")
     assert done.exit_code == 0, done.err
-
-
-def test_coded_rounds_do_not_fit_into_rows(tmp_path: Path) -> None:
-    words = ("runtime=virtual", "record=iterations", "strategy=coding_cyclic")
-    done = run_cli(*words, cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "record=iterations: rows know no rounds of strategy=coding_cyclic; use record=events" in done.err

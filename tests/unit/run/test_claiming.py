@@ -32,6 +32,12 @@ sys.stdin.read()
 """
 
 
+def claimer(place: Path) -> subprocess.Popen[str]:
+    """A process that claims the directory, and holds it until its input ends."""
+    command = [sys.executable, "-c", CLAIM, str(place)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     claiming._held.clear()
@@ -40,17 +46,7 @@ def _forget() -> None:
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
     for number in range(2):
         place = tmp_path / str(number)
-        children = [
-            subprocess.Popen(
-                [sys.executable, "-c", CLAIM, str(place)],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(3)
-        ]
-        assert all(child.stdout is not None for child in children)
+        children = [claimer(place) for _ in range(3)]
         words = sorted(child.stdout.readline() for child in children if child.stdout is not None)
         for child in children:
             child.communicate()
@@ -83,9 +79,7 @@ def test_the_refused_one_of_two_leaves_the_other_s_configuration(tries: int, tmp
 def test_a_claim_between_preflight_and_the_run_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have passed preflight; the first is writing already."""
     place = tmp_path / "x"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", CLAIM, str(place)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    holder = claimer(place)
     assert holder.stdout.readline() == "claimed\n"
     preflight([*JOB, f"hydra.run.dir={place}"])
     for words, setting in (((), "run"), (("-m", "seed=0,1"), "sweep")):
@@ -122,14 +116,6 @@ def test_a_directory_that_is_taken_away_is_made_again(tmp_path: Path, monkeypatc
     claim("hydra.run.dir", place)
     assert claimed(place)
     assert os.path.samestat(os.stat(place), os.fstat(claiming._held[place.resolve()].descriptor))
-
-
-def test_a_run_that_is_refused_late_leaves_nothing(tmp_path: Path) -> None:
-    words = ("workload=resnet20_cifar10", "runtime=virtual", "cluster.device={base_s:0.1}", "hydra.run.dir=out/x")
-    done = run_cli(*words, cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "cifar10" in done.err
-    assert not (tmp_path / "out" / "x").exists()
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:

@@ -212,15 +212,6 @@ def test_the_records_of_cluster_and_jobs_agree(moved: Path) -> None:
     assert cluster.spans.ended.value_counts().to_dict() == {"ended": 3, "preempted": 1}
 
 
-def test_names_change_nothing(tmp_path: Path, moved: Path) -> None:
-    names = {"long": "b", "other": "10", "short": "9"}
-    rows = [one | {"job": names[one["job"]]} for one in moving()]
-    run_rows(tmp_path / "run", rows, *plain(tmp_path))
-    for old, new in names.items():
-        paths = moved / "jobs" / old / "events.jsonl", tmp_path / "run" / "jobs" / new / "events.jsonl"
-        assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
 # ---- against counting -----------------------------------------------------------------------------------------------
 
 

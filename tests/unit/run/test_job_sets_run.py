@@ -436,14 +436,6 @@ def test_a_row_without_counters_is_unknown_in_lines_and_in_the_table(tmp_path: P
     assert pd.read_parquet(tmp_path / "hosts.parquet").isna().to_numpy().tolist() == [[False] * 3 + [True, False, True]]
 
 
-def test_a_directory_with_a_record_is_refused(tmp_path: Path) -> None:
-    run_rows(tmp_path / "run", [row("a")])
-    from runtime.errors import ConfigError
-
-    with pytest.raises(ConfigError, match=r"^hydra.run.dir=.*: holds a record already"):
-        run_set(checked_set([row("a")]), tmp_path / "run")
-
-
 def test_a_checked_job_is_not_changed_by_its_places() -> None:
     job = checked_set([row("a")]).jobs[0].checked
     before = dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None))  # type: ignore[type-var]

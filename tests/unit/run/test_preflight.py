@@ -240,13 +240,6 @@ def test_a_port_in_use() -> None:
     preflight([f"runtime.port={port}"])
 
 
-def test_a_straggler_target_that_does_not_exist(tmp_path: Path) -> None:
-    finished = run_cli("straggler=persistent", "cluster.num_workers=4", "straggler.targets=[worker:9]", cwd=tmp_path)
-    assert finished.exit_code == REFUSED
-    assert "worker:9" in finished.err
-    assert finished.err.count("\n") == 1
-
-
 def test_a_target_in_a_file_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mine.yaml").write_text("_target_: subprocess.Popen\nargs: touch pwned\n")
@@ -292,36 +285,11 @@ def test_the_version_is_the_same_everywhere(tmp_path: Path) -> None:
     assert own_version(tmp_path / "pyproject.toml") != "9"
 
 
-FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
-
-
-@pytest.mark.long(like="test_a_bad_line_is_refused_before_any_framework_is_imported")
-def test_preflight_imports_no_framework() -> None:
-    script = (
-        "import sys; from runtime.run.preflight import preflight; preflight(['strategy=ssp']);"
-        f"print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_a_worker_can_build_things_without_hydra() -> None:
     listing = "print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
     script = f"import sys, runtime.config.instantiate; {listing}"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_bad_line_is_refused_before_any_framework_is_imported() -> None:
-    """Which is what takes long."""
-    line = [sys.executable, "-X", "importtime", "run.py", "strategy=spp"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    lines = done.stderr.splitlines()
-    imported = {one.rpartition("|")[2].strip() for one in lines if one.startswith("import time:")}
-    assert done.returncode == REFUSED
-    assert sum(not one.startswith("import time:") for one in lines) == 1
-    assert "hydra" in imported
-    assert not imported & {*FRAMEWORKS}
 
 
 def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:

@@ -98,14 +98,3 @@ def refused(*words: str) -> str:
 )
 def test_what_no_job_can_keep_is_refused_before_it_starts(words: list[str], line: str) -> None:
     assert refused(*words) == line
-
-
-def test_nothing_is_evicted_where_nothing_is_launched() -> None:
-    """It would change nothing, without a word."""
-    small = ("backend=none", "backend.num_parameters=1000", "workload.target=null", "strategy=bsp")
-    found = run_cli(*BASE, *small, "scheduler=quota", "scheduler.evict_after_s=5")
-    assert found.exit_code == 2
-    assert found.err.strip().removeprefix("run.py: ") == (
-        "scheduler: takes away nodes of low priority (evict_after_s), and strategy=bsp launches none; leave "
-        "scheduler.evict_after_s=null, or choose a strategy that launches nodes"
-    )
