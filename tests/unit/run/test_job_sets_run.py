@@ -326,18 +326,6 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
     assert hosts[hosts.t_s == hosts.t_s.max()].gpus_used.tolist() == [0] * 8
 
 
-def test_what_happens_at_one_moment_is_decided_once_without_detail(tmp_path: Path) -> None:
-    """A short job comes when another one ends: it gets what that leaves, and the long one continues."""
-    rows = [
-        row("long", gpus=20, iterations=1000, duration_s=1000.0),
-        row("other", gpus=20, iterations=100, duration_s=100.0),
-        row("short", 100.0, gpus=20, iterations=5, duration_s=5.0),
-    ]
-    table = run_rows(tmp_path / "run", rows, "replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf")
-    assert table.end_s.to_dict() == {"long": 1000.0, "other": 100.0, "short": 105.0}
-    assert table.preemptions.sum() == 0
-
-
 def test_an_interrupt_ends_jobs_that_only_hold_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, sent = CountsReplay.step, []
 
@@ -378,28 +366,6 @@ def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
         ("Finished", 10.0),
     ]
     assert seen == [*range(1, 11), 10.0]
-
-
-@pytest.mark.parametrize(
-    ("late", "end_s", "preempted"),
-    [([], {"long": 150.0, "short": 30.0}, 1), ([40.0], {"long": 180.0, "short": 30.0, "late0": 60.0}, 2)],
-)
-def test_a_policy_may_preempt_without_detail(
-    late: list[float], end_s: dict[str, float], preempted: int, tmp_path: Path
-) -> None:
-    """The long job gives way to a short one after 10 s, and computes again 30 s after it has its GPUs back: it ends at
-    100 + 20 + 30 s. If it waits for that when another one comes at 40 s, it loses no progress, and computes its other
-    90 s from 90 s on."""
-    rows = [
-        row("long", gpus=40, iterations=None, duration_s=100.0),
-        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
-        *(row(f"late{n}", t, gpus=40, iterations=None, duration_s=20.0) for n, t in enumerate(late)),
-    ]
-    words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
-    table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.to_dict() == pytest.approx(end_s, rel=0.03)
-    assert table.preemptions.to_dict() == dict.fromkeys(end_s, 0) | {"long": preempted}
-    assert table.starts.to_dict() == dict.fromkeys(end_s, 1) | {"long": preempted + 1}
 
 
 def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

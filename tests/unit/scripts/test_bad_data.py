@@ -27,11 +27,6 @@ def put(name: str, content: bytes) -> Act:
     return lambda raw: (raw / name).write_bytes(content) and None
 
 
-def many_words(raw: Path) -> None:
-    with (raw / "train.txt").open("a") as file:
-        file.write(" ".join(f"word{number}" for number in range(33_300)))
-
-
 class Case(NamedTuple):
     """Invalid files of a data set, and the message about each."""
 
@@ -48,18 +43,11 @@ CIFAR = ("resnet20_cifar10", "cifar10", raw_files.cifar_binary)
 FETCH_CIFAR = "prepare the data with: python run.py data cifar10 --fetch"
 CASES = {
     "nothing": Case(*CIFAR[:2], leave, leave, ": does not exist", FETCH_CIFAR),
-    "missing": Case(*CIFAR, lambda raw: (raw / "test_batch.bin").unlink(), "/test_batch.bin: does not", FETCH_CIFAR),
     "truncated": Case(
         *CIFAR,
         lambda raw: os.truncate(raw / "data_batch_2.bin", 24_583),
         "/data_batch_2.bin: has 24,583 bytes, not a multiple of 3,073: truncated",
         FETCH_CIFAR,
-    ),
-    "foreign": Case(
-        *("cnn_fashion_mnist", "fashion_mnist", raw_files.fashion_mnist),
-        put("t10k-labels-idx1-ubyte.gz", b"hello"),
-        "/t10k-labels-idx1-ubyte.gz: is no IDX file",
-        "run.py data fashion_mnist --fetch",
     ),
     "wrong checksum": Case(*CIFAR, leave, "/data_batch_1.bin: sha256 ", FETCH_CIFAR, verify=True),
     "pointer": Case(
@@ -67,14 +55,6 @@ CASES = {
         "/train.txt: is a Git-LFS pointer and not the data; run git lfs pull where it comes from, or get ",
         "run.py data criteo --from PATH",
         verify=True,
-    ),
-    "pointer to an archive": Case(
-        *CIFAR, put("cifar.tar.gz", raw_files.LFS_POINTER), "/cifar.tar.gz: is a Git-LFS pointer", FETCH_CIFAR
-    ),
-    "too many words": Case(
-        *("lstm_wikitext2", "wikitext2", raw_files.wikitext2, many_words),
-        "/train.txt: has 33,",
-        "more than vocabulary=33278",
     ),
 }
 

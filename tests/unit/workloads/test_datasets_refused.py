@@ -69,7 +69,6 @@ def bad_label(raw: Path) -> None:
 CASES: dict[str, tuple[str, Break, str]] = {
     "missing": ("cifar10", remove("data_batch_3.bin"), r"data_batch_3\.bin: does not exist"),
     "truncated": ("cifar10", cut("test_batch.bin", 3072), r"test_batch\.bin: has 3,072 bytes.*truncated"),
-    "empty file": ("cifar10", write("data_batch_2.bin", b""), r"data_batch_2\.bin: is empty"),
     "label": ("cifar10", bad_label, r"data_batch_4\.bin: holds a label that is not in 0\.\.9"),
     "pointer": (
         "cifar10",
@@ -83,11 +82,6 @@ CASES: dict[str, tuple[str, Break, str]] = {
         r"train-labels-idx1-ubyte\.gz: is no IDX file of bytes in 1 dimensions",
     ),
     "truncated gzip": ("fashion_mnist", cut("train-images-idx3-ubyte.gz", 5000), r"images-idx3-ubyte\.gz: .*end"),
-    "truncated idx": (
-        "fashion_mnist",
-        lambda raw: write("t10k-labels-idx1-ubyte", raw_files.idx(np.zeros(6, np.uint8))[:-1])(raw),
-        r"t10k-labels-idx1-ubyte: has 13 bytes instead of 14",
-    ),
     "labels without images": (
         "fashion_mnist",
         write("t10k-labels-idx1-ubyte", raw_files.idx(np.zeros(7, np.uint8))),
@@ -95,18 +89,7 @@ CASES: dict[str, tuple[str, Break, str]] = {
     ),
     "unknown word": ("wikitext2", line("valid.txt", 3, lambda _: "a dog"), r"valid\.txt: line 3 has the word 'dog'"),
     "no text": ("wikitext2", write("test.txt", b"a \xff\xfe"), r"test\.txt: is not UTF-8 text \(byte 2\)"),
-    "column missing": (
-        "criteo",
-        line("train.txt", 7, lambda old: old.rpartition("\t")[0]),
-        r"Row #7.* Expected 40 .*39",
-    ),
     "column too many": ("criteo", line("train.txt", 9, lambda old: f"{old}\tx"), r"train\.txt: .*Row #9.*40.*41"),
-    "no number": ("criteo", line("train.txt", 5, lambda old: f"1\tx{old[1:]}"[: -len("\tx")]), r"Row #5"),
-    "label of Criteo": (
-        "criteo",
-        line("train.txt", 4, lambda old: f"2{old[1:]}"),
-        r"train\.txt: line 4 has the label 2",
-    ),
     "few lines": ("criteo", cut("train.txt", 100), r"train\.txt: 1 lines are too few"),
     "adult columns": (
         "adult",
