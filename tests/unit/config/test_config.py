@@ -112,11 +112,7 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         ("workload.convergence", {"evaluations": 5}, "workload.convergence.max_change: missing"),
         ("workload.eval_every_s", 0, "workload.eval_every_s=0: must be at least 0.001"),
-        (
-            "stop_at_convergence",
-            True,
-            "stop_at_convergence=true: workload=ledger has no rule; set workload.",
-        ),
+        ("stop_at_convergence", True, "stop_at_convergence=true: workload=ledger has no rule; set workload."),
         ("workload.metrics", "loss", "workload.metrics: no such setting; did you mean workload.metric?"),
         ("strategy", "ssp", "strategy=ssp: must be settings"),
         ("cluster.devices", {0: {}}, "cluster.devices={0: {}}: 0 must be a name"),

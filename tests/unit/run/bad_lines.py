@@ -81,10 +81,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("runtime.max_restarts=-1", "runtime.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("runtime.port=70000", "runtime.port=70000: must be between 0"),
     ("topology.collective=mpi", "topology.collective=mpi: must be one of"),
-    (
-        "strategy=star_h strategy.phi=null workload.optimizer.name=foo",
-        "workload.optimizer.name=foo: must be one of ",
-    ),
+    ("strategy=star_h strategy.phi=null workload.optimizer.name=foo", "workload.optimizer.name=foo: must be one of "),
     (
         "topology=allreduce topology.collective=ddp launcher=join launcher.listen=127.0.0.1",
         "topology.collective=ddp: whoever reaches its ports could take part, since its connections prove no token; use",

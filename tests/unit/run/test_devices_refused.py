@@ -115,11 +115,7 @@ def test_no_device_and_one_that_is_hidden(machine: Path, monkeypatch: pytest.Mon
     ("gpus", "more", "words"),
     [
         (None, {"collective": "nccl", "workers": 3}, "and 2 would be on device 0; use fewer workers"),
-        (
-            {"devices": [1, 1]},
-            {"collective": "nccl"},
-            "each of 2 workers, and 2 would be on device 1",
-        ),
+        ({"devices": [1, 1]}, {"collective": "nccl"}, "each of 2 workers, and 2 would be on device 1"),
         ({"share": "mig"}, {}, "cluster.gpus.share"),
         ({"devices": []}, {}, "cluster.gpus.devices"),
         ({"mps_percent": [0]}, {}, "cluster.gpus.mps_percent"),

@@ -42,13 +42,7 @@ def closed_s(*words: str, **size: Any) -> float:
 
 @pytest.mark.parametrize(
     ("gpus", "words"),
-    [
-        (8, ()),
-        (1, ()),
-        (12, ()),
-        (12, ("cluster.hosts.latency_ms=20",)),
-        (20, ("cluster.hosts.link_mbps=1000",)),
-    ],
+    [(8, ()), (1, ()), (12, ()), (12, ("cluster.hosts.latency_ms=20",)), (20, ("cluster.hosts.link_mbps=1000",))],
     ids=["one host", "alone", "two", "two far apart", "three with slow links"],
 )
 def test_a_ring_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, gpus: int, words: tuple[str, ...]) -> None:

@@ -90,10 +90,7 @@ def refused(*words: str) -> str:
             "gives cores from the beginning, 8 to every worker (1), 8 to every server (1): allow more, or start with "
             "fewer nodes or fewer cores",
         ),
-        (
-            ["strategy.cores_total=15"],
-            "strategy.cores_total=15: a worker of 8 and a server of 8 cores need 16",
-        ),
+        (["strategy.cores_total=15"], "strategy.cores_total=15: a worker of 8 and a server of 8 cores need 16"),
     ],
 )
 def test_what_no_job_can_keep_is_refused_before_it_starts(words: list[str], line: str) -> None:

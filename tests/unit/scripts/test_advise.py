@@ -48,16 +48,7 @@ def words(path: Path, *more: str) -> list[str]:
 
 def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "log.csv")
-    some = (
-        "--topology",
-        "ps",
-        "--restart-s",
-        "60",
-        "--ranks-per-host",
-        "2",
-        "--strategies",
-        "bsp,asp,coding_cyclic",
-    )
+    some = ("--topology", "ps", "--restart-s", "60", "--ranks-per-host", "2", "--strategies", "bsp,asp,coding_cyclic")
     assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
     shown = capsys.readouterr()
     assert "persistent straggler: host h2 (rank 2), " in shown.out

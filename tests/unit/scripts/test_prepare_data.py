@@ -46,10 +46,7 @@ def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ([], "which data set? There are cifar10, "),
         (["cifar"], "cifar: no such data set; did you mean cifar10?"),
         (["x"], "x: no such data set (adult, cifar10, criteo, fashion_mnist, "),
-        (
-            ["cifar10"],
-            "data/raw/cifar10: does not exist; prepare the data with: python run.py data cifar10 ",
-        ),
+        (["cifar10"], "data/raw/cifar10: does not exist; prepare the data with: python run.py data cifar10 "),
         (["cifar10", "--from", "nowhere"], "nowhere: does not exist; "),
         (["cifar10", "--from", "raw"], "raw/data_batch_1.bin: sha256 "),
         (

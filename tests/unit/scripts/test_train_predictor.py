@@ -82,11 +82,7 @@ def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_profile_of_nothing_is_refused(
-    words: list[str],
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert profile_noise.main([*words, "--out", str(tmp_path / "x.csv")]) == 2

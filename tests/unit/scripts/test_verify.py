@@ -330,10 +330,7 @@ def test_the_project_of_a_record_and_its_settings_of_hydra_are_left_out(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        ("- strategy=../../evil", "must be the name of a choice"),
-        ("a: 1", "is not a list of settings"),
-    ],
+    [("- strategy=../../evil", "must be the name of a choice"), ("a: 1", "is not a list of settings")],
 )
 def test_nothing_is_started_with_what_a_record_may_not_ask(
     words: str, said: str, bare: Path, monkeypatch: pytest.MonkeyPatch
