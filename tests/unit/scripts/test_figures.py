@@ -63,11 +63,3 @@ def test_a_picture_that_fits_on_no_page_is_named(tmp_path: Path) -> None:
         path = tmp_path / "times.png"
         Image.new("RGB", size).save(path)
         assert figures.too_high(path) == said
-
-
-@pytest.mark.parametrize("width", ["wide", "0.5", "nan"])
-def test_a_width_that_is_none(width: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert figures.main([str(tmp_path), "--paper", width]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "must be column, text, or inches" in said

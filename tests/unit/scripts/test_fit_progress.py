@@ -268,28 +268,6 @@ def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys:
     assert load_progress(str(out)).runs
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--phi", "-1"], "--phi=-1: must be a number of samples between 0 and 1e+12"),
-        (["--phi", "nan"], "--phi=nan: must be a number of samples between 0 and 1e+12"),
-        (["--phi", "1e308"], "--phi=1e+308: must be a number of samples between 0 and 1e+12"),
-        (["--target", "nan"], "--target=nan: must be a finite number"),
-        (["--target", "inf"], "--target=inf: must be a finite number"),
-        (["-o", "model.txt"], "must end in .yaml"),
-        ([], "no run here"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(
-    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert script.main([str(tmp_path), *words]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("fit_progress.py: ")
-    assert said in error
-    assert error.count("\n") == 1
-
-
 def test_a_job_without_a_target_is_fitted_but_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for batch in BATCHES:
         story(batch, 32.0, target=None).write(tmp_path / f"b{batch}")

@@ -135,9 +135,3 @@ def test_without_a_gpu_it_says_so_and_does_nothing(tmp_path: Path, capsys: pytes
     look = lambda name: Missing(reason=f"no {name} here", cure="")  # noqa: E731
     assert gpu_session.main(["-o", str(tmp_path / "out")], Scripted(), look) == 0
     assert capsys.readouterr().out == "skipped: no gpu here\n"
-
-
-@pytest.mark.parametrize("words", ["--minutes 0", "--minutes nan", "--device tpu", "--steps 3"])
-def test_bad_words_are_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu_session.main(words.split(), Scripted()) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1

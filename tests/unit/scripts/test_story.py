@@ -265,27 +265,6 @@ def test_why_did_the_run_end(run: Callable[[str], Path], told: Told) -> None:
     assert re.search(r"the run ended: \w+ \(.*\)", told(record).splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    ("subject", "words"),
-    [
-        ("worker:77", "never names it"),
-        ("update:99999", "never names it"),
-        ("gradient:99999", "never names it"),
-        ("foo", "must be one of worker:N"),
-        ("worker:-1", "must be one of worker:N"),
-        ("worker:" + "9" * 400, "must be one of worker:N"),
-    ],
-)
-def test_a_subject_that_is_not_there(
-    subject: str, words: str, run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = run("strategy=asp straggler=transient workload.epochs=20")
-    assert main([str(record), subject]) == 2
-    said = capsys.readouterr()
-    assert words in said.err
-    assert len(said.err.splitlines()) == 1
-
-
 def test_a_record_by_rows_says_where_its_updates_are(
     run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

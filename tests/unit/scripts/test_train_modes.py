@@ -151,23 +151,3 @@ def test_runs_without_decisions_are_refused(
     bsp_story(seed=0, epochs=1).write(tmp_path / "bsp")
     assert train_modes.main([str(tmp_path), *words, "--out", str(tmp_path / "x.npz")]) == 2
     assert reason in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--draw", "0"], "--draw=0: leaves nothing to learn"),
-        (["--draw", "-1"], "--draw=-1: must be 0 or more"),
-        (["--epochs", "0"], "--epochs=0: must be 1 or more"),
-        (["--kappa", "nan"], "--kappa=nan: must be a number"),
-        (["--out", "x.txt"], "--out=x.txt: must end in .npz"),
-        (["nowhere"], "nowhere: no run here"),
-    ],
-)
-def test_bad_input_is_one_line(
-    words: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train_modes.main(["--out", str(tmp_path / "x.npz"), *words]) == 2
-    said = capsys.readouterr().err
-    assert reason in said
-    assert said.count("\n") == 1

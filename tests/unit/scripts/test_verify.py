@@ -276,20 +276,6 @@ def test_many_runs_have_a_line_each(original: Path, record: Path, capsys: pytest
     assert end == "2 runs: 1 failed"
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [(["nowhere"], "no such directory"), ([__file__], "is a file, not a directory"), (["."], "holds no run")],
-)
-def test_bad_input_is_one_line(
-    words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(words) == 2
-    err = capsys.readouterr().err
-    assert line in err
-    assert err.count("\n") == 1
-
-
 def test_another_version_of_the_framework_is_named(tmp_path: Path) -> None:
     """Live it is in a note, since only the agent imports it."""
     story = bsp_story()
