@@ -80,8 +80,6 @@ def test_windows_end_with_the_horizon() -> None:
 def test_the_delay_in_iterations() -> None:
     plan = Transient(sleep_s=None, sleep_iters=5.0, probability=1.0).plan(CLUSTER, 1.0, 0)
     assert {one.magnitude for one in plan.disturbances} == {0.24}
-    with pytest.raises(ValueError, match=r"sleep_iters=5\.0: .*set sleep_iters to null and sleep_s to seconds"):
-        Transient(sleep_s=None, sleep_iters=5.0).plan(cluster_of(4), 1.0, 0)
 
 
 # ---- random streams --------------------------------------------------------------------------------------------------
@@ -156,9 +154,7 @@ class Refusing(Pattern):
     ("says", "whole"),
     [
         ("rows=3: too many", "patterns.rack-1.rows=3: too many"),
-        ("rows[0]=3: too many", "patterns.rack-1.rows[0]=3: too many"),
         ("rows: too many", "patterns.rack-1.rows: too many"),
-        ("there are too many", "patterns.rack-1: there are too many"),
         ("worker:0 has too many", "patterns.rack-1: worker:0 has too many"),
     ],
 )

@@ -288,17 +288,6 @@ def test_callbacks_of_the_user_hear_of_a_single_run(counted: list[str], tmp_path
     assert notified == ["on_run_start", "on_job_start", "on_job_end", "on_run_end"]
 
 
-@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
-def test_a_job_that_is_refused_late_does_not_stop_a_sweep(tmp_path: Path) -> None:
-    """The data of one are not there; the report says which is missing."""
-    words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
-    done = run_cli(*words, "draw=false", "-m", "workload=resnet20_cifar10,digits", "hydra.sweep.dir=out", cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "cifar10" in done.err
-    assert (tmp_path / "out" / "1_bsp_none_seed0" / "meta.json").exists()
-    assert "left out: out/0_bsp_none_seed0: no record" in done.out
-
-
 def test_settings_of_hydra_s_own_are_carried_out(tmp_path: Path) -> None:
     words = (*JOB, "hydra.job.chdir=true", "hydra.output_subdir=null", "hydra.run.dir=${hydra:job.name}/${seed}")
     ok(*words, cwd=tmp_path)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
@@ -183,29 +182,6 @@ def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
     refusal = "strategy.load=StepsLoad: compares the workers of a round, and EachGate has none; take the gate AllGate"
     with pytest.raises(ConfigError, match=re.escape(refusal)):
         preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
-
-
-@pytest.mark.long(like="test_swept_groups_get_their_settings_in_the_jobs_only")
-def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
-    fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
-    line = f"-m strategy=bsp,ssp backend=torch,numpy seed=2 workload.optimizer={','.join(fields)} +names.x=3"
-    args = parse_arguments(words(line))
-    with composing(args) as composer:
-        jobs = [job.raw for job in composer.jobs(composer.master())]
-        assert len(jobs) == 8
-        for job in (0, 2, 7):
-            lines = [f"strategy={('bsp', 'ssp')[job // 4]}", f"backend={('torch', 'numpy')[job // 2 % 2]}"]
-            lines += ["seed=2", f"workload.optimizer={fields[job % 2]}", "+names.x=3"]
-            args.overrides, args.multirun = lines, False
-            alone = Composer(args)
-            assert [(one.label, one.raw) for one in alone.jobs(alone.master())] == [("", jobs[job])]
-
-
-def test_swept_groups_get_their_settings_in_the_jobs_only() -> None:
-    jobs = dict(composed("-m strategy=asp,ssp strategy.lr_rule=unit seed=7"))
-    assert list(jobs) == ["strategy=asp", "strategy=ssp"]
-    assert [OmegaConf.select(OmegaConf.create(job), "strategy.lr_rule") for job in jobs.values()] == ["unit", "unit"]
-    assert {job["seed"] for job in jobs.values()} == {7}
 
 
 def test_hydra_gets_flags_first() -> None:
