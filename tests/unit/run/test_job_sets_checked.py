@@ -197,17 +197,6 @@ def test_jobs_that_only_hold_gpus_are_checked_once_for_each_kind(monkeypatch: py
     assert len(seen) == 3 + 6
 
 
-def test_settings_of_a_kind_are_composed_once() -> None:
-    composed = []
-
-    def again(raw: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
-        composed.append(settings)
-        return raw
-
-    checked_set([row(f"j{n}", settings=["max_losses=1"] if n % 2 else []) for n in range(6)], again=again)
-    assert composed == [("max_losses=1",)]
-
-
 def test_no_table_of_models_makes_all_jobs_the_runs_own(tmp_path: Path) -> None:
     job = checked_set([row("a", model="anything")], "replay.models=null", "cluster.costs=star_lstm").jobs[0]
     assert job.checked.config.cluster.costs == "star_lstm"

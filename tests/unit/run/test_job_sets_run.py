@@ -174,16 +174,6 @@ def test_jobs_start_in_the_order_of_their_submission(mixed: Path) -> None:
     assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
 
 
-def test_every_job_has_an_ordinary_record(mixed: Path) -> None:
-    for job, found in table_of(mixed).iterrows():
-        run = load_run(mixed / "jobs" / str(job))
-        assert run.meta["run_id"] == job
-        assert run.tables.iterations.worker.nunique() == found.gpus
-        assert len(run.meta["machine"]["hosts"]) == 8
-        tasks = [task for host in run.meta["machine"]["hosts"] for task in host["tasks"]]
-        assert len(tasks) == found.gpus + found.servers
-
-
 def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> None:
     names = dict(zip("abcdef", ("zeta", "b", "10", "9", "aa", "A"), strict=True))
     run_rows(

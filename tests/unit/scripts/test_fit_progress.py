@@ -244,15 +244,6 @@ def test_the_script_writes_a_model_that_the_runtime_reads(
     assert job.progress * 1.5 == pytest.approx(41.93 * np.log(1.8) * 1.5, abs=2.0)
 
 
-def test_the_script_takes_phi_for_a_single_batch(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main([str(records / "b64")]) == 2
-    assert "give phi (--phi)" in capsys.readouterr().err
-    assert script.main([str(records / "b64"), "--phi", "32"]) == 0
-    shown = capsys.readouterr().out
-    assert "phi = 32 samples at lr=0.1 (given)" in shown
-    assert "\N{EN DASH}" in shown, "nothing was held out"
-
-
 def test_a_target_that_the_metric_cannot_reach(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(records), "--target", "2"]) == 2
     assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err

@@ -166,19 +166,6 @@ def test_a_duration_that_was_edited_is_found_in_a_record_by_rows(tmp_path: Path)
     assert set(failures(folder)) == {"files"}
 
 
-def test_a_host_that_was_busier_is_found_in_a_set_of_jobs(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    words = (
-        "runtime=virtual cluster=star_servers jobs=list replay.max_iterations=5 record=iterations draw=false view=none"
-    )
-    assert run_cli(*words.split(), f"hydra.run.dir={folder}").exit_code == 0
-    assert failures(folder) == {}
-    frame = pd.read_parquet(folder / "hosts.parquet")
-    frame.loc[0, "cpu_cores"] += 1.0
-    frame.to_parquet(folder / "hosts.parquet", index=False)
-    assert "hosts.parquet" in failures(folder)["files"]
-
-
 def test_another_program_reads_the_sums(bare: Path) -> None:
     """``sha256sum`` of the system."""
     if shutil.which("sha256sum") is None:
