@@ -18,7 +18,7 @@ import pytest
 
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from runtime.errors import FAILED, NO_SPACE
+from runtime.errors import FAILED, NO_SPACE, ConfigError
 from runtime.record.cluster import ClusterRecorder, HostRow
 from runtime.run.job import JobFailed, run_job
 from runtime.run.jobs import replay
@@ -412,3 +412,26 @@ def test_a_full_disk_after_a_signal_says_both(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(JobFailed, match="No space left") as caught:
         run_set(checked_set([row("a")]), tmp_path / "run")
     assert (caught.value.exit_code, caught.value.interrupted_by) == (NO_SPACE, signal.SIGINT)
+
+
+def events_of(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [msgspec.json.decode(line) for line in (run_dir / "events.jsonl").read_bytes().splitlines()]
+    return [line["event"] for line in lines if line["kind"] == "event" and line["event"]["type"] == kind]
+
+
+def test_every_job_has_its_aggregators_on_the_hosts_of_its_workers(tmp_path: Path) -> None:
+    table = run_rows(tmp_path / "run", MIXED, *PACKED, *TREE)
+    assert set(table.status) == {"done"}
+    for job, found in table.iterrows():
+        (started,) = events_of(tmp_path / "run" / "jobs" / str(job), "Started")
+        hosts = {name: int(place.removeprefix("host:")) for name, place in started["places"].items()}
+        summing = [hosts[name] for name in hosts if name.startswith("aggregator:")]
+        assert len(summing) == 3
+        assert set(summing) <= set(found.worker_hosts)
+        arrived = events_of(tmp_path / "run" / "jobs" / str(job), "Arrived")
+        assert any(event["grad"].get("members") for event in arrived)
+
+
+def test_where_jobs_are_preempted_their_aggregators_would_stay(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^policy=las: preempts, and strategy=star_h has aggregators on hosts"):
+        checked_set([row("a", gpus=8)], "policy=las", *TREE)

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from injectors.patterns import NoStragglers
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
@@ -312,3 +314,20 @@ def test_a_file_of_a_folder_is_read_within_limits(text: str, said: str, tmp_path
     (tmp_path / "strategy" / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=re.escape(said)):
         preflight(["--config-dir", str(tmp_path), "strategy=mine"])
+
+
+def planned(pattern: NoStragglers, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+    windows = [
+        Disturbance(start_s=start_s, end_s=9.0, target=target, kind="delay", magnitude=1.0)
+        for start_s, target in ((1.0, "worker:0"), (2.5, "worker:9"))
+    ]
+    return build_plan(pattern.name, seed, horizon_s, windows)
+
+
+def test_a_window_that_cannot_be_is_named_by_its_setting_and_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NoStragglers, "plan", planned)
+    with pytest.raises(ConfigError) as caught:
+        preflight(["runtime=virtual", "straggler=none"])
+    assert str(caught.value).startswith(
+        "straggler=none: plans what cannot be (delay of worker:9 from 2.5 s, disturbance 1 of pattern none): there is "
+    )

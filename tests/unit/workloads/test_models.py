@@ -233,19 +233,6 @@ def test_rows_that_differ_have_other_scores(rows: list[list[float]]) -> None:
         assert first != second
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "message"),
-    [
-        ("resnet21", SMALL, "model=resnet21: must be one of alexnet, cnn, densenet121"),
-        ("vgg13", (1, 28, 28), "model=vgg13: images of 28 x 28 are too small for it"),
-    ],
-)
-def test_refused(name: str, shape: Shape, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        image_model(name, shape, 10)
-    assert "\n" not in str(caught.value)
-
-
 # ---- training -------------------------------------------------------------------------------------------------------
 
 
