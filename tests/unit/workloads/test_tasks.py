@@ -162,7 +162,7 @@ TOPICS = PlantedTopics(words=60)
         (lambda: ImageNet(num_classes=10), "num_classes=10: "),
         (lambda: LDA(dataset=TOPICS, topics=0), "topics=0: must be a whole number, at least 1"),
         (
-            lambda: LDA(document_prior=0.0),
+            lambda: LDA(dataset=TOPICS, document_prior=0.0),
             "document_prior=0.0: must be above 0 and at most 100, or null for 1 / topics",
         ),
         (lambda: LDA(dataset=TOPICS, stop_words=60), "stop_words=60: the text has 60 words"),
