@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any
 
 import msgspec
@@ -23,24 +24,16 @@ def raw() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The job with one value replaced."""
     whole = copy.deepcopy(raw())
     *parents, last = path.split(".")
-    section = whole
-    for name in parents:
-        section = section[name]
-    section[last] = value
+    reduce(getitem, parents, whole)[last] = value
     return whole
 
 
 def without(path: str) -> dict[str, Any]:
-    """The job with one value taken away."""
-    whole = copy.deepcopy(raw())
+    whole = changed(path, None)
     *parents, last = path.split(".")
-    section = whole
-    for name in parents:
-        section = section[name]
-    del section[last]
+    del reduce(getitem, parents, whole)[last]
     return whole
 
 

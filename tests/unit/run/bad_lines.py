@@ -20,7 +20,6 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data, "),
     ("strategy=composed strategy.gate.bonud=3", "did you mean strategy.gate.bound?"),
-    ("strategy=composed strategy.gate.bound=-1", "strategy.gate.bound=-1: must be a whole number, 0 or more"),
     ("strategy=composed strategy.gate=ssp", "strategy.gate=ssp: must be settings with a _target_"),
     (
         "strategy=composed strategy.load.min_batch_samples=99",
@@ -134,10 +133,6 @@ BAD_LINES: list[tuple[str, str]] = [
         "strategy.tau_max=2: while one of 4 workers computes, 3 updates of others",
     ),
     (
-        "strategy=star_h strategy.tree_wait_s=0.5",
-        "strategy.tree_wait_s=0.5: there is no tree; set tree_fanout, or null",
-    ),
-    (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy: has aggregators (1; num_aggregators or tree_fanout), which are tasks of hosts; choose cluster=hosts",
     ),
@@ -187,25 +182,16 @@ BAD_LINES: list[tuple[str, str]] = [
     ("straggler=persistent straggler.sleep_s=3ms", "straggler.sleep_s=3ms: must be a number of seconds or null"),
     ("seed=${nope}", "seed: refers to nope, which is not set"),
     ("strategy=ssp strategy.bound=-1", "strategy.bound=-1: must be 0 or more (null for no bound)"),
-    ("strategy=ssp strategy.bound=three", "strategy.bound=three: must be a whole number or null"),
-    (
-        "strategy=zeno_pp strategy.validation_samples=0",
-        "strategy.validation_samples=0: must be a whole number, 1 or more",
-    ),
     (
         "strategy=zeno_pp strategy.validation_samples=1438",
         "strategy.validation_samples=1438: leaves 0 of the 1438 training samples, fewer than "
         "workload.global_batch_samples=128; hold out fewer",
     ),
-    ("strategy=zeno_pp strategy.rho_on=both", "strategy.rho_on=both: must be applied or raw"),
-    ("strategy=zeno_pp strategy.gamma=0", "strategy.gamma=0.0: must be above 0"),
     ("strategy=bsp strategy.data=dynamical", "strategy.data=dynamical: must be one of"),
-    ("strategy=backup_workers strategy.num_backup=-1", "strategy.num_backup=-1: must be a whole number, 0 or more"),
     (
         "strategy=lb_bsp strategy.min_batch_samples=33",
         "strategy.min_batch_samples=33: 4 workers would need 132 samples, the global batch has 128",
     ),
-    ("strategy=antdt_dd strategy.accum_min=0", "strategy.accum_min=0: must be a whole number, 1 or more"),
     (
         "strategy=antdt_dd strategy.max_batch_samples=6",
         "strategy.max_batch_samples=6: the largest micro-batches (type 0 6), 5 per worker, sum to 120 samples",

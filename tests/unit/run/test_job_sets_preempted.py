@@ -51,7 +51,6 @@ def moving() -> list[dict[str, Any]]:
 
 
 def notes_in(run_dir: Path, job: str, *kinds: str) -> list[dict[str, Any]]:
-    """Notes of a job's own record."""
     lines = [msgspec.json.decode(line) for line in (run_dir / "jobs" / job / "events.jsonl").read_bytes().splitlines()]
     notes = [{"t": line["t"], **line["note"]} for line in lines if line["kind"] == "note"]
     return [note for note in notes if note["type"] in kinds]

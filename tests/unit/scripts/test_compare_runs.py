@@ -17,7 +17,6 @@ from tests.support.records import Story, bsp_story
 
 
 def stretched(story: Story, factor: float) -> Story:
-    """The story with all times multiplied."""
     for line in story.lines:
         line["t"] *= factor
         if "event" in line and "t" in line["event"]:

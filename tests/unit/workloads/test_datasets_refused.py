@@ -48,8 +48,6 @@ def cut(name: str, left: int) -> Break:
 
 
 def line(name: str, number: int, change: Callable[[str], str]) -> Break:
-    """Change one line, counted from one."""
-
     def act(raw: Path) -> None:
         lines = (raw / name).read_text().splitlines()
         lines[number - 1] = change(lines[number - 1])

@@ -40,7 +40,6 @@ TASKS: dict[str, DatasetTask] = {
 
 
 def begun(task: Any, **settings: int) -> TorchModel:
-    """With its initial parameters."""
     model = TorchModel(task, 0, 1, **settings)
     model.attach(model.initial_parameters(), aligned_vector(model.num_parameters))
     return model
