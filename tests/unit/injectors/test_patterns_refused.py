@@ -210,7 +210,11 @@ NO_TIME = "base_s=null: the time of an iteration is not known beforehand on this
         (TransientThrottle(period_s=0.001, duration_s=0.001), CLUSTER, "period_s=0.001: too short"),
         *[(one, UNKNOWN, NO_TIME) for one in (Pauses(), SequenceLengths(), SlowLoader())],
         (Pauses(period_s=1.0), CLUSTER, "period_s=1.0: makes periods of 1 s, which must be longer than a pause"),
-        (Pauses(period_s=None, period_iters=1.0, drift_frac=0.5), CLUSTER, "period_iters=1.0: makes periods of 0.78 s"),
+        (
+            Pauses(period_s=None, period_iters=1.0, drift_frac=0.5),
+            CLUSTER,
+            "period_iters=1.0: makes periods of 0.78 s, which must be longer than a pause (duration_s=1.5)",
+        ),
         (Pauses(period_s=0.01, duration_s=0.005), CLUSTER, "period_s=0.01: too short for 1e+06 s and 4 targets"),
         (SequenceLengths(), CLUSTER, "base_s=0.06: too short for 1e+06 s and 4 targets"),
         (SequenceLengths(added_frac=900.0, base_s=1000.0), CLUSTER, "added_frac=900.0: makes an iteration longer by"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import ROOT, Finished, run_cli
+from tests.support.cli import ROOT, refusal, run_cli
 from tests.support.invariants import problems
 from tests.support.runs import RecordSink
 
@@ -71,14 +71,6 @@ def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away
     assert (record.parameters() == 1).all()
 
 
-def refused(*words: str) -> str:
-    """The line of a job that must not begin."""
-    found: Finished = run_cli(*BASE, *DLROVER, "scheduler=quota", *words)
-    assert found.exit_code == 2
-    (line,) = found.err.strip().splitlines()
-    return line.removeprefix("run.py: ")
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "line"),
@@ -94,4 +86,4 @@ def refused(*words: str) -> str:
     ],
 )
 def test_what_no_job_can_keep_is_refused_before_it_starts(words: list[str], line: str) -> None:
-    assert refused(*words) == line
+    assert refusal(*BASE, *DLROVER, "scheduler=quota", *words) == line
