@@ -462,10 +462,13 @@ def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_th
     assert refusal(made).endswith("its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)")
 
 
-def test_durations_as_schedulers_write_them_need_no_unit(tmp_path: Path) -> None:
-    text = "at,gpus,s\n0,1,00:10:00\n1,1,1-02:03:04.5\n2,1,100:00:00\n3,1,7\n"
-    made = other_table(tmp_path, text, duration_column="s", duration_unit_s=60.0, time_scale=2.0)
-    assert [one.duration_s for one in made.submissions(0)] == [1200.0, 2 * 93784.5, 720_000.0, 840.0]
+def test_times_of_a_clock_are_seconds_whatever_the_unit(tmp_path: Path) -> None:
+    text = "at,gpus,s\n0,1,00:10:00\n1,1,1-02:03:04.5\n2,1,7\n"
+    made = other_table(tmp_path, text, duration_column="s", duration_unit_s=60.0)
+    assert [one.duration_s for one in made.submissions(0)] == [600.0, 93784.5, 420.0]
+
+
+def test_what_is_no_duration_is_named(tmp_path: Path) -> None:
     for wrong in ("00:61:00", "1-5", "-1:00:00", "10:00", "h", "5x", "P"):
         made = other_table(tmp_path, f"at,gpus,s\n0,1,{wrong}\n", duration_column="s")
         assert f"row 1 (line 2), column s, {wrong}: must be a finite number" in refusal(made)
