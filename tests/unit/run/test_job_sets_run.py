@@ -77,43 +77,6 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, wor
     assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
 
 
-def test_a_job_without_neighbours_is_as_fast_as_alone(tmp_path: Path) -> None:
-    """One that fills a server, next to another on its own server: nothing is shared."""
-    rows = [row("a", gpus=8, model="vgg16"), row("b", gpus=8, model="vgg16")]
-    both = run_rows(tmp_path / "both", rows)
-    assert set(both.loc["a"].worker_hosts).isdisjoint(both.loc["b"].worker_hosts)
-    one = run_rows(tmp_path / "one", rows[:1])
-    assert both.loc["a"].end_s == one.loc["a"].end_s
-    assert both.loc["b"].end_s == pytest.approx(one.loc["a"].end_s, rel=1e-9)
-
-
-def costs_file(tmp_path: Path) -> str:
-    path = tmp_path / "processor.yaml"
-    path.write_text("schema: 1\nvalues: {data_per_sample_s: 0.01, worker_cores: 4}\n")
-    return f"cluster.costs={path}"
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
-def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
-    """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
-    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 10 ms of 8 cores while GPUs
-    computed: (2.56 - 0.08) / 8 s."""
-    words = (
-        "replay.models=null",
-        costs_file(tmp_path),
-        "cluster.device={base_s:0.1,per_sample_s:0}",
-        "cluster.hosts.count=1",
-        "cluster.hosts.cpu_cores=8",
-        "cluster.hosts.overrides=null",
-        "workload.global_batch_samples=128",
-        "replay.max_iterations=null",
-    )
-    rows = [row(f"j{n}", gpus=1, iterations=20, model="") for n in range(jobs)]
-    table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.tolist() == pytest.approx([20 * rounds_s] * jobs, abs=0.05)
-
-
 # ---- laws -----------------------------------------------------------------------------------------------------------
 
 
