@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,13 +37,59 @@ CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06, num_hosts
 UNKNOWN = ClusterShape(num_workers=4, num_servers=2)
 MISREAD = ("a b", "$HOME", "a;b", "a&b", "a|b", "a>b", "*", "~", "-a", ".a", "a/b", "'a'", "`a`", "a=b", "é")
 """By a shell, or by whoever makes a file of that name."""
-NAMED: tuple[Any, ...] = (Pauses, SequenceLengths, SlowLoader, Throttle, OnOff, Markov, Poisson, Elastic)
 BAD: Any = "stop"
-NOT_ONE: Any = None
+
+Make = Callable[..., Pattern]
+slotted = partial(IterationSlowdown, slot_s=1.0)
+power_law = partial(PowerLaw, slot_s=1.0)
+times = partial(IterationTimes, path="x.csv")
+
+VALUES: list[tuple[Make, dict[str, Any]]] = [
+    *[(Transient, {"name": name}) for name in (*MISREAD, "", 1)],
+    *[
+        (make, {"name": "a b"})
+        for make in (Pauses, SequenceLengths, SlowLoader, Throttle, OnOff, Markov, Poisson, Elastic)
+    ],
+    (Transient, {"period_s": 0, "duration_s": 2000.0, "probability": 1.1, "intensity": -0.1, "sleep_s": -1.0}),
+    (Transient, {"period_s": math.nan, "duration_s": 0, "probability": True, "offset": BAD}),
+    *[(Persistent, {"targets": (name,)}) for name in ("node:1", "worker:01", "worker", "worker:0;ls")],
+    (Persistent, {"targets": (), "start_s": -1.0}),
+    (Persistent, {"targets": "worker:0"}),
+    (slotted, {"slot_s": 0.0, "max_slowdown_frac": -1}),
+    *[(Throttle, {"left_frac": frac}) for frac in (0, -0.1, 1, 1.5, 1e-9)],
+    (Throttle, {"kind": BAD, "start_s": -1.0, "duration_s": 0.0, "pick": 0, "targets": ("host:$(id)",)}),
+    (Throttle, {"pick": True}),
+    (partial(Throttle, kind="bandwidth"), {"targets": ("link:0>*",)}),
+    (partial(Throttle, kind="bandwidth"), {"targets": ("link:*>*",)}),
+    (TransientThrottle, {"left_frac": 1.0, "duration_s": 2000.0, "draws_of": ""}),
+    (OnOff, {"on_s": 0.0, "off_s": 0.0, "magnitude": 0.0}),
+    (partial(OnOff, kind="delay"), {"magnitude": -1.0}),
+    (Markov, {"on_mean_s": 0.0, "off_mean_s": math.inf, "magnitude": 1.0}),
+    (Poisson, {"mean_s": 0.0, "duration_s": 0.0, "magnitude": 0.5, "kind": "join"}),
+    (power_law, {"slot_s": 0.0, "alpha": 1.0, "d0_iters": 0.0, "cap_iters": -1.0, "base_s": 0.0}),
+    (Pauses, {"period_s": 0.0, "duration_s": 0.0, "drift_frac": 0.6, "phase": BAD, "kind": None, "align": None}),
+    (Pauses, {"base_s": 0.0}),
+    (partial(Pauses, period_s=None), {"period_iters": -1.0}),
+    (SequenceLengths, {"sigma": 2.5, "length_column": "", "num_sequences": 0, "added_frac": -1.0, "balance": None}),
+    (SequenceLengths, {"base_s": 0.0}),
+    (partial(SequenceLengths, sigma=None), {"path": "a.json"}),
+    (SlowLoader, {"batch_iters": 0.0, "queue": 0, "pick": 0, "start_s": -1.0, "duration_s": 0.0}),
+    (Elastic, {"leaves_per_hour": 0, "rejoin_s": -1.0, "least_workers": 0}),
+    (Heterogeneity, {"sigma": -0.1, "targets": ("link:0",)}),
+    (RandomWorkers, {"num_workers": -1, "fault": BAD}),
+    (times, {"baseline": "mean", "layout": "bsp", "unit_s": 0, "time_scale": -1, "seconds_column": "", "repeat": 1}),
+    (times, {"baseline": 0, "path": "x.json"}),
+]
 
 
-def times(**fields: Any) -> IterationTimes:
-    return IterationTimes(**{"path": "x.csv", **fields})
+@pytest.mark.parametrize(
+    ("make", "name", "value"), [(make, name, value) for make, values in VALUES for name, value in values.items()]
+)
+def test_a_value_out_of_range_is_refused_by_its_name(make: Make, name: str, value: Any) -> None:
+    shown = value[0] if isinstance(value, tuple) and value else value
+    with pytest.raises(ValueError, match="^" + re.escape(f"{name}={shown}: must ")) as caught:
+        make(**{name: value})
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -51,126 +98,46 @@ def times(**fields: Any) -> IterationTimes:
         (lambda: Transient(period_s=0), "period_s=0: must be at least 0.001"),
         (lambda: Transient(period_s=math.nan), "period_s=nan: must be a finite number"),
         (lambda: Transient(duration_s=2000.0), "duration_s=2000.0: must be at most period_s (1800.0)"),
-        (lambda: Transient(duration_s=0), "duration_s=0: must be more than 0"),
-        (lambda: Transient(probability=1.1), "probability=1.1: must be at least 0 and at most 1"),
-        (lambda: Transient(probability=True), "probability=True: must be a finite number"),
-        (lambda: Transient(intensity=-0.1), "intensity=-0.1: must be at least 0 and at most 1"),
         (lambda: Transient(sleep_iters=1.0), "sleep_s=1.5: only one of sleep_s and sleep_iters may be set"),
         (lambda: Transient(sleep_s=None), "sleep_s=null: one of sleep_s and sleep_iters must be set"),
-        (lambda: Transient(sleep_s=-1.0), "sleep_s=-1.0: must be at least 0"),
-        (lambda: Transient(offset=BAD), "offset=stop: must be one of start, uniform"),
-        (lambda: Transient(name=""), "name=: must be"),
-        *[(lambda name=name: Transient(name=name), f"name={name}: must be letters") for name in MISREAD],
-        *[(lambda cls=cls: cls(name="a b"), "name=a b: must be letters") for cls in NAMED],
         (lambda: Transient(name="a\nb"), r"name='a\nb': must be letters"),
-        (lambda: Transient(name=1), "name=1: must be letters"),  # type: ignore[arg-type]
-        (lambda: Persistent(targets=()), "targets=(): must be a list"),
-        (lambda: Persistent(targets="worker:0"), "targets=worker:0: must be a list"),  # type: ignore[arg-type]
-        (lambda: Persistent(targets=("node:1",)), "targets=node:1: must be worker:<id>"),
-        (lambda: Persistent(targets=("worker:01",)), "targets=worker:01: must be"),
-        (lambda: Persistent(targets=("worker",)), "targets=worker: must be"),
+        (lambda: Persistent(targets=("worker:0\n",)), r"targets='worker:0\n': must be"),
         (
             lambda: Persistent(targets=("host:0",)),
             "targets=host:0: must be worker:<id>, server:<id>, or * for the id; d",
         ),
-        (lambda: Persistent(targets=("worker:0;ls",)), "targets=worker:0;ls: must be"),
-        (lambda: Persistent(targets=("worker:0\n",)), r"targets='worker:0\n': must be"),
-        (lambda: Persistent(start_s=-1.0), "start_s=-1.0: must be at least 0"),
-        (lambda: IterationSlowdown(slot_s=0.0), "slot_s=0.0: must be at least 0.001"),
-        (lambda: IterationSlowdown(slot_s=1.0, max_slowdown_frac=-1), "max_slowdown_frac=-1: must be at least 0"),
         (lambda: Combined(patterns={}), "patterns: must name at least one"),
         (lambda: Combined(patterns={"a": 1}), "patterns: a is no pattern"),  # type: ignore[dict-item]
         (lambda: Combined(patterns={"a": Combined(patterns={"b": NoStragglers()})}), "patterns: a is no pattern"),
         (
             lambda: Combined(patterns={"a": Transient(), "b": Transient()}),
-            "patterns: 2 of them have name=transient and would draw alike",
+            "patterns: 2 of them have name=transient and would draw alike; rename one",
         ),
-        *[
-            (lambda frac=frac: Throttle(left_frac=frac), f"left_frac={frac}: must be more than 0 and less")
-            for frac in (0, -0.1, 1, 1.5, 1e-9)
-        ],
+        (lambda: Throttle(left_frac=1.5), "left_frac=1.5: must be more than 0 and less than 1"),
         (lambda: Throttle(kind=BAD), "kind=stop: must be one of cpu, gpu, bandwidth"),
+        (lambda: Throttle(pick=0), "pick=0: must be a whole number, at least 1, or null"),
         (lambda: Throttle(targets=("link:0",)), "targets=link:0: must be worker:<id>, server:<id>, host:<id>, or *"),
         (lambda: Throttle(kind="bandwidth"), "targets=worker:0: must be link:<host>, link:<host>><host>, or * for"),
-        (lambda: Throttle(kind="bandwidth", targets=("link:0>*",)), "targets=link:0>*: must be"),
-        (lambda: Throttle(kind="bandwidth", targets=("link:*>*",)), "targets=link:*>*: must be"),
-        (lambda: Throttle(targets=("host:$(id)",)), "targets=host:$(id): must be"),
-        (lambda: Throttle(start_s=-1.0), "start_s=-1.0: must be at least 0"),
-        (lambda: Throttle(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
-        (lambda: Throttle(pick=0), "pick=0: must be a whole number, at least 1, or null"),
-        (lambda: Throttle(pick=True), "pick=True: must be a whole number"),
-        (lambda: TransientThrottle(left_frac=1.0), "left_frac=1.0: must be more than 0 and less"),
-        (lambda: TransientThrottle(duration_s=2000.0), "duration_s=2000.0: must be at most period_s (1800.0)"),
-        (lambda: TransientThrottle(draws_of=""), "draws_of=: must be letters"),
-        (lambda: OnOff(on_s=0.0), "on_s=0.0: must be at least 0.001"),
-        (lambda: OnOff(off_s=0.0), "off_s=0.0: must be at least 0.001"),
         (lambda: OnOff(kind=BAD), "kind=stop: must be one of delay, slowdown, cpu, gpu, bandwidth, cut, pause, kill"),
-        (lambda: OnOff(magnitude=0.0), "magnitude=0.0: must be more than 0 and less than 1"),
         (lambda: OnOff(kind="kill"), "magnitude=0.1: must be 1"),
         (lambda: OnOff(kind="delay", magnitude=-1.0), "magnitude=-1.0: must be between 0 and 3600"),
         (lambda: OnOff(kind="cut", magnitude=1.0), "targets=worker:0: must be link:<host>, or * for the id; cut acts"),
-        (lambda: Markov(on_mean_s=0.0), "on_mean_s=0.0: must be at least 0.001"),
-        (lambda: Markov(off_mean_s=math.inf), "off_mean_s=inf: must be a finite number"),
-        (lambda: Markov(magnitude=1.0), "magnitude=1.0: must be more than 0 and less than 1"),
-        (lambda: Poisson(mean_s=0.0), "mean_s=0.0: must be at least 0.001"),
-        (lambda: Poisson(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
-        (lambda: Poisson(magnitude=0.5), "magnitude=0.5: must be 1"),
         (lambda: Poisson(targets=("link:0",)), "targets=link:0: must be worker:<id>, server:<id>, host:<id>, or * for"),
-        (lambda: Poisson(kind="join"), "kind=join: must be one of delay, "),
-        (lambda: PowerLaw(slot_s=0.0), "slot_s=0.0: must be at least 0.001"),
-        (lambda: PowerLaw(slot_s=1.0, alpha=1.0), "alpha=1.0: must be more than 1"),
-        (lambda: PowerLaw(slot_s=1.0, d0_iters=0.0), "d0_iters=0.0: must be more than 0"),
-        (lambda: PowerLaw(slot_s=1.0, cap_iters=-1.0), "cap_iters=-1.0: must be more than 0"),
-        (lambda: PowerLaw(slot_s=1.0, base_s=0.0), "base_s=0.0: must be more than 0"),
-        (lambda: PowerLaw(slot_s=1.0, targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
+        (lambda: power_law(targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
         (lambda: Pauses(period_iters=5.0), "period_s=60.0: exactly one of period_s and period_iters must be set"),
         (lambda: Pauses(period_s=None), "period_s=null: exactly one of period_s and period_iters must be set"),
-        (lambda: Pauses(period_s=0.0), "period_s=0.0: must be at least 0.001"),
-        (lambda: Pauses(period_s=None, period_iters=-1.0), "period_iters=-1.0: must be more than 0"),
         (lambda: Pauses(duration_s=0.0), "duration_s=0.0: must be more than 0 and at most 3600"),
-        (lambda: Pauses(drift_frac=0.6), "drift_frac=0.6: must be at least 0 and at most 0.5"),
-        (lambda: Pauses(phase=BAD), "phase=stop: must be random or equal"),
-        (lambda: Pauses(kind=NOT_ONE), "kind=None: must be delay or pause"),
-        (lambda: Pauses(align=NOT_ONE), "align=None: must be true or false"),
-        (lambda: Pauses(base_s=0.0), "base_s=0.0: must be more than 0"),
         (lambda: Pauses(targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
         (lambda: SequenceLengths(path="a.csv"), "sigma=1.0: exactly one of sigma and path must be set"),
         (lambda: SequenceLengths(sigma=None), "sigma=null: exactly one of sigma and path must be set"),
-        (lambda: SequenceLengths(sigma=2.5), "sigma=2.5: must be at least 0 and at most 2"),
-        (lambda: SequenceLengths(sigma=None, path="a.json"), "path=a.json: must name a file that ends in .csv"),
-        (lambda: SequenceLengths(length_column=""), "length_column=: must name a column of the file"),
-        (lambda: SequenceLengths(num_sequences=0), "num_sequences=0: must be a whole number, at least 1"),
-        (lambda: SequenceLengths(added_frac=-1.0), "added_frac=-1.0: must be at least 0 and at most 1000"),
-        (lambda: SequenceLengths(balance=NOT_ONE), "balance=None: must be true or false"),
-        (lambda: SequenceLengths(base_s=0.0), "base_s=0.0: must be at least 0.001"),
         (lambda: SequenceLengths(targets=("server:0",)), "targets=server:0: must be worker:<id> or worker:*"),
         (lambda: SlowLoader(batch_s=1.0), "batch_s=1.0: exactly one of batch_s and batch_iters must be set"),
         (lambda: SlowLoader(batch_iters=None), "batch_s=null: exactly one of batch_s and batch_iters must be set"),
-        (lambda: SlowLoader(batch_iters=0.0), "batch_iters=0.0: must be more than 0"),
-        (lambda: SlowLoader(queue=0), "queue=0: must be a whole number, at least 1"),
-        (lambda: SlowLoader(pick=0), "pick=0: must be a whole number, at least 1, or null"),
-        (lambda: SlowLoader(start_s=-1.0), "start_s=-1.0: must be at least 0"),
-        (lambda: SlowLoader(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
         (lambda: SlowLoader(targets=("server:*",)), "targets=server:*: must be worker:<id> or worker:*"),
-        (lambda: Elastic(leaves_per_hour=0), "leaves_per_hour=0: must be more than 0"),
-        (lambda: Elastic(rejoin_s=-1.0), "rejoin_s=-1.0: must be at least 0"),
-        (lambda: Elastic(least_workers=0), "least_workers=0: must be a whole number, 1 or more"),
-        (lambda: Heterogeneity(sigma=-0.1), "sigma=-0.1: must be at least 0"),
-        (lambda: Heterogeneity(targets=("link:0",)), "targets=link:0"),
-        (lambda: RandomWorkers(num_workers=-1), "num_workers=-1: must be a whole number, 0 or more"),
         (lambda: RandomWorkers(sleep_s=1.0), "sleep_s=1.0: only one of sleep_s and sleep_iters"),
         (lambda: RandomWorkers(sleep_iters=None), "sleep_s=null: one of sleep_s and sleep_iters must be set"),
-        (lambda: RandomWorkers(fault=BAD), "fault=stop: must be true or false"),
-        (lambda: times(baseline="mean"), "baseline=mean: must be median, least or a number of seconds"),
-        (lambda: times(baseline=0), "baseline=0: must be "),
-        (lambda: times(layout="bsp"), "layout=bsp: must be barrier or own"),
-        (lambda: times(unit_s=0), "unit_s=0: must be more than 0"),
-        (lambda: times(time_scale=-1), "time_scale=-1: must be more than 0"),
-        (lambda: times(seconds_column=""), "seconds_column=: must name a column"),
         (lambda: times(seconds_column="worker"), "seconds_column=worker: worker, iteration and seconds must be three"),
         (lambda: times(targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>"),
-        (lambda: times(repeat=1), "repeat=1: must be true or false"),
-        (lambda: times(path="x.json"), "path=x.json: must name a file that ends in .csv, .tsv, .txt"),
     ],
 )
 def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
