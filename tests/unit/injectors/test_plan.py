@@ -191,17 +191,6 @@ def test_what_names_no_target(text: str) -> None:
         validate_plan(plan_of(window(0, 1, text)), HOSTS)
 
 
-def test_what_names_a_target() -> None:
-    texts = ("worker:0", "server:12", "host:7", "link:3", "link:0>10")
-    assert [parse_target(text) for text in texts] == [
-        ("worker", (0,)),
-        ("server", (12,)),
-        ("host", (7,)),
-        ("link", (3,)),
-        ("route", (0, 10)),
-    ]
-
-
 def test_a_fraction_of_nothing_is_not_left_out_but_refused() -> None:
     """Only a delay or slow-down of 0 does nothing; a quota of 0 is an error that must be reported."""
     windows = [window(0, 1, kind=kind, magnitude=0.0) for kind in ("delay", "slowdown", "cpu")]

@@ -86,13 +86,6 @@ def test_a_file_that_has_changed_makes_it_another_job(
     assert inputs(*JOB, *words) != first
 
 
-def test_what_no_setting_names_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first = inputs(*JOB, "straggler=none")
-    (tmp_path / "other.yaml").write_text("a: 1\n")
-    assert inputs(*JOB, "straggler=none") == first
-
-
 def test_who_starts_tasks_and_what_is_shown_change_no_result(tmp_path: Path) -> None:
     job, raw = checked(*JOB, "straggler=none")
     before = inputs_of(job, raw)
