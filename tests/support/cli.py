@@ -42,6 +42,13 @@ def run_cli(*words: str, cwd: Path = ROOT) -> Finished:
     return in_a_fork(partial(_program, words), cwd)
 
 
+def refusal(*words: str, cwd: Path = ROOT) -> str:
+    """The one line with which ``python run.py *words`` ends before it begins."""
+    done = run_cli(*words, cwd=cwd)
+    assert (done.exit_code, done.out, done.err.count("\n")) == (2, "", 1), done
+    return done.err.removeprefix("run.py: ").removesuffix("\n")
+
+
 def run_text(text: str) -> Finished:
     """``python -c text``, where libraries are imported already."""
     return in_a_fork(partial(exec, text, {}), ROOT)

@@ -16,9 +16,9 @@ STOP, GO, TERM, KILL = signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM, signal.SI
 class Machine:
     """Processes that use a core each while they run, on a clock of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *pids: int) -> None:
         self.now = 1000.0
-        self.cpu_s: dict[int, float] = {}
+        self.cpu_s = dict.fromkeys(pids, 0.0)
         self.stopped: set[int] = set()
         self.idle: set[int] = set()
         self.sent: list[tuple[int, int]] = []

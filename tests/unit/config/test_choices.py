@@ -92,9 +92,3 @@ def test_the_help_names_every_command() -> None:
     assert [line.split()[0] for line in text.splitlines()[1:] if line] == list(COMMANDS)
     files = {path.stem for path in (ROOT / "stragglab" / "commands").glob("*.py")}
     assert files - {"__init__", "run"} == set(COMMANDS)
-
-
-@pytest.mark.parametrize("words", [("--help", "strategy=spp"), ("--help", "strategy=bsp,asp")])
-def test_what_cannot_be_composed_is_refused(words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError):
-        preflight(words)

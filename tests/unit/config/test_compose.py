@@ -17,7 +17,6 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, announce, composing, to_raw
 from runtime.config.hydra_internal import Kept, ReadOnce
 from runtime.errors import ConfigError
-from tests.support.cli import run_text
 from tests.support.long_tests import long_after
 
 SWEEPS = [
@@ -165,24 +164,6 @@ def test_a_file_may_be_chosen_by_what_else_is_chosen(tmp_path: Path) -> None:
     for words, text in (([], "of bsp"), (["strategy=ssp"], "of ssp")):
         with composing(parse_arguments(["--config-dir", str(tmp_path), "--config-name", "whole", *words])) as composer:
             assert composer.raw(composer.lines)["note"]["text"] == text
-
-
-def test_hydra_reads_no_file_again_where_it_only_shows_something() -> None:
-    """It composes twice for ``--info``, and searches for its files twice more."""
-    done = run_text(
-        "import collections, runpy, sys\n"
-        "from omegaconf import OmegaConf\n"
-        "from runtime.house import ROOT\n"
-        "read, load = collections.Counter(), OmegaConf.load\n"
-        "def counted(file):\n    read[getattr(file, 'name', file)] += 1\n    return load(file)\n"
-        "OmegaConf.load = counted\n"
-        "sys.argv = ['run.py', '--info', 'all', 'strategy=ssp']\n"
-        "try: runpy.run_path(str(ROOT / 'run.py'), run_name='__main__')\n"
-        "except SystemExit: pass\n"
-        "print(max(read.values(), default=0))"
-    )
-    assert "bound: 3" in done.err + done.out
-    assert int(done.out.splitlines()[-1]) <= 2  # the second time for what is kept
 
 
 def test_a_file_of_a_sweep_is_kept_and_no_job_changes_it_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import re
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any
 
 import msgspec
@@ -23,24 +24,16 @@ def raw() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The job with one value replaced."""
     whole = copy.deepcopy(raw())
     *parents, last = path.split(".")
-    section = whole
-    for name in parents:
-        section = section[name]
-    section[last] = value
+    reduce(getitem, parents, whole)[last] = value
     return whole
 
 
 def without(path: str) -> dict[str, Any]:
-    """The job with one value taken away."""
-    whole = copy.deepcopy(raw())
+    whole = changed(path, None)
     *parents, last = path.split(".")
-    section = whole
-    for name in parents:
-        section = section[name]
-    del section[last]
+    del reduce(getitem, parents, whole)[last]
     return whole
 
 
@@ -79,11 +72,8 @@ def test_accepted(path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("cluster.num_workers", 0, "cluster.num_workers=0: must be at least 1"),
-        ("cluster.num_workers", -4, "cluster.num_workers=-4: must be at least 1"),
         ("cluster.num_workers", "1e3", "cluster.num_workers=1e3: must be a whole number, at least 1"),
-        ("cluster.num_workers", 1000.0, "cluster.num_workers=1000.0: must be a whole number"),
         ("cluster.num_workers", "010", "cluster.num_workers=010: must be a whole number"),
-        ("cluster.num_workers", "12:30", "cluster.num_workers=12:30: must be a whole number"),
         ("cluster.num_workers", True, "cluster.num_workers=true: must be a whole number"),
         ("cluster.num_workers", None, "cluster.num_workers=null: must be a whole number"),
         ("topology.num_servers", -1, "topology.num_servers=-1: must be at least 0"),
@@ -96,14 +86,12 @@ def test_accepted(path: str, value: Any) -> None:
             3,
             "workload.global_batch_samples=3: smaller than cluster.num_workers=4, every worker needs at least one",
         ),
-        ("workload.epochs", 0, "workload.epochs=0: must be at least 1"),
         ("workload.epochs", 1.5, "workload.epochs=1.5: must be a whole number, at least 1 or null"),
         ("workload.batches_per_shard", 0, "workload.batches_per_shard=0: must be at least 1"),
         ("workload.optimizer.lr", 0, "workload.optimizer.lr=0: must be more than 0"),
         ("workload.optimizer.lr", "fast", "workload.optimizer.lr=fast: must be a number"),
         ("workload.optimizer.name", 3, "workload.optimizer.name=3: must be text"),
         ("workload.optimizer", "sgd", "workload.optimizer=sgd: must be settings"),
-        ("workload.target", "high", "workload.target=high: must be a number or null"),
         ("workload.target", float("nan"), "workload.target=nan: must be a finite number"),
         (
             "workload.convergence",
@@ -112,13 +100,8 @@ def test_accepted(path: str, value: Any) -> None:
         ),
         ("workload.convergence", {"evaluations": 5}, "workload.convergence.max_change: missing"),
         ("workload.eval_every_s", 0, "workload.eval_every_s=0: must be at least 0.001"),
-        (
-            "stop_at_convergence",
-            True,
-            "stop_at_convergence=true: workload=ledger has no rule; set workload.",
-        ),
+        ("stop_at_convergence", True, "stop_at_convergence=true: workload=ledger has no rule; set workload."),
         ("workload.metrics", "loss", "workload.metrics: no such setting; did you mean workload.metric?"),
-        ("strategy", "ssp", "strategy=ssp: must be settings"),
         ("cluster.devices", {0: {}}, "cluster.devices={0: {}}: 0 must be a name"),
         ("cluster.hosts", {1.5: {}}, "cluster.hosts={1.5: {}}: 1.5 must be a name"),
         (
@@ -127,10 +110,8 @@ def test_accepted(path: str, value: Any) -> None:
             "strategy.bound=inf: must be a finite",
         ),
         ("seed", -1, "seed=-1: must be at least 0"),
-        ("seed", False, "seed=false: must be a whole number"),
         ("seed", MAX_SEED + 1, "must be at most"),
         ("max_time_s", 0, "max_time_s=0: must be more than 0"),
-        ("max_time_s", -1.5, "max_time_s=-1.5: must be more than 0"),
         ("max_time_s", 1e12, "max_time_s=1000000000000.0: must be at most 604800"),
         ("max_time_s", float("inf"), "max_time_s=inf: must be a finite number"),
         ("max_time_s", "12:30", "max_time_s=12:30: must be a number of seconds"),
@@ -140,8 +121,6 @@ def test_accepted(path: str, value: Any) -> None:
         ("stuck_after_s", 0, "stuck_after_s=0: must be more than 0"),
         ("failover", "hope", "failover=hope: must be one of"),
         ("draw", "yes", "draw=yes: must be true or false"),
-        ("draw", 1, "draw=1: must be true or false"),
-        ("caption", "none", "caption=none: must be true or false"),
         ("view", "lives", "view=lives: must be one of auto, live, none, plain"),
         ("sede", 1, "sede: no such setting; did you mean seed?"),
     ],

@@ -70,13 +70,6 @@ def test_without_it_the_code_is_refused_and_the_setting_named(lab: Path) -> None
         preflight(JOB)
 
 
-def test_a_file_with_the_name_of_one_of_ours_is_refused(lab: Path) -> None:
-    (lab / "conf" / "strategy" / "my_strategy.yaml").rename(lab / "conf" / "strategy" / "ssp.yaml")
-    adopt([f"project={lab}"])
-    with pytest.raises(ConfigError, match=r"conf/strategy/ssp\.yaml: would never be read.*give yours another name"):
-        preflight(["strategy=ssp"])
-
-
 def test_what_is_no_project_is_refused(tmp_path: Path, lab: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare" / "conf").mkdir(parents=True)

@@ -69,9 +69,17 @@ def missing(first_page: str, fidelity: str, papers: str, harm: str) -> list[str]
     return [one for one in sentences(fidelity, papers, harm) if one not in said]
 
 
+FOUND = [(ROOT / page).read_text() for page in ("docs/fidelity.md", "docs/paper/README.md", "docs/harm.md")]
+
+
 def test_the_first_page_says_what_the_others_found() -> None:
-    pages = ("README.md", "docs/fidelity.md", "docs/paper/README.md", "docs/harm.md")
-    assert missing(*((ROOT / page).read_text() for page in pages)) == []
+    assert missing((ROOT / "README.md").read_text(), *FOUND) == []
+
+
+def test_other_numbers_are_caught() -> None:
+    page = " ".join((ROOT / "README.md").read_text().split())
+    for said in sentences(*FOUND):
+        assert missing(page.replace(said, re.sub(r"\d+", "0", said)), *FOUND) == [said]
 
 
 def test_the_answer_in_short_is_that_of_its_picture() -> None:
@@ -82,37 +90,6 @@ def test_the_answer_in_short_is_that_of_its_picture() -> None:
     assert len(ratios["persistent"]) == 12
     assert (ratios["persistent"] < 1 / TOLERATED).sum() > 9
     assert [(ratios[slow] > TOLERATED).sum() for slow in ("persistent_server", "link_throttle")] == [6, 6]
-
-
-def test_other_numbers_are_caught() -> None:
-    fidelity = (
-        "- JCT (job completion time) within 5 %: 3 of 6 cases; not bsp (-9 %), ssp (-8 %) under none; "
-        "inconclusive asp (+4 %) under none\n"
-        "- pairs of strategies that JCT distinguishes live: 7 of 9 in the same order, 1 swapped, 1 undecided\n"
-        "- losses of BSP bit-identical: 5 of 5 pairs\n"
-    )
-    papers = (
-        "- **Side** holds in 4 of 9 decided observations (44%)\n"
-        "- **Size** holds or is larger in 1 of 8 decided observations (12%).\n"
-    )
-    harm = "2 of 20 cells are more than 3% slower than BSP\n\n3 of 30 cells are more than 3% slower than BSP\n"
-    page = (
-        "bit-identical losses in 5 of 5 pairs. In 3 of 6 cases the error of JCT is within 5 % of live runs; 1 are "
-        "inconclusive,\n2 are outside. Of 9 pairs of strategies that live runs tell apart, the virtual clock "
-        "has 7 in the same order and swaps 1. The side holds in 4 of 9 decided observations, "
-        "the size holds or is larger in 1 of 8. "
-        "In 5 of 50 combinations of strategy, straggler and cluster size"
-    )
-    assert missing(page, fidelity, papers, harm) == []
-    for was, would_be in (
-        ("swaps 1", "swaps none"),
-        ("4 of 9", "5 of 9"),
-        ("1 of 8", "1 of 9"),
-        ("5 of 50", "5 of 60"),
-    ):
-        assert len(missing(page.replace(was, would_be), fidelity, papers, harm)) == 1, was
-    assert len(missing(page, fidelity.replace(", ssp (-8 %)", ""), papers, harm)) == 1
-    assert len(missing(page, fidelity.replace("5 of 5", "4 of 5"), papers, harm)) == 1
 
 
 @pytest.mark.parametrize("page", MOST_WORDS)

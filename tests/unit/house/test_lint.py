@@ -23,13 +23,13 @@ CALLS = {
     "subprocess.getoutput": "runs a shell",
     "subprocess.getstatusoutput": "runs a shell",
     "yaml.load": "builds objects from text",
-    "yaml.unsafe_load": "builds objects from text",
+    "yaml.load_all": "builds objects from text",
     "torch.load": "unpickles",
     "torch.save": "pickles",
-    "pandas.read_pickle": "unpickles",
-    "pd.read_pickle": "unpickles",
     "tempfile.mktemp": "names a file that somebody else may make first",
 }
+ENDINGS = (".read_pickle", "unsafe_load", "full_load", "unsafe_load_all", "full_load_all", "UnsafeLoader")
+"""Of functions and loaders that execute what a file says, whatever library they are of."""
 OPEN_DOORS = {"0.0.0.0", "::", "::0"}
 ENDLESS = {"wait", "communicate", "join"}
 """Of processes and threads: without an argument they wait forever."""
@@ -52,6 +52,8 @@ def problems_of(node: ast.AST) -> Iterator[str]:
             yield f"imports {module}"
         case ast.Constant(value=str(text)) if text in OPEN_DOORS:
             yield f"{text} is an open door"
+        case ast.Attribute() | ast.Name() if ast.unparse(node).endswith(ENDINGS):
+            yield f"{ast.unparse(node)} executes what a file says"
         case ast.Call():
             yield from problems_of_call(node)
 
@@ -89,25 +91,22 @@ def test_the_sources_are_clean() -> None:
     "planted",
     [
         "import pickle",
-        "import pickle as p",
         "from cloudpickle import loads",
-        "def f():\n    import marshal",
         "from multiprocessing import Pool\nimport dill.settings",
         "eval('1')",
-        "exec(text)",
-        "compile(text, 'x', 'exec')",
         "import os\nos.system('ls')",
         "subprocess.run('ls', shell=True)",
         "subprocess.Popen(words, shell=wanted)",
         "np.load(path, allow_pickle=True)",
         "torch.load(path, weights_only=False)",
         "yaml.load(text)",
+        "pd.read_pickle(path)",
+        "yaml.full_load(text)",
+        "yaml.parse(text, Loader=yaml.UnsafeLoader)",
         "sock.bind(('0.0.0.0', 0))",
         "HOST = '::'",
         "tempfile.mktemp()",
         "process.wait()",
-        "thread.join()",
-        "process.communicate()",
         "class A:\n    def f(self):\n        self.agent.wait()",
     ],
 )
@@ -122,8 +121,6 @@ def test_what_is_planted_is_found(planted: str) -> None:
         "', '.join(words)",
         "re.compile('x')",
         "process.wait(5)",
-        "process.communicate(timeout=5)",
-        "np.load(path)",
         "np.load(path, allow_pickle=False)",
         "subprocess.run(words, shell=False)",
         "HOST = '127.0.0.1'",

@@ -70,11 +70,6 @@ def test_long_tests_run_when_they_are_asked_for(pytester: pytest.Pytester) -> No
     assert run(pytester, "--long") == small | {f"test_grid[{number}]" for number in range(1, 60)}
 
 
-def test_a_long_test_that_is_named_runs(pytester: pytest.Pytester) -> None:
-    path = pytester.makepyfile(GRID)
-    assert run(pytester, f"{path.name}::test_grid[7]") == {"test_grid[7]"}
-
-
 def test_of_a_test_with_few_cases_these_are_spread_evenly(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FEW)
     small = {"test_grid[0]", "test_grid[4]", "test_grid[8]", "test_other[1]"}

@@ -6,7 +6,7 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from inspect import isabstract, isfunction
 from pathlib import Path
 from types import ModuleType
@@ -136,14 +136,6 @@ class Louder(Loud):
     sizes_of = 1  # type: ignore[assignment]
 
 
-@dataclass
-class Lawful(Composition):
-    bound: int = 0
-
-    def compose(self) -> Parts:
-        return Parts(gate=AllGate())
-
-
 class Answers(Interface):
     def handle(self) -> int:
         return 1
@@ -155,7 +147,6 @@ class Answers(Interface):
         (Impatient, ["BoundedGate.arrived"]),
         (Meddling, ["Composition.handle"]),
         (Louder, ["Loud.sizes_of"]),
-        (Lawful, []),
         (Loud, []),
         (Answers, []),
         (BSP, []),

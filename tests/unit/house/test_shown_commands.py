@@ -102,7 +102,6 @@ def wrong_setting(words: Sequence[str]) -> str:
 
 
 def shown() -> list[str]:
-    """All commands of all pages."""
     return list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
 
 

@@ -1,4 +1,4 @@
-"""Budgets and the governor, on a machine of our own: exact shares, nothing saved, nobody who escapes."""
+"""Budgets and the governor, on a machine of our own, and the hogs of a GPU: exact shares, nothing saved, no escape."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from injectors.actuators import duty
 from injectors.actuators.duty import BURST_TICKS, DENIED_S, LONGEST_STOP_S, TICK_S, Budget
+from injectors.actuators.gpu_duty import CREDIT_S, MOST_HOGS, Duty, hogs_for, least_left
 from injectors.actuators.stops import WATCH_S
 from tests.support.throttled_machine import Machine
 
@@ -99,16 +100,14 @@ def test_a_large_debt_is_paid_with_breaths_in_between() -> None:
 
 def limited(cores: float) -> Machine:
     """One process, alone in a group with this quota."""
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.governor.add(1, ("a",))
     machine.governor.set_quota("a", cores)
     return machine
 
 
 def test_quotas_nest() -> None:
-    machine = Machine()
-    machine.fork(1, 2, 3)
+    machine = Machine(1, 2, 3)
     for pid, groups in ((1, ("a", "h")), (2, ("b", "h")), (3, ("c",))):
         machine.governor.add(pid, groups)
     machine.governor.set_quota("h", 0.5)
@@ -119,15 +118,8 @@ def test_quotas_nest() -> None:
     assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
 
 
-def test_late_ticks_do_not_change_the_share() -> None:
-    machine = limited(0.3)
-    machine.run(20.0, late_s=0.02)
-    assert machine.cpu_s[1] == pytest.approx(0.3 * 20, rel=0.02)
-
-
 def test_without_quota_nothing_is_wanted_and_everybody_goes_on() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.governor.add(1, ("a",))
     assert machine.governor.tick(machine.now) == math.inf
     machine.governor.set_quota("a", 0.1)
@@ -151,8 +143,7 @@ def test_a_tick_that_is_not_due_costs_nothing() -> None:
 
 
 def test_a_new_member_of_a_group_in_debt_stands_still_at_once() -> None:
-    machine = Machine()
-    machine.fork(1, 2)
+    machine = Machine(1, 2)
     machine.governor.add(1, ("a",))
     machine.governor.set_quota("a", 0.1)
     machine.run(2 * TICK_S)
@@ -161,9 +152,7 @@ def test_a_new_member_of_a_group_in_debt_stands_still_at_once() -> None:
 
 
 def test_the_same_quota_again_forgives_no_debt() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.governor.add(1, ("a",))
+    machine = limited(0.1)
     for _ in range(1000):
         machine.governor.set_quota("a", 0.1)
         machine.run(0.02)
@@ -189,8 +178,7 @@ def test_who_is_deep_in_debt_is_looked_after_all_the_same() -> None:
 
 
 def test_a_share_is_what_was_used_since_it_was_last_asked_for() -> None:
-    machine = Machine()
-    machine.fork(1, 2)
+    machine = Machine(1, 2)
     for pid in (1, 2):
         machine.governor.add(pid, ("a",))
     assert math.isnan(machine.governor.share("a", machine.now))
@@ -207,3 +195,52 @@ def test_a_quota_that_cannot_be_kept_is_refused(cores: float) -> None:
     with pytest.raises(ValueError, match="cannot be held"):
         machine.throttles.set_cpu("worker:0", cores)
     assert machine.throttles.state().cpu == {}
+
+
+@given(left=st.floats(0.02, 0.99), sharers=st.integers(1, 8))
+def test_so_many_hogs_suffice_and_no_fewer_do(left: float, sharers: int) -> None:
+    """By round robin: a hog and each of those that compute always have work, so each has one turn of m + k."""
+    hogs = hogs_for(left, sharers)
+    assert sharers / (sharers + hogs) <= left + 1e-6
+    assert hogs == 1 or sharers / (sharers + hogs - 1) > left
+
+
+def test_the_papers_levels_need_few() -> None:
+    assert [hogs_for(left, 1) for left in (0.75, 0.5, 0.25, 0.2, 0.1, 0.05)] == [1, 1, 3, 4, 9, 19]
+    assert hogs_for(0.05, 1) <= MOST_HOGS
+    assert least_left(4) == pytest.approx(4 / (4 + MOST_HOGS))
+
+
+def run(share: float, turns_s: list[float], until_s: float) -> tuple[Duty, float]:
+    """Kernels of 1 ms, of which each waits for others' turns first (as long as listed, in turn)."""
+    now, duty, number = 0.0, Duty(share, 0.0), 0
+    while now < until_s:
+        now += turns_s[number % len(turns_s)] + 1e-3
+        now += duty.spent(now, 1e-3)
+        number += 1
+    return duty, now
+
+
+@given(share=st.floats(0.01, 0.9), others_s=st.lists(st.floats(0.0, 2e-3), min_size=1, max_size=5))
+def test_a_hog_takes_its_share_unless_others_have_more_turns(share: float, others_s: list[float]) -> None:
+    duty, now = run(share, others_s, 20.0)
+    most = len(others_s) * 1e-3 / (sum(others_s) + len(others_s) * 1e-3)
+    if most > 1.05 * share:
+        assert duty.taken_frac(now) == pytest.approx(share, rel=0.01, abs=2e-4)
+    else:
+        assert duty.taken_frac(now) <= share * 1.01 + 2e-4
+
+
+def test_what_was_missed_for_too_long_is_not_taken_later() -> None:
+    duty = Duty(0.5, 0.0)
+    duty.spent(100.0, 1e-3)
+    now, taken = 100.0, 0
+    while not (wait_s := duty.spent(now, 1e-3)):
+        now, taken = now + 1e-3, taken + 1
+    assert taken * 1e-3 == pytest.approx(CREDIT_S, rel=0.02), "half of it is earned meanwhile"
+    assert wait_s == pytest.approx(1e-3, abs=1.1e-3)
+
+
+def test_nothing_is_taken_without_a_share() -> None:
+    assert Duty(0.0, 0.0).spent(1.0, 1e-3) == math.inf
+    assert Duty(0.5, 1.0).taken_frac(1.0) == 0.0

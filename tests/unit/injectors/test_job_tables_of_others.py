@@ -291,10 +291,6 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: f"{1e3 * at(s).timestamp():.0f}"),
         "submit_unit_s=0.001 if it counts milliseconds, and submit_as=epoch if since 1970",
     ),
-    "epoch in us": (
-        lambda made: moment(made, "t", lambda s: f"{1e6 * at(s).timestamp():.0f}", submit_as="epoch"),
-        "submit_unit_s=1e-06 if it counts microseconds",
-    ),
     "epoch in ns": (
         lambda made: moment(made, "t", lambda s: f"{1e9 * at(s).timestamp():.0f}", submit_as="epoch"),
         "submit_unit_s=1e-09 if it counts nanoseconds",
@@ -303,14 +299,8 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: "9223372036854775807", submit_as="epoch"),
         "years if it has seconds; correct it, or leave the row out",
     ),
-    "us since the start": (
-        lambda made: moment(made, "t", lambda s: f"{1e6 * s:.0f}"),
-        "submit_unit_s=",
-    ),
-    "ms of ten days": (
-        lambda made: moment(made, "t", lambda s: f"{1e4 * s:.0f}"),
-        "its times span",
-    ),
+    "us since the start": (lambda made: moment(made, "t", lambda s: f"{1e6 * s:.0f}"), "submit_unit_s="),
+    "ms of ten days": (lambda made: moment(made, "t", lambda s: f"{1e4 * s:.0f}"), "its times span"),
     "durations in ms": (lambda made: length(made, "len", lambda s: f"{1000 * s}"), "duration_unit_s=0.001 if it has"),
     "iterations in ms": (
         lambda made: Written(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from injectors.patterns import Pattern, Pauses, SequenceLengths, SlowLoader
+from injectors.patterns import Pauses, SequenceLengths, SlowLoader
 from injectors.plan import ClusterShape, Disturbance, Plan, validate_plan
 from injectors.schedule import Schedule
 from tests.unit.injectors.test_patterns import by_target
@@ -264,88 +263,6 @@ def test_few_loaders_are_slow_for_a_while() -> None:
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
-
-ANY: Any = None
-ALL: tuple[Any, ...] = (Pauses, SequenceLengths, SlowLoader)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Pauses(period_iters=5.0), "period_s=60.0: exactly one of period_s and period_iters must be set"),
-        (lambda: Pauses(period_s=None), "period_s=null: exactly one of period_s and period_iters must be set"),
-        (lambda: Pauses(period_s=0.0), "period_s=0.0: must be at least 0.001"),
-        (lambda: Pauses(period_s=None, period_iters=-1.0), "period_iters=-1.0: must be more than 0"),
-        (lambda: Pauses(duration_s=0.0), "duration_s=0.0: must be more than 0 and at most 3600"),
-        (lambda: Pauses(drift_frac=0.6), "drift_frac=0.6: must be at least 0 and at most 0.5"),
-        (lambda: Pauses(phase="late"), "phase=late: must be random or equal"),
-        (lambda: Pauses(kind=ANY), "kind=None: must be delay or pause"),
-        (lambda: Pauses(align=ANY), "align=None: must be true or false"),
-        (lambda: Pauses(base_s=0.0), "base_s=0.0: must be more than 0"),
-        (lambda: Pauses(targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
-        (lambda: SequenceLengths(path="a.csv"), "sigma=1.0: exactly one of sigma and path must be set"),
-        (lambda: SequenceLengths(sigma=None), "sigma=null: exactly one of sigma and path must be set"),
-        (lambda: SequenceLengths(sigma=2.5), "sigma=2.5: must be at least 0 and at most 2"),
-        (lambda: SequenceLengths(sigma=None, path="a.json"), "path=a.json: must name a file that ends in .csv"),
-        (lambda: SequenceLengths(length_column=""), "length_column=: must name a column of the file"),
-        (lambda: SequenceLengths(num_sequences=0), "num_sequences=0: must be a whole number, at least 1"),
-        (lambda: SequenceLengths(added_frac=-1.0), "added_frac=-1.0: must be at least 0 and at most 1000"),
-        (lambda: SequenceLengths(balance=ANY), "balance=None: must be true or false"),
-        (lambda: SequenceLengths(base_s=0.0), "base_s=0.0: must be at least 0.001"),
-        (lambda: SequenceLengths(targets=("server:0",)), "targets=server:0: must be worker:<id> or worker:*"),
-        (lambda: SlowLoader(batch_s=1.0), "batch_s=1.0: exactly one of batch_s and batch_iters must be set"),
-        (lambda: SlowLoader(batch_iters=None), "batch_s=null: exactly one of batch_s and batch_iters must be set"),
-        (lambda: SlowLoader(batch_iters=0.0), "batch_iters=0.0: must be more than 0"),
-        (lambda: SlowLoader(queue=0), "queue=0: must be a whole number, at least 1"),
-        (lambda: SlowLoader(pick=0), "pick=0: must be a whole number, at least 1, or null"),
-        (lambda: SlowLoader(start_s=-1.0), "start_s=-1.0: must be at least 0"),
-        (lambda: SlowLoader(duration_s=0.0), "duration_s=0.0: must be at least 0.001"),
-        (lambda: SlowLoader(targets=("server:*",)), "targets=server:*: must be worker:<id> or worker:*"),
-        *[
-            (lambda cls=cls: cls(name="a b"), "name=a b: must be letters")
-            for cls in (Pauses, SequenceLengths, SlowLoader)
-        ],
-    ],
-)
-def test_fields_are_checked(make: Callable[[], Pattern], message: str) -> None:
-    with pytest.raises(ValueError, match="^" + re.escape(message)) as caught:
-        make()
-    assert "\n" not in str(caught.value)
-
-
-NO_TIME = "base_s=null: the time of an iteration is not known beforehand on this cluster; set base_s to seconds"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "cluster", "message"),
-    [
-        *[(one, UNKNOWN, NO_TIME) for one in (Pauses(), SequenceLengths(), SlowLoader())],
-        (
-            Pauses(period_s=1.0),
-            CLUSTER,
-            "period_s=1.0: makes periods of 1 s, which must be longer than a pause",
-        ),
-        (
-            Pauses(period_s=None, period_iters=1.0, drift_frac=0.5),
-            CLUSTER,
-            "period_iters=1.0: makes periods of 0.78 s, which must be longer than a pause (duration_s=1.5)",
-        ),
-        (Pauses(period_s=0.01, duration_s=0.005), CLUSTER, "period_s=0.01: too short for 1e+06 s and 4 targets"),
-        (SequenceLengths(), CLUSTER, "base_s=0.06: too short for 1e+06 s and 4 targets"),
-        (SequenceLengths(added_frac=900.0, base_s=1000.0), CLUSTER, "added_frac=900.0: makes an iteration longer by"),
-        (
-            SequenceLengths(num_sequences=10**8, base_s=1000.0),
-            CLUSTER,
-            "num_sequences=100000000: makes 4e+11 draws for 1e+06 s and 4 targets; use fewer, or a smaller max_time_s",
-        ),
-        (SlowLoader(pick=5), CLUSTER, "pick=5: there are only 4 targets to pick from"),
-        (SlowLoader(batch_s=4000.0, batch_iters=None), CLUSTER, "batch_s=4000.0: makes a rank wait for 3999.94 s per"),
-    ],
-)
-def test_what_does_not_fit_the_run_is_refused(pattern: Pattern, cluster: ClusterShape, message: str) -> None:
-    with pytest.raises(ValueError, match="^" + re.escape(message)) as caught:
-        pattern.plan(cluster, 1e6, 0)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

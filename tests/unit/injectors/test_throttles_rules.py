@@ -13,12 +13,20 @@ from injectors.actuators.stops import WATCH_S
 from injectors.actuators.throttles import CpuRule, Throttles
 from tests.support.throttled_machine import GO, KILL, TERM, Machine
 
+
+def limited() -> Machine:
+    """One process, of worker 0, that a cpulimit holds to a quarter of a core."""
+    machine = Machine(1)
+    machine.throttles.started("worker:0", "", 1)
+    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    return machine
+
+
 # ---- reasons --------------------------------------------------------------------------------------------------------
 
 
 def test_a_process_goes_on_when_the_last_reason_goes() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     for reason in ("pause", "duty"):
         machine.stops.hold(1, reason)
     assert machine.stops.reasons(1) == ["duty", "pause"]
@@ -32,8 +40,7 @@ def test_a_process_goes_on_when_the_last_reason_goes() -> None:
 
 
 def test_close_continues_everybody_but_those_that_are_gone() -> None:
-    machine = Machine()
-    machine.fork(1, 2, 3)
+    machine = Machine(1, 2, 3)
     for pid in (1, 2, 3):
         machine.stops.hold(pid, "pause")
     machine.stops.forget(2)
@@ -49,8 +56,7 @@ def test_close_continues_everybody_but_those_that_are_gone() -> None:
 
 
 def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.throttles.started("worker:0", "", 1)
     assert machine.throttles.set_cpu("worker:0", 0.253, "cpulimit") == 0.25
     assert machine.started == [["/bin/cpulimit", "-p", "1", "-l", "25", "-z"]]
@@ -63,10 +69,7 @@ def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
 
 
 def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine = limited()
     machine.pass_(RETRY_S)
     machine.stopped.add(1)
     machine.reap(9001, KILL)
@@ -76,10 +79,7 @@ def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
 
 
 def test_a_cpulimit_that_dies_at_once_is_not_started_in_a_circle() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine = limited()
     machine.pass_(0.1)
     machine.reap(9001, 127 << 8)
     assert len(machine.started) == 1
@@ -90,10 +90,7 @@ def test_a_cpulimit_that_dies_at_once_is_not_started_in_a_circle() -> None:
 
 
 def test_a_limit_rests_while_its_process_pauses() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine = limited()
     assert machine.throttles.freeze("worker:0", True) == 1
     assert (9001, TERM) in machine.sent
     machine.stopped.discard(1)  # the last that cpulimit does is to continue its process
@@ -106,10 +103,7 @@ def test_a_limit_rests_while_its_process_pauses() -> None:
 
 
 def test_nothing_is_sent_to_a_number_that_may_be_somebody_elses() -> None:
-    machine = Machine()
-    machine.fork(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
+    machine = limited()
     machine.throttles.ended("worker:0", 1)
     machine.reap(9001, 0)
     machine.throttles.close()
@@ -132,8 +126,7 @@ def test_what_cpulimit_does_not_take_is_refused_beforehand() -> None:
 
 
 def test_the_next_incarnation_gets_the_rules_again() -> None:
-    machine = Machine()
-    machine.fork(1, 2)
+    machine = Machine(1, 2)
     for task, pid in (("worker:0", 1), ("worker:1", 2)):
         machine.throttles.started(task, "", pid)
     machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
@@ -148,8 +141,7 @@ def test_the_next_incarnation_gets_the_rules_again() -> None:
 
 
 def test_the_end_of_the_last_incarnation_is_not_that_of_the_next() -> None:
-    machine = Machine()
-    machine.fork(1, 2)
+    machine = Machine(1, 2)
     machine.throttles.started("worker:0", "", 1)
     machine.throttles.started("worker:0", "", 2)
     machine.throttles.ended("worker:0", 1)
@@ -158,8 +150,7 @@ def test_the_end_of_the_last_incarnation_is_not_that_of_the_next() -> None:
 
 
 def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.throttles.started("worker:0", "host:0", 1)
     machine.throttles.set_cpu("host:0", 0.1)
     machine.run(2 * TICK_S)
@@ -172,8 +163,7 @@ def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
 
 
 def test_pauses_of_a_task_and_of_its_host_are_two() -> None:
-    machine = Machine()
-    machine.fork(1, 2, 3)
+    machine = Machine(1, 2, 3)
     for pid, host in ((1, "host:0"), (2, "host:0"), (3, "host:1")):
         machine.throttles.started(f"worker:{pid}", host, pid)
     machine.throttles.freeze("worker:1", True)
@@ -186,8 +176,7 @@ def test_pauses_of_a_task_and_of_its_host_are_two() -> None:
 
 
 def test_a_pause_outlives_what_others_send() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.throttles.started("worker:0", "", 1)
     machine.throttles.freeze("worker:0", True)
     machine.run(1.0)
@@ -197,8 +186,7 @@ def test_a_pause_outlives_what_others_send() -> None:
 
 
 def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:
-    machine = Machine()
-    machine.fork(1, 2)
+    machine = Machine(1, 2)
     machine.throttles.started("worker:0", "host:0", 1)
     machine.throttles.started("worker:1", "host:1", 2)
     machine.throttles.set_cpu("host:0", 0.5)
@@ -227,8 +215,7 @@ def test_without_the_program_its_rules_are_refused_with_the_cure() -> None:
 
 
 def test_the_state_tells_rules_and_reasons() -> None:
-    machine = Machine()
-    machine.fork(1)
+    machine = Machine(1)
     machine.throttles.started("worker:0", "host:0", 1)
     machine.throttles.set_cpu("host:0", 0.1)
     machine.throttles.freeze("worker:0", True)

@@ -1,16 +1,10 @@
-"""Readers of files that others have written, and a seeded mutator of such files.
-
-``python -m tests.unit.reading.fuzzed 2000`` feeds so many mutated files to each reader.
-"""
+"""Readers of files that others have written, and a seeded mutator of such files."""
 
 from __future__ import annotations
 
 import io
 import json
 import random
-import sys
-import tempfile
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -177,27 +171,3 @@ def try_reader(reader: Reader, path: Path, data: bytes) -> str:
     except BaseException:  # noqa: BLE001 (whatever it is, it would have been a traceback)
         return traceback.format_exc()
     return ""
-
-
-def main(count: int, seed: int = 0) -> int:
-    """Mutate ``count`` files for each reader; returns how many it took wrongly."""
-    wrong, total, longest = 0, 0, (0.0, "")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, reader in readers().items():
-            draw = random.Random(f"{seed} {name}")
-            for number in range(count):
-                data = mutated(draw.choice(reader.good), draw)
-                begin = time.process_time()
-                said = try_reader(reader, Path(folder, f"a{reader.ending}"), data)
-                longest = max(longest, (time.process_time() - begin, name))
-                total += 1
-                if said:
-                    wrong += 1
-                    print(f"{name} {number}: {said}\n{data[:400]!r}\n")
-            print(f"{name}: {count} files", flush=True)
-    print(f"{total} files, {wrong} taken wrongly; the longest took {longest[0]:.2f} s ({longest[1]})")
-    return wrong
-
-
-if __name__ == "__main__":
-    sys.exit(bool(main(int(sys.argv[1]), *(int(word) for word in sys.argv[2:]))))

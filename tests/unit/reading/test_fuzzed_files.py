@@ -1,7 +1,4 @@
-"""Every reader takes a mutated file, or refuses it with one line: a few for every commit, many with ``--long``.
-
-``python -m tests.unit.reading.fuzzed 1000`` tries so many of each reader.
-"""
+"""Every reader takes a mutated file, or refuses it with one line: a few for every commit, many with ``--long``."""
 
 from __future__ import annotations
 

@@ -9,16 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from reading.ranges import (
-    Bool,
-    NonNegativeFloat,
-    Number,
-    OneOf,
-    PositiveFrac,
-    PositiveInt,
-    Whole,
-    check_settings,
-)
+from reading.ranges import Bool, NonNegativeFloat, Number, OneOf, PositiveFrac, PositiveInt, Whole, check_settings
 
 
 @dataclass(kw_only=True)

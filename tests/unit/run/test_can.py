@@ -16,8 +16,9 @@ from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
 from runtime.config.parse import Config, parse
 from strategies import protocol
 from strategies.protocol import AnyCommand, Command
-from tests.support.cli import run_cli
+from tests.support.cli import refusal, run_cli
 from tests.support.long_tests import rows_long_after
+from tests.support.measuring import noisy
 
 VIRTUAL = "runtime=virtual workload.target=null"
 NEEDY = """
@@ -98,10 +99,9 @@ def test_a_strategy_that_needs_it_is_refused_in_one_line(
     place.mkdir()
     words = [*needy, *line.split(), f"strategy.command={command}"]
     for sweep in ([], ["-m", "seed=0,1"]):
-        done = run_cli(*words, *sweep, cwd=place)
-        assert (done.exit_code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert done.err.startswith(f"run.py: {reason}")
-        assert f"(strategy=needy needs {command})" in done.err
+        said = refusal(*words, *sweep, cwd=place)
+        assert said.startswith(reason)
+        assert f"(strategy=needy needs {command})" in said
         assert list(place.iterdir()) == []
 
 
@@ -112,8 +112,19 @@ def test_a_strategy_that_needs_what_there_is_runs(needy: list[str], tmp_path: Pa
     assert done.exit_code == 0, done.err
 
 
-def test_coded_rounds_do_not_fit_into_rows(tmp_path: Path) -> None:
-    words = ("runtime=virtual", "record=iterations", "strategy=coding_cyclic")
-    done = run_cli(*words, cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "record=iterations: rows know no rounds of strategy=coding_cyclic; use record=events" in done.err
+@pytest.fixture
+def chosen(tmp_path: Path) -> list[str]:
+    """Words that choose a strategy which measures every other update."""
+    return [*noisy(tmp_path), "straggler=none", "view=none", "draw=false"]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("topology", ["ps", "allreduce"])
+def test_elsewhere_it_hears_of_every_update_that_it_asked_about(
+    topology: str, chosen: list[str], tmp_path: Path
+) -> None:
+    words = (f"topology={topology}", "runtime=virtual", "workload=ledger", "backend=numpy", "workload.epochs=2")
+    done = run_cli(*chosen, *words, f"hydra.run.dir={tmp_path}/run")
+    assert done.exit_code == 0, done.err
+    lines = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
+    assert sum('"type":"Measured"' in line for line in lines) >= sum('"measure":true' in line for line in lines) - 1 > 2

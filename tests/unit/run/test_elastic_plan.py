@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.catalogue import NAMES as STRATEGIES
 from tests.support.cli import run_cli
 from tests.support.runs import read_lines
 
@@ -30,22 +29,6 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
     assert min(joined) >= 4
     metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
     assert metrics["least_uses"] == metrics["most_uses"]
-
-
-@pytest.mark.long(like="test_workers_come_and_go_and_every_sample_is_used")
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_survives_it(strategy: str, tmp_path: Path) -> None:
-    """Those that ask for no nodes, too. Only Zeno++ drops gradients, and their samples with them."""
-    data = (
-        ("strategy.data=dynamic",) if strategy == "asp_even" else ()
-    )  # even parts are those of the workers at the start
-    weights = ("strategy.lr_rule=batch_linear",) if strategy == "mlfabric" else ()  # it weights by delay otherwise
-    found = run_cli(*WORDS, *data, *weights, f"strategy={strategy}", f"hydra.run.dir={tmp_path}")
-    assert found.exit_code == 0, found.err
-    events = [line["event"] for line in read_lines(tmp_path) if line["kind"] == "event"]
-    assert any(event["type"] == "Lost" and event["cause"] == "retired" for event in events)
-    metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
-    assert metrics["least_uses"] == metrics["most_uses"] or strategy == "zeno_pp"
 
 
 @pytest.mark.few(1)

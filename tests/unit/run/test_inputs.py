@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 
 from predictors.fitted_file import FITTED
-from reading.files import read_bytes
 from runtime.fitted import ROOT
 from runtime.run import inputs as inputs_module
 from runtime.run.inputs import inputs_of
@@ -89,13 +86,6 @@ def test_a_file_that_has_changed_makes_it_another_job(
     assert inputs(*JOB, *words) != first
 
 
-def test_what_no_setting_names_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first = inputs(*JOB, "straggler=none")
-    (tmp_path / "other.yaml").write_text("a: 1\n")
-    assert inputs(*JOB, "straggler=none") == first
-
-
 def test_who_starts_tasks_and_what_is_shown_change_no_result(tmp_path: Path) -> None:
     job, raw = checked(*JOB, "straggler=none")
     before = inputs_of(job, raw)
@@ -113,24 +103,6 @@ def test_a_comment_of_a_cost_model_changes_no_result(tmp_path: Path) -> None:
     first = inputs(*JOB, *words)
     file.write_text(f"# {'another comment' * 9}\n{file.read_text()}")
     assert inputs(*JOB, *words) == first
-
-
-def test_jobs_of_a_sweep_read_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, raw = checked(*JOB[:1], *progress(tmp_path / "mine.yaml", "once"), *costs(tmp_path / "costs.yaml", "0.1"))
-    reads = Counter[str]()
-
-    def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
-        def counted(file: Path, *most: int) -> bytes:
-            reads[file.name] += 1
-            return read(file, *most)
-
-        return counted
-
-    monkeypatch.setattr(Path, "read_bytes", counting(Path.read_bytes))
-    monkeypatch.setattr("runtime.fitted.read_bytes", counting(read_bytes))
-    found = [inputs_of(job, raw) for _ in range(3)]
-    assert found[0] == found[1] == found[2]
-    assert (reads["mine.yaml"], reads["costs.yaml"]) == (1, 1)
 
 
 def test_a_file_that_cannot_be_read_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,6 @@ def moving() -> list[dict[str, Any]]:
 
 
 def notes_in(run_dir: Path, job: str, *kinds: str) -> list[dict[str, Any]]:
-    """Notes of a job's own record."""
     lines = [msgspec.json.decode(line) for line in (run_dir / "jobs" / job / "events.jsonl").read_bytes().splitlines()]
     notes = [{"t": line["t"], **line["note"]} for line in lines if line["kind"] == "note"]
     return [note for note in notes if note["type"] in kinds]
@@ -210,15 +209,6 @@ def test_the_records_of_cluster_and_jobs_agree(moved: Path) -> None:
     cluster = load_cluster(moved)
     assert check_cluster(cluster, job_times(cluster)).problems == ()
     assert cluster.spans.ended.value_counts().to_dict() == {"ended": 3, "preempted": 1}
-
-
-def test_names_change_nothing(tmp_path: Path, moved: Path) -> None:
-    names = {"long": "b", "other": "10", "short": "9"}
-    rows = [one | {"job": names[one["job"]]} for one in moving()]
-    run_rows(tmp_path / "run", rows, *plain(tmp_path))
-    for old, new in names.items():
-        paths = moved / "jobs" / old / "events.jsonl", tmp_path / "run" / "jobs" / new / "events.jsonl"
-        assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 # ---- against counting -----------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from analysis.records.cluster import load_cluster
 from analysis.reports.cluster import cluster_frame, finish_cluster
 from analysis.reports.cluster_console import print_clusters
 from analysis.reports.pages.cluster import details
-from runtime.errors import ConfigError
 from runtime.run.jobs.replay import run_set
 from tests.support.job_sets import checked_set, notes_of, run_rows, table_of
 
@@ -32,15 +31,6 @@ def rows(iterations: int = 60) -> list[dict[str, Any]]:
         {"job": "waits", **about, "iterations": iterations // 2, "settings": waits},
         {"job": "critical", **about, "iterations": iterations // 2, "settings": [*BSP, "straggler.intensity=0"]},
     ]
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "words", [("prevention=star",), (*ASKING, "replay.detail=gpus_only"), ("strategy=star_h", "prevention=star")]
-)
-def test_prevention_that_nobody_asks_for_is_refused(words: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"prevention=star: no job asks for anything.*prevention=none"):
-        checked_set(rows()[:1], *words)
 
 
 def test_without_it_what_is_asked_for_is_granted(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from runtime.errors import ConfigError
-from tests.support.job_sets import checked_set, gpu_violations, notes_of, row, run_rows
+from tests.support.job_sets import gpu_violations, notes_of, row, run_rows
 from tests.support.long_tests import long_after
 from tests.support.runs import RecordSink
 from tests.unit.run.test_job_sets_preempted import GPUS, HOSTS, final, notes_in, plain
@@ -71,12 +70,6 @@ def test_it_is_pending_as_a_quota_of_its_own_says(tmp_path: Path) -> None:
     assert joined["t"] - restarting["t"] == pytest.approx(1.5)
 
 
-def test_nobody_could_be_evicted_from_a_job_of_a_set(tmp_path: Path) -> None:
-    settings = ["scheduler=quota", "scheduler.evict_after_s=5"]
-    with pytest.raises(ConfigError, match=r"^jobs=given: job slow: scheduler: takes away .*=antdt_nd launches none"):
-        checked_set([slow_one(settings=settings)], *fifo(tmp_path))
-
-
 def test_without_a_free_gpu_elsewhere_it_starts_again_where_it_was(tmp_path: Path) -> None:
     """And is as slow there as before."""
     rows = [slow_one(120), row("other", gpus=4, iterations=2000, model="", settings=ALONE)]
@@ -112,9 +105,3 @@ def test_every_sample_is_applied_once_with_restarts_and_preemption(tmp_path: Pat
     assert table.preemptions.to_dict() == {"slow": 1, "short": 0}
     assert gpu_violations(notes, [GPUS] * HOSTS) == []
     assert len(set(final(tmp_path / "run", "slow").tolist())) == 1
-
-
-def test_the_same_again(tmp_path: Path, moved: Path) -> None:
-    run_rows(tmp_path / "run", [slow_one()], *fifo(tmp_path), "straggler.intensity=1")
-    for name in ("cluster.jsonl", "jobs/slow/events.jsonl"):
-        assert (tmp_path / "run" / name).read_bytes() == (moved / name).read_bytes()

@@ -25,36 +25,10 @@ def ring(job: str, **more: Any) -> dict[str, Any]:
     return row(job, servers=None, model="vgg16", settings=["topology=allreduce"], **more)
 
 
-def step_s(tmp_path: Path, *words: str, **size: Any) -> float:
-    """What an iteration takes on the model of hosts, from two lengths: the first one has no update."""
-    ends = [
-        run_rows(tmp_path / str(count), [ring("a", iterations=count, **size)], *QUIET, *words).loc["a"].end_s
-        for count in (3, 8)
-    ]
-    return float(ends[1] - ends[0]) / 5
-
-
 def closed_s(*words: str, **size: Any) -> float:
     job = checked_set([ring("a", iterations=2, **size)], *words).jobs[0]
     assert job.request.duration_s is not None
     return job.request.duration_s / 2
-
-
-@pytest.mark.parametrize(
-    ("gpus", "words"),
-    [
-        (8, ()),
-        (1, ()),
-        (12, ()),
-        (12, ("cluster.hosts.latency_ms=20",)),
-        (20, ("cluster.hosts.link_mbps=1000",)),
-    ],
-    ids=["one host", "alone", "two", "two far apart", "three with slow links"],
-)
-def test_a_ring_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, gpus: int, words: tuple[str, ...]) -> None:
-    """But for parts that differ by a float, as 14,811,136 is no multiple of 12 or 20."""
-    found, closed = step_s(tmp_path, *words, gpus=gpus), closed_s(*words, gpus=gpus)
-    assert found == pytest.approx(closed, rel=1e-6)
 
 
 def test_the_closed_form_is_the_sum_of_what_follows_one_another() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from analysis.records.cluster import load_cluster
 from analysis.records.load import load_run
-from runtime.errors import FAILED, NO_SPACE
+from runtime.errors import FAILED, NO_SPACE, ConfigError
 from runtime.record.cluster import ClusterRecorder, HostRow
 from runtime.run.job import JobFailed, run_job
 from runtime.run.jobs import replay
@@ -75,43 +75,6 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, wor
     engine = metas[1].pop("engine")
     assert words is TREE or engine == "event_loop"  # only of a job by itself
     assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
-
-
-def test_a_job_without_neighbours_is_as_fast_as_alone(tmp_path: Path) -> None:
-    """One that fills a server, next to another on its own server: nothing is shared."""
-    rows = [row("a", gpus=8, model="vgg16"), row("b", gpus=8, model="vgg16")]
-    both = run_rows(tmp_path / "both", rows)
-    assert set(both.loc["a"].worker_hosts).isdisjoint(both.loc["b"].worker_hosts)
-    one = run_rows(tmp_path / "one", rows[:1])
-    assert both.loc["a"].end_s == one.loc["a"].end_s
-    assert both.loc["b"].end_s == pytest.approx(one.loc["a"].end_s, rel=1e-9)
-
-
-def costs_file(tmp_path: Path) -> str:
-    path = tmp_path / "processor.yaml"
-    path.write_text("schema: 1\nvalues: {data_per_sample_s: 0.01, worker_cores: 4}\n")
-    return f"cluster.costs={path}"
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(("jobs", "rounds_s"), [(1, 0.16 + 0.1), (2, 0.16 + 0.1), (4, 0.31 + 0.1)])
-def test_jobs_on_one_host_slow_each_other_as_the_closed_form_says(tmp_path: Path, jobs: int, rounds_s: float) -> None:
-    """A worker prepares 16 samples in 0.16 s on 4 cores, then its GPU takes 0.1 s. On 8 cores two do not disturb each
-    other. Four in step have 4 * 0.64 core-seconds of work, of which the quota has saved 10 ms of 8 cores while GPUs
-    computed: (2.56 - 0.08) / 8 s."""
-    words = (
-        "replay.models=null",
-        costs_file(tmp_path),
-        "cluster.device={base_s:0.1,per_sample_s:0}",
-        "cluster.hosts.count=1",
-        "cluster.hosts.cpu_cores=8",
-        "cluster.hosts.overrides=null",
-        "workload.global_batch_samples=128",
-        "replay.max_iterations=null",
-    )
-    rows = [row(f"j{n}", gpus=1, iterations=20, model="") for n in range(jobs)]
-    table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.tolist() == pytest.approx([20 * rounds_s] * jobs, abs=0.05)
 
 
 # ---- laws -----------------------------------------------------------------------------------------------------------
@@ -172,16 +135,6 @@ def test_jobs_start_in_the_order_of_their_submission(mixed: Path) -> None:
     assert (table.start_s >= table.submit_s).all()
     assert (table.status == "done").all()
     assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
-
-
-def test_every_job_has_an_ordinary_record(mixed: Path) -> None:
-    for job, found in table_of(mixed).iterrows():
-        run = load_run(mixed / "jobs" / str(job))
-        assert run.meta["run_id"] == job
-        assert run.tables.iterations.worker.nunique() == found.gpus
-        assert len(run.meta["machine"]["hosts"]) == 8
-        tasks = [task for host in run.meta["machine"]["hosts"] for task in host["tasks"]]
-        assert len(tasks) == found.gpus + found.servers
 
 
 def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> None:
@@ -326,18 +279,6 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
     assert hosts[hosts.t_s == hosts.t_s.max()].gpus_used.tolist() == [0] * 8
 
 
-def test_what_happens_at_one_moment_is_decided_once_without_detail(tmp_path: Path) -> None:
-    """A short job comes when another one ends: it gets what that leaves, and the long one continues."""
-    rows = [
-        row("long", gpus=20, iterations=1000, duration_s=1000.0),
-        row("other", gpus=20, iterations=100, duration_s=100.0),
-        row("short", 100.0, gpus=20, iterations=5, duration_s=5.0),
-    ]
-    table = run_rows(tmp_path / "run", rows, "replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf")
-    assert table.end_s.to_dict() == {"long": 1000.0, "other": 100.0, "short": 105.0}
-    assert table.preemptions.sum() == 0
-
-
 def test_an_interrupt_ends_jobs_that_only_hold_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, sent = CountsReplay.step, []
 
@@ -380,28 +321,6 @@ def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
     assert seen == [*range(1, 11), 10.0]
 
 
-@pytest.mark.parametrize(
-    ("late", "end_s", "preempted"),
-    [([], {"long": 150.0, "short": 30.0}, 1), ([40.0], {"long": 180.0, "short": 30.0, "late0": 60.0}, 2)],
-)
-def test_a_policy_may_preempt_without_detail(
-    late: list[float], end_s: dict[str, float], preempted: int, tmp_path: Path
-) -> None:
-    """The long job gives way to a short one after 10 s, and computes again 30 s after it has its GPUs back: it ends at
-    100 + 20 + 30 s. If it waits for that when another one comes at 40 s, it loses no progress, and computes its other
-    90 s from 90 s on."""
-    rows = [
-        row("long", gpus=40, iterations=None, duration_s=100.0),
-        row("short", 10.0, gpus=40, iterations=None, duration_s=20.0),
-        *(row(f"late{n}", t, gpus=40, iterations=None, duration_s=20.0) for n, t in enumerate(late)),
-    ]
-    words = ("replay.detail=gpus_only", "replay.max_iterations=null", "policy=srtf", "replay.restart_s=30")
-    table = run_rows(tmp_path / "run", rows, *words)
-    assert table.end_s.to_dict() == pytest.approx(end_s, rel=0.03)
-    assert table.preemptions.to_dict() == dict.fromkeys(end_s, 0) | {"long": preempted}
-    assert table.starts.to_dict() == dict.fromkeys(end_s, 1) | {"long": preempted + 1}
-
-
 def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the torn line; a set that is not killed has all of it as a table, and no lines."""
     rows, words = [row("a", gpus=9, iterations=20)], ("replay.use_every_s=0.5",)
@@ -436,14 +355,6 @@ def test_a_row_without_counters_is_unknown_in_lines_and_in_the_table(tmp_path: P
     assert pd.read_parquet(tmp_path / "hosts.parquet").isna().to_numpy().tolist() == [[False] * 3 + [True, False, True]]
 
 
-def test_a_directory_with_a_record_is_refused(tmp_path: Path) -> None:
-    run_rows(tmp_path / "run", [row("a")])
-    from runtime.errors import ConfigError
-
-    with pytest.raises(ConfigError, match=r"^hydra.run.dir=.*: holds a record already"):
-        run_set(checked_set([row("a")]), tmp_path / "run")
-
-
 def test_a_checked_job_is_not_changed_by_its_places() -> None:
     job = checked_set([row("a")]).jobs[0].checked
     before = dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None))  # type: ignore[type-var]
@@ -464,3 +375,26 @@ def test_a_full_disk_after_a_signal_says_both(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(JobFailed, match="No space left") as caught:
         run_set(checked_set([row("a")]), tmp_path / "run")
     assert (caught.value.exit_code, caught.value.interrupted_by) == (NO_SPACE, signal.SIGINT)
+
+
+def events_of(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [msgspec.json.decode(line) for line in (run_dir / "events.jsonl").read_bytes().splitlines()]
+    return [line["event"] for line in lines if line["kind"] == "event" and line["event"]["type"] == kind]
+
+
+def test_every_job_has_its_aggregators_on_the_hosts_of_its_workers(tmp_path: Path) -> None:
+    table = run_rows(tmp_path / "run", MIXED, *PACKED, *TREE)
+    assert set(table.status) == {"done"}
+    for job, found in table.iterrows():
+        (started,) = events_of(tmp_path / "run" / "jobs" / str(job), "Started")
+        hosts = {name: int(place.removeprefix("host:")) for name, place in started["places"].items()}
+        summing = [hosts[name] for name in hosts if name.startswith("aggregator:")]
+        assert len(summing) == 3
+        assert set(summing) <= set(found.worker_hosts)
+        arrived = events_of(tmp_path / "run" / "jobs" / str(job), "Arrived")
+        assert any(event["grad"].get("members") for event in arrived)
+
+
+def test_where_jobs_are_preempted_their_aggregators_would_stay(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^policy=las: preempts, and strategy=star_h has aggregators on hosts"):
+        checked_set([row("a", gpus=8)], "policy=las", *TREE)

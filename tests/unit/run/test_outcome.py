@@ -1,10 +1,13 @@
-"""The last line of a record says what is missing of a run that is done all the same."""
+"""The last line of a record says what is missing of a run that is done all the same, and its exit code the same."""
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from runtime.api import Outcome, outcome_of
+from runtime.api import Outcome, RunStatus, outcome_of
+from runtime.run.ending import ending_of
 from tests.support.harness import Puppet, Rig, make_job
 
 
@@ -34,3 +37,20 @@ def test_a_job_whose_parameters_were_to_be_saved_and_are_not_has_not_done_what_i
     ended = outcome(Puppet(), unsaved=True, unscored=True, interrupted=interrupted)
     assert (ended.status, ended.warning) == (status, "")
     assert ended.reason.startswith("max_time_s=40 reached; save_parameters=true: the final parameters were not saved")
+
+
+@pytest.mark.parametrize(
+    ("status", "interrupted_by", "exit_code"),
+    [
+        ("done", 0, 0),
+        ("done", signal.SIGTERM, 0),
+        ("interrupted", signal.SIGTERM, 143),
+        ("interrupted", signal.SIGINT, 130),
+        ("failed", signal.SIGINT, 1),
+        ("disk_full", 0, 74),
+    ],
+)
+def test_who_is_done_has_ended_well_whoever_asked_for_the_end(
+    status: RunStatus, interrupted_by: int, exit_code: int
+) -> None:
+    assert ending_of(status, interrupted_by) == (exit_code, interrupted_by)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
+from injectors.patterns import NoStragglers
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
@@ -27,13 +28,12 @@ from runtime.record.meta import describe_versions
 from runtime.run.checks.job import check_job
 from runtime.run.preflight import preflight
 from runtime.version import own_version
-from tests.support.cli import ROOT, run_cli
+from tests.support.cli import ROOT, refusal, run_cli
 from tests.support.long_tests import long_after
 from tests.unit.run.bad_lines import BAD_LINES, REPLICATED
 
 CONF = ROOT / "conf"
 OWN_VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-REFUSED = 2
 
 GOOD_LINES = [
     "",
@@ -90,12 +90,7 @@ def test_refused(line: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
 @lines_and_messages([case for number, case in enumerate(BAD_LINES) if number % 54 == 0 or CLAIMED in case[1]])
 def test_a_refusal_is_one_line_and_an_exit_code(line: str, message: str, tmp_path: Path) -> None:
     """Some of the lines, and those of directories, which are claimed after the checks, through the whole program."""
-    finished = run_cli(*words(line), cwd=tmp_path)
-    assert message in finished.err
-    assert finished.err.startswith("run.py: ")
-    assert finished.err.count("\n") == 1
-    assert finished.err.endswith("\n")
-    assert (finished.exit_code, finished.out) == (REFUSED, "")
+    assert message in refusal(*words(line), cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,32 +175,9 @@ def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
     mine.write_text(of_parts("AllGate", "by_steps.StepsLoad"))
     preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
     mine.write_text(of_parts("EachGate", "by_steps.StepsLoad"))
-    refusal = "strategy.load=StepsLoad: compares the workers of a round, and EachGate has none; take the gate AllGate"
-    with pytest.raises(ConfigError, match=re.escape(refusal)):
+    said = "strategy.load=StepsLoad: compares the workers of a round, and EachGate has none; take the gate AllGate"
+    with pytest.raises(ConfigError, match=re.escape(said)):
         preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
-
-
-@pytest.mark.long(like="test_swept_groups_get_their_settings_in_the_jobs_only")
-def test_jobs_of_a_sweep_are_those_that_hydra_composes() -> None:
-    fields = ("{lr:0.1,momentum:0.5}", "{lr:0.2}")
-    line = f"-m strategy=bsp,ssp backend=torch,numpy seed=2 workload.optimizer={','.join(fields)} +names.x=3"
-    args = parse_arguments(words(line))
-    with composing(args) as composer:
-        jobs = [job.raw for job in composer.jobs(composer.master())]
-        assert len(jobs) == 8
-        for job in (0, 2, 7):
-            lines = [f"strategy={('bsp', 'ssp')[job // 4]}", f"backend={('torch', 'numpy')[job // 2 % 2]}"]
-            lines += ["seed=2", f"workload.optimizer={fields[job % 2]}", "+names.x=3"]
-            args.overrides, args.multirun = lines, False
-            alone = Composer(args)
-            assert [(one.label, one.raw) for one in alone.jobs(alone.master())] == [("", jobs[job])]
-
-
-def test_swept_groups_get_their_settings_in_the_jobs_only() -> None:
-    jobs = dict(composed("-m strategy=asp,ssp strategy.lr_rule=unit seed=7"))
-    assert list(jobs) == ["strategy=asp", "strategy=ssp"]
-    assert [OmegaConf.select(OmegaConf.create(job), "strategy.lr_rule") for job in jobs.values()] == ["unit", "unit"]
-    assert {job["seed"] for job in jobs.values()} == {7}
 
 
 def test_hydra_gets_flags_first() -> None:
@@ -217,10 +189,9 @@ def test_hydra_gets_flags_first() -> None:
 def test_a_used_directory_is_not_used_again(setting: str, more: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "meta.json").touch()
-    finished = run_cli("runtime=virtual", *more, f"hydra.{setting}.dir={tmp_path}/x", cwd=tmp_path)
     where = f"hydra.{setting}.dir={tmp_path}/x"
-    assert (finished.exit_code, finished.out) == (REFUSED, "")
-    assert finished.err == f"run.py: {where}: holds a record already; choose another directory\n"
+    said = refusal("runtime=virtual", *more, where, cwd=tmp_path)
+    assert said == f"{where}: holds a record already; choose another directory"
     assert [path.name for path in tmp_path.rglob("*")] == ["x", "meta.json"]
 
 
@@ -240,28 +211,20 @@ def test_a_port_in_use() -> None:
     preflight([f"runtime.port={port}"])
 
 
-def test_a_straggler_target_that_does_not_exist(tmp_path: Path) -> None:
-    finished = run_cli("straggler=persistent", "cluster.num_workers=4", "straggler.targets=[worker:9]", cwd=tmp_path)
-    assert finished.exit_code == REFUSED
-    assert "worker:9" in finished.err
-    assert finished.err.count("\n") == 1
-
-
 def test_a_target_in_a_file_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mine.yaml").write_text("_target_: subprocess.Popen\nargs: touch pwned\n")
-    finished = run_cli("--config-dir", str(tmp_path), "strategy=mine", cwd=tmp_path)
-    assert finished.exit_code == REFUSED
-    assert "strategy._target_=subprocess.Popen: not below strategies." in finished.err
+    said = refusal("--config-dir", str(tmp_path), "strategy=mine", cwd=tmp_path)
+    assert "strategy._target_=subprocess.Popen: not below strategies." in said
+    assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize("text", ["x:\n  _target_: os.system\n  command: touch pwned\n"])
-def test_a_callback_in_a_file_of_the_user(text: str, tmp_path: Path) -> None:
+def test_a_callback_in_a_file_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "hydra" / "callbacks").mkdir(parents=True)
+    text = "x:\n  _target_: os.system\n  command: touch pwned\n"
     (tmp_path / "hydra" / "callbacks" / "mine.yaml").write_text(text)
-    finished = run_cli("--config-dir", str(tmp_path), "hydra/callbacks=mine", cwd=tmp_path)
-    assert finished.exit_code == REFUSED
-    assert "hydra.callbacks.x._target_=os.system: not below" in finished.err
+    said = refusal("--config-dir", str(tmp_path), "hydra/callbacks=mine", cwd=tmp_path)
+    assert "hydra.callbacks.x._target_=os.system: not below" in said
     assert not (tmp_path / "pwned").exists()
 
 
@@ -292,36 +255,11 @@ def test_the_version_is_the_same_everywhere(tmp_path: Path) -> None:
     assert own_version(tmp_path / "pyproject.toml") != "9"
 
 
-FRAMEWORKS = ("torch", "tensorflow", "pandas", "matplotlib", "sklearn", "scipy", "pyarrow")
-
-
-@pytest.mark.long(like="test_a_bad_line_is_refused_before_any_framework_is_imported")
-def test_preflight_imports_no_framework() -> None:
-    script = (
-        "import sys; from runtime.run.preflight import preflight; preflight(['strategy=ssp']);"
-        f"print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_a_worker_can_build_things_without_hydra() -> None:
     listing = "print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
     script = f"import sys, runtime.config.instantiate; {listing}"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_bad_line_is_refused_before_any_framework_is_imported() -> None:
-    """Which is what takes long."""
-    line = [sys.executable, "-X", "importtime", "run.py", "strategy=spp"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
-    lines = done.stderr.splitlines()
-    imported = {one.rpartition("|")[2].strip() for one in lines if one.startswith("import time:")}
-    assert done.returncode == REFUSED
-    assert sum(not one.startswith("import time:") for one in lines) == 1
-    assert "hydra" in imported
-    assert not imported & {*FRAMEWORKS}
 
 
 def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
@@ -368,3 +306,20 @@ def test_a_file_of_a_folder_is_read_within_limits(text: str, said: str, tmp_path
     (tmp_path / "strategy" / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=re.escape(said)):
         preflight(["--config-dir", str(tmp_path), "strategy=mine"])
+
+
+def planned(pattern: NoStragglers, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
+    windows = [
+        Disturbance(start_s=start_s, end_s=9.0, target=target, kind="delay", magnitude=1.0)
+        for start_s, target in ((1.0, "worker:0"), (2.5, "worker:9"))
+    ]
+    return build_plan(pattern.name, seed, horizon_s, windows)
+
+
+def test_a_window_that_cannot_be_is_named_by_its_setting_and_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NoStragglers, "plan", planned)
+    with pytest.raises(ConfigError) as caught:
+        preflight(["runtime=virtual", "straggler=none"])
+    assert str(caught.value).startswith(
+        "straggler=none: plans what cannot be (delay of worker:9 from 2.5 s, disturbance 1 of pattern none): there is "
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import ROOT, Finished, run_cli
+from tests.support.cli import ROOT, refusal, run_cli
 from tests.support.invariants import problems
 from tests.support.runs import RecordSink
 
@@ -71,14 +71,6 @@ def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away
     assert (record.parameters() == 1).all()
 
 
-def refused(*words: str) -> str:
-    """The line of a job that must not begin."""
-    found: Finished = run_cli(*BASE, *DLROVER, "scheduler=quota", *words)
-    assert found.exit_code == 2
-    (line,) = found.err.strip().splitlines()
-    return line.removeprefix("run.py: ")
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "line"),
@@ -90,22 +82,8 @@ def refused(*words: str) -> str:
             "gives cores from the beginning, 8 to every worker (1), 8 to every server (1): allow more, or start with "
             "fewer nodes or fewer cores",
         ),
-        (
-            ["strategy.cores_total=15"],
-            "strategy.cores_total=15: a worker of 8 and a server of 8 cores need 16",
-        ),
+        (["strategy.cores_total=15"], "strategy.cores_total=15: a worker of 8 and a server of 8 cores need 16"),
     ],
 )
 def test_what_no_job_can_keep_is_refused_before_it_starts(words: list[str], line: str) -> None:
-    assert refused(*words) == line
-
-
-def test_nothing_is_evicted_where_nothing_is_launched() -> None:
-    """It would change nothing, without a word."""
-    small = ("backend=none", "backend.num_parameters=1000", "workload.target=null", "strategy=bsp")
-    found = run_cli(*BASE, *small, "scheduler=quota", "scheduler.evict_after_s=5")
-    assert found.exit_code == 2
-    assert found.err.strip().removeprefix("run.py: ") == (
-        "scheduler: takes away nodes of low priority (evict_after_s), and strategy=bsp launches none; leave "
-        "scheduler.evict_after_s=null, or choose a strategy that launches nodes"
-    )
+    assert refusal(*BASE, *DLROVER, "scheduler=quota", *words) == line

@@ -81,27 +81,18 @@ class Taking:
     def close(self, t: float) -> None: ...
 
 
-def test_a_figure_that_finds_no_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As below ``ulimit -v``, where Matplotlib cannot be loaded; the record is whole."""
+@pytest.mark.parametrize("lacks", ["memory", "permission"])
+def test_a_report_that_cannot_be_made_is_one_line_and_the_record_is_whole(
+    lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below ``ulimit -v``, where Matplotlib cannot be loaded."""
 
-    def finish(_: Path, *, explain: bool) -> None:
-        raise MemoryError
+    def finish(run_dir: Path, *, explain: bool) -> None:
+        raise MemoryError if lacks == "memory" else PermissionError(13, "Permission denied", str(run_dir / "a"))
 
     monkeypatch.setattr("analysis.reports.finish.finish", finish)
     place = tmp_path / "run"
     done = run_cli(*ENDLESS, "max_time_s=1", "eval_every_s=null", f"hydra.run.dir={place}")
     assert (done.exit_code, done.err.count("\n")) == (1, 1), done.err
-    assert done.err.startswith("run.py: not enough memory")
+    assert done.err.startswith("run.py: not enough memory" if lacks == "memory" else f"run.py: {place}/a: permission")
     assert (place / "SHA256SUMS").exists()
-
-
-def test_a_file_of_the_record_that_cannot_be_written_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def finish(run_dir: Path, *, explain: bool) -> None:
-        raise PermissionError(13, "Permission denied", str(run_dir / "summary.json"))
-
-    monkeypatch.setattr("analysis.reports.finish.finish", finish)
-    place = tmp_path / "run"
-    done = run_cli(*ENDLESS, "max_time_s=1", "eval_every_s=null", f"hydra.run.dir={place}")
-    assert (done.exit_code, done.err) == (1, f"run.py: {place / 'summary.json'}: permission denied\n")

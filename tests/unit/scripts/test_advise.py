@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from math import nan
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +12,7 @@ import pytest
 
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
-from analysis.reports.advice import Advice, best_lines, page, ranks_sheet, sentences
-from analysis.reports.few_steps import compared_ranks
+from analysis.reports.advice import Advice, best_lines, page, sentences
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from analysis.reports.whole_steps import whole_steps
 from runtime.errors import ConfigError
@@ -48,16 +44,7 @@ def words(path: Path, *more: str) -> list[str]:
 
 def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "log.csv")
-    some = (
-        "--topology",
-        "ps",
-        "--restart-s",
-        "60",
-        "--ranks-per-host",
-        "2",
-        "--strategies",
-        "bsp,asp,coding_cyclic",
-    )
+    some = ("--topology", "ps", "--restart-s", "60", "--ranks-per-host", "2", "--strategies", "bsp,asp,coding_cyclic")
     assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
     shown = capsys.readouterr()
     assert "persistent straggler: host h2 (rank 2), " in shown.out
@@ -114,23 +101,6 @@ def test_a_few_steps_compare_ranks(
     assert f"nothing is ranked: 20 steps are needed besides those that --skip {skip} leaves out" in shown
 
 
-def test_equal_ranks_of_a_few_steps_are_said_to_be() -> None:
-    log = StepLog(source="", ranks=tuple("012"), steps=(0, 1), own_s=np.array([[1.0, 1.05, 1.0], [1.0, 1.05, 1.0]]))
-    assert "no rank is slower by 10% or more" in compared_ranks(log, 0.1, "")[1]
-    many = replace(log, ranks=tuple(map(str, range(90))), own_s=np.where(np.arange(90) < 60, 1.0, 2.0)[None])
-    assert "and 10 more" in compared_ranks(many, 0.1, "")[1]
-
-
-def test_the_ranks_that_lost_most_time_come_first() -> None:
-    same = {"host": "", "part": "", "kind": "persistent", "straggler": True, "slow_frac": 0.5, "factor": 1.2}
-    ranks = pd.DataFrame(
-        {"rank": [0, 1, 2], "share": [0.117, 0.125, 0.121], "alone_saves_frac": [3e-4, 1e-4, 2e-4], **same}
-    )
-    found: Any = SimpleNamespace(ranks=ranks, found=SimpleNamespace(base_s=1.0, usual_s=1.0))
-    advice: Any = SimpleNamespace(found=found)
-    assert [row[0] for row in ranks_sheet(advice).rows] == ["1", "2", "0"]
-
-
 REFUSED = {
     "--strategy nothing": "--strategy nothing: no such strategy; choose from bsp",
     "--strategies asp,nothing": "--strategies nothing: no such strategy; choose from bsp",
@@ -146,7 +116,6 @@ REFUSED = {
     "--secnds x": "unrecognized arguments: --secnds x; --help lists what there is",
     "--skip 30": "20 steps are needed besides those that --skip 30 leaves out; --skip 20 leaves enough",
     "--topology ring": "argument --topology: invalid choice",
-    "-o /dev/null/x": "-o /dev/null/x: cannot be written",
     "--compute work --strategies bsp --strategy ssp": "--strategy ssp: topology=allreduce: strategy=ssp does not",
 }
 

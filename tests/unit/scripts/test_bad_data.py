@@ -12,7 +12,7 @@ import pytest
 
 from stragglab.commands import data as prepare_data
 from tests.support import raw_files
-from tests.support.cli import run_cli
+from tests.support.cli import refusal
 from tests.support.long_tests import long_after
 
 Act = Callable[[Path], None]
@@ -25,11 +25,6 @@ def leave(raw: Path) -> None:
 
 def put(name: str, content: bytes) -> Act:
     return lambda raw: (raw / name).write_bytes(content) and None
-
-
-def many_words(raw: Path) -> None:
-    with (raw / "train.txt").open("a") as file:
-        file.write(" ".join(f"word{number}" for number in range(33_300)))
 
 
 class Case(NamedTuple):
@@ -48,18 +43,11 @@ CIFAR = ("resnet20_cifar10", "cifar10", raw_files.cifar_binary)
 FETCH_CIFAR = "prepare the data with: python run.py data cifar10 --fetch"
 CASES = {
     "nothing": Case(*CIFAR[:2], leave, leave, ": does not exist", FETCH_CIFAR),
-    "missing": Case(*CIFAR, lambda raw: (raw / "test_batch.bin").unlink(), "/test_batch.bin: does not", FETCH_CIFAR),
     "truncated": Case(
         *CIFAR,
         lambda raw: os.truncate(raw / "data_batch_2.bin", 24_583),
         "/data_batch_2.bin: has 24,583 bytes, not a multiple of 3,073: truncated",
         FETCH_CIFAR,
-    ),
-    "foreign": Case(
-        *("cnn_fashion_mnist", "fashion_mnist", raw_files.fashion_mnist),
-        put("t10k-labels-idx1-ubyte.gz", b"hello"),
-        "/t10k-labels-idx1-ubyte.gz: is no IDX file",
-        "run.py data fashion_mnist --fetch",
     ),
     "wrong checksum": Case(*CIFAR, leave, "/data_batch_1.bin: sha256 ", FETCH_CIFAR, verify=True),
     "pointer": Case(
@@ -67,14 +55,6 @@ CASES = {
         "/train.txt: is a Git-LFS pointer and not the data; run git lfs pull where it comes from, or get ",
         "run.py data criteo --from PATH",
         verify=True,
-    ),
-    "pointer to an archive": Case(
-        *CIFAR, put("cifar.tar.gz", raw_files.LFS_POINTER), "/cifar.tar.gz: is a Git-LFS pointer", FETCH_CIFAR
-    ),
-    "too many words": Case(
-        *("lstm_wikitext2", "wikitext2", raw_files.wikitext2, many_words),
-        "/train.txt: has 33,",
-        "more than vocabulary=33278",
     ),
 }
 
@@ -95,11 +75,10 @@ def everything(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-def check(said: str, program: str, case: Case) -> None:
-    assert said.startswith(f"{program}: "), said
-    assert said.count("\n") == 1
+def check(said: str, case: Case) -> None:
     assert f"data/raw/{case.dataset}{case.problem}" in said
     assert case.cure in said
+    assert "\n" not in said
 
 
 @pytest.mark.few(1)
@@ -107,9 +86,7 @@ def check(said: str, program: str, case: Case) -> None:
 def test_a_run_is_refused(case: Case, tmp_path: Path) -> None:
     before = everything(tmp_path)
     verify = [] if case.verify else ["+workload.task.dataset.verify=false"]
-    finished = run_cli(f"workload={case.workload}", *verify, "hydra.run.dir=run", cwd=tmp_path)
-    check(finished.err, "run.py", case)
-    assert (finished.exit_code, finished.out) == (2, "")
+    check(refusal(f"workload={case.workload}", *verify, "hydra.run.dir=run", cwd=tmp_path), case)
     assert everything(tmp_path) == before
 
 
@@ -118,14 +95,6 @@ def test_the_preparation_is_refused(case: Case, tmp_path: Path, capsys: pytest.C
     before = everything(tmp_path)
     assert prepare_data.main([case.dataset, *([] if case.verify else ["--no-verify"])]) == 2
     captured = capsys.readouterr()
-    check(captured.err, "data", case)
+    check(captured.err.removeprefix("data: ").removesuffix("\n"), case)
     assert captured.out == ""
     assert everything(tmp_path) == before
-
-
-def test_a_run_that_was_refused_takes_nothing_away(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    finished = run_cli("workload=resnet20_cifar10", "hydra.run.dir=run", cwd=tmp_path)
-    assert finished.exit_code == 2
-    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"

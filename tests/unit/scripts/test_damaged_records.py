@@ -28,8 +28,6 @@ DEEP = b"[" * 100_000
 
 
 def with_line(number: int, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    """Change one line of the log."""
-
     def damage(record: Path) -> None:
         lines = (record / "events.jsonl").read_bytes().split(b"\n")
         lines[number] = change(lines[number])
@@ -51,7 +49,6 @@ def with_meta(**fields: Any) -> Callable[[Path], None]:
 
 
 def written(name: str, content: bytes) -> Callable[[Path], None]:
-    """Another content of a file."""
     return lambda record: (record / name).write_bytes(content) and None
 
 
@@ -62,8 +59,6 @@ def joined(record: Path) -> None:
 
 
 def folder_instead(name: str) -> Callable[[Path], None]:
-    """A directory where a file should be."""
-
     def damage(record: Path) -> None:
         (record / name).unlink()
         (record / name).mkdir()
@@ -82,8 +77,6 @@ def pipe_instead(name: str) -> Callable[[Path], None]:
 
 
 def of_event(**fields: Any) -> Callable[[bytes], bytes]:
-    """Fields of a line's event."""
-
     def change(line: bytes) -> bytes:
         content = json.loads(line)
         content["event"] |= fields
@@ -99,7 +92,6 @@ def arrival(record: Path) -> int:
 
 
 def in_arrival(**fields: Any) -> Callable[[Path], None]:
-    """Fields of the first arrival."""
     return lambda record: with_line(arrival(record), of_event(**fields))(record)
 
 

@@ -59,19 +59,7 @@ def test_figures_call_a_strategy_by_the_name_that_is_given(tmp_path: Path, monke
 def test_a_picture_that_fits_on_no_page_is_named(tmp_path: Path) -> None:
     """160 pixels are an inch: 9 in are a page, 9.1 are more; 7 in are as wide as the text."""
     high = "times.png: 9.1 in high, more than a page (9); name the runs of fewer cases"
-    for size, said in (
-        ((532, 1440), ""),
-        ((532, 1456), f"{high}, or take --paper text"),
-        ((1120, 1456), high),
-    ):
+    for size, said in (((532, 1440), ""), ((532, 1456), f"{high}, or take --paper text"), ((1120, 1456), high)):
         path = tmp_path / "times.png"
         Image.new("RGB", size).save(path)
         assert figures.too_high(path) == said
-
-
-@pytest.mark.parametrize("width", ["wide", "0.5", "nan"])
-def test_a_width_that_is_none(width: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert figures.main([str(tmp_path), "--paper", width]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "must be column, text, or inches" in said

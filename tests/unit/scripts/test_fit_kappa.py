@@ -51,23 +51,3 @@ def test_from_jobs_to_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert phi == PHI
     assert (tmp_path / "digits_lr_0.2_4.csv").is_file()
     assert "8 of 8 records exist already" in fitted(capsys, *words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nothing_known"], "--WORKLOAD nothing_known: unknown"),
-        (["digits", "--lr", "fast"], "--lr fast: must be a number above 0"),
-        (["digits", "--x", "4"], "--x [4]: two or more values"),
-        (["digits", "--x", "2,5"], "at most the number of workers (4)"),
-        (["digits", "--phi", "-1"], "--phi -1: must be a number of samples"),
-        (["digits", "--limit-s", "0"], "--limit-s 0: must be more than 0"),
-        (["digits", "-o", "/dev/null/x"], "-o /dev/null/x: cannot be written"),
-    ],
-)
-def test_bad_input_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main(words, run_of) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("fit_kappa.py: ")
-    assert said in error
-    assert error.count("\n") == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting.progress import TrainingTrace, crossing, errors, fit, held_out, read_trace
+from analysis.fitting.progress import TrainingTrace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, load_run
 from runtime.training.progress import Progress, ProgressModel, load_progress
 from scripts.fitting import fit_progress as script
@@ -181,14 +181,6 @@ def test_runs_that_share_no_level_are_refused() -> None:
         fit([replace(low, values=low.values * 0.01), replace(high, values=10 + high.values)])
 
 
-@pytest.mark.parametrize(("level", "where"), [(0.2, 1.0), (0.3, 2.0), (0.5, 4.0)])
-def test_a_crossing_lies_between_its_neighbours(level: float, where: float) -> None:
-    curve = np.array([[0, 0.1], [2, 0.3], [4, 0.5]])
-    assert crossing(curve, level) == pytest.approx(where)
-    assert crossing(curve * [1, -1], -level) == pytest.approx(where)
-    assert isnan(crossing(curve, 0.6))
-
-
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
@@ -227,10 +219,6 @@ def test_a_run_that_the_model_cannot_describe_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_a_virtual_run_with_real_gradients_is_welcome(tmp_path: Path) -> None:
-    assert read_trace(load_run(story(16, 1.0, runtime="virtual").write(tmp_path / "run"))).batch_samples == 16
-
-
 # ---- the script -----------------------------------------------------------------------------------------------------
 
 
@@ -256,20 +244,6 @@ def test_the_script_writes_a_model_that_the_runtime_reads(
     assert job.progress * 1.5 == pytest.approx(41.93 * np.log(1.8) * 1.5, abs=2.0)
 
 
-def test_the_script_takes_phi_for_a_single_batch(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main([str(records / "b64")]) == 2
-    assert "give phi (--phi)" in capsys.readouterr().err
-    assert script.main([str(records / "b64"), "--phi", "32"]) == 0
-    shown = capsys.readouterr().out
-    assert "phi = 32 samples at lr=0.1 (given)" in shown
-    assert "\N{EN DASH}" in shown, "nothing was held out"
-
-
-def test_the_largest_phi_is_of_use(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main([str(records / "b64"), "--phi", f"{script.MAX_PHI_SAMPLES}"]) == 0
-    assert "phi = 1e+12 samples" in capsys.readouterr().out
-
-
 def test_a_target_that_the_metric_cannot_reach(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(records), "--target", "2"]) == 2
     assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err
@@ -283,28 +257,6 @@ def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys:
     assert out.read_text() == "precious"
     assert script.main([str(records), "-o", str(out), "--force"]) == 0
     assert load_progress(str(out)).runs
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--phi", "-1"], "--phi=-1: must be a number of samples between 0 and 1e+12"),
-        (["--phi", "nan"], "--phi=nan: must be a number of samples between 0 and 1e+12"),
-        (["--phi", "1e308"], "--phi=1e+308: must be a number of samples between 0 and 1e+12"),
-        (["--target", "nan"], "--target=nan: must be a finite number"),
-        (["--target", "inf"], "--target=inf: must be a finite number"),
-        (["-o", "model.txt"], "must end in .yaml"),
-        ([], "no run here"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(
-    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert script.main([str(tmp_path), *words]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("fit_progress.py: ")
-    assert said in error
-    assert error.count("\n") == 1
 
 
 def test_a_job_without_a_target_is_fitted_but_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from runtime.live.machines.mechanisms import Missing
 from scripts.gpu import gpu_session
 from scripts.gpu.gpu_measurements import PARTS
 from scripts.gpu.gpu_session import ENDED, run_step
-from scripts.gpu.gpu_steps import Result, Step, order, parsed, steps
+from scripts.gpu.gpu_steps import Step, steps
 
 ALL = [step.name for step in steps("fake", Path("/out"))]
 
@@ -131,33 +131,7 @@ def await_true(what: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("output", "result"),
-    [
-        ("a\nexit code 1 after 12 s\n", Result(1, 12.0)),
-        ("exit code 1 after 12 s\nmore\n", None),
-        ("", None),
-    ],
-)
-def test_the_last_line_is_the_result(output: str, result: Result | None) -> None:
-    assert parsed(output) == result
-    if result is not None:
-        assert parsed(result.line) == result
-
-
-def test_what_never_ran_comes_before_what_failed() -> None:
-    some = steps("fake", Path("/out"))[:3]
-    done = {some[0].name: Result(1, 1.0), some[1].name: Result(0, 1.0)}
-    assert [step.name for step in order(some, done)] == [some[2].name, some[0].name]
-
-
 def test_without_a_gpu_it_says_so_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     look = lambda name: Missing(reason=f"no {name} here", cure="")  # noqa: E731
     assert gpu_session.main(["-o", str(tmp_path / "out")], Scripted(), look) == 0
     assert capsys.readouterr().out == "skipped: no gpu here\n"
-
-
-@pytest.mark.parametrize("words", ["--minutes 0", "--minutes nan", "--device tpu", "--steps 3"])
-def test_bad_words_are_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gpu_session.main(words.split(), Scripted()) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1

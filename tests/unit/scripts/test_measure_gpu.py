@@ -41,17 +41,6 @@ def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
     assert small < between < large, "predicted, not repeated"
 
 
-def test_without_mps_there_are_no_shares_and_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    several = ("saturation", "fidelity")
-    for name in (*several, "launches", "gpu_stragglers", "spent"):
-        row = measurements.Row(name, "", "", None)
-        monkeypatch.setattr(measurements, name, lambda *_, row=row: [row] if row.what in several else row)
-    names = {name for name in live_jobs("fake", Path("/images")) if not name.startswith("shares_")}
-    runs: Any = dict.fromkeys(names | {f"virtual_{name}" for name in predicted("fake", live=False)})
-    found = [row.what for row in measurements.rows("fake", runs)]
-    assert found == ["saturation", "launches", "gpu_stragglers", "spent", "fidelity"]
-
-
 def test_images_are_there_once(tmp_path: Path) -> None:
     for _ in range(2):
         measure_gpu.store_images(tmp_path, 40)

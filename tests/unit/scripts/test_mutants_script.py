@@ -12,7 +12,7 @@ import pytest
 
 from scripts.compiling import is_c
 from scripts.mutation.coverage_of_tests import Coverage, declared, statement
-from scripts.mutation.operators import Mutant, Operators, draw, planted, read_lists, repair, said, written
+from scripts.mutation.operators import Mutant, Operators, draw, read_lists, repair, said, written
 from tests.support.runs import ROOT
 
 SOURCE = '''"""Signs + numbers."""
@@ -96,12 +96,6 @@ def test_a_draw_is_the_beginning_of_a_longer_one_and_knows_no_other_file(project
     ours = [(mutant.line - 1, mutant.new) for mutant in later if mutant.file == "runtime/sign.py" and mutant.line > 3]
     assert ours == [(mutant.line, mutant.new) for mutant in all_of_them]
     assert [mutant.line for mutant in later if mutant.file == "runtime/other.py"] == [1]
-
-
-def test_what_is_written_takes_whole_lines() -> None:
-    mutant = written("a.py", SOURCE, "0:\n        return -1", "0:\n        return 5", breaks="Signs.")
-    assert (mutant.line, mutant.old) == (6, "    if number < 0:\n        return -1\n")
-    assert planted(SOURCE, mutant) == SOURCE.replace("-1", "5")
 
 
 def test_what_is_written_goes_with_its_text_to_another_file(project: Path) -> None:
@@ -201,27 +195,6 @@ def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) ->
     assert code == 0
     assert "| runtime | 3 | 1 | " in out
     assert f"- `{drawn.name}`: It is so." in out
-
-
-@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
-def test_tests_that_fail_anyway_are_not_used(project: Path) -> None:
-    (project / "tests/mutants/all.yaml").write_text(LISTED % "breaks")
-    (project / "tests/unit/test_sign.py").write_text(TESTS + "    assert sign(0) == 0\n")
-    code, out = mutants(project, "--written")
-    assert code == 1
-    assert "tests/unit/test_sign.py is not used: 1\n" in out
-    assert "untested: runtime/sign.py:6:" in out
-
-
-@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
-def test_a_bug_that_never_ends_is_given_little_more_than_its_tests_take(project: Path) -> None:
-    (project / "tests/mutants/all.yaml").write_text(
-        LISTED.replace("number < 0, put: number <= 0", "if number, put: while number") % "breaks"
-    )
-    (project / "runtime/sign.py").write_text(SOURCE.replace("return -1", "number -= 1"))
-    (project / "tests/unit/test_sign.py").write_text("from runtime.sign import sign\n\ndef test_it():\n    sign(-1)\n")
-    assert mutants(project, "--written")[0] == 0
-    assert row(project)[0] == "killed"
 
 
 def test_a_bug_in_c_is_compiled_and_tested_by_who_executes_it(project: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 
 from stragglab.commands import data as prepare_data
 from tests.support import raw_files
-from tests.support.runs import ROOT
 from workloads.datasets.catalogue import DATASETS
 
 
@@ -49,10 +46,7 @@ def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ([], "which data set? There are cifar10, "),
         (["cifar"], "cifar: no such data set; did you mean cifar10?"),
         (["x"], "x: no such data set (adult, cifar10, criteo, fashion_mnist, "),
-        (
-            ["cifar10"],
-            "data/raw/cifar10: does not exist; prepare the data with: python run.py data cifar10 ",
-        ),
+        (["cifar10"], "data/raw/cifar10: does not exist; prepare the data with: python run.py data cifar10 "),
         (["cifar10", "--from", "nowhere"], "nowhere: does not exist; "),
         (["cifar10", "--from", "raw"], "raw/data_batch_1.bin: sha256 "),
         (
@@ -95,13 +89,6 @@ def test_the_list_tells_data_sets_apart_whose_names_begin_alike(
     said = capsys.readouterr().out
     assert said.count("    ready:   no") == len(DATASETS) - 1
     assert "    ready:   planted_topics_20x64_words500_topics10_priors0.05+0.1_seed0\n" in said
-
-
-def test_as_a_command(raw: Path) -> None:
-    command = [sys.executable, str(ROOT / "run.py"), "data", "cifar10", "--from", "raw"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("data: raw/data_batch_1.bin: sha256 ")
 
 
 # ---- fetching, with clients that deliver what the test wants --------------------------------------------------------

@@ -225,36 +225,28 @@ def test_ranks_without_a_group_have_none(tmp_path: Path, clock: Clock) -> None:
 
 
 HEAD = "rank,step,part,begin_s,seconds,group\n"
-BAD = {
-    "a later version": (
-        HEAD + "0,0,step,0,1,a\n",
-        "form: steps\nversion: 2\n",
-        "version 2: this program reads version 1",
-    ),
-    "an endless YAML": (
-        HEAD + "0,0,step,0,1,a\n",
-        "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{f'*a{n - 1}, ' * 9}]}}\n" for n in range(1, 12)),
-        "is no description of steps",
-    ),
-    "no YAML": (HEAD + "0,0,step,0,1,a\n", "a: [", "is no description of steps"),
-    "negative seconds": (
-        HEAD + "0,0,step,0,-1,a\n",
-        "form: steps\nversion: 1\n",
-        "part step: -1: must be seconds, 0 or more",
-    ),
-    "longer parts than the step": (
-        HEAD + "0,0,step,0,1,a\n0,0,communication,0,1.5,a\n",
-        "form: steps\nversion: 1\n",
-        "step 0 of rank 0: communication and waiting take as long as the step or longer",
-    ),
-    "other parts": (HEAD + "0,0,lunch,0,1,a\n", "form: steps\nversion: 1\n", "has neither the part step nor computing"),
-    "no columns": ("a,b\n1,2\n", "form: steps\nversion: 1\n", "has no columns rank, step, part, seconds"),
-}
+STEP, ABOUT = "0,0,step,0,1,a\n", "form: steps\nversion: 1\n"
+ENDLESS = "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{f'*a{n - 1}, ' * 9}]}}\n" for n in range(1, 12))
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_bad_tables_are_one_clear_line(kind: str, tmp_path: Path) -> None:
-    table, about, says = BAD[kind]
+@pytest.mark.parametrize(
+    ("table", "about", "says"),
+    [
+        (HEAD + STEP, "form: steps\nversion: 2\n", "version 2: this program reads version 1"),
+        (HEAD + STEP, ENDLESS, "is no description of steps"),
+        (HEAD + STEP, "a: [", "is no description of steps"),
+        (HEAD + "0,0,step,0,-1,a\n", ABOUT, "part step: -1: must be seconds, 0 or more"),
+        (
+            HEAD + STEP + "0,0,communication,0,1.5,a\n",
+            ABOUT,
+            "step 0 of rank 0: communication and waiting take as long",
+        ),
+        (HEAD + "0,0,lunch,0,1,a\n", ABOUT, "has neither the part step nor computing"),
+        ("a,b\n1,2\n", ABOUT, "has no columns rank, step, part, seconds"),
+    ],
+    ids=["version", "endless YAML", "no YAML", "negative", "longer parts than the step", "other parts", "no columns"],
+)
+def test_bad_tables_are_one_clear_line(table: str, about: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "steps.rank0.csv").write_text(table)
     (tmp_path / "steps.yaml").write_text(about)
     with pytest.raises(LogError, match=says):

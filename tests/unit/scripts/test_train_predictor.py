@@ -37,25 +37,6 @@ def test_a_file_is_fitted_that_its_predictor_takes(
         assert all((one[name] == other[name]).all() for name in one.files if name != "command")
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--series", "resources"], "does not say how much processor time an iteration took"),
-        (["--series", "deviation", "--history", "500"], "--history=500: needs 5 workers or more with longer series"),
-        (["--series", "deviation", "--history", "3"], "--history=3: must be 11 or more"),
-        (["--series", "deviation", "--epochs", "0"], "--epochs=0: must be 1 or more"),
-        (["--series", "deviation", "--out", "x.txt"], "--out=x.txt: must end in .npz"),
-    ],
-)
-def test_bad_input_is_one_line(
-    words: list[str], reason: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train_predictor.main([str(runs), "--out", str(tmp_path / "x.npz"), *words]) == 2
-    told = capsys.readouterr().err
-    assert reason in told
-    assert told.count("\n") == 1
-
-
 def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no run has prepared the data before."""
     monkeypatch.chdir(tmp_path)
@@ -68,28 +49,3 @@ def test_a_profile_is_a_table_that_can_be_read(tmp_path: Path, monkeypatch: pyte
         ("digits", batch, step) for step in (0, 2, 4) for batch in (8, 16)
     ]
     assert 1.0 < NoiseTable(rows=rows, model="digits").phi_of(12)[0] < 10_000.0
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--every", "0"], "--every=0: must be 1 or more"),
-        (["--gradients", "1"], "--gradients=1: must be 2 or more"),
-        (["--batches", "5000"], "--batches: 5000 samples, more than the 1438 that there are"),
-        (["runtime=virtual", "backend=none", "workload.target=null"], "backend=none: computes no gradients"),
-        (["workload=lda"], "backend=torch: cannot train workload=lda; choose backend=numpy"),
-        (["workload=resnet20_cifar10_laptop"], "/data/raw/cifar10: does not exist; prepare the data with: "),
-    ],
-)
-def test_a_profile_of_nothing_is_refused(
-    words: list[str],
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert profile_noise.main([*words, "--out", str(tmp_path / "x.csv")]) == 2
-    told = capsys.readouterr().err
-    assert reason in told
-    assert told.count("\n") == 1

@@ -19,10 +19,8 @@ from tests.support import raw_files
 from tests.support.raw_files import SMALL
 from workloads.data import DataError
 from workloads.datasets import criteo
-from workloads.datasets.adult import Adult
 from workloads.datasets.base import Dataset
 from workloads.datasets.cifar10 import Cifar10
-from workloads.datasets.fashion_mnist import FashionMnist
 from workloads.datasets.wikitext2 import WikiText2
 
 Break = Callable[[Path], None]
@@ -50,8 +48,6 @@ def cut(name: str, left: int) -> Break:
 
 
 def line(name: str, number: int, change: Callable[[str], str]) -> Break:
-    """Change one line, counted from one."""
-
     def act(raw: Path) -> None:
         lines = (raw / name).read_text().splitlines()
         lines[number - 1] = change(lines[number - 1])
@@ -69,7 +65,6 @@ def bad_label(raw: Path) -> None:
 CASES: dict[str, tuple[str, Break, str]] = {
     "missing": ("cifar10", remove("data_batch_3.bin"), r"data_batch_3\.bin: does not exist"),
     "truncated": ("cifar10", cut("test_batch.bin", 3072), r"test_batch\.bin: has 3,072 bytes.*truncated"),
-    "empty file": ("cifar10", write("data_batch_2.bin", b""), r"data_batch_2\.bin: is empty"),
     "label": ("cifar10", bad_label, r"data_batch_4\.bin: holds a label that is not in 0\.\.9"),
     "pointer": (
         "cifar10",
@@ -83,11 +78,6 @@ CASES: dict[str, tuple[str, Break, str]] = {
         r"train-labels-idx1-ubyte\.gz: is no IDX file of bytes in 1 dimensions",
     ),
     "truncated gzip": ("fashion_mnist", cut("train-images-idx3-ubyte.gz", 5000), r"images-idx3-ubyte\.gz: .*end"),
-    "truncated idx": (
-        "fashion_mnist",
-        lambda raw: write("t10k-labels-idx1-ubyte", raw_files.idx(np.zeros(6, np.uint8))[:-1])(raw),
-        r"t10k-labels-idx1-ubyte: has 13 bytes instead of 14",
-    ),
     "labels without images": (
         "fashion_mnist",
         write("t10k-labels-idx1-ubyte", raw_files.idx(np.zeros(7, np.uint8))),
@@ -95,18 +85,7 @@ CASES: dict[str, tuple[str, Break, str]] = {
     ),
     "unknown word": ("wikitext2", line("valid.txt", 3, lambda _: "a dog"), r"valid\.txt: line 3 has the word 'dog'"),
     "no text": ("wikitext2", write("test.txt", b"a \xff\xfe"), r"test\.txt: is not UTF-8 text \(byte 2\)"),
-    "column missing": (
-        "criteo",
-        line("train.txt", 7, lambda old: old.rpartition("\t")[0]),
-        r"Row #7.* Expected 40 .*39",
-    ),
     "column too many": ("criteo", line("train.txt", 9, lambda old: f"{old}\tx"), r"train\.txt: .*Row #9.*40.*41"),
-    "no number": ("criteo", line("train.txt", 5, lambda old: f"1\tx{old[1:]}"[: -len("\tx")]), r"Row #5"),
-    "label of Criteo": (
-        "criteo",
-        line("train.txt", 4, lambda old: f"2{old[1:]}"),
-        r"train\.txt: line 4 has the label 2",
-    ),
     "few lines": ("criteo", cut("train.txt", 100), r"train\.txt: 1 lines are too few"),
     "adult columns": (
         "adult",
@@ -219,8 +198,6 @@ def test_more_words_than_the_model_has(tmp_path: Path) -> None:
     said = refusal(WikiText2(raw_dir=str(tmp_path / "raw"), verify=False, vocabulary=11, sequence_length=5), tmp_path)
     assert "train.txt: has 12 different words, more than vocabulary=11" in said
     assert WikiText2(raw_dir=str(tmp_path / "raw"), verify=False, vocabulary=12).prepare(str(tmp_path / "data"))
-    with pytest.raises(ValueError, match="vocabulary=33277"):
-        WikiText2(vocabulary=33_277)
 
 
 @pytest.mark.parametrize("damage", ["removed", "truncated"])
@@ -314,18 +291,3 @@ def test_pictures_of_no_use(break_it: Break, expected: str, tmp_path: Path) -> N
     break_it(tmp_path / "raw")
     said = refusal(Cifar10(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path)
     assert re.search(expected, said), said
-
-
-def test_the_classes_are_the_datasets_own() -> None:
-    """The settings that make no sense are refused by the constructors."""
-    for make, said in (
-        (lambda: WikiText2(sequence_length=0), "sequence_length=0"),
-        (lambda: type(SMALL["criteo"][1](""))(buckets=1), "buckets=1"),
-        (lambda: type(SMALL["criteo"][1](""))(buckets=2**24 + 1), "buckets=16777217"),
-        (lambda: type(SMALL["imagenet"][1](""))(image_size=4), "image_size=4"),
-        (lambda: type(SMALL["imagenet"][1](""))(num_classes=10), "num_classes=10"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            make()
-    assert Adult().facts.cardinalities == (9, 17, 8, 15, 7, 6, 3, 42)
-    assert FashionMnist().facts.input_shape == (1, 28, 28)

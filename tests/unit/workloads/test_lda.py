@@ -198,28 +198,6 @@ def test_parameters_that_a_stale_step_made_negative_do_no_harm(data_dir: str) ->
     assert (grad[::7] < 0).all()  # and steps lead back
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"topics": 0}, "topics=0: must be a whole number, at least 1"),
-        ({"document_prior": 0.0}, "document_prior=0.0: must be above 0 and at most 100, or null for 1 / topics"),
-        ({"stop_words": 60}, "stop_words=60: the text has 60 words"),
-        ({"vocabulary": 0}, "vocabulary=0: must be at least 1, or null for all"),
-        ({"tolerance": -1.0}, "tolerance=-1.0: must be 0 or more"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        task("data", **wrong)
-
-
-def test_only_text_has_topics() -> None:
-    from workloads.datasets.planted import Planted
-
-    with pytest.raises(ValueError, match=r"^dataset=planted: holds no text"):
-        LDA(dataset=Planted())
-
-
 # ---- the documents --------------------------------------------------------------------------------------------------
 
 
@@ -248,9 +226,3 @@ def test_every_setting_has_documents_of_its_own(other: dict[str, Any], tmp_path:
     again = PlantedTopics(**settings)
     again.prepare(str(tmp_path / "again"))
     np.testing.assert_array_equal(one.load(str(tmp_path)).train[0], again.load(str(tmp_path / "again")).train[0])
-
-
-@pytest.mark.parametrize("wrong", [{"samples": 9}, {"length": 0}, {"words": 1}, {"topics": 0}, {"topic_prior": 0.0}])
-def test_documents_that_cannot_be_drawn(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="{}={}: must be".format(*next(iter(wrong.items())))):
-        PlantedTopics(**wrong)

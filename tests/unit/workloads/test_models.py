@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from tests.support.long_tests import long_after
-from workloads.models import densenet, googlenet, mobilenet, resnet, vgg
+from workloads.models import densenet, googlenet, mobilenet, resnet
 from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
 from workloads.models.initial import constant, draw, linear, normal
@@ -99,11 +99,6 @@ CIFAR = {
 @pytest.mark.parametrize("name", CIFAR)
 def test_for_cifar_only_stem_and_classifier_differ(name: str) -> None:
     assert count(image_model(name, SMALL, 10), SMALL) == CIFAR[name]
-
-
-def test_vgg_for_cifar_is_the_large_one_without_its_hidden_layers() -> None:
-    hidden = (512 * 49 + 1) * 4096 + 4097 * 4096 + 4097 * 1000
-    assert count(vgg.layers(16, 10), SMALL) == TORCHVISION["vgg16"] - hidden + 5130
 
 
 @pytest.mark.parametrize("name", CIFAR)
@@ -236,19 +231,6 @@ def test_rows_that_differ_have_other_scores(rows: list[list[float]]) -> None:
     for module in (XDeepFM(XDeepFMSize(), FIELDS), WideDeep(WideDeepSize(), FIELDS)):
         first, second = module(torch.tensor(rows))
         assert first != second
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "message"),
-    [
-        ("resnet21", SMALL, "model=resnet21: must be one of alexnet, cnn, densenet121"),
-        ("vgg13", (1, 28, 28), "model=vgg13: images of 28 x 28 are too small for it"),
-    ],
-)
-def test_refused(name: str, shape: Shape, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        image_model(name, shape, 10)
-    assert "\n" not in str(caught.value)
 
 
 # ---- training -------------------------------------------------------------------------------------------------------

@@ -106,9 +106,3 @@ def test_the_same_settings_are_the_same_data(tmp_path: Path) -> None:
     own.prepare(str(tmp_path / "b"))
     for one, two in zip(own.load(str(tmp_path / "a")).train, own.load(str(tmp_path / "b")).train, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("wrong", [{"samples": 99}, {"num_fields": 1}, {"buckets": 1}, {"rank": 0}, {"spread": 0.0}])
-def test_settings_of_no_use(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="{}={}: must be".format(*next(iter(wrong.items())))):
-        Planted(**wrong)

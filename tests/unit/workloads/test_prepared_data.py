@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.cli import run_cli
+from tests.support.cli import refusal
 from tests.support.long_tests import long_after
 from workloads.data import DataError, Split, store
 from workloads.datasets.fashion_mnist import FashionMnist
@@ -29,7 +29,6 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
         lambda place: (place / "test_targets.npy").write_text("hello"),
         "/test_targets.npy: is not a complete NumPy",
     ),
-    "short": (lambda place: (place / "test_inputs.npy").write_bytes(b"\x93NUMPY\x01"), "/test_inputs.npy: is not a"),
     "cut": (
         lambda place: (place / "train_inputs.npy").write_bytes((place / "train_inputs.npy").read_bytes()[:4000]),
         "/train_inputs.npy: is not a complete NumPy array",
@@ -37,10 +36,6 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "objects": (
         save("train_targets", np.array([{}], dtype=object)),
         "/train_targets.npy: is not a complete NumPy array",
-    ),
-    "archive": (
-        lambda place: (np.savez(place / "x.npz", a=np.zeros(3)), (place / "x.npz").rename(place / "train_inputs.npy")),
-        "/train_inputs.npy: is not a complete NumPy array",
     ),
     "images": (save("train_inputs", np.zeros((1438, 3, 32, 32))), "train inputs have the shape (3, 32, 32) instead of"),
     "targets": (save("train_targets", np.zeros(7, np.int64)), ": train has 1438 inputs and 7 targets"),
@@ -56,12 +51,10 @@ def test_digits(case: str, tmp_path: Path) -> None:
     Digits(data_dir=str(tmp_path / "data")).prepare()
     spoil, problem = SPOILED[case]
     spoil(place)
-    done = run_cli(*VIRTUAL, "hydra.run.dir=out", cwd=tmp_path)
-    assert (done.exit_code, done.out) == (2, "")
-    assert problem in done.err
-    assert done.err.startswith(f"run.py: workload=digits: {place}")
-    assert done.err.endswith(f"; remove {place}, it is made again\n")
-    assert done.err.count("\n") == 1
+    said = refusal(*VIRTUAL, "hydra.run.dir=out", cwd=tmp_path)
+    assert problem in said
+    assert said.startswith(f"workload=digits: {place}")
+    assert said.endswith(f"; remove {place}, it is made again")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,124 @@
+"""Words that no command or script accepts: one line that begins with the program, exit code 2, nothing begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.fitting import fit_kappa, fit_progress, profile_noise, train_modes, train_predictor
+from scripts.gpu import gpu_session
+from stragglab.commands import compare, figures, story, verify
+from tests.support.records import bsp_story
+
+
+def never(*_: Any) -> int:
+    raise AssertionError("a run was started")
+
+
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "compare": compare.main,
+    "figures": figures.main,
+    "fit_kappa.py": lambda words: fit_kappa.main(words, never),
+    "fit_progress.py": fit_progress.main,
+    "gpu_session.py": lambda words: gpu_session.main(words, never),
+    "profile_noise.py": profile_noise.main,
+    "story": story.main,
+    "train_modes.py": train_modes.main,
+    "train_predictor.py": train_predictor.main,
+    "verify": verify.main,
+}
+PHI = "must be a number of samples between 0 and 1e+12"
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "compare": [
+        ("nowhere", "nowhere: no such directory"),
+        ("empty", "holds no run"),
+        ("runs --baseline asp", "baseline 'asp' is not among the strategies: bsp"),
+        ("runs --as word", "argument --as: invalid choice: 'word'"),
+        ("runs --name bsp", "argument --name: bsp: must be ID=NAME"),
+        ("runs --columns time,jct", "--columns: jct: must be some of seeds, time"),
+    ],
+    "figures": [(f"runs --paper {width}", "must be column, text, or inches") for width in ("wide", "0.5", "nan")],
+    "fit_kappa.py": [
+        ("nothing_known", "--WORKLOAD nothing_known: unknown"),
+        ("digits --lr fast", "--lr fast: must be a number above 0"),
+        ("digits --x 4", "--x [4]: two or more values"),
+        ("digits --x 2,5", "at most the number of workers (4)"),
+        ("digits --phi -1", "--phi -1: must be a number of samples"),
+        ("digits --limit-s 0", "--limit-s 0: must be more than 0"),
+    ],
+    "fit_progress.py": [
+        ("empty", "no run here"),
+        ("empty --phi -1", f"--phi=-1: {PHI}"),
+        ("empty --phi nan", f"--phi=nan: {PHI}"),
+        ("empty --phi 1e308", f"--phi=1e+308: {PHI}"),
+        ("empty --target nan", "--target=nan: must be a finite number"),
+        ("empty --target inf", "--target=inf: must be a finite number"),
+        ("empty -o model.txt", "must end in .yaml"),
+    ],
+    "gpu_session.py": [(words, "") for words in ("--minutes 0", "--minutes nan", "--device tpu", "--steps 3")],
+    "profile_noise.py": [
+        ("--every 0", "--every=0: must be 1 or more"),
+        ("--gradients 1", "--gradients=1: must be 2 or more"),
+        ("--batches 5000", "--batches: 5000 samples, more than the 1438 that there are"),
+        ("runtime=virtual backend=none workload.target=null", "backend=none: computes no gradients"),
+        ("workload=lda", "backend=torch: cannot train workload=lda; choose backend=numpy"),
+        ("workload=resnet20_cifar10_laptop", "/data/raw/cifar10: does not exist; prepare the data with: "),
+    ],
+    "story": [
+        ("runs/0 worker:77", "never names it"),
+        ("runs/0 update:99999", "never names it"),
+        ("runs/0 gradient:99999", "never names it"),
+        ("runs/0 foo", "must be one of worker:N"),
+        ("runs/0 worker:-1", "must be one of worker:N"),
+        ("runs/0 worker:" + "9" * 400, "must be one of worker:N"),
+    ],
+    "train_modes.py": [
+        ("--draw 0", "--draw=0: leaves nothing to learn"),
+        ("--draw -1", "--draw=-1: must be 0 or more"),
+        ("--epochs 0", "--epochs=0: must be 1 or more"),
+        ("--kappa nan", "--kappa=nan: must be a number"),
+        ("--out x.txt", "--out=x.txt: must end in .npz"),
+        ("nowhere", "nowhere: no run here"),
+    ],
+    "train_predictor.py": [
+        ("runs --series resources", "does not say how much processor time an iteration took"),
+        ("runs --series deviation --history 500", "--history=500: needs 5 workers or more with longer series"),
+        ("runs --series deviation --history 3", "--history=3: must be 11 or more"),
+        ("runs --series deviation --epochs 0", "--epochs=0: must be 1 or more"),
+        ("runs --series deviation --out x.txt", "--out=x.txt: must end in .npz"),
+    ],
+    "verify": [("nowhere", "no such directory"), ("file", "is a file, not a directory"), ("empty", "holds no run")],
+}
+DEFAULTS = {
+    "train_modes.py": ["--out", "x.npz"],
+    "train_predictor.py": ["--out", "x.npz"],
+    "profile_noise.py": ["--out", "x.csv"],
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    for seed in range(2):
+        bsp_story(seed=seed, epochs=6).write(folder / "runs" / str(seed))
+    (folder / "empty").mkdir()
+    (folder / "file").touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "said"),
+    [(program, *row) for program, rows in REFUSED.items() for row in rows],
+    ids=[f"{program} {words}"[:60] for program, rows in REFUSED.items() for words, _ in rows],
+)
+def test_bad_words_are_one_line(
+    program: str, words: str, said: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(here)
+    assert PROGRAMS[program]([*DEFAULTS.get(program, []), *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert (out, err.count("\n"), err.startswith(f"{program}: ")) == ("", 1, True), err
