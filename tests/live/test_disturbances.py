@@ -13,8 +13,7 @@ import pytest
 from analysis.records.load import load_run
 from injectors.schedule import Schedule
 from runtime.live.machines.doctor import missing
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import assert_sound
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
@@ -70,8 +69,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
     uses = run.parameters()
     assert uses.sum() == run.finished["samples_applied"] > 0
     assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
 
 
 @pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")

@@ -15,16 +15,17 @@ import pytest
 from runtime.live.machines.cgroup_files import V1, V2, Kernel
 from runtime.live.machines.cgroups import PREFIX, find
 from runtime.live.machines.doctor import missing
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=switching")
+SCRIPTED = (*CONF, "strategy=switching")
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
-SWITCHING = (*LEDGER, *PACED, *CONF, *SMALL, "save_parameters=true")
+SWITCHING = (*LEDGER, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
 GROW = ("wait 5", "servers 4", "divide 4", "wait 8")
 SHRINK = ("divide 1", "servers 1")
@@ -61,9 +62,7 @@ def finish(run: Run) -> None:
     """The whole script, some more updates, and a good end in which the ledger balances."""
     run.await_that(lambda: steps_are_done(run), "all steps")
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 def stop(run: Run, role: str, number: int) -> int:
@@ -105,7 +104,7 @@ def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start:
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     """Momentum moves with its part; afterwards servers die and read what others have stored."""
-    task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=4")
+    task = (*DIGITS, *PACED, *SCRIPTED, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
     moved = start("moved", *task, "checkpoint_every_s=null", steps(*GROW, "divide 2", *SHRINK), env=ALLOW).finish()
     assert holders(moved) == [[0, 1, 2, 3], [0, 1], [0]]
@@ -123,9 +122,7 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     versions = [event["version"] for event in run.events("Restored")]
     assert versions[2] == versions[1]
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
@@ -253,8 +250,7 @@ def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_th
         assert quota_of(run, 2) == pytest.approx(0.5)
         assert run.unregister(("worker", 2))
     assert quota_of(run, 0) == pytest.approx(0.25)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
 
 
 def is_stopped(pid: int) -> bool:
@@ -274,9 +270,7 @@ def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -
         run.await_that(lambda: is_stopped(run.pid_of("worker", 2)), "a stop of the newcomer")
         assert run.unregister(("worker", 2))
     run.await_that(lambda: is_stopped(run.pid_of("worker", 0)), "a stop of the other")
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
@@ -291,9 +285,7 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     denied = run.await_events("Denied", len(nodes))
     assert {event["reason"] for event in denied} == {"did not join: used more memory than it may"}
     assert [event["node"] for event in denied][: len(nodes)] == nodes
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
@@ -306,5 +298,4 @@ def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     assert sorted(rates()) == [("server:0", 3_000_000), ("worker:0", 2_000_000)]
     assert run.unregister(("worker", 0))
     run.await_that(lambda: len(rates()) == 3, "the rate of its successor")
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)

@@ -9,9 +9,10 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import CONF, GROUPS, GROW, SHRINK, enforced, finish, holders, quota_of, steps
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, finish, holders, quota_of, steps
+from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
+from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.live
 
 HOSTS = ("cluster=hosts", "cluster.hosts.cpu_cores=4", "cluster.hosts.real_cores_per_core=0.1")
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
-SWITCHING = (*LEDGER, *HOSTS, *PACED, *CONF, *SMALL, "save_parameters=true")
+SWITCHING = (*LEDGER, *HOSTS, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
 
 
@@ -65,7 +66,7 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latenc
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
-    task = (*DIGITS, *CONF, *SMALL, "workload.epochs=4")
+    task = (*DIGITS, *SCRIPTED, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
     moving = ("wait 5", "servers 3", "divide 3", "wait 8", *SHRINK)
     elsewhere = (*HOSTS, *PACED, "checkpoint_every_s=null")
@@ -90,9 +91,7 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
     run.await_events("Restored", 2)
     run.await_progress(10)
     assert namespace(run.pid_of("worker", 2)) == namespace(run.pid_of("server", 1)) == home
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -109,8 +108,7 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
     assert run.unregister(("worker", 2))
     run.await_events("Joined", 3)
     assert quota_of(run, 2) == pytest.approx(0.25)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -134,9 +132,7 @@ def test_what_no_host_has_is_denied_with_the_reason(start: Start, setting: str, 
     (denied,) = run.await_events("Denied")
     assert denied["reason"].removeprefix("did not join: ") == reason
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -157,9 +153,7 @@ def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: 
     run.await_events("Joined", 2)
     run.await_notes("Injected", 6)
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -201,9 +195,7 @@ def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms:
     run.await_events("Lost")
     assert places(run)["worker:3"] == "host:3"
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")

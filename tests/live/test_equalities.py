@@ -19,8 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.core.data.sampling import sample_indices
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import assert_sound
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, initial_model, serial_sgd
 
@@ -285,5 +284,4 @@ def test_what_should_have_happened_did(runs: Runs) -> None:
 @named(*SPECS)
 def test_records_are_sound(runs: Runs, name: str) -> None:
     run = runs[name].result()
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)

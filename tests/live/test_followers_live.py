@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stragglab.vouching.replaying import build_strategy
-from tests.live.test_faults import PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay
+from tests.live.test_faults import PACED
+from tests.support.exact import assert_sound, end_exactly
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -59,11 +58,6 @@ def distances(run: Run) -> list[tuple[dict[str, Any], float]]:
     return found
 
 
-def assert_sound(run: Run) -> None:
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
-
-
 def has_copy(run: Run, server: int, incarnation: int) -> bool:
     """Whether this process follows."""
     there = False
@@ -105,8 +99,7 @@ def test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once(sta
     run.unregister(("server", 1))
     await_copy(run, 1, 1)
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
     kinds = ("ServerLost", "Restored", "ServerJoined")
     events = [line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] in kinds]

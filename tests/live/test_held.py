@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from stragglab.vouching.replaying import build_strategy
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact
+from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, Run
 
@@ -42,8 +42,7 @@ def overdue(run: Run) -> int:
 def test_no_update_is_later_than_the_bound_and_every_sample_is_used_once(start: Start) -> None:
     run = start("run", *JOB, "workload.epochs=4").finish()
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {4.0})
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
     assert 0 <= min(delays(run)) <= max(delays(run)) <= 8
     assert {event["num_bytes"] for event in run.events("Ready")} == {4 * run.finished["num_parameters"]}
 

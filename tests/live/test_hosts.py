@@ -12,12 +12,12 @@ import pytest
 
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
-from stragglab.vouching.replaying import build_strategy
 from tests.live.test_disturbances import assert_carried_out, write_plan
-from tests.support.invariants import problems, replay
+from tests.support.exact import ALLOW, assert_sound
+from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -100,8 +100,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     uses = run.parameters()
     assert uses.sum() == run.finished["samples_applied"] > 0
     assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
 
 
 @pytest.mark.alone
@@ -177,9 +176,9 @@ def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
 
 @pytest.mark.long(like="test_links_that_are_not_there_are_named")
 def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> None:
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "runtime=broken_links", "cluster=two_hosts")
+    conf = (*CONF, "runtime=broken_links", "cluster=two_hosts")
     words = [word for word in LEDGER if not word.startswith("cluster.")]
-    run = start("run", *words, *conf, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    run = start("run", *words, *conf, env=ALLOW)
     line = run.fail()
     assert "the emulated hosts could not be built: link of host" in line
     assert "burst 600 bytes" in line
@@ -190,9 +189,9 @@ def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> N
 @pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_task_that_is_restarted_moves_to_another_host(start: Start) -> None:
     """Away from a host whose processor is throttled: the one with the fewest tasks. A server moves, too."""
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=restarting", "strategy.rule=asp")
+    conf = (*CONF, "strategy=restarting", "strategy.rule=asp")
     orders = ("strategy.orders=['worker:0@1.0','server:0@2.0']", "cluster.hosts.count=5")
-    run = start("run", *LEDGER, *HOSTS, *ENDLESS, *conf, *orders, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, *conf, *orders, env=ALLOW)
     run.await_training(5)
     before = {key: namespace(pid) for key, pid in run.pids().items()}
     run.await_events("Joined")

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from runtime.live.joining.token import new_token
-from tests.live.test_elastic import CONF as SWITCHING
-from tests.live.test_elastic import steps, steps_are_done
-from tests.live.test_faults import ALLOW, assert_uses_are_exact
+from tests.live.test_elastic import SCRIPTED, steps, steps_are_done
+from tests.support.exact import ALLOW, assert_used, end_exactly
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND, GROWING_BRAIN, Cluster, Namespaces, errors
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, ROOT, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, ROOT, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -75,13 +74,11 @@ def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluste
     agents = [loopback.agent(number) for number in range(2)]
     small = ("cluster.num_workers=2", "topology.num_servers=1", "checkpoint_every_s=null")
     script = steps("wait 5", "workers 4", "servers 3", "divide 3", "wait 8", "divide 1", "servers 1", "workers 2")
-    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *SWITCHING, script)
+    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *SCRIPTED, script)
     run = loopback.run("run", *job, f"launcher.shared_dir={shared}", env=ALLOW)
     run.await_that(lambda: steps_are_done(run), "all steps", PATIENCE_S)
     run.await_progress(5, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     places = {(note["role"], note["id"]): note["node"] for note in run.notes("Launched")}
     assert {places["worker", number] for number in (2, 3)} == {"node0", "node1"}
     assert {places["server", number] for number in (1, 2)} == {"node0", "node1"}
@@ -144,7 +141,7 @@ def test_workers_use_the_devices_that_agents_see(
     assert poor.process.poll() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     agents = [loopback.agent(number) for number in range(2)]
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), f"workload.task.seen_dir={seen}")
+    conf = (*CONF, f"workload.task.seen_dir={seen}")
     seeing = ["workload=seeing" if word == "workload=digits" else word for word in job]
     joined = loopback.run("joined", *seeing, *conf, "launcher.gpus_per_node=2", env=ALLOW).finish(PATIENCE_S)
     assert joined.sha256 == local.sha256
@@ -171,9 +168,7 @@ def test_antdt_nd_restarts_a_worker_on_the_machine_with_room(three_apart: Cluste
     run = three_apart.run("run", *endless, *EAGER_ND, *two)
     run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
     run.await_progress(5, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
     assert nodes[:2] == ["node1", "node2"]
     assert run.notes("Moved")[0] == {"type": "Moved", "task": "worker:1", "node": "node2"}
@@ -189,9 +184,7 @@ def test_dlrover_starts_with_one_worker_and_grows_over_both_machines(apart: Clus
     run = apart.run("run", *job, f"launcher.shared_dir={shared}")
     run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 1, "more workers", PATIENCE_S)
     run.await_progress(20, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     assert {note["node"] for note in run.notes("Launched") if note["role"] == "worker"} == {"node0", "node1"}
     assert [agent.wait() for agent in agents] == [0, 0]
 
@@ -221,8 +214,7 @@ def test_with_tls_tasks_are_lost_and_come_back_and_the_ledger_is_exact(
     killing = ("straggler=trace", f"straggler.path={plan}")
     run = loopback.run("run", *JOB, *SLOW, "launcher.tls=true", *words, *killing).finish(PATIENCE_S)
     assert 1 in {event["worker"] for event in run.events("Lost")}
-    assert used(run) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agent.wait() for agent in agents] == [0, 0]
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from runtime.record.checkpoint import read_checkpoint
-from tests.support.invariants import problems
+from tests.support.exact import assert_used
 from tests.support.joined import Agent, Cluster, Namespaces, errors
 from tests.support.runs import LEDGER, Run, processes_of
 
@@ -40,8 +40,7 @@ def train_through(cluster: Cluster, cut_s: float, *leases: str) -> Run:
     time.sleep(cut_s)
     cut(cluster, False)
     run.finish(PATIENCE_S)
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agent.wait() for agent in agents] == [0, 0]
     return run
 
@@ -119,8 +118,7 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
     cut(apart, False)
     run.finish(PATIENCE_S)
     assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert agents[0].wait() == 0
     agents[1].kill()
 
@@ -138,8 +136,7 @@ def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Clu
     run.await_notes("NodeLost", 1, PATIENCE_S)
     agents.append(apart.agent(0))
     run.finish(PATIENCE_S)
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agent.wait() for agent in agents] == [0, 1, 0]
 
 
@@ -207,7 +204,6 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
     (lost,), (joined,) = run.notes("NodeLost"), run.notes("NodeJoined")
     assert lost["node"] == joined["node"]
     assert run.lines()[-1]["note"]["type"] == "Finished"
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agents[0].wait(), agents[2].wait()] == [0, 0]
     assert list(shared.iterdir()) == []

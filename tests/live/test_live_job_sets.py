@@ -15,10 +15,11 @@ from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from runtime.live.machines.cgroups import find
 from runtime.live.machines.doctor import missing
+from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, RecordSink, Run
+from tests.support.runs import CONF, LEDGER, RecordSink, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -111,10 +112,9 @@ def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> No
 @pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> None:
     bad = entry("bad", 0, 2, 2).replace("}", ", settings: ['strategy=raising']}")
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"))
     entries = f"jobs.entries=[{entry('a', 0, 2, 2)},{bad},{entry('c', 0.1, 2, 2)}]"
-    allowed = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
-    run = start("run", *WORDS, *conf, entries, "save_parameters=true", env=allowed)
+    allowed = ALLOW
+    run = start("run", *WORDS, *CONF, entries, "save_parameters=true", env=allowed)
     assert "1 of 3 jobs are not done: job bad failed (RuntimeError at job_sets.py" in run.fail()
     assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
     log = record_of(run, "bad").run_dir / "logs" / "coordinator.log"

@@ -15,15 +15,14 @@ from analysis.records.cluster import load_cluster
 from runtime.live.machines.cgroups import find
 from tests.live.test_disturbances import write_plan
 from tests.live.test_live_job_sets import WORDS, begin, entry, hosts, record_of, uses  # noqa: F401  (a fixture)
+from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
-from tests.support.runs import RecordSink, Run
+from tests.support.runs import CONF, RecordSink, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
-ALLOW = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
 PACED = ("cluster.device={base_s:0.02,per_sample_s:0}", "placement=pack", "draw=false")
 RESTARTING = (*PACED, *CONF, "strategy=restarting")
 PENDING = "scheduler.pending_s=0.4"

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from runtime.live.machines.doctor import missing
-from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId
-from tests.live.test_faults import ALLOW, PACED
-from tests.support.invariants import problems, replay
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, assert_sound
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
@@ -42,8 +41,7 @@ def sums(run: Run) -> list[int]:
 
 def assert_exact(run: Run, epochs: int) -> None:
     assert (run.finished["status"], set(run.parameters().tolist())) == ("done", {float(epochs)})
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
 
 
 def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Start) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import LONG_LEASE, begin
 from tests.on_ray.test_on_ray import LEASE_S, PATIENCE_S, SLOW, assert_nothing_is_left, of_ours
-from tests.support.invariants import problems
+from tests.support.exact import assert_used
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, Run
 
@@ -32,8 +32,7 @@ JOB = (
 
 def assert_exact(run: Run) -> None:
     """Every sample was used as often, and nothing of the run is left."""
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import begin
 from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line, rejoining
+from tests.support.exact import assert_used, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND
 from tests.support.leaks import Start
@@ -43,8 +42,7 @@ def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exa
     ray_apart.start_on(1)
     run.finish(PATIENCE_S)
     assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
-    assert set(np.unique(run.parameters())) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()
 
 
@@ -80,6 +78,5 @@ def test_a_run_whose_own_raylet_is_killed_trains_on(ray_apart: RayApart, start: 
     ray_apart.kill_raylet(ray_apart.machines.driver)
     run.await_progress(3, PATIENCE_S)
     run.finish(PATIENCE_S)
-    assert set(np.unique(run.parameters())) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()

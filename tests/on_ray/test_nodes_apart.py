@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
-from tests.support.invariants import problems
+from tests.support.exact import assert_used
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -38,8 +37,7 @@ def test_bsp_over_two_networks_is_bit_equal_and_a_partition_only_delays_it(ray_a
     ray_apart.machines.cut(1, False)
     run.finish(PATIENCE_S)
     assert run.notes("Fenced")
-    assert set(np.unique(run.parameters())) == {4.0}
-    assert problems(run.lines()) == []
+    assert_used(run, 4.0)
     assert_nothing_is_left()
 
 

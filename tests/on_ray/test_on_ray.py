@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.conftest import Raylets
+from tests.support.exact import assert_uses_are_exact, end_exactly
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND, GROWING_BRAIN
 from tests.support.leaks import Start
@@ -162,9 +162,7 @@ def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, 
     run = start("run", *ENDLESS, *GROWING_BRAIN, "save_parameters=true", f"launcher.shared_dir={shared}", *raylets.at())
     run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 2, "more workers", PATIENCE_S)
     run.await_progress(20, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     launched = run.notes("Launched")
     assert [note["node"] for note in launched if note["incarnation"] == 0 and note["id"] == 0][:2] == ["node0"] * 2
     assert {note["node"] for note in launched if note["role"] == "worker"} == {"node0", "node1", "node2"}

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("cluster.device=null", "draw=false", "view=none", "eval_every_s=null")
 LEDGER = ("workload=ledger", "backend=numpy", "straggler=none", *QUICK)
 DIGITS = ("workload=digits", "backend=torch", "straggler=none", *QUICK)
+CONF = ("--config-dir", str(ROOT / "tests" / "live" / "conf"))
+"""Strategies, workloads and clusters of the live tests."""
 
 MARK = "STRAGGLAB_TEST_RUN"
 """Environment variable that every process of a run inherits: whatever carries it belongs to a test."""
