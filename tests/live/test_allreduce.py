@@ -39,15 +39,6 @@ def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Star
     assert (job["topology"], job["collective"], job["num_servers"]) == ("allreduce", "ring", 0)
 
 
-@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
-def test_one_replica_is_one_server_to_the_bit(start: Start) -> None:
-    """Nothing is summed over others, so the order of sums is the same."""
-    more = (*SHORT, *MOMENTUM, "cluster.num_workers=1")
-    ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
-    theirs = start("ps", *DIGITS, *more, "topology.num_servers=1").finish()
-    assert ours.sha256 == theirs.sha256
-
-
 def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
     """A worker whose round is lost computes the same samples again on the same parameters."""
     more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.device={base_s: 0.02}", "checkpoint_every_s=null")

@@ -218,19 +218,6 @@ def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(s
     assert holders(run) == [[0, 2]]
 
 
-@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
-def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: Start) -> None:
-    run = start("run", *ENDLESS, steps("wait 3", "servers 2", "wait 20", "servers 2", "divide 2", "wait 5"), env=ALLOW)
-    run.await_notes("Requested")
-    run.await_that(lambda: ("server", 1) in run.pids(), "the process of the new server")
-    run.unregister(("server", 1))
-    finish(run)
-    assert holders(run) == [[0, 2]]
-    denied = [event["node"] for event in run.events("Denied")]
-    lost = [f"server:{event['server']}" for event in run.events("ServerLost") if not event["holding"]]
-    assert denied + lost == ["server:1"]
-
-
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, finish, holders, quota_of, steps
+from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, quota_of, steps
 from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
 from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -64,17 +64,6 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latenc
     assert problems(run.lines()) == []
 
 
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
-    task = (*DIGITS, *SCRIPTED, *SMALL, "workload.epochs=4")
-    still = start("still", *task, steps(), env=ALLOW).finish()
-    moving = ("wait 5", "servers 3", "divide 3", "wait 8", *SHRINK)
-    elsewhere = (*HOSTS, *PACED, "checkpoint_every_s=null")
-    moved = start("moved", *task, *elsewhere, steps(*moving), env=ALLOW).finish()
-    assert holders(moved) == [[0, 1, 2], [0]]
-    assert moved.sha256 == still.sha256
-
-
 def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) -> None:
     """Host 2 is the first without a task that is not excluded. It holds worker 2, and then server 1."""
     more = ("strategy.rule=asp", "strategy.not_on=['host:0','host:1','host:3']")
@@ -113,24 +102,12 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @GROUPS
-@pytest.mark.parametrize(
-    ("setting", "step", "reason"),
-    [
-        ("strategy.cpu_cores=0.5", "workers 3", "cpu_cores=0.5: no host has so many left (the most is 0.4)"),
-        pytest.param(
-            *("strategy.cpu_cores=null", "cores worker:0 0.5", "cpu_cores=0.5: host:0 has only 0.4 left"),
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            *("strategy.not_on=['host:0','host:1','host:2','host:3']", "servers 2", "not_on: excludes every host"),
-            marks=pytest.mark.long,
-        ),
-    ],
-)
-def test_what_no_host_has_is_denied_with_the_reason(start: Start, setting: str, step: str, reason: str) -> None:
-    run = start("run", *ENDLESS, "strategy.insists=false", setting, steps("wait 3", step, "wait 5"), env=ALLOW)
+def test_what_no_host_has_is_denied_with_the_reason(start: Start) -> None:
+    """Other reasons: ``tests/unit/live/test_host_places.py``."""
+    script = ("strategy.insists=false", "strategy.cpu_cores=0.5", steps("wait 3", "workers 3", "wait 5"))
+    run = start("run", *ENDLESS, *script, env=ALLOW)
     (denied,) = run.await_events("Denied")
-    assert denied["reason"].removeprefix("did not join: ") == reason
+    assert denied["reason"] == "did not join: cpu_cores=0.5: no host has so many left (the most is 0.4)"
     run.await_progress(10)
     end_exactly(run)
 
@@ -196,12 +173,3 @@ def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms:
     assert places(run)["worker:3"] == "host:3"
     run.await_progress(10)
     end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_a_death_of_a_server_while_newcomers_start(start: Start) -> None:
-    run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
-    run.await_notes("Requested", 2)
-    assert run.unregister(("server", 0))
-    finish(run)
-    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]

@@ -95,22 +95,6 @@ def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Sta
     assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
-def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
-    """A suspended machine: our own clock jumped, so the silence of the others means nothing."""
-    run = start("run", *ENDLESS)
-    run.await_training(5)
-    run.send(signal.SIGSTOP)
-    with pytest.raises(AssertionError, match="not within"):
-        run.await_progress(1000, timeout_s=2 * LEASE_S)
-    run.send(signal.SIGCONT)
-    run.await_progress(20)
-    run.interrupt()
-    assert not run.events("Lost")
-    assert not run.events("ServerLost")
-    assert_uses_are_exact(run)
-    assert_sound(run)
-
-
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)

@@ -143,13 +143,6 @@ def test_runs_at_once_do_not_touch_each_other(start: Start, count: int) -> None:
     assert len(digests) == 1, "bit for bit what each alone would have computed"
 
 
-def test_links_that_are_not_there_are_named(start: Start) -> None:
-    code, _, err = start("run", *LEDGER, *HOSTS, "straggler=link_throttle", "straggler.targets=['link:9']").wait()
-    assert code == 2
-    assert "link:9" in err
-    assert len(err.strip().splitlines()) == 1
-
-
 @pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
     if lack := missing("cgroup_memory"):
@@ -174,7 +167,7 @@ def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
     assert send_s[3] < 0.04 < 0.08 <= send_s[0], "40 ms there and 40 back"
 
 
-@pytest.mark.long(like="test_links_that_are_not_there_are_named")
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> None:
     conf = (*CONF, "runtime=broken_links", "cluster=two_hosts")
     words = [word for word in LEDGER if not word.startswith("cluster.")]

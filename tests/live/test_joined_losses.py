@@ -104,10 +104,8 @@ def test_the_driver_that_is_killed_behind_one_leaves_nothing(apart: Cluster) -> 
 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: Cluster, tmp_path: Path) -> None:
+def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: Cluster, shared: Path) -> None:
     """It has a worker and a server: all roll back to the last checkpoint, and its old tasks apply nothing any more."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [apart.agent(0), apart.agent(1, "--again", "--wait-s", "30")]
     again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
     run = apart.run("run", *JOB, *PACED, *again)
@@ -124,10 +122,8 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, tmp_path: Path) -> None:
+def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, shared: Path) -> None:
     """Nothing closes the connections of who waits for its server."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [apart.agent(number) for number in range(2)]
     again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
     run = apart.run("run", *JOB, *PACED, *again)
@@ -143,10 +139,10 @@ def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Clu
 # ---- killed ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_driver_leaves_nothing_and_its_checkpoints_are_exact(loopback: Cluster, tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_nothing_and_its_checkpoints_are_exact(
+    loopback: Cluster, tmp_path: Path, shared: Path
+) -> None:
     """Its agents are on its machine; those of another one leave the shared directory to the next run there."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [loopback.agent(number) for number in range(2)]
     run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW, f"launcher.shared_dir={shared}")
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint", PATIENCE_S)
@@ -188,11 +184,9 @@ def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
-    loopback: Cluster, tmp_path: Path
+    loopback: Cluster, shared: Path
 ) -> None:
     """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [loopback.agent(number) for number in range(2)]
     again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
     run = loopback.run("run", *JOB, *SLOW, *again)

@@ -8,7 +8,7 @@ from tests.live.test_faults import PACED
 from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import CONF, LEDGER, Run
+from tests.support.runs import CONF, LEDGER
 
 pytestmark = pytest.mark.live
 
@@ -18,11 +18,6 @@ ENDLESS = (*RESTARTING, "workload.epochs=null")
 
 def restarts(*orders: str) -> str:
     return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
-
-
-def line_of(run: Run, kind: str) -> dict[str, float]:
-    """The first event of a type with its time."""
-    return next(line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] == kind)
 
 
 @pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
@@ -136,10 +131,3 @@ def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy
     assert restored["version"] in stored
     run.await_progress(20)
     end_exactly(run)
-
-
-def test_a_checkpoint_based_failover_needs_checkpoints(start: Start) -> None:
-    run = start("run", *LEDGER, "failover=checkpoint", "checkpoint_every_s=null")
-    code, _, err = run.wait()
-    assert (code, err.count("\n")) == (2, 1)
-    assert "failover=checkpoint: needs checkpoints; set checkpoint_every_s" in err

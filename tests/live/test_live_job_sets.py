@@ -123,17 +123,6 @@ def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> N
 
 
 @pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
-def test_a_job_that_cannot_be_created_ends_alone(start: Start) -> None:
-    """There is a file where its record should be."""
-    run = begin(start, entry("a", 0, 2, 2), entry("bad", 3, 2, 2), entry("c", 3.1, 2, 2))
-    run.await_that((run.run_dir / "jobs").is_dir, "the record")
-    (run.run_dir / "jobs" / "bad").write_text("in the way")
-    assert "1 of 3 jobs are not done: job bad failed (FileExistsError at" in run.fail()
-    assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
-    assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
-
-
-@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
     """One that runs, one that waits, one that has not come."""
     run = begin(start, entry("a", 0, 4, 2000), entry("waits", 0.1, 1, 2), entry("never", 900, 1, 2))

@@ -64,13 +64,6 @@ def test_two_jobs_end_with_the_parameters_of_one_that_is_alone(start: Start, tmp
 
 
 @pytest.mark.long(like="test_two_jobs_end_with_the_parameters_of_one_that_is_alone")
-def test_each_ledger_is_exact(tmp_path: Path) -> None:
-    _, records = in_a_lab(tmp_path / "lab", 0.0, *COUNTING)
-    for record in records:
-        assert set(record.parameters().tolist()) == {2.0}
-
-
-@pytest.mark.long(like="test_two_jobs_end_with_the_parameters_of_one_that_is_alone")
 def test_an_interrupt_ends_both(tmp_path: Path) -> None:
     code, records = in_a_lab(tmp_path / "lab", 0.0, *COUNTING, "workload.epochs=null", signal_after="Arrived")
     assert code == 1

@@ -204,16 +204,6 @@ def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, 
     assert_sound(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
 
 
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-def test_evictions_from_a_set_are_refused_before_anything_starts(start: Start) -> None:
-    evicting = with_settings(entry("a", 0, 2, 2), "scheduler=quota", "scheduler.evict_after_s=1")
-    run = begin(start, evicting, entry("b", 0, 1, 2), words=(*RESTARTING, *ON_THREE), env=ALLOW)
-    code, _, err = run.wait()
-    assert code == 2
-    assert "job a: scheduler: takes away nodes of low priority (evict_after_s)" in err
-    assert not (run.run_dir / "cluster.jsonl").exists()
-
-
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:
     """One survives what its plan kills, one does not, and one has a worker that crashes; all return to their hosts."""
     plan = write_plan(tmp_path / "plan.csv", (0.4, 0.3, "worker:1", "kill", 1), (1.2, 0.3, "server:0", "kill", 1))

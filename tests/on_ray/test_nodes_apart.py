@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pytest
 
 from tests.on_ray.apart import RayApart
-from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line
-from tests.support.exact import assert_used
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, assert_nothing_is_left, last_line
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import DIGITS, Run
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -24,30 +20,11 @@ def begin(cluster: RayApart, start: Start, name: str, *words: str) -> Run:
         return start(name, *words, *cluster.words)
 
 
-def test_bsp_over_two_networks_is_bit_equal_and_a_partition_only_delays_it(ray_apart: RayApart, start: Start) -> None:
+def test_bsp_over_two_networks_is_bit_equal_to_that_of_one_machine(ray_apart: RayApart, start: Start) -> None:
     job = (*DIGITS, "workload.epochs=1")
     there = begin(ray_apart, start, "there", *job).finish(PATIENCE_S)
     assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256
     assert [node["address"] for node in there.meta["machine"]["nodes"]] == ray_apart.machines.network.addresses
-    ledger = (*LEDGER, *SLOW[:3], LONG_LEASE, "workload.epochs=4", "save_parameters=true")
-    run = begin(ray_apart, start, "cut", *ledger)
-    run.await_training(3, PATIENCE_S)
-    ray_apart.machines.cut(1, True)
-    time.sleep(5.0)
-    ray_apart.machines.cut(1, False)
-    run.finish(PATIENCE_S)
-    assert run.notes("Fenced")
-    assert_used(run, 4.0)
-    assert_nothing_is_left()
-
-
-def test_gloo_over_two_networks_is_bit_equal_to_that_of_one_machine(
-    ray_apart: RayApart, start: Start, tmp_path: Path
-) -> None:
-    job = (*DIGITS, "topology=allreduce", "topology.collective=gloo", "workload.epochs=1")
-    trusted = (f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
-    there = begin(ray_apart, start, "there", *job, *trusted).finish(PATIENCE_S)
-    assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256
     assert_nothing_is_left()
 
 

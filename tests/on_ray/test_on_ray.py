@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.on_ray.conftest import Raylets
-from tests.support.exact import assert_uses_are_exact, end_exactly
+from tests.support.exact import end_exactly
 from tests.support.invariants import problems
-from tests.support.joined import EAGER_ND, GROWING_BRAIN
+from tests.support.joined import GROWING_BRAIN
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly
 
@@ -138,20 +138,6 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     run.await_notes("NodeJoined", 1, PATIENCE_S)
     run.finish(PATIENCE_S)
     assert set(np.unique(run.parameters())) == {6.0}
-    assert_nothing_is_left()
-
-
-def test_antdt_nd_restarts_a_worker_on_the_node_with_room(raylets: Raylets, start: Start) -> None:
-    """Node 2 has no task until then."""
-    two = ("cluster.num_workers=2", "topology.num_servers=1", "save_parameters=true")
-    run = start("run", *ENDLESS, *EAGER_ND, *two, *raylets.at())
-    run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
-    run.await_progress(3, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
-    assert nodes[:2] == ["node1", "node2"]
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
     assert_nothing_is_left()
 
 

@@ -224,6 +224,14 @@ def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory that all machines see."""
+    made = tmp_path / "shared"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
 def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
     with namespaces() as machines:
         cluster = Cluster(tmp_path, machines, start)

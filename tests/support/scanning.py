@@ -1,4 +1,4 @@
-"""Gates and clusters that look at everything at every event: plain, and an oracle for those that count along."""
+"""A gate and clusters that look at everything at every event: plain, and oracles for those that count along."""
 
 from __future__ import annotations
 
@@ -9,70 +9,6 @@ from itertools import pairwise
 from strategies.parts.gates.base import NOTHING, Verdict, by_worker
 from strategies.protocol import Grad
 from strategies.star.modal import SSGD, Mode
-
-
-@dataclass(kw_only=True)
-class ScanningGroups:
-    """Looks at all gradients and all workers at every event."""
-
-    def members(self) -> set[int]:
-        return set[int]().union(*self.groups)
-
-    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
-        self.place: dict[int, int] = {}
-        self._divide([workers])
-        self.computing = self.members()
-        self.lost_work: set[int] = set()
-        self.buffer: list[Grad] = []
-        return tuple(sorted(workers))
-
-    def arrived(self, grad: Grad) -> Verdict:
-        self.computing.discard(grad.worker)
-        self.buffer.append(grad)
-        return self._test(self.place[grad.worker])
-
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        if restarting:
-            self.lost_work |= self.computing & {worker}
-            return NOTHING
-        if worker not in self.place:
-            return NOTHING
-        for crowd in (self.groups[self.place[worker]], self.computing, self.lost_work):
-            crowd.discard(worker)
-        return self._test(self.place[worker])
-
-    def joined(self, worker: int) -> Verdict:
-        known = worker in self.members()
-        if known and worker not in self.lost_work:
-            return NOTHING
-        if not known:
-            self.place[worker] = len(self.groups)
-            self.groups.append({worker})
-        self.computing.add(worker)
-        self.lost_work.discard(worker)
-        return Verdict(go=(worker,))
-
-    def regroup(self, groups: Sequence[Iterable[int]]) -> list[Verdict]:
-        self._divide(groups)
-        return [verdict for place in range(len(self.groups)) if (verdict := self._test(place)) != NOTHING]
-
-    def _divide(self, groups: Sequence[Iterable[int]]) -> None:
-        self.groups = [set(group) for group in groups] or [set()]
-        self.place = dict.fromkeys(self.place, 0)
-        self.place |= {worker: place for place, group in enumerate(self.groups) for worker in group}
-
-    def _test(self, place: int) -> Verdict:
-        group = self.groups[place]
-        update = [grad for grad in self.buffer if self.place[grad.worker] == place]
-        if not update or group & self.computing:
-            return NOTHING
-        self.buffer = [grad for grad in self.buffer if self.place[grad.worker] != place]
-        self.computing |= group
-        return Verdict(apply=by_worker(update), go=tuple(sorted(group)))
-
-    def log_state(self) -> dict[str, float | int | str]:
-        sizes = " ".join(str(len(group)) for group in self.groups if group)
-        return {"groups": sizes, "arrived": len(self.buffer)}
 
 
 @dataclass(kw_only=True)

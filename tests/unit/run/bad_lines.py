@@ -286,6 +286,9 @@ BAD_LINES: list[tuple[str, str]] = [
         "+workload.lr_schedule.unit=epochs +workload.lr_schedule.gamma=half",
         "workload.lr_schedule.gamma=half: must be a number, more than 0",
     ),
+    ("failover=checkpoint checkpoint_every_s=null", "failover=checkpoint: needs checkpoints; set checkpoint_every_s"),
+    ("cluster=hosts straggler=link_throttle straggler.targets=[link:9]", "straggler.targets=link:9: there is no such"),
+    ("straggler=link_transient", "cluster=hosts"),
     (f"{REPLICATED} failover=checkpoint strategy.data=even", "failover=checkpoint: all read a checkpoint after a loss"),
     (
         f"{REPLICATED} strategy.lr_rule=unit strategy.num_aggregators=1",

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from strategies.parts.gates import GroupsGate, Verdict
+from strategies.parts.gates import Verdict
 from strategies.parts.gates.groups import Places
 from strategies.parts.monitoring.base import cluster_by_ratio
 from strategies.protocol import Grad
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
-from tests.support.scanning import ScanningGroups, ScanningModal, scanned_clusters
+from tests.support.scanning import ScanningModal, scanned_clusters
 
 WORKERS, STEPS = 7, 120
 MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=((0, 1), (2, 3, 4), (5,))), Mode(groups=((5, 8), (0,)))]
@@ -72,24 +72,6 @@ class Twins:
                 self.both(change)
 
 
-def groups_of(draw: random.Random, workers: set[int]) -> list[list[int]]:
-    """A random division of the workers into at most three groups."""
-    places = {worker: draw.randrange(3) for worker in sorted(workers)}
-    found = [[worker for worker in places if places[worker] == place] for place in range(3)]
-    return [group for group in found if group]
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_groups(seed: int) -> None:
-    draw = random.Random(seed)
-    gate, oracle = GroupsGate(), ScanningGroups()
-    twins = Twins(gate, oracle, draw)
-    for _ in range(STEPS):
-        division = groups_of(draw, oracle.members())
-        twins.step(lambda gate, division=division: gate.regroup(division))  # type: ignore[misc]
-        assert (gate.at.computing, gate.members) == (oracle.computing, oracle.members())
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_modes(seed: int) -> None:
     draw = random.Random(seed)
@@ -112,7 +94,7 @@ def test_a_place_that_miscounts_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Places, "divide", forgets)
     with pytest.raises(AssertionError):
-        test_groups(0)
+        test_modes(0)
 
 
 def test_clusters() -> None:
