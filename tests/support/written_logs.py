@@ -400,7 +400,7 @@ def traces(rng: random.Random) -> tuple[Truth, dict[str, bytes], list[str]]:
     files: dict[str, bytes] = {}
     for place, part in enumerate(parts):
         for rank in range(RANKS):
-            data = _trace(rng, job, rank, part, kinds)
+            data = trace(rng, job, rank, part, kinds)
             path = f"iteration_{10 * place + 10}/" * (len(parts) > 1) + name.format(rank=rank)
             files[path + ".gz" * ("gzip" in kinds)] = gzip.compress(data) if "gzip" in kinds else data
     if "other files" in kinds:
@@ -408,7 +408,7 @@ def traces(rng: random.Random) -> tuple[Truth, dict[str, bytes], list[str]]:
     return job, files, kinds
 
 
-def _trace(rng: random.Random, job: Truth, rank: int, lines: Sequence[int], kinds: Sequence[str]) -> bytes:
+def trace(rng: random.Random, job: Truth, rank: int, lines: Sequence[int], kinds: Sequence[str]) -> bytes:
     gemm = "ge\x01m\tm" if "controls" in kinds else "gemm"
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": gemm}}]
     ts = 1e6 * rng.random()
