@@ -199,16 +199,14 @@ def test_starts_at_one_time_are_equal(world: dict[str, float], starts: list[Star
 
 
 def neighbours_keep_their_rates(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reference.Fluid, "_affected", lambda self: [*self._fresh.values()])
+    flow = reference._Activity.flow
+    patch.setattr(reference._Activity, "flow", lambda self, t, rate: flow(self, t, self.rate or rate))
 
 
 def shares_of_the_ended_are_lost(patch: pytest.MonkeyPatch) -> None:
-    original = reference.Fluid._remove
-
     def remove(self: reference.Fluid, activity: Any) -> None:
-        before = dict(self._changed)
-        original(self, activity)
-        self._changed = before
+        del self._running[activity.key]
+        self._first_s = min((one.end_s for one in self._running.values()), default=inf)
 
     patch.setattr(reference.Fluid, "_remove", remove)
 
