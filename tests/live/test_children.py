@@ -41,7 +41,7 @@ class RingRetrace(Retracing):
         holder = {grad: self.orders[grad].parent for grad in order.grads}
         holder = {grad: self.orders[grad].worker if parent is None else parent for grad, parent in holder.items()}
         members = [worker for worker in range(self.core.job.num_workers) if worker not in order.excluded]
-        shares = [self.share([self.grads[grad] for grad in order.grads if holder[grad] == one]) for one in members]
+        shares = [self.share([self.vectors[grad] for grad in order.grads if holder[grad] == one]) for one in members]
         total, count = np.empty_like(self.params), len(members)
         for part in range(count):
             lo, hi = server_range(len(total), count, part)

@@ -79,21 +79,6 @@ def test_a_throttled_processor_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
-@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
-def test_restarts_and_deaths_mixed_up(start: Start) -> None:
-    """While a worker is pending, another dies; a server dies while one is about to restart."""
-    orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")
-    run = start("run", *ENDLESS, "scheduler.pending_s=0.6", restarts(*orders), env=ALLOW)
-    run.await_events("Lost")
-    assert run.unregister(("worker", 0))
-    run.await_events("Restored")
-    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Lost")), "a second restart")
-    assert run.unregister(("server", 0))
-    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Joined")), "its return")
-    run.await_progress(20)
-    end_exactly(run)
-
-
 @pytest.mark.long(like="test_a_checkpoint_based_failover_takes_everybody_back")
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:

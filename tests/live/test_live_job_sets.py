@@ -19,7 +19,7 @@ from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
-from tests.support.runs import CONF, LEDGER, RecordSink, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, RecordSink, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -78,6 +78,20 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     assert used.out_bytes_per_s.max() > 0.0  # of the job that is on both
     if "cpuacct" in Path("/proc/self/mounts").read_text() or find("cpu").version == 2:
         assert 0.0 < used.cpu_cores.max() < 1.0
+
+
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
+def test_a_job_beside_another_learns_what_it_learns_alone(start: Start) -> None:
+    words = (*(word for word in WORDS if word not in LEDGER), *DIGITS)
+    entries = f"jobs.entries=[{entry('a', 0, 2, 1)},{entry('b', 1, 2, 1)}]"
+    b = record_of(start("run", *words, entries, "save_parameters=true").finish(), "b")
+    about = b.meta["job"]
+    size = ("cluster.num_workers=2", "topology.num_servers=1")
+    size += (f"workload.global_batch_samples={about['global_batch_samples']}", f"workload.epochs={about['epochs']}")
+    alone = start("alone", *DIGITS, *size, f"seed={b.meta['seed']}").finish()
+    assert b.sha256 == alone.sha256
+    assert problems(b.lines()) == []
+    assert b.events("Started")[0]["t"] < 1.0, "its time starts at 0 when its tasks are there"
 
 
 def test_a_job_with_a_ring_shares_hosts_with_one_that_has_servers(start: Start) -> None:

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from runtime.containment import Isolation, obstacle
 from runtime.live.hosts import netns, probe
 from tests.live.lab_cases import CASES
 from tests.support.other_users import NOBODY, programs
-from tests.support.runs import ROOT
+from tests.support.runs import ROOT, until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -101,10 +100,7 @@ def test_killed_and_gone(lab: Lab, user: int | None) -> None:
     assert inodes <= network_namespaces()
     process.send_signal(signal.SIGKILL)
     process.wait(5)
-    deadline = time.monotonic() + 2.0
-    while left := inodes & network_namespaces():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
+    until(lambda: not inodes & network_namespaces(), "their end", 2.0)
     assert sorted(os.listdir("/sys/class/net")) == interfaces
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from tests.support.exact import end_exactly
 from tests.support.invariants import problems
 from tests.support.joined import GROWING_BRAIN
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly
+from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -63,10 +62,7 @@ def parent_of(pid: int) -> int:
 
 def assert_nothing_is_left() -> None:
     """Of a run, on any node, when its lease is over."""
-    deadline = time.monotonic() + LEASE_S + 5.0
-    while (left := of_ours()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
+    until(lambda: not of_ours(), "the end of all", LEASE_S + 5.0)
 
 
 def last_line(run: Run, exit_code: int) -> str:

@@ -254,20 +254,28 @@ def marks(run_dir: Path) -> dict[str, str]:
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
     """All whole lines of a record."""
-    path = run_dir / "events.jsonl"
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+    return RecordSink(run_dir).lines()
+
+
+def state_of(pid: int) -> str:
+    """Of a process, as its ``stat`` says it: ``T`` for one that is stopped; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def alive(pid: int) -> bool:
     """Whether a process exists that is more than a zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def until(reached: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Look again and again until it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.005)
 
 
 def catches(pid: int, number: int) -> bool:
