@@ -97,12 +97,10 @@ class Namespaces:
         return netns.inside(self.network.namespace_fds[number])
 
     def cut(self, number: int, on: bool) -> None:
-        """Nothing passes to or from a machine."""
         with netns.inside(self._lab):
             self.network.cut(number, on)
 
     def pids_at(self, number: int) -> set[int]:
-        """The processes on a machine."""
         here = os.fstat(self.network.namespace_fds[number]).st_ino
         found = set()
         for pid in every_pid():
@@ -157,7 +155,6 @@ class Agent:
 
     @property
     def lines(self) -> list[str]:
-        """What it has said."""
         return self.output.read_text().strip().splitlines()
 
     def wait(self, timeout_s: float = 180.0) -> int:
@@ -185,7 +182,6 @@ class Cluster:
         self.agents: list[Agent] = []
 
     def agent(self, number: int, *words: str, cwd: Path = ROOT, prepare: Callable[[], None] | None = None) -> Agent:
-        """Start an agent on a machine."""
         join = ("--join", f"{self.machines.driver}:{self.machines.port}")
         token = () if "--token-file" in words else ("--token-file", str(self.token))
         patience = () if "--wait-s" in words else ("--wait-s", "180")

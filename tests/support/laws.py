@@ -70,7 +70,6 @@ class Audit:
         self.nodes = NodeAudit(self.demand)
 
     def read(self, line: Line) -> None:
-        """One line of the record."""
         event = line.event
         self.demand(event.t >= self.t, f"time goes back from {self.t} to {event.t}")
         self.t = event.t

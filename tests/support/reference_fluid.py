@@ -68,7 +68,6 @@ class _Activity(msgspec.Struct, eq=False):
     end_s: float = inf
 
     def settle(self, t: float) -> None:
-        """Book the work done until ``t``."""
         self.left = max(0.0, self.left - self.rate * (t - self.since_s))
         self.since_s = t
 
@@ -185,7 +184,6 @@ class Fluid:
             self._compute()
 
     def _compute(self) -> None:
-        """Compute new rates if anything has changed."""
         if not self._stale:
             return
         self._stale, running = False, list(self._running.values())

@@ -64,11 +64,9 @@ class RecordSink:
         return self._lines
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
-        """Notes of one type."""
         return [line["note"] for line in self.lines() if line["kind"] == "note" and line["note"]["type"] == kind]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Events of one type."""
         return [line["event"] for line in self.lines() if line["kind"] == "event" and line["event"]["type"] == kind]
 
     @property
@@ -82,7 +80,6 @@ class RecordSink:
 
     @property
     def sha256(self) -> str:
-        """Fingerprint of the final parameters."""
         digest = str(self.finished["parameters_sha256"])
         assert digest, self.tail()
         return digest
@@ -179,7 +176,6 @@ class Run(RecordSink):
         return {(note["role"], note["id"]): note["pid"] for note in self.notes("Launched")}
 
     def pid_of(self, role: str, number: int = 0) -> int:
-        """Of the newest incarnation of one task."""
         return self.pids()[role, number]
 
     @property
@@ -224,7 +220,6 @@ class Run(RecordSink):
             time.sleep(0.02)
 
     def await_training(self, updates: int = 1, timeout_s: float = 60.0) -> None:
-        """Until so many updates have been applied."""
         self.await_that(lambda: self.version >= updates, f"{updates} updates", timeout_s)
 
     def await_progress(self, updates: int = 3, timeout_s: float = 60.0) -> None:
@@ -233,12 +228,10 @@ class Run(RecordSink):
         self.await_that(lambda: len(self.events("Arrived")) >= target, f"{updates} gradients more", timeout_s)
 
     def await_events(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Until so many events of a type are recorded."""
         self.await_that(lambda: len(self.events(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.events(kind)
 
     def await_notes(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Until so many notes of a type are recorded."""
         self.await_that(lambda: len(self.notes(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.notes(kind)
 
@@ -304,7 +297,6 @@ def children_of(pid: int) -> list[int]:
 
 
 def every_pid() -> list[int]:
-    """All processes there are."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 

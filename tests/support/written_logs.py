@@ -283,13 +283,11 @@ class _Form:
 
     @property
     def columns(self) -> Columns:
-        """Names of its columns."""
         compute = f"work{self.unit}" if "compute" in self.kinds else None
         comm = f"wait{self.unit}" if "comm" in self.kinds and compute is None else None
         return Columns(seconds=f"seconds{self.unit}", compute=compute, comm=comm)
 
     def number(self, seconds: float) -> str:
-        """A time as the table writes it."""
         value = seconds / self.scale_s
         text = f"{value:,.3f}" if "thousands" in self.kinds else f"{value:.9f}"
         if "decimal comma" in self.kinds:
@@ -307,7 +305,6 @@ class _Form:
         return ["nan", *cells, '"a b"'] if "other columns" in self.kinds else cells
 
     def header(self) -> list[str]:
-        """Names of all columns."""
         named = ("rank", "step", self.columns.seconds, self.columns.compute, self.columns.comm)
         names = [name for name in named if name is not None]
         return ["loss", *names, "note"] if "other columns" in self.kinds else names
