@@ -12,7 +12,7 @@ import pytest
 
 from runtime.record.checkpoint import read_checkpoint
 from tests.support.exact import assert_used
-from tests.support.joined import Agent, Cluster, Namespaces, errors
+from tests.support.joined import Agent, Cluster, Namespaces, errors, rejoining
 from tests.support.runs import LEDGER, Run, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
@@ -107,8 +107,7 @@ def test_the_driver_that_is_killed_behind_one_leaves_nothing(apart: Cluster) -> 
 def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: Cluster, shared: Path) -> None:
     """It has a worker and a server: all roll back to the last checkpoint, and its old tasks apply nothing any more."""
     agents = [apart.agent(0), apart.agent(1, "--again", "--wait-s", "30")]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
-    run = apart.run("run", *JOB, *PACED, *again)
+    run = apart.run("run", *JOB, *PACED, *rejoining(shared), "runtime.lease_s=1", "launcher.lease_s=4")
     run.await_training(5, PATIENCE_S)
     cut(apart, True)
     run.await_notes("NodeLost", 1, PATIENCE_S)
@@ -125,8 +124,7 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
 def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, shared: Path) -> None:
     """Nothing closes the connections of who waits for its server."""
     agents = [apart.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
-    run = apart.run("run", *JOB, *PACED, *again)
+    run = apart.run("run", *JOB, *PACED, *rejoining(shared), "runtime.lease_s=1", "launcher.lease_s=4")
     run.await_training(5, PATIENCE_S)
     cut(apart, True)
     run.await_notes("NodeLost", 1, PATIENCE_S)
@@ -188,8 +186,7 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
 ) -> None:
     """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
     agents = [loopback.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
-    run = loopback.run("run", *JOB, *SLOW, *again)
+    run = loopback.run("run", *JOB, *SLOW, *rejoining(shared))
     run.await_training(5, PATIENCE_S)
     agents[1].kill()
     run.await_notes("NodeLost", 1, PATIENCE_S)

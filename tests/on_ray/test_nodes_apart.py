@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.on_ray.apart import RayApart
-from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, assert_nothing_is_left, last_line
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, assert_nothing_is_left
+from tests.support.joined import errors
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, Run
 
@@ -34,5 +35,6 @@ def test_a_partition_beyond_the_lease_ends_the_job_and_leaves_nothing_behind_it(
     run = begin(ray_apart, start, "run", *ENDLESS)
     run.await_training(3, PATIENCE_S)
     ray_apart.machines.cut(1, True)
-    assert last_line(run, 1).endswith("node1 is lost: no word from it for launcher.lease_s=3")
+    (line,) = errors(run, 1)
+    assert line.endswith("node1 is lost: no word from it for launcher.lease_s=3")
     assert_nothing_is_left()

@@ -13,9 +13,9 @@ import pytest
 from tests.on_ray.conftest import Raylets
 from tests.support.exact import end_exactly
 from tests.support.invariants import problems
-from tests.support.joined import GROWING_BRAIN
+from tests.support.joined import GROWING_BRAIN, errors, rejoining
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly, until
+from tests.support.runs import DIGITS, LEDGER, alive, every_pid, kill_quietly, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -28,13 +28,6 @@ SLOW = (
     f"launcher.lease_s={LEASE_S}",
 )
 ENDLESS = (*LEDGER, "workload.epochs=null", *SLOW)
-
-
-def rejoining(folder: Path, within_s: float = 120.0) -> tuple[str, ...]:
-    """Settings with which a job waits for another agent, and goes back to a checkpoint in a directory of all."""
-    shared = folder / "shared"
-    shared.mkdir()
-    return f"launcher.rejoin_s={within_s:g}", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5"
 
 
 def of_ours() -> dict[int, str]:
@@ -63,14 +56,6 @@ def parent_of(pid: int) -> int:
 def assert_nothing_is_left() -> None:
     """Of a run, on any node, when its lease is over."""
     until(lambda: not of_ours(), "the end of all", LEASE_S + 5.0)
-
-
-def last_line(run: Run, exit_code: int) -> str:
-    """The only line of a refused or failed run that is not about waiting."""
-    code, out, err = run.wait(PATIENCE_S)
-    assert code == exit_code, (code, out, err, run.tail())
-    (line,) = [line for line in err.strip().splitlines() if not line.startswith(("run.py: launcher=ray: ", "record: "))]
-    return line
 
 
 def test_bsp_on_three_nodes_is_bit_equal_to_that_of_one_machine(raylets: Raylets, start: Start) -> None:
@@ -119,16 +104,17 @@ def test_a_killed_actor_or_agent_ends_the_job_in_one_line(raylets: Raylets, star
     agent = outer_agents()[0]
     actor = parent_of(agent)
     os.kill(agent if victim == "agent" else actor, signal.SIGKILL)
-    assert "is lost: its agent is gone" in last_line(run, 1)
+    (line,) = errors(run, 1)
+    assert "is lost: its agent is gone" in line
     assert not alive(agent)
     assert_nothing_is_left()
 
 
 def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
-    raylets: Raylets, start: Start, tmp_path: Path
+    raylets: Raylets, start: Start, shared: Path
 ) -> None:
     job = (*LEDGER, *SLOW, "workload.epochs=6", "save_parameters=true")
-    run = start("run", *job, *rejoining(tmp_path, 60.0), *raylets.at())
+    run = start("run", *job, *rejoining(shared), *raylets.at())
     run.await_training(3, PATIENCE_S)
     kill_quietly(outer_agents()[0])
     run.await_notes("NodeJoined", 1, PATIENCE_S)
@@ -137,10 +123,8 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     assert_nothing_is_left()
 
 
-def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, tmp_path: Path) -> None:
+def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, shared: Path) -> None:
     """It starts with one worker and one server on node 0; a newcomer is where the most room is."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     run = start("run", *ENDLESS, *GROWING_BRAIN, "save_parameters=true", f"launcher.shared_dir={shared}", *raylets.at())
     run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 2, "more workers", PATIENCE_S)
     run.await_progress(20, PATIENCE_S)

@@ -204,11 +204,16 @@ class Cluster:
             agent.kill()
 
 
+def rejoining(shared: Path) -> tuple[str, ...]:
+    """Settings with which a job waits for another agent, and goes back to a checkpoint in a directory of all."""
+    return "launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5"
+
+
 def errors(run: Run, exit_code: int, patience_s: float = 180.0) -> list[str]:
     """What a run says that must end so, without what it says while it waits."""
     code, out, err = run.wait(patience_s)
     assert code == exit_code, (code, out, err, run.tail())
-    waiting = ("run.py: launcher=join: ", "record: ")
+    waiting = ("run.py: launcher=join: ", "run.py: launcher=ray: ", "record: ")
     return [line for line in err.strip().splitlines() if not line.startswith(waiting)]
 
 
