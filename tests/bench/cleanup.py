@@ -1,7 +1,7 @@
-"""Ends what a session of benchmarks has started, also what has left its process group, also when the session is killed.
+"""Ends what a measurement has started, also what has left its process group.
 
 Every process below a driver inherits a token in its environment, by which it is found; every temporary file lies in one
-folder. A guard process waits for the session's end, however it comes, and sweeps both.
+folder. What a killed session leaves ends as with all tests (``tests/support/reaper.py``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,22 +50,7 @@ def carriers(token: str) -> list[int]:
 
 @functools.cache
 def session_folder() -> Path:
-    """For all temporary files; the guard, started with it, removes it. Below /tmp: Ray's socket paths are long."""
+    """For all temporary files. Below /tmp: Ray's socket paths are long."""
     folder = tempfile.mkdtemp(prefix="sg-", dir="/tmp")
-    # Its standard input ends when this process does; a new session keeps Ctrl-C away from it.
-    command = [sys.executable, __file__, SESSION, folder]
-    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-
-    def dismiss() -> None:
-        assert guard.stdin
-        guard.stdin.close()
-        guard.wait(2 * KILL_S)
-
-    atexit.register(dismiss)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-if __name__ == "__main__":
-    sys.stdin.read()
-    sweep(sys.argv[1], 0.0)
-    shutil.rmtree(sys.argv[2], ignore_errors=True)

@@ -63,6 +63,15 @@ class AtMost:
         return Verdict(self.goal, wanted, found, PASS if value <= self.limit else FAIL)
 
 
+def at_least(goal: str, value: float, limit: float, unit: str) -> Verdict:
+    shown = "{:,.2f} {}" if limit < 10 else "{:,.0f} {}"
+    return Verdict(goal, f">= {shown.format(limit, unit)}", shown.format(value, unit), PASS if value >= limit else FAIL)
+
+
+def at_most(goal: str, value: float, limit: float, unit: str, scale: float = 1.0) -> Verdict:
+    return AtMost(goal, limit, unit, scale).judge(value)
+
+
 TRANSPORT_GOALS = [Faster("ours tcp", "bare sockets", 0.85), Faster("ours shm", "ours tcp", 1.3)]
 """At every size; issue 2, "Speed"."""
 TRANSPORT_GOALS_1MB = [Faster("ours tcp", "gloo", 2.0), Faster("ours tcp", "torch rpc", 2.0)]

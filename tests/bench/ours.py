@@ -33,7 +33,6 @@ from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
-from runtime.core.job import Job
 from runtime.core.layout import Layout
 from runtime.live.hosts import netns
 from runtime.live.hosts.network import Network
@@ -55,6 +54,7 @@ from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Lost, Strategy
 from tests.support.clusters import cluster_of
+from tests.support.harness import make_job
 
 WARM_UP = 5
 BACKENDS = {
@@ -208,7 +208,15 @@ def _run(
         backend |= ({} if exact else {"exact": False}) | ({"graphs": True} if graphs else {})
         task = {"_target_": "bench.tasks.BenchTask", "model": model, "num_workers": num_workers}
         spec = RunSpec(
-            job=_job(num_workers, num_servers, iterations, max_time_s),
+            job=make_job(
+                num_workers=num_workers,
+                num_servers=num_servers,
+                num_samples=models.BATCH * num_workers * ROUNDS,
+                global_batch_samples=models.BATCH * num_workers,
+                epochs=-(-iterations // ROUNDS),
+                max_time_s=max_time_s,
+                lr=models.LEARNING_RATE,
+            ),
             strategy=strategy or BSP(),
             record=Fanout(recorder, watch),
             run_dir=run_dir,
@@ -230,29 +238,6 @@ def _run(
     if outcome.status != "done":
         raise RuntimeError(f"the job {outcome.status}: {outcome.reason}")
     return watch, msgspec.to_builtins(outcome)
-
-
-def _job(num_workers: int, num_servers: int, iterations: int, max_time_s: float) -> Job:
-    batch = models.BATCH * num_workers
-    return Job(
-        num_workers=num_workers,
-        num_servers=num_servers,
-        num_samples=batch * ROUNDS,
-        global_batch_samples=batch,
-        batches_per_shard=1,
-        epochs=-(-iterations // ROUNDS),
-        epoch_overlap=False,
-        max_time_s=max_time_s,
-        eval_every_s=None,
-        checkpoint_every_s=None,
-        seed=0,
-        metric="accuracy",
-        higher_is_better=True,
-        target=None,
-        stop_at_target=False,
-        lr=models.LEARNING_RATE,
-        lr_at=lambda samples: 1.0,
-    )
 
 
 def bsp_step(

@@ -25,7 +25,7 @@ from strategies.cluster.policies.srtf import Srtf
 from strategies.protocol import JobRequest, Machine, Policy
 from tests.support.runs import ROOT
 
-from .goals import FAIL, PASS, Verdict
+from .goals import FAIL, PASS, Verdict, at_most
 from .report import Report
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
@@ -106,8 +106,7 @@ def test_memory_does_not_grow_with_the_number_of_jobs(report: Report) -> None:
     verdicts = []
     for name in ("fifo", "las"):
         ratio = peaks[name, 50_000] / peaks[name, 5_000]
-        goal = f"{name}: peak memory of 10 times the jobs"
-        verdicts.append(Verdict(goal, "<= 1.1 x", f"{ratio:.3f} x", PASS if ratio <= 1.1 else FAIL))
+        verdicts.append(at_most(f"{name}: peak memory of 10 times the jobs", ratio, 1.1, "x"))
     report.judge("memory of jobs as counts", verdicts, extra=f"{peaks['fifo', 50_000]:.0f} MB")
 
 

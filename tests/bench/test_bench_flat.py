@@ -26,8 +26,9 @@ from tests.contract.catalogue import make
 from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 
+from .goals import at_least, at_most
 from .report import Report
-from .test_bench_virtual import COSTS, PROFILE, at_least, at_most, calm
+from .test_bench_virtual import COSTS, PROFILE, calm
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -63,18 +64,23 @@ class Marks:
             self.marks.append(time.process_time())
 
 
+def session_of(name: str, workers: int, rounds: int, record: Any, run_dir: Path) -> VirtualSession:
+    batch = 8 * workers
+    job = make_job(
+        num_workers=workers, num_samples=batch * rounds, global_batch_samples=batch, epochs=1, max_time_s=1e6
+    )
+    return VirtualSession(
+        make_run_spec(job, make(name), record, run_dir), calm(), NoModelState(1000, None), COSTS, PROFILE
+    )
+
+
 def cost_s(name: str, workers: int, run_dir: Path, kind: type[Recorder | ColumnRecorder] = Recorder) -> float:
     """Seconds per worker-iteration, decisions between rounds included."""
     run_dir.mkdir()
-    strategy = make(name)
-    batch, record = 8 * workers, Marks(kind(run_dir), workers)
-    job = make_job(
-        num_workers=workers, num_samples=batch * ROUNDS, global_batch_samples=batch, epochs=1, max_time_s=1e6
-    )
+    record = Marks(kind(run_dir), workers)
+    session = session_of(name, workers, ROUNDS, record, run_dir)
     gc.collect()
-    run_alone(
-        VirtualSession(make_run_spec(job, strategy, record, run_dir), calm(), NoModelState(1000, None), COSTS, PROFILE)
-    )
+    run_alone(session)
     record.close()
     last = len(record.marks) - 3  # at the end of an epoch data is short
     return (record.marks[last] - record.marks[WARM]) / (last - WARM) / workers
@@ -101,13 +107,8 @@ def test_as_cheap_with_many_workers_as_with_few(tmp_path: Path, report: Report) 
 def play_s(name: str, workers: int, rounds: int, run_dir: Path, *, compiled: bool) -> float:
     """Processor seconds of a whole job with rows only; ``compiled``: by the event loop in C, where it was built."""
     run_dir.mkdir()
-    batch, record = 8 * workers, ColumnRecorder(run_dir)
-    job = make_job(
-        num_workers=workers, num_samples=batch * rounds, global_batch_samples=batch, epochs=1, max_time_s=1e6
-    )
-    session = VirtualSession(
-        make_run_spec(job, make(name), record, run_dir), calm(), NoModelState(1000, None), COSTS, PROFILE
-    )
+    record = ColumnRecorder(run_dir)
+    session = session_of(name, workers, rounds, record, run_dir)
     gc.collect()
     begun = time.process_time()
     with nullcontext() if compiled else patch.object(lab, "loop_of", lambda session: None):

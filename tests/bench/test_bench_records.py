@@ -20,8 +20,9 @@ from analysis.records.stored import store_contents
 from tests.support.records import Story, bsp_story
 from tests.support.runs import ROOT
 
+from .goals import at_least, at_most
 from .report import Report, table
-from .test_bench_virtual import at_least, at_most, play
+from .test_bench_virtual import play
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 

@@ -32,7 +32,7 @@ from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 from tests.support.runs import ROOT
 
-from .goals import FAIL, PASS, Verdict
+from .goals import at_least, at_most
 from .report import Report
 from .tasks import BenchTask
 
@@ -202,13 +202,3 @@ def test_real_gradients(name: str, tmp_path: Path, report: Report) -> None:
     goal = at_most(f"{name}: overhead over the bare gradients", total_s / gradients_s - 1, 0.15, "%", 100)
     each = f"a gradient takes {gradients_s / (4 * rounds) * 1e3:.2f} ms"
     report.judge(f"real gradients on the virtual clock, {name}", [goal], extra=each)
-
-
-def at_least(goal: str, value: float, limit: float, unit: str) -> Verdict:
-    shown = "{:,.2f} {}" if limit < 10 else "{:,.0f} {}"
-    return Verdict(goal, f">= {shown.format(limit, unit)}", shown.format(value, unit), PASS if value >= limit else FAIL)
-
-
-def at_most(goal: str, value: float, limit: float, unit: str, scale: float = 1.0) -> Verdict:
-    found = f"{value * scale:.3g} {unit}"
-    return Verdict(goal, f"<= {limit * scale:g} {unit}", found, PASS if value <= limit else FAIL)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from runtime.live.control.tasks import MAX_FUTILE
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import assert_sound
 from tests.support.runs import LEDGER, Run, kill_quietly
 
 LEASE_S = 1.0
@@ -105,8 +104,7 @@ def assert_survived(run: Run, epochs: int, faults: Counter[Kind]) -> None:
     uses, times = np.unique(run.parameters(), return_counts=True)
     assert uses.tolist() == [float(epochs)], dict(zip(uses.tolist(), times.tolist(), strict=True))
     assert run.finished["samples_applied"] == epochs * 2000
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
     assert max((note["distance"] for note in run.notes("Diverged")), default=0.0) <= DIVERGENCE_MAX
     struck = {role: faults[role, "SIGKILL"] + faults[role, "SIGSTOP"] for role in ("worker", "server")}
     lost = {(note["id"], note["incarnation"]) for note in deaths(run, "server")}

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_sockets, open_files
 from tests.support.long_tests import long_after
-from tests.support.runs import DIGITS, LEDGER, ROOT, RecordSink, Run, processes_of, read_lines
+from tests.support.runs import CONF, DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
 DRAWN = tuple(option for option in LEDGER if option != "draw=false")
@@ -27,7 +28,7 @@ JOBS: dict[str, tuple[tuple[str, ...], bool]] = {
 TIMES = 30
 SAMPLES = 2000
 DAWDLING = (
-    *("--config-dir", str(ROOT / "tests/live/conf"), "workload=faulty", "workload.task.fault=dawdle"),
+    *(*CONF, "workload=faulty", "workload.task.fault=dawdle"),
     f"workload.task.num_samples={SAMPLES}",
 )
 TRIES = 5
@@ -250,7 +251,7 @@ def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
 
 def dawdling(start: Start, *words: str) -> Run:
     """A run whose evaluations do not end."""
-    allowed = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
+    allowed = ALLOW
     return start("run", *LEDGER, *DAWDLING, *words, env=allowed)
 
 

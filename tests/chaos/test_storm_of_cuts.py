@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests.live.test_faults import assert_sound, assert_uses_are_exact
+from tests.support.exact import assert_sound, assert_uses_are_exact
 from tests.support.joined import Cluster, Namespaces, apart  # noqa: F401
 from tests.support.runs import LEDGER
 

@@ -10,18 +10,17 @@ import random
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.live.test_faults import ALLOW, ENDLESS, assert_sound, assert_uses_are_exact
+from tests.live.test_faults import ENDLESS
+from tests.support.exact import ALLOW, assert_sound, end_exactly
 from tests.support.leaks import Start
-from tests.support.runs import Run
+from tests.support.runs import CONF, Run
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
-CONF = str(Path(__file__).parents[1] / "live" / "conf")
 WANDERING = (
-    *("--config-dir", CONF, "strategy=wandering", f"strategy.seed={SEED}", f"seed={SEED}"),
+    *(*CONF, "strategy=wandering", f"strategy.seed={SEED}", f"seed={SEED}"),
     *("topology.transport=tcp", "scheduler=quota", "scheduler.pending_s=0.02", "scheduler.evict_after_s=5"),
 )
 MEAN_GAP_S = 0.4
@@ -67,8 +66,7 @@ def test_every_sample_is_used_once_whatever_is_asked_for(
     killed = rage(run, wishes, SEED)
     print(f"\nseed {SEED}: {dict(commands(run))}, killed {dict(killed)} in {time.monotonic() - begun_s:.1f} s", end="")
     run.await_progress(200)  # whoever interrupts a switch gets no final parameters
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
     assert all(commands(run)[kind] >= wishes / 12 for kind in OF_NODES)
     assert all(killed[role] >= wishes / 36 for role in ("worker", "server"))

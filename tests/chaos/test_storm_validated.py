@@ -9,10 +9,11 @@ import time
 import pytest
 
 from tests.chaos.storms import is_at_its_last
-from tests.chaos.test_storm_of_nodes import CONF, MEAN_GAP_S, asked
-from tests.live.test_faults import ALLOW, ENDLESS, assert_sound
+from tests.chaos.test_storm_of_nodes import MEAN_GAP_S, asked
+from tests.live.test_faults import ENDLESS
+from tests.support.exact import ALLOW, assert_sound
 from tests.support.leaks import Start
-from tests.support.runs import Run
+from tests.support.runs import CONF, Run
 from tests.support.validated_wanderer import VALIDATE
 
 WISHES = 20
@@ -26,7 +27,7 @@ def validated(start: Start, topology: str, failover: str, seed: int, validate: s
     strategy = "validated" if topology == "ps" else "validated_replicas"
     return start(
         "run",
-        *(*ENDLESS, "--config-dir", CONF, f"strategy={strategy}", f"strategy.seed={seed}", f"seed={seed}"),
+        *(*ENDLESS, *CONF, f"strategy={strategy}", f"strategy.seed={seed}", f"seed={seed}"),
         *(
             f"topology={topology}",
             "topology.transport=tcp",

@@ -15,42 +15,36 @@ from numpy.typing import NDArray
 from runtime.backends.base import micro_batches
 from runtime.backends.torch import TorchModel
 from runtime.core import inputs
-from runtime.core.coordinator import Coordinator
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_indices
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, SendOrder
-from runtime.core.membership import Membership
+from runtime.core.job import ApplyOrder, ComputeOrder, Job
 from runtime.core.scoring import Products
 from runtime.training.optimizers import make_optimizer
 from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import Timings
-from tests.support.harness import make_job
+from tests.support.harness import Rig, make_job
 from tests.support.runs import ROOT, RecordSink
 from workloads.digits import Digits
 
 
-class Retracing:
-    """A Port. ``received`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
+class Retracing(Rig):
+    """``received`` and ``computed`` hold <r, g>, |g|^2, |r|^2 of every score: recorded, and by hand."""
 
     def __init__(self, run: RecordSink, num_servers: int = 1) -> None:
         about, seed = run.meta["job"], run.meta["seed"]
         fields = {name: about[name] for name in Job.__struct_fields__ if name in about}
         changed = {"num_servers": num_servers, "eval_every_s": None, "checkpoint_every_s": None, "seed": seed}
-        job = make_job(**{**fields, **changed})
+        super().__init__(build_strategy(run.run_dir), make_job(**{**fields, **changed}))
+        job = self.core.job
         self.model = TorchModel(Digits(data_dir=str(ROOT / "data")), seed, num_threads=1)
         self.params = self.model.initial_parameters()
         rule = {name: value for name, value in about["optimizer"].items() if name != "lr"}
         self.optimizer = make_optimizer(num_elements=len(self.params), **rule)
         self.holdout = Holdout(job.num_samples + job.validation_samples, job.validation_samples, seed)
-        self.seed, self.grads, self.orders = seed, {}, {}  # type: tuple[int, dict[int, Any], dict[int, Any]]
-        self.versions, self.score_parts = [self.params.copy()], {}  # type: tuple[list[Any], dict[int, int]]
+        self.seed, self.vectors = seed, dict[int, Any]()
+        self.versions, self.asked = [self.params.copy()], dict[int, int]()
         self.received: list[tuple[float, ...]] = []
         self.computed: list[tuple[float, ...]] = []
-        self.record: list[Any] = []
-        options: dict[str, Any] = {"disturb": lambda target, t: (0.0, 0.0), "stopwatch": lambda: 0.0}
-        self.core = Coordinator(
-            job, build_strategy(run.run_dir), self, self, members=Membership(job.start_layout), **options
-        )
         for line in run.lines():
             if line["kind"] == "event" and self.core.status is None:
                 self.again(line["event"])
@@ -75,17 +69,17 @@ class Retracing:
     def scored(self, t: float, grad_id: int, event: dict[str, Any]) -> None:
         """The reference was renewed when the last one was there, of which the record tells the version alone."""
         scoring = self.core.executor.scoring
-        while grad_id not in self.score_parts:
+        while grad_id not in self.asked:
             assert scoring.under_way is not None
             self.core.receive(t, inputs.ReferenceReady(scoring.under_way.number))
         reference = self.gradient(self.holdout.indices, self.versions[event["ref_version"]])
         held_out, samples = self.core.job.validation_samples, event["grad"]["samples"]
-        g, r = self.grads[grad_id].astype(float) / samples, reference.astype(float) / held_out
+        g, r = self.vectors[grad_id].astype(float) / samples, reference.astype(float) / held_out
         self.computed.append((float(r @ g), float(g @ g), float(r @ r)))
         dot, sqr_g, sqr_r = event["dot"], event["sqr_grad"], event["sqr_ref"]
         self.received.append((dot, sqr_g, sqr_r))
         part = Products(dot=dot * samples * held_out, sqr_grad=sqr_g * samples**2, sqr_ref=sqr_r * held_out**2)
-        self.core.receive(t, inputs.ScorePart(0, grad_id, self.score_parts.pop(grad_id), part))
+        self.core.receive(t, inputs.ScorePart(0, grad_id, self.asked.pop(grad_id), part))
 
     def gradient(self, indices: NDArray[np.int64], params: NDArray[np.float32]) -> NDArray[np.float32]:
         """Of the summed loss."""
@@ -99,42 +93,13 @@ class Retracing:
     def compute(self, order: ComputeOrder) -> None:
         kept = np.setdiff1d(np.arange(self.core.job.num_samples + len(self.holdout.indices)), self.holdout.indices)
         indices = kept[sample_indices(order.ranges, self.core.cut, self.seed)]
-        self.orders[order.grad_id], self.grads[order.grad_id] = order, self.gradient(indices, self.params)
-
-    def compute_reference(self, number: int, version: int) -> None:
-        pass
+        super().compute(order)
+        self.vectors[order.grad_id] = self.gradient(indices, self.params)
 
     def apply(self, order: ApplyOrder) -> None:
-        grads = [self.grads[grad] for grad in order.grads]
+        grads = [self.vectors[grad] for grad in order.grads]
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         self.versions.append(self.params.copy())
 
-    def send(self, order: SendOrder) -> None:
-        pass
-
-    def forget(self, worker: int, grad_id: int) -> None:
-        pass
-
     def inner_products(self, grad_id: int, reference: int) -> None:
-        self.score_parts[grad_id] = reference
-
-    def drop(self, grads: tuple[int, ...]) -> None:
-        pass
-
-    def wake(self, at_s: float, tag: str) -> None:
-        pass
-
-    def evaluate(self, version: int, *, last: bool) -> None:
-        pass
-
-    def checkpoint(self, version: int, state: bytes) -> None:
-        pass
-
-    def order_node(self, order: object) -> None:
-        pass
-
-    def event(self, *about: Any) -> None:
-        pass
-
-    def note(self, *about: Any, **fields: Any) -> None:
-        pass
+        self.asked[grad_id] = reference

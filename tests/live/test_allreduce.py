@@ -6,17 +6,15 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from runtime.live.machines.doctor import missing
-from stragglab.vouching.replaying import build_strategy
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER
 
 pytestmark = pytest.mark.live
 
@@ -24,12 +22,6 @@ ALLREDUCE = "topology=allreduce"
 ENDLESS = (*LEDGER, *PACED, ALLREDUCE, "workload.epochs=null", "save_parameters=true")
 SHORT = ("workload.epochs=2", "save_parameters=true")
 MOMENTUM = ("workload.optimizer.momentum=0.9",)
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
-
-
-def assert_sound(run: Run) -> None:
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
 
 
 # ---- equalities -----------------------------------------------------------------------------------------------------
@@ -45,15 +37,6 @@ def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Star
     assert_sound(ours)
     job = ours.meta["job"]
     assert (job["topology"], job["collective"], job["num_servers"]) == ("allreduce", "ring", 0)
-
-
-@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
-def test_one_replica_is_one_server_to_the_bit(start: Start) -> None:
-    """Nothing is summed over others, so the order of sums is the same."""
-    more = (*SHORT, *MOMENTUM, "cluster.num_workers=1")
-    ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
-    theirs = start("ps", *DIGITS, *more, "topology.num_servers=1").finish()
-    assert ours.sha256 == theirs.sha256
 
 
 def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
@@ -125,8 +108,7 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     stored = {note["version"] for note in run.notes("Checkpointed")}
     assert restored["version"] in stored - {0}
     run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
 
 
@@ -156,9 +138,7 @@ def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(
     run.await_progress(20)
     late = {event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]}
     assert late == {0, 1, 2, 3}
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 # ---- on emulated hosts ----------------------------------------------------------------------------------------------
@@ -175,8 +155,7 @@ def test_hosts_with_latency_and_a_death(start: Start) -> None:
     run.await_events("Restored")
     run.await_progress(20)
     run.await_events("Evaluated", 2)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
 
 
@@ -204,8 +183,7 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
         assert run.unregister(("worker", worker))
         run.await_events("Restored", len(run.events("Restored")) + 1)
     run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
 
 

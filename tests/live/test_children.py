@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,16 @@ import pytest
 from runtime.core.job import ApplyOrder
 from runtime.core.vectors import server_range
 from tests.live.retrace import Retracing
-from tests.live.test_faults import PACED, assert_sound, assert_uses_are_exact
+from tests.live.test_faults import PACED
+from tests.support.exact import assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
 LGC = ("topology=allreduce", "strategy=lgc", "strategy.topology=allreduce", "strategy.k_fastest=2")
-WAITING = ("topology=allreduce", "strategy=waiting_ring", "--config-dir", str(Path(__file__).parent / "conf"))
+WAITING = ("topology=allreduce", "strategy=waiting_ring", *CONF)
 SLOW_0 = ("straggler=persistent", "straggler.sleep_iters=null", "straggler.sleep_s=0.015", "straggler.intensity=1.0")
 
 
@@ -41,7 +41,7 @@ class RingRetrace(Retracing):
         holder = {grad: self.orders[grad].parent for grad in order.grads}
         holder = {grad: self.orders[grad].worker if parent is None else parent for grad, parent in holder.items()}
         members = [worker for worker in range(self.core.job.num_workers) if worker not in order.excluded]
-        shares = [self.share([self.grads[grad] for grad in order.grads if holder[grad] == one]) for one in members]
+        shares = [self.share([self.vectors[grad] for grad in order.grads if holder[grad] == one]) for one in members]
         total, count = np.empty_like(self.params), len(members)
         for part in range(count):
             lo, hi = server_range(len(total), count, part)

@@ -16,8 +16,7 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.core.data.sampling import sample_indices
 from runtime.core.data.shards import Range
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import assert_sound
 from tests.support.laws import samples_of
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, serial_sgd
@@ -61,8 +60,7 @@ def distance(run: Run) -> float:
 
 
 def check_record(run: Run) -> None:
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
     assert integrity(load_run(run.run_dir)).problems == ()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from runtime.containment import Isolation, obstacle
 from runtime.containment.pids import outer_pid
 from tests.support.leaks import marked_processes
 from tests.support.other_users import NOBODY, programs
-from tests.support.runs import alive, catches, children_of
+from tests.support.runs import alive, catches, children_of, state_of, until
 
 pytestmark = pytest.mark.live
 
@@ -61,13 +60,6 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def await_that(reached: Callable[[], object], timeout_s: float = 5.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 USERS = pytest.mark.parametrize("user", [None, NOBODY], ids=["as we are", "as an ordinary user"])
 
 
@@ -90,7 +82,7 @@ def test_killed_and_gone(contained: Contained, user: int | None, victim: str) ->
     init = children_of(process.pid)[0]
     assert len(marked_processes()) >= 4
     os.kill(process.pid if victim == "outer" else init, signal.SIGKILL)
-    await_that(lambda: not marked_processes(), 1.0)
+    until(lambda: not marked_processes(), "their end", 1.0)
     assert not Path("/dev/shm/planted").exists()
     if victim == "init":
         assert process.wait(5) == 128 + signal.SIGKILL
@@ -129,13 +121,9 @@ def test_it_stands_still_with_the_outer_process(contained: Contained) -> None:
     process = contained('print("ready", flush=True)\ntime.sleep(60)')
     first_line(process)
     run = children_of(children_of(process.pid)[0])[0]
-    await_that(lambda: catches(process.pid, signal.SIGTSTP))
+    until(lambda: catches(process.pid, signal.SIGTSTP), "a handler", 5.0)
     process.send_signal(signal.SIGTSTP)
-    await_that(lambda: state(run) == "T" and state(process.pid) == "T")
+    until(lambda: state_of(run) == state_of(process.pid) == "T", "the stop of both", 5.0)
     process.send_signal(signal.SIGCONT)
-    await_that(lambda: state(run) != "T")
+    until(lambda: state_of(run) != "T", "the end of the stop", 5.0)
     assert alive(run)
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

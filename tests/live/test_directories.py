@@ -74,12 +74,3 @@ def test_a_run_trains_on_the_data_of_the_directory_in_which_it_was_started(
     assert virtual.returncode == 0, virtual.stderr
     ends = [RecordSink(outside / name).notes("Finished")[0]["parameters_sha256"] for name in ("out", "v")]
     assert ends[0] == ends[1]  # BSP is bit-equal, on the same data
-
-
-@pytest.mark.long(
-    like="tests/unit/config/test_anchoring.py::test_files_of_the_user_are_found_by_a_job_that_changes_its_directory"
-)
-def test_a_data_directory_of_the_repository_is_named_by_its_path(checkout: Path, tmp_path: Path) -> None:
-    done = run_from(tmp_path, checkout, *JOB, f"workload.task.data_dir={checkout / 'data'}", "hydra.run.dir=out")
-    assert done.returncode == 0, done.stderr
-    assert metrics(tmp_path / "out")["accuracy"] == 1  # everything is a 0

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from runtime.live.machines.cgroup_files import V1, V2, Kernel
 from runtime.live.machines.cgroups import PREFIX, find
 from runtime.live.machines.doctor import missing
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, Run, state_of
 
 pytestmark = pytest.mark.live
 
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=switching")
+SCRIPTED = (*CONF, "strategy=switching")
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
-SWITCHING = (*LEDGER, *PACED, *CONF, *SMALL, "save_parameters=true")
+SWITCHING = (*LEDGER, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
 GROW = ("wait 5", "servers 4", "divide 4", "wait 8")
 SHRINK = ("divide 1", "servers 1")
@@ -61,9 +61,7 @@ def finish(run: Run) -> None:
     """The whole script, some more updates, and a good end in which the ledger balances."""
     run.await_that(lambda: steps_are_done(run), "all steps")
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 def stop(run: Run, role: str, number: int) -> int:
@@ -105,7 +103,7 @@ def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start:
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     """Momentum moves with its part; afterwards servers die and read what others have stored."""
-    task = (*DIGITS, *PACED, *CONF, *SMALL, "workload.epochs=4")
+    task = (*DIGITS, *PACED, *SCRIPTED, *SMALL, "workload.epochs=4")
     still = start("still", *task, steps(), env=ALLOW).finish()
     moved = start("moved", *task, "checkpoint_every_s=null", steps(*GROW, "divide 2", *SHRINK), env=ALLOW).finish()
     assert holders(moved) == [[0, 1, 2, 3], [0, 1], [0]]
@@ -123,9 +121,7 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     versions = [event["version"] for event in run.events("Restored")]
     assert versions[2] == versions[1]
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
@@ -137,24 +133,15 @@ def test_evaluations_continue_after_a_switch_that_cuts_one_short(start: Start) -
     slow = stop(run, "evaluator", 0)
     (restored,) = run.await_events("Restored")
     os.kill(slow, signal.SIGCONT)
-    newer = lambda: [one for one in run.events("Evaluated") if one["asked_s"] > restored["t"]]  # noqa: E731
-    run.await_that(lambda: len(newer()) >= 2, "evaluations after the switch")
+    run.await_that(
+        lambda: sum(one["asked_s"] > restored["t"] for one in run.events("Evaluated")) >= 2,
+        "evaluations after the switch",
+    )
     run.interrupt()
     assert problems(run.lines()) == []
 
 
 # ---- deaths ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
-@pytest.mark.parametrize(("role", "number"), [("server", 0), ("worker", 0)])
-def test_a_death_while_newcomers_start(start: Start, role: str, number: int) -> None:
-    """They are pending when it dies, and join afterwards."""
-    run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
-    run.await_notes("Requested", 2)
-    assert run.unregister((role, number))
-    finish(run)
-    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
 
 
 @pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
@@ -221,19 +208,6 @@ def test_a_new_server_that_dies_before_it_holds_anything_takes_nothing_with_it(s
     assert holders(run) == [[0, 2]]
 
 
-@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
-def test_a_newcomer_that_dies_while_it_starts_is_denied_or_comes_later(start: Start) -> None:
-    run = start("run", *ENDLESS, steps("wait 3", "servers 2", "wait 20", "servers 2", "divide 2", "wait 5"), env=ALLOW)
-    run.await_notes("Requested")
-    run.await_that(lambda: ("server", 1) in run.pids(), "the process of the new server")
-    run.unregister(("server", 1))
-    finish(run)
-    assert holders(run) == [[0, 2]]
-    denied = [event["node"] for event in run.events("Denied")]
-    lost = [f"server:{event['server']}" for event in run.events("ServerLost") if not event["holding"]]
-    assert denied + lost == ["server:1"]
-
-
 # ---- what nodes may use ---------------------------------------------------------------------------------------------
 
 
@@ -253,12 +227,7 @@ def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_th
         assert quota_of(run, 2) == pytest.approx(0.5)
         assert run.unregister(("worker", 2))
     assert quota_of(run, 0) == pytest.approx(0.25)
-    run.interrupt()
-    assert_uses_are_exact(run)
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
@@ -271,12 +240,10 @@ def test_without_control_groups_cores_are_limited_by_duty_cycles(start: Start) -
     assert {note["by"] for note in run.notes("Enforced")} == {"duty"}
     for incarnation in (0, 1):
         run.await_events("Joined", incarnation + 1)
-        run.await_that(lambda: is_stopped(run.pid_of("worker", 2)), "a stop of the newcomer")
+        run.await_that(lambda: state_of(run.pid_of("worker", 2)) == "T", "a stop of the newcomer")
         assert run.unregister(("worker", 2))
-    run.await_that(lambda: is_stopped(run.pid_of("worker", 0)), "a stop of the other")
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    run.await_that(lambda: state_of(run.pid_of("worker", 0)) == "T", "a stop of the other")
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
@@ -291,9 +258,7 @@ def test_a_newcomer_that_needs_more_memory_than_it_may_use_is_denied(start: Star
     denied = run.await_events("Denied", len(nodes))
     assert {event["reason"] for event in denied} == {"did not join: used more memory than it may"}
     assert [event["node"] for event in denied][: len(nodes)] == nodes
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_theirs")
@@ -301,10 +266,8 @@ def test_rates_are_those_that_the_kernel_has(start: Start) -> None:
     """A worker, a server, and the worker's next incarnation."""
     orders = steps("wait 3", "rate worker:0 2e6", "rate server:0 3e6", "wait 200")
     run = start("run", *ENDLESS, orders, env=ALLOW)
-    rates = lambda: [(n["node"], n["link_bytes_per_s"]) for n in run.notes("Enforced") if "link_bytes_per_s" in n]  # noqa: E731
-    run.await_that(lambda: len(rates()) == 2, "both rates")
-    assert sorted(rates()) == [("server:0", 3_000_000), ("worker:0", 2_000_000)]
+    run.await_that(lambda: len(enforced(run, "link_bytes_per_s")) == 2, "both rates")
+    assert sorted(enforced(run, "link_bytes_per_s")) == [("server:0", 3_000_000), ("worker:0", 2_000_000)]
     assert run.unregister(("worker", 0))
-    run.await_that(lambda: len(rates()) == 3, "the rate of its successor")
-    run.interrupt()
-    assert_uses_are_exact(run)
+    run.await_that(lambda: len(enforced(run, "link_bytes_per_s")) == 3, "the rate of its successor")
+    end_exactly(run)

@@ -9,18 +9,19 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import CONF, GROUPS, GROW, SHRINK, enforced, finish, holders, quota_of, steps
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
+from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, quota_of, steps
+from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
+from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import LEDGER, Run
 
 pytestmark = pytest.mark.live
 
 HOSTS = ("cluster=hosts", "cluster.hosts.cpu_cores=4", "cluster.hosts.real_cores_per_core=0.1")
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
-SWITCHING = (*LEDGER, *HOSTS, *PACED, *CONF, *SMALL, "save_parameters=true")
+SWITCHING = (*LEDGER, *HOSTS, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
 
 
@@ -63,17 +64,6 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latenc
     assert problems(run.lines()) == []
 
 
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_parameters_that_move_between_hosts_are_the_same_to_the_bit(start: Start) -> None:
-    task = (*DIGITS, *CONF, *SMALL, "workload.epochs=4")
-    still = start("still", *task, steps(), env=ALLOW).finish()
-    moving = ("wait 5", "servers 3", "divide 3", "wait 8", *SHRINK)
-    elsewhere = (*HOSTS, *PACED, "checkpoint_every_s=null")
-    moved = start("moved", *task, *elsewhere, steps(*moving), env=ALLOW).finish()
-    assert holders(moved) == [[0, 1, 2], [0]]
-    assert moved.sha256 == still.sha256
-
-
 def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) -> None:
     """Host 2 is the first without a task that is not excluded. It holds worker 2, and then server 1."""
     more = ("strategy.rule=asp", "strategy.not_on=['host:0','host:1','host:3']")
@@ -90,9 +80,7 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
     run.await_events("Restored", 2)
     run.await_progress(10)
     assert namespace(run.pid_of("worker", 2)) == namespace(run.pid_of("server", 1)) == home
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -109,34 +97,19 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
     assert run.unregister(("worker", 2))
     run.await_events("Joined", 3)
     assert quota_of(run, 2) == pytest.approx(0.25)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @GROUPS
-@pytest.mark.parametrize(
-    ("setting", "step", "reason"),
-    [
-        ("strategy.cpu_cores=0.5", "workers 3", "cpu_cores=0.5: no host has so many left (the most is 0.4)"),
-        pytest.param(
-            *("strategy.cpu_cores=null", "cores worker:0 0.5", "cpu_cores=0.5: host:0 has only 0.4 left"),
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            *("strategy.not_on=['host:0','host:1','host:2','host:3']", "servers 2", "not_on: excludes every host"),
-            marks=pytest.mark.long,
-        ),
-    ],
-)
-def test_what_no_host_has_is_denied_with_the_reason(start: Start, setting: str, step: str, reason: str) -> None:
-    run = start("run", *ENDLESS, "strategy.insists=false", setting, steps("wait 3", step, "wait 5"), env=ALLOW)
+def test_what_no_host_has_is_denied_with_the_reason(start: Start) -> None:
+    """Other reasons: ``tests/unit/live/test_host_places.py``."""
+    script = ("strategy.insists=false", "strategy.cpu_cores=0.5", steps("wait 3", "workers 3", "wait 5"))
+    run = start("run", *ENDLESS, *script, env=ALLOW)
     (denied,) = run.await_events("Denied")
-    assert denied["reason"].removeprefix("did not join: ") == reason
+    assert denied["reason"] == "did not join: cpu_cores=0.5: no host has so many left (the most is 0.4)"
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -157,9 +130,7 @@ def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: 
     run.await_events("Joined", 2)
     run.await_notes("Injected", 6)
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -201,15 +172,4 @@ def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms:
     run.await_events("Lost")
     assert places(run)["worker:3"] == "host:3"
     run.await_progress(10)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_a_death_of_a_server_while_newcomers_start(start: Start) -> None:
-    run = start("run", *ENDLESS, "scheduler.pending_s=0.5", steps("workers 4", *GROW, *SHRINK), env=ALLOW)
-    run.await_notes("Requested", 2)
-    assert run.unregister(("server", 0))
-    finish(run)
-    assert holders(run)[-2:] == [[0, 1, 2, 3], [0]]
+    end_exactly(run)

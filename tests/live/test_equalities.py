@@ -19,8 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from runtime.core.data.sampling import sample_indices
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import assert_sound
 from tests.support.runs import DIGITS, Run
 from tests.support.serial import heap_of, initial_model, serial_sgd
 
@@ -117,16 +116,9 @@ SPECS = {
     "worker and server killed": Spec(4, 2, "tcp", PACED, kill_a_worker_and_a_server),
     "worker and server killed, 3 servers, shm": Spec(4, 3, "shm", PACED, kill_a_worker_and_a_server),
     "worker killed at the barrier": Spec(4, 2, "tcp", ("runtime.lease_s=20",), kill_at_the_barrier),
-    "ssp with bound 0": Spec(more=("strategy=ssp", "strategy.bound=0")),
-    "no backup workers": Spec(more=("strategy=backup_workers", "strategy.num_backup=0")),
     "x of all workers": Spec(more=("strategy=static_x", "strategy.x=4")),
-    "lgc of all workers": Spec(more=("strategy=lgc", "strategy.k_fastest=4")),
-    "the first of all workers": Spec(more=("strategy=first_k", "strategy.k=4")),
-    "one cluster": Spec(more=("strategy=dynamic_x", "strategy.tolerance_frac=1e9")),
     "coded for no straggler": Spec(more=("strategy=coding_cyclic", "strategy.s=0")),
-    "never switched": Spec(more=("strategy=sync_switch", "strategy.bsp_frac=1.0", "strategy.straggler_policy=none")),
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
-    "x of all workers, virtual": Spec(more=("strategy=static_x", "strategy.x=4", *VIRTUAL)),
     "another seed": Spec(more=("seed=1", *VIRTUAL)),
     "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
     "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
@@ -143,19 +135,12 @@ LONG = {
     "3 workers, epochs apart",
     "5 servers, shm",
     "worker and server killed, 3 servers, shm",
-    "ssp with bound 0",
-    "no backup workers",
     "x of all workers",
-    "lgc of all workers",
-    "the first of all workers",
-    "one cluster",
     "coded for no straggler",
-    "never switched",
-    "x of all workers, virtual",
     "on a device",
     "16 bits, 3 servers, killed",
 }
-"""At the ends of their ranges strategies are others on the virtual clock, too, for every commit: test_identities."""
+"""At the ends of their ranges many more strategies are others: ``tests/contract/test_identities.py``."""
 
 
 def named(*names: str) -> pytest.MarkDecorator:
@@ -225,18 +210,11 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     "worker and server killed",
     "worker and server killed, 3 servers, shm",
     "worker killed at the barrier",
-    "ssp with bound 0",
-    "no backup workers",
     "x of all workers",
-    "lgc of all workers",
-    "the first of all workers",
-    "one cluster",
     "coded for no straggler",
-    "never switched",
     "on the virtual clock",
     "on a device",
     "on a device, shm, killed",
-    "x of all workers, virtual",
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:
     run, reference = runs[name].result(), runs["reference"].result()
@@ -285,5 +263,4 @@ def test_what_should_have_happened_did(runs: Runs) -> None:
 @named(*SPECS)
 def test_records_are_sound(runs: Runs, name: str) -> None:
     run = runs[name].result()
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analysis.records.integrity import integrity
@@ -15,11 +13,11 @@ from analysis.records.load import load_run
 from analysis.reports.story.lines import read_lines
 from analysis.reports.story.subjects import parse_subject
 from analysis.reports.story.telling import tell
-from stragglab.vouching.replaying import build_strategy
-from tests.support.invariants import problems, replay
+from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
+from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.long_tests import rows_long_after
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER
 
 pytestmark = pytest.mark.live
 
@@ -32,22 +30,7 @@ PACED = (
 )
 ENDLESS = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
 """Ends by Ctrl-C; then every sample was used as often as there are whole epochs, or once more."""
-FAULTY = (*LEDGER, *PACED, "--config-dir", str(Path(__file__).parent / "conf"), "workload=faulty")
-ALLOW = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
-
-
-def assert_uses_are_exact(run: Run) -> None:
-    """No sample lost, none used twice."""
-    uses, finished = run.parameters(), run.finished
-    epochs = finished["epochs_done"]
-    assert set(np.unique(uses)) <= {float(epochs), float(epochs + 1)}
-    assert uses.sum() == finished["samples_applied"]
-    assert uses.sum() > 0
-
-
-def assert_sound(run: Run) -> None:
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+FAULTY = (*LEDGER, *PACED, *CONF, "workload=faulty")
 
 
 # ---- workers and the evaluator --------------------------------------------------------------------------------------
@@ -112,22 +95,6 @@ def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Sta
     assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
-def test_a_pause_of_the_whole_run_is_nobodys_death(start: Start) -> None:
-    """A suspended machine: our own clock jumped, so the silence of the others means nothing."""
-    run = start("run", *ENDLESS)
-    run.await_training(5)
-    run.send(signal.SIGSTOP)
-    with pytest.raises(AssertionError, match="not within"):
-        run.await_progress(1000, timeout_s=2 * LEASE_S)
-    run.send(signal.SIGCONT)
-    run.await_progress(20)
-    run.interrupt()
-    assert not run.events("Lost")
-    assert not run.events("ServerLost")
-    assert_uses_are_exact(run)
-    assert_sound(run)
-
-
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
@@ -179,8 +146,7 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert run.unregister(("worker", 3))
     run.await_events("Restored", 3)
     run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
+    end_exactly(run)
     assert_sound(run)
     before = itertools.takewhile(lambda line: (line.get("event") or {}).get("type") != "Restored", run.lines())
     reached = max(line["version"] for line in before if line["kind"] == "event")
@@ -223,7 +189,7 @@ def test_a_dead_agent_ends_the_run(start: Start) -> None:
 
 @pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start) -> None:
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=interrupting")
+    conf = (*CONF, "strategy=interrupting")
     run = start("run", *ENDLESS, *conf, env=ALLOW)
     code, _, err = run.wait()
     assert (code, run.finished["status"]) == (130, "interrupted"), err

@@ -14,6 +14,7 @@ import pytest
 from analysis.measures.injections import collect
 from analysis.records.load import load_run
 from runtime.backends.devices.found import tensorflow_cuda
+from tests.live.test_disturbances import write_plan
 from tests.support.gpus import DEVICE, ON_HARDWARE, needs_gpus, needs_mps
 from tests.support.runs import DIGITS, ROOT, Run
 
@@ -108,14 +109,8 @@ def test_replicas_sum_on_the_host(reference: Run, tmp_path: Path) -> None:
 
 def test_other_work_takes_what_the_plan_says(tmp_path: Path) -> None:
     """By the account of hogs, three of which are enough for the quarter; what it costs is measured (make gpu)."""
-    rows = ("2,2,device:0,gpu,0.5", "6,3,device:0,gpu,0.25")
-    (tmp_path / "plan.csv").write_text("\n".join(("time,duration,target,kind,magnitude", *rows)) + "\n")
-    plan = ("straggler=trace", f"straggler.path={tmp_path / 'plan.csv'}", "max_time_s=11")
-    made = Run(tmp_path / "hogs", *CNN, *ON_GPU, *plan, "cluster.num_workers=1", "workload.epochs=null")
-    try:
-        made.finish(timeout_s=300)
-    finally:
-        made.kill()
+    plan = write_plan(tmp_path / "plan.csv", (2, 2, "device:0", "gpu", 0.5), (6, 3, "device:0", "gpu", 0.25))
+    made = run(tmp_path / "hogs", *ON_GPU, *plan, "max_time_s=11", "cluster.num_workers=1", "workload.epochs=null")
     table = collect([load_run(made.run_dir)])
     assert list(table["gpu_share"]) == pytest.approx([0.5, 0.25], abs=0.02)
 

@@ -12,12 +12,12 @@ import pytest
 
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
-from stragglab.vouching.replaying import build_strategy
 from tests.live.test_disturbances import assert_carried_out, write_plan
-from tests.support.invariants import problems, replay
+from tests.support.exact import ALLOW, assert_sound
+from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -100,8 +100,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     uses = run.parameters()
     assert uses.sum() == run.finished["samples_applied"] > 0
     assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
 
 
 @pytest.mark.alone
@@ -144,13 +143,6 @@ def test_runs_at_once_do_not_touch_each_other(start: Start, count: int) -> None:
     assert len(digests) == 1, "bit for bit what each alone would have computed"
 
 
-def test_links_that_are_not_there_are_named(start: Start) -> None:
-    code, _, err = start("run", *LEDGER, *HOSTS, "straggler=link_throttle", "straggler.targets=['link:9']").wait()
-    assert code == 2
-    assert "link:9" in err
-    assert len(err.strip().splitlines()) == 1
-
-
 @pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_host_has_no_more_memory_than_it_is_given(start: Start) -> None:
     if lack := missing("cgroup_memory"):
@@ -175,11 +167,11 @@ def test_a_worker_beside_its_server_is_not_made_far(start: Start) -> None:
     assert send_s[3] < 0.04 < 0.08 <= send_s[0], "40 ms there and 40 back"
 
 
-@pytest.mark.long(like="test_links_that_are_not_there_are_named")
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> None:
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "runtime=broken_links", "cluster=two_hosts")
+    conf = (*CONF, "runtime=broken_links", "cluster=two_hosts")
     words = [word for word in LEDGER if not word.startswith("cluster.")]
-    run = start("run", *words, *conf, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    run = start("run", *words, *conf, env=ALLOW)
     line = run.fail()
     assert "the emulated hosts could not be built: link of host" in line
     assert "burst 600 bytes" in line
@@ -190,9 +182,9 @@ def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> N
 @pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_task_that_is_restarted_moves_to_another_host(start: Start) -> None:
     """Away from a host whose processor is throttled: the one with the fewest tasks. A server moves, too."""
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), "strategy=restarting", "strategy.rule=asp")
+    conf = (*CONF, "strategy=restarting", "strategy.rule=asp")
     orders = ("strategy.orders=['worker:0@1.0','server:0@2.0']", "cluster.hosts.count=5")
-    run = start("run", *LEDGER, *HOSTS, *ENDLESS, *conf, *orders, env={"STRAGGLAB_ALLOW_TARGETS": "tests"})
+    run = start("run", *LEDGER, *HOSTS, *ENDLESS, *conf, *orders, env=ALLOW)
     run.await_training(5)
     before = {key: namespace(pid) for key, pid in run.pids().items()}
     run.await_events("Joined")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from runtime.live.machines.cgroups import CgroupUnavailable, find
 from runtime.live.machines.crash_registry import CrashRegistry
 from runtime.live.machines.janitor import identify, reap
 from runtime.live.machines.janitor_process import start_janitor
-from tests.support.runs import ROOT, alive, kill_quietly, marks
+from tests.support.runs import ROOT, alive, kill_quietly, marks, until
 
 pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
 DEADLINE_S = 60.0
@@ -139,13 +139,6 @@ def owners(tmp_path: Path, registry: CrashRegistry) -> Iterator[Owners]:
     ) as process:
         yield Owners(process)
         process.kill()
-
-
-def until(reached: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.01)
 
 
 def nothing_is_left_of(owner: OwningProcess, registry: CrashRegistry) -> None:

@@ -7,29 +7,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from runtime.live.joining.token import new_token
-from tests.live.test_elastic import CONF as SWITCHING
-from tests.live.test_elastic import steps, steps_are_done
-from tests.live.test_faults import ALLOW, assert_uses_are_exact
+from tests.live.test_disturbances import write_plan
+from tests.live.test_elastic import SCRIPTED, steps, steps_are_done
+from tests.support.exact import ALLOW, assert_used, end_exactly
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND, GROWING_BRAIN, Cluster, Namespaces, errors
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, ROOT, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
 EPOCHS = 4
 PATIENCE_S = 180.0
 JOB = (*LEDGER, f"workload.epochs={EPOCHS}", "save_parameters=true")
+GLOO, TRUSTED = ("topology=allreduce", "topology.collective=gloo"), "launcher.trusts_network=true"
 SLOW = ("cluster.device={base_s: 0.04}", "runtime.lease_s=1.0", "runtime.heartbeat_s=0.2", "checkpoint_every_s=0.5")
-
-
-def used(run: Run) -> set[float]:
-    """How often samples were used: the ledger's final parameters."""
-    return set(np.unique(run.parameters()))
 
 
 # ---- the same job ----------------------------------------------------------------------------------------------------
@@ -38,7 +33,7 @@ def used(run: Run) -> set[float]:
 def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> None:
     agents = [loopback.agent(number) for number in range(2)]
     run = loopback.run("run", *JOB, *SLOW, "runtime.telemetry_every_s=0.2").finish(PATIENCE_S)
-    assert used(run) == {EPOCHS}
+    assert_used(run, EPOCHS)
     sampled = {
         node["node"]: node for event in run.events("Observed") for node in event["nodes"] if node.get("cpu_cores")
     }
@@ -55,77 +50,61 @@ def test_two_agents_of_a_user_train_every_sample_as_often(loopback: Cluster) -> 
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_bsp_of_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: Start) -> None:
-    job = (*DIGITS, "workload.epochs=1")
+@pytest.mark.parametrize(
+    ("topology", "there"),
+    [
+        pytest.param((), (), id="servers"),
+        pytest.param(("topology=allreduce",), (), id="ring"),
+        pytest.param(GLOO, (TRUSTED,), id="gloo"),
+        pytest.param((*GLOO, "topology.collective=ddp"), (TRUSTED,), id="ddp"),
+    ],
+)
+def test_two_machines_learn_to_the_bit_what_one_does(
+    apart: Cluster, start: Start, shared: Path, topology: tuple[str, ...], there: tuple[str, ...]
+) -> None:
+    job = (*DIGITS, "workload.epochs=1", *topology)
     agents = [apart.agent(number) for number in range(2)]
-    joined = apart.run("joined", *job).finish(PATIENCE_S)
-    local = start("local", *job).finish(PATIENCE_S)
-    assert joined.sha256 == local.sha256
+    joined = apart.run("joined", *job, *there, f"launcher.shared_dir={shared}").finish(PATIENCE_S)
+    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
     assert [agent.wait() for agent in agents] == [0, 0]
-    addresses = [node["address"] for node in joined.meta["machine"]["nodes"]]
     machines = apart.machines
     assert isinstance(machines, Namespaces)
-    assert addresses == machines.network.addresses
+    assert [node["address"] for node in joined.meta["machine"]["nodes"]] == machines.network.addresses
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
+@pytest.mark.parametrize(
+    ("words", "of_agents"),
+    [
+        pytest.param(("launcher.tls=true",), ("--tls",), id="servers with TLS"),
+        pytest.param(("launcher.tls=true", "topology=allreduce"), ("--tls",), id="ring with TLS"),
+        pytest.param((*GLOO, TRUSTED), (), id="gloo"),
+    ],
+)
+def test_tasks_are_lost_and_come_back_and_the_ledger_is_exact(
+    loopback: Cluster, tmp_path: Path, shared: Path, words: tuple[str, ...], of_agents: tuple[str, ...]
+) -> None:
+    agents = [loopback.agent(number, *of_agents) for number in range(2)]
+    killing = write_plan(tmp_path / "plan.csv", (0.5, 0.5, "worker:1", "kill", 1))
+    run = loopback.run("run", *JOB, *SLOW, *words, f"launcher.shared_dir={shared}", *killing).finish(PATIENCE_S)
+    assert 1 in {event["worker"] for event in run.events("Lost")}
+    assert_used(run, EPOCHS)
+    assert [agent.wait() for agent in agents] == [0, 0]
+
+
+@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
+def test_nodes_come_and_go_and_parameters_move_between_machines(loopback: Cluster, shared: Path) -> None:
     agents = [loopback.agent(number) for number in range(2)]
     small = ("cluster.num_workers=2", "topology.num_servers=1", "checkpoint_every_s=null")
     script = steps("wait 5", "workers 4", "servers 3", "divide 3", "wait 8", "divide 1", "servers 1", "workers 2")
-    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *SWITCHING, script)
+    job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *small, *SCRIPTED, script)
     run = loopback.run("run", *job, f"launcher.shared_dir={shared}", env=ALLOW)
     run.await_that(lambda: steps_are_done(run), "all steps", PATIENCE_S)
     run.await_progress(5, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     places = {(note["role"], note["id"]): note["node"] for note in run.notes("Launched")}
     assert {places["worker", number] for number in (2, 3)} == {"node0", "node1"}
     assert {places["server", number] for number in (1, 2)} == {"node0", "node1"}
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_replicas_in_a_ring_over_two_agents_are_bit_equal_to_those_of_one_machine(
-    loopback: Cluster, start: Start, tmp_path: Path
-) -> None:
-    job = (*DIGITS, "topology=allreduce", "workload.epochs=1")
-    agents = [loopback.agent(number) for number in range(2)]
-    joined = loopback.run("joined", *job, f"launcher.shared_dir={tmp_path}").finish(PATIENCE_S)
-    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_gloo_over_two_machines_is_bit_equal_to_that_of_one_and_forms_again_when_a_replica_is_killed(
-    apart: Cluster, start: Start, tmp_path: Path
-) -> None:
-    gloo = ("topology=allreduce", "topology.collective=gloo")
-    there = (*gloo, f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
-    job = (*DIGITS, "workload.epochs=1")
-    agents = [apart.agent(number, "--again", "--wait-s", "30") for number in range(2)]
-    joined = apart.run("joined", *job, *there).finish(PATIENCE_S)
-    assert joined.sha256 == start("local", *job, *gloo).finish(PATIENCE_S).sha256
-    plan = tmp_path / "plan.csv"
-    plan.write_text("time,duration,target,kind,magnitude\n0.5,0.5,worker:1,kill,1\n")
-    killed = apart.run("killed", *JOB, *SLOW, *there, "straggler=trace", f"straggler.path={plan}").finish(PATIENCE_S)
-    assert 1 in {event["worker"] for event in killed.events("Lost")}
-    assert used(killed) == {EPOCHS}
-    assert problems(killed.lines()) == []
-    for agent in agents:
-        agent.kill()
-
-
-@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_ddp_over_two_machines_is_bit_equal_to_that_of_one(apart: Cluster, start: Start, tmp_path: Path) -> None:
-    job = (*DIGITS, "workload.epochs=1", "topology=allreduce", "topology.collective=ddp")
-    agents = [apart.agent(number) for number in range(2)]
-    there = (f"launcher.shared_dir={tmp_path}", "launcher.trusts_network=true")
-    joined = apart.run("joined", *job, *there).finish(PATIENCE_S)
-    assert joined.sha256 == start("local", *job).finish(PATIENCE_S).sha256
     assert [agent.wait() for agent in agents] == [0, 0]
 
 
@@ -144,7 +123,7 @@ def test_workers_use_the_devices_that_agents_see(
     assert poor.process.poll() is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     agents = [loopback.agent(number) for number in range(2)]
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"), f"workload.task.seen_dir={seen}")
+    conf = (*CONF, f"workload.task.seen_dir={seen}")
     seeing = ["workload=seeing" if word == "workload=digits" else word for word in job]
     joined = loopback.run("joined", *seeing, *conf, "launcher.gpus_per_node=2", env=ALLOW).finish(PATIENCE_S)
     assert joined.sha256 == local.sha256
@@ -171,9 +150,7 @@ def test_antdt_nd_restarts_a_worker_on_the_machine_with_room(three_apart: Cluste
     run = three_apart.run("run", *endless, *EAGER_ND, *two)
     run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
     run.await_progress(5, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
     assert nodes[:2] == ["node1", "node2"]
     assert run.notes("Moved")[0] == {"type": "Moved", "task": "worker:1", "node": "node2"}
@@ -181,17 +158,13 @@ def test_antdt_nd_restarts_a_worker_on_the_machine_with_room(three_apart: Cluste
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-def test_dlrover_starts_with_one_worker_and_grows_over_both_machines(apart: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
+def test_dlrover_starts_with_one_worker_and_grows_over_both_machines(apart: Cluster, shared: Path) -> None:
     agents = [apart.agent(number) for number in range(2)]
     job = (*LEDGER, "workload.epochs=null", "save_parameters=true", *SLOW, *GROWING_BRAIN)
     run = apart.run("run", *job, f"launcher.shared_dir={shared}")
     run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 1, "more workers", PATIENCE_S)
     run.await_progress(20, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     assert {note["node"] for note in run.notes("Launched") if note["role"] == "worker"} == {"node0", "node1"}
     assert [agent.wait() for agent in agents] == [0, 0]
 
@@ -210,39 +183,19 @@ def test_with_tls_nothing_changes_but_what_others_can_read(loopback: Cluster, st
 
 
 @pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
-@pytest.mark.parametrize("collective", ["", "topology=allreduce"])
-def test_with_tls_tasks_are_lost_and_come_back_and_the_ledger_is_exact(
-    loopback: Cluster, tmp_path: Path, collective: str
-) -> None:
-    agents = [loopback.agent(number, "--tls") for number in range(2)]
-    words = (f"launcher.shared_dir={tmp_path}", collective) if collective else ()
-    plan = tmp_path / "plan.csv"
-    plan.write_text("time,duration,target,kind,magnitude\n0.5,0.5,worker:1,kill,1\n")
-    killing = ("straggler=trace", f"straggler.path={plan}")
-    run = loopback.run("run", *JOB, *SLOW, "launcher.tls=true", *words, *killing).finish(PATIENCE_S)
-    assert 1 in {event["worker"] for event in run.events("Lost")}
-    assert used(run) == {EPOCHS}
-    assert problems(run.lines()) == []
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-PLAN = """time,duration,target,kind,magnitude
-0.0,60,worker:0,cpu,0.5
-0.0,60,worker:1,delay,0.01
-0.5,0.5,worker:1,pause,1
-1.5,0.5,worker:2,kill,1
-2.0,0.5,server:1,pause,1
-"""
-
-
-@pytest.mark.long(like="test_two_agents_of_a_user_train_every_sample_as_often")
 def test_the_plan_is_carried_out_by_the_agent_of_each_task(loopback: Cluster, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.csv"
-    plan.write_text(PLAN)
+    plan = write_plan(
+        tmp_path / "plan.csv",
+        (0.0, 60, "worker:0", "cpu", 0.5),
+        (0.0, 60, "worker:1", "delay", 0.01),
+        (0.5, 0.5, "worker:1", "pause", 1),
+        (1.5, 0.5, "worker:2", "kill", 1),
+        (2.0, 0.5, "server:1", "pause", 1),
+    )
     agents = [loopback.agent(number) for number in range(2)]
-    disturbed = ("straggler=trace", f"straggler.path={plan}", "runtime.lease_s=5", "checkpoint_every_s=0.5")
+    disturbed = (*plan, "runtime.lease_s=5", "checkpoint_every_s=0.5")
     run = loopback.run("run", *JOB, *disturbed, "workload.epochs=12").finish(PATIENCE_S)
-    assert used(run) == {12}
+    assert_used(run, 12)
     done = {(note["target"], note["kind"], note["by"]) for note in run.notes("Injected")}
     expected = {("worker:0", "cpu", "duty"), ("worker:1", "pause", "signal"), ("worker:2", "kill", "signal")}
     assert expected | {("server:1", "pause", "signal")} <= done

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from runtime.record.checkpoint import read_checkpoint
-from tests.support.invariants import problems
-from tests.support.joined import Agent, Cluster, Namespaces, errors
+from tests.support.exact import assert_used
+from tests.support.joined import Agent, Cluster, Namespaces, errors, rejoining
 from tests.support.runs import LEDGER, Run, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
@@ -40,8 +40,7 @@ def train_through(cluster: Cluster, cut_s: float, *leases: str) -> Run:
     time.sleep(cut_s)
     cut(cluster, False)
     run.finish(PATIENCE_S)
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agent.wait() for agent in agents] == [0, 0]
     return run
 
@@ -105,13 +104,10 @@ def test_the_driver_that_is_killed_behind_one_leaves_nothing(apart: Cluster) -> 
 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: Cluster, tmp_path: Path) -> None:
+def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: Cluster, shared: Path) -> None:
     """It has a worker and a server: all roll back to the last checkpoint, and its old tasks apply nothing any more."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [apart.agent(0), apart.agent(1, "--again", "--wait-s", "30")]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
-    run = apart.run("run", *JOB, *PACED, *again)
+    run = apart.run("run", *JOB, *PACED, *rejoining(shared), "runtime.lease_s=1", "launcher.lease_s=4")
     run.await_training(5, PATIENCE_S)
     cut(apart, True)
     run.await_notes("NodeLost", 1, PATIENCE_S)
@@ -119,37 +115,32 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
     cut(apart, False)
     run.finish(PATIENCE_S)
     assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert agents[0].wait() == 0
     agents[1].kill()
 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, tmp_path: Path) -> None:
+def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, shared: Path) -> None:
     """Nothing closes the connections of who waits for its server."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [apart.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "runtime.lease_s=1", "launcher.lease_s=4")
-    run = apart.run("run", *JOB, *PACED, *again)
+    run = apart.run("run", *JOB, *PACED, *rejoining(shared), "runtime.lease_s=1", "launcher.lease_s=4")
     run.await_training(5, PATIENCE_S)
     cut(apart, True)
     run.await_notes("NodeLost", 1, PATIENCE_S)
     agents.append(apart.agent(0))
     run.finish(PATIENCE_S)
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agent.wait() for agent in agents] == [0, 1, 0]
 
 
 # ---- killed ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_driver_leaves_nothing_and_its_checkpoints_are_exact(loopback: Cluster, tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_nothing_and_its_checkpoints_are_exact(
+    loopback: Cluster, tmp_path: Path, shared: Path
+) -> None:
     """Its agents are on its machine; those of another one leave the shared directory to the next run there."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [loopback.agent(number) for number in range(2)]
     run = loopback.run("run", *LEDGER, "workload.epochs=null", *SLOW, f"launcher.shared_dir={shared}")
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint", PATIENCE_S)
@@ -191,14 +182,11 @@ def test_an_agent_that_is_killed_ends_the_job_in_one_line(loopback: Cluster) -> 
 
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_exact(
-    loopback: Cluster, tmp_path: Path
+    loopback: Cluster, shared: Path
 ) -> None:
     """A worker and a server are on the lost machine: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     agents = [loopback.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
-    run = loopback.run("run", *JOB, *SLOW, *again)
+    run = loopback.run("run", *JOB, *SLOW, *rejoining(shared))
     run.await_training(5, PATIENCE_S)
     agents[1].kill()
     run.await_notes("NodeLost", 1, PATIENCE_S)
@@ -207,7 +195,6 @@ def test_another_agent_takes_the_place_of_one_that_is_killed_and_the_ledger_is_e
     (lost,), (joined,) = run.notes("NodeLost"), run.notes("NodeJoined")
     assert lost["node"] == joined["node"]
     assert run.lines()[-1]["note"]["type"] == "Finished"
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert [agents[0].wait(), agents[2].wait()] == [0, 0]
     assert list(shared.iterdir()) == []

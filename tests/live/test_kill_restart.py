@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from stragglab.vouching.replaying import build_strategy
-from tests.live.test_faults import ALLOW, PACED, assert_uses_are_exact
-from tests.support.invariants import problems, replay
+from tests.live.test_faults import PACED
+from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
+from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, Run
+from tests.support.runs import CONF, LEDGER
 
 pytestmark = pytest.mark.live
 
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
 RESTARTING = (*LEDGER, *PACED, *CONF, "strategy=restarting", "save_parameters=true")
 ENDLESS = (*RESTARTING, "workload.epochs=null")
 
 
 def restarts(*orders: str) -> str:
     return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
-
-
-def line_of(run: Run, kind: str) -> dict[str, float]:
-    """The first event of a type with its time."""
-    return next(line["event"] for line in run.lines() if line["kind"] == "event" and line["event"]["type"] == kind)
 
 
 @pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
@@ -60,9 +52,7 @@ def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: s
     assert restored["version"] == before > 0
     assert restored["t"] - lost["t"] >= 0.2
     run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run)
 
 
 @pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
@@ -89,23 +79,6 @@ def test_a_throttled_processor_stays_behind(start: Start) -> None:
     run.interrupt()
 
 
-@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
-def test_restarts_and_deaths_mixed_up(start: Start) -> None:
-    """While a worker is pending, another dies; a server dies while one is about to restart."""
-    orders = ("worker:1@0.4", "server:0@1.2", "worker:2@2.2", "server:1@4.0")
-    run = start("run", *ENDLESS, "scheduler.pending_s=0.6", restarts(*orders), env=ALLOW)
-    run.await_events("Lost")
-    assert run.unregister(("worker", 0))
-    run.await_events("Restored")
-    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Lost")), "a second restart")
-    assert run.unregister(("server", 0))
-    run.await_that(lambda: any(event["worker"] == 2 for event in run.events("Joined")), "its return")
-    run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
-
-
 @pytest.mark.long(like="test_a_checkpoint_based_failover_takes_everybody_back")
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
@@ -125,8 +98,7 @@ def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: 
     assert run.finished["status"] == "done"
     applied = [len(c["grads"]) for line in run.lines() for c in line.get("commands", ()) if c["type"] == "Apply"]
     assert (applied[0], applied[-1]) == (4, 1)
-    assert problems(run.lines()) == []
-    assert replay(run.lines(), build_strategy(run.run_dir)) == []
+    assert_sound(run)
 
 
 @pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
@@ -143,13 +115,4 @@ def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy
     stored = {note["version"] for note in run.notes("Checkpointed")}
     assert restored["version"] in stored
     run.await_progress(20)
-    run.interrupt()
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
-
-
-def test_a_checkpoint_based_failover_needs_checkpoints(start: Start) -> None:
-    run = start("run", *LEDGER, "failover=checkpoint", "checkpoint_every_s=null")
-    code, _, err = run.wait()
-    assert (code, err.count("\n")) == (2, 1)
-    assert "failover=checkpoint: needs checkpoints; set checkpoint_every_s" in err
+    end_exactly(run)

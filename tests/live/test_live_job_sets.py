@@ -15,10 +15,11 @@ from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from runtime.live.machines.cgroups import find
 from runtime.live.machines.doctor import missing
+from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, RecordSink, Run
+from tests.support.runs import CONF, DIGITS, LEDGER, RecordSink, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -79,6 +80,20 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
         assert 0.0 < used.cpu_cores.max() < 1.0
 
 
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
+def test_a_job_beside_another_learns_what_it_learns_alone(start: Start) -> None:
+    words = (*(word for word in WORDS if word not in LEDGER), *DIGITS)
+    entries = f"jobs.entries=[{entry('a', 0, 2, 1)},{entry('b', 1, 2, 1)}]"
+    b = record_of(start("run", *words, entries, "save_parameters=true").finish(), "b")
+    about = b.meta["job"]
+    size = ("cluster.num_workers=2", "topology.num_servers=1")
+    size += (f"workload.global_batch_samples={about['global_batch_samples']}", f"workload.epochs={about['epochs']}")
+    alone = start("alone", *DIGITS, *size, f"seed={b.meta['seed']}").finish()
+    assert b.sha256 == alone.sha256
+    assert problems(b.lines()) == []
+    assert b.events("Started")[0]["t"] < 1.0, "its time starts at 0 when its tasks are there"
+
+
 def test_a_job_with_a_ring_shares_hosts_with_one_that_has_servers(start: Start) -> None:
     """Its replicas exchange gradients over the same links, and each sample counts once in all of them."""
     ring = entry("ring", 0, 2, 3, servers=0).replace("}", ", settings: ['topology=allreduce']}")
@@ -111,25 +126,13 @@ def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> No
 @pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> None:
     bad = entry("bad", 0, 2, 2).replace("}", ", settings: ['strategy=raising']}")
-    conf = ("--config-dir", str(Path(__file__).parent / "conf"))
     entries = f"jobs.entries=[{entry('a', 0, 2, 2)},{bad},{entry('c', 0.1, 2, 2)}]"
-    allowed = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
-    run = start("run", *WORDS, *conf, entries, "save_parameters=true", env=allowed)
+    allowed = ALLOW
+    run = start("run", *WORDS, *CONF, entries, "save_parameters=true", env=allowed)
     assert "1 of 3 jobs are not done: job bad failed (RuntimeError at job_sets.py" in run.fail()
     assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
     log = record_of(run, "bad").run_dir / "logs" / "coordinator.log"
     assert "RuntimeError: a bug of this strategy" in log.read_text()
-    assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
-
-
-@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
-def test_a_job_that_cannot_be_created_ends_alone(start: Start) -> None:
-    """There is a file where its record should be."""
-    run = begin(start, entry("a", 0, 2, 2), entry("bad", 3, 2, 2), entry("c", 3.1, 2, 2))
-    run.await_that((run.run_dir / "jobs").is_dir, "the record")
-    (run.run_dir / "jobs" / "bad").write_text("in the way")
-    assert "1 of 3 jobs are not done: job bad failed (FileExistsError at" in run.fail()
-    assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
     assert [uses(run, job) for job in ("a", "c")] == [{2.0}] * 2
 
 

@@ -15,15 +15,14 @@ from analysis.records.cluster import load_cluster
 from runtime.live.machines.cgroups import find
 from tests.live.test_disturbances import write_plan
 from tests.live.test_live_job_sets import WORDS, begin, entry, hosts, record_of, uses  # noqa: F401  (a fixture)
+from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
-from tests.support.runs import RecordSink, Run
+from tests.support.runs import CONF, RecordSink, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
-CONF = ("--config-dir", str(Path(__file__).parent / "conf"))
-ALLOW = {"STRAGGLAB_ALLOW_TARGETS": "tests"}
 PACED = ("cluster.device={base_s:0.02,per_sample_s:0}", "placement=pack", "draw=false")
 RESTARTING = (*PACED, *CONF, "strategy=restarting")
 PENDING = "scheduler.pending_s=0.4"
@@ -203,16 +202,6 @@ def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, 
     assert [note["pending_s"] for note in own.notes("Restarting")] == [0.4]
     assert ("quota", "server:0") in [(job, task) for job, task, _ in moves(run)]
     assert_sound(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
-
-
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-def test_evictions_from_a_set_are_refused_before_anything_starts(start: Start) -> None:
-    evicting = with_settings(entry("a", 0, 2, 2), "scheduler=quota", "scheduler.evict_after_s=1")
-    run = begin(start, evicting, entry("b", 0, 1, 2), words=(*RESTARTING, *ON_THREE), env=ALLOW)
-    code, _, err = run.wait()
-    assert code == 2
-    assert "job a: scheduler: takes away nodes of low priority (evict_after_s)" in err
-    assert not (run.run_dir / "cluster.jsonl").exists()
 
 
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.support.job_sets import table_of
-from tests.support.joined import Agent, Cluster, errors
+from tests.support.joined import Agent, Cluster, errors, rejoining
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, RecordSink, Run, children_of, command_line, processes_of
 
@@ -86,7 +86,6 @@ def test_one_that_is_stopped_at_the_end_holds_nobody_up(start: Start) -> None:
     assert run.parameters().sum() == run.finished["samples_applied"]
 
 
-@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_a_driver_that_is_stopped_longer_than_all_leases_loses_no_agent(start: Start) -> None:
     """Whether its agent was stopped with it, as by a terminal, or not."""
     run = start("run", *STEADY)
@@ -131,12 +130,10 @@ def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_task
 
 
 @pytest.mark.long(like="test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks")
-def test_another_one_takes_its_place(loopback: Cluster, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
+def test_another_one_takes_its_place(loopback: Cluster, shared: Path) -> None:
     agents = [loopback.agent(number) for number in range(2)]
-    again = ("launcher.rejoin_s=60", f"launcher.shared_dir={shared}", "launcher.lease_s=2")
-    run = loopback.run("run", *STEADY, *again, "workload.epochs=20", "save_parameters=true")
+    words = (*rejoining(shared), "launcher.lease_s=2", "workload.epochs=20", "save_parameters=true")
+    run = loopback.run("run", *STEADY, *words)
     run.await_training(5, 180)
     os.kill(starter_of_tasks(agents[0]), signal.SIGSTOP)
     run.await_notes("NodeLost", 1, 180)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from runtime.live.hosts.rules import PAYLOAD_FRAC
+from tests.live.test_disturbances import write_plan
+from tests.support.exact import assert_used
 from tests.support.invariants import problems
 from tests.support.joined import Cluster
 from tests.support.leaks import Start
@@ -27,9 +29,7 @@ WIDE = 0.2
 
 
 def links(path: Path, *rows: tuple[float, float, str]) -> tuple[str, ...]:
-    lines = [f"{start_s},{duration_s},{target},bandwidth,{LEFT}" for start_s, duration_s, target in rows]
-    path.write_text("\n".join(["time,duration,target,kind,magnitude", *lines]) + "\n")
-    return "straggler=trace", f"straggler.path={path}", f"launcher.link_mbps={MBPS}"
+    return *write_plan(path, *((*row, "bandwidth", LEFT) for row in rows)), f"launcher.link_mbps={MBPS}"
 
 
 def transfers(run: Run, worker: int, name: str) -> tuple[list[float], list[float]]:
@@ -127,6 +127,5 @@ def test_a_job_of_small_transfers_keeps_its_ledger(loopback: Cluster, tmp_path: 
     agents = [loopback.agent(number) for number in range(2)]
     plan = links(tmp_path / "plan.csv", (0.2, 60.0, "link:0"), (0.2, 60.0, "link:1"))
     run = loopback.run("run", *LEDGER, "workload.epochs=4", "save_parameters=true", *plan).finish(PATIENCE_S)
-    assert set(run.parameters()) == {4}
-    assert problems(run.lines()) == []
+    assert_used(run, 4)
     assert [agent.wait() for agent in agents] == [0, 0]

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.runs import ROOT, alive
+from tests.support.runs import ROOT, alive, until
 
 pytestmark = pytest.mark.live
 
@@ -40,20 +39,8 @@ def test_it():
 def test_what_tests_have_started_ends(number: signal.Signals, tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(TEST)
-    words = [
-        "-m",
-        "pytest",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "tests.support.reaper",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(tmp_path),
-    ]
+    plugins = ("-p", "no:cacheprovider", "-p", "tests.support.reaper")
+    words = ["-m", "pytest", "-q", "-s", *plugins, "-c", os.devnull, "--rootdir", str(tmp_path)]
     with subprocess.Popen(
         [sys.executable, *words, str(file)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as session:
@@ -62,7 +49,4 @@ def test_what_tests_have_started_ends(number: signal.Signals, tmp_path: Path) ->
         assert len(pids) == 2
         assert all(map(alive, pids))
         session.send_signal(number)
-    deadline = time.monotonic() + 60
-    while any(map(alive, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not any(map(alive, pids)), "their end")

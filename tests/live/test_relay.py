@@ -21,7 +21,7 @@ import pytest
 from runtime.live.hosts import holding, latency
 from runtime.live.hosts.latency import RelayFailed, add_routes, start_relay, stop_relay
 from runtime.live.hosts.relay import PreciseLoop, Route
-from tests.support.runs import ROOT, marks
+from tests.support.runs import ROOT, alive, marks, until
 
 pytestmark = pytest.mark.live
 
@@ -339,9 +339,6 @@ def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     with subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         relay = int(parent.stdout.readline())
-        assert Path(f"/proc/{relay}").exists()
+        assert alive(relay)
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 1.0
-    while Path(f"/proc/{relay}").exists() and "Z" not in Path(f"/proc/{relay}/stat").read_text().rpartition(")")[2]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not alive(relay), "its end", 1.0)

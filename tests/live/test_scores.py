@@ -129,12 +129,6 @@ def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Star
 
 
 @pytest.mark.long(like="test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason")
-def test_where_nothing_is_scored_there_is_no_scorer(start: Start) -> None:
-    run = start("run", *LEDGER, "workload.epochs=1").finish()
-    assert {role for role, _ in run.pids()} == {"worker", "server", "evaluator"}
-
-
-@pytest.mark.long(like="test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason")
 def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
     """It sends heartbeats, so its lease holds, but no reference."""
     deadline = ("runtime.lease_s=60", "runtime.iteration_deadline_s=1.0")

@@ -6,7 +6,8 @@ import pytest
 
 from stragglab.vouching.replaying import build_strategy
 from strategies.star import Star
-from tests.live.test_faults import ENDLESS, assert_sound, assert_uses_are_exact
+from tests.live.test_faults import ENDLESS
+from tests.support.exact import assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start
 from tests.support.runs import Run
 

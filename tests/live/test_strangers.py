@@ -18,7 +18,7 @@ from runtime.live.transport.address import Address, connect
 from runtime.live.transport.auth import HELLO_BYTES, NONCE_BYTES, Identity, call, hello
 from tests.support.invariants import problems
 from tests.support.leaks import Start, listening_of
-from tests.support.runs import LEDGER, SECRET, Run, processes_of
+from tests.support.runs import LEDGER, SECRET, Run, command_line, processes_of, until
 
 pytestmark = pytest.mark.live
 
@@ -203,9 +203,7 @@ def assert_shows_nothing(run: Run) -> None:
 def test_a_shown_secret_is_caught(form: str) -> None:
     for words, env in (([form], {}), ([], {"KEY": form})):
         with subprocess.Popen([sys.executable, "-c", "input()", *words], env=env, stdin=subprocess.PIPE) as process:
-            deadline = time.monotonic() + 10
-            while b"python" not in Path(f"/proc/{process.pid}/cmdline").read_bytes() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: b"python" in command_line(process.pid), "its command line")
             assert shows(process.pid, SECRET)
             assert not shows(process.pid, bytes(32))
             process.communicate(b"\n")

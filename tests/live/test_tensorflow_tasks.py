@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import QUICK, Run, alive, processes_of
+from tests.support.runs import QUICK, Run, alive, processes_of, until
 from tests.support.tensorflow_facts import needs_tensorflow
 
 pytestmark = [
@@ -172,13 +171,6 @@ def proportional_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def await_gone(pids: Iterable[int], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.02)
-
-
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
     endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"runtime.start_deadline_s={START_S:g}")
@@ -195,7 +187,7 @@ def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
         assert int(parent.split()[1]) == agent
     os.kill(run.innermost, signal.SIGSTOP)  # so that nobody ends anybody: what was exec'd dies with the agent by itself
     os.kill(agent, signal.SIGKILL)
-    await_gone(ours.values())
+    until(lambda: not any(map(alive, ours.values())), "their end")
     run.kill()
 
 
@@ -205,7 +197,7 @@ def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Sta
     run.await_notes("Launched", 5)
     pids = list(run.pids().values())
     run.process.kill()
-    await_gone(pids)
+    until(lambda: not any(map(alive, pids)), "their end")
     assert processes_of(run.run_dir) == []
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from injectors.actuators.cpulimit import MISSING, find_program
 from injectors.actuators.duty import cpu_seconds
 from injectors.actuators.throttles import Throttles
 from runtime.containment.process import die_with
-from tests.support.runs import ROOT, alive, every_pid, marks
+from tests.support.runs import ROOT, alive, every_pid, marks, state_of, until
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -151,17 +151,6 @@ def lab(tmp_path: Path, leak_oracle: None) -> Iterator[Lab]:
     one.kill()
 
 
-def stands_still(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def await_that(reached: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not reached():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.001)
-
-
 def used_s(pid: int, for_s: float = 0.3) -> float:
     """CPU time that a process uses while we wait."""
     before = cpu_seconds(pid)
@@ -172,7 +161,7 @@ def used_s(pid: int, for_s: float = 0.3) -> float:
 def await_work(pid: int, cpu_s: float = 0.1) -> None:
     """It runs, however slowly."""
     before = cpu_seconds(pid)
-    await_that(lambda: cpu_seconds(pid) - before > cpu_s, "work")
+    until(lambda: cpu_seconds(pid) - before > cpu_s, "work")
 
 
 def cpulimits_of(target: int) -> list[int]:
@@ -202,7 +191,7 @@ def test_a_share_is_what_was_asked_for(lab: Lab) -> None:
     assert keeps(lab.ask("share", "worker:0"), 0.3)
     lab.ask("set_cpu", "worker:0", None)
     await_work(pid, 0.5)
-    assert not stands_still(pid)
+    assert state_of(pid) != "T"
 
 
 def test_quotas_of_a_task_and_of_its_host_nest(lab: Lab) -> None:
@@ -224,10 +213,10 @@ def test_quotas_of_a_task_and_of_its_host_nest(lab: Lab) -> None:
 def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
     pid = lab.ask("start", "worker:0")
     lab.ask("freeze", "worker:0", True)
-    await_that(lambda: stands_still(pid), "the stop")
+    until(lambda: state_of(pid) == "T", "the stop")
     assert used_s(pid) == 0
     os.kill(pid, signal.SIGCONT)
-    await_that(lambda: stands_still(pid), "the stop, although somebody else has continued it")
+    until(lambda: state_of(pid) == "T", "the stop, although somebody else has continued it")
     lab.ask("freeze", "worker:0", False)
     await_work(pid)
 
@@ -238,7 +227,7 @@ def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
 def strike_while_stopped(lab: Lab, target: int) -> None:
     """Kill the cpulimit of worker 0 while its target is stopped."""
     pid = lab.ask("cpulimit_of", "worker:0")[0]
-    await_that(lambda: stands_still(target), "a stop by cpulimit")
+    until(lambda: state_of(target) == "T", "a stop by cpulimit")
     os.kill(pid, signal.SIGKILL)
 
 
@@ -248,28 +237,28 @@ def test_a_killed_cpulimit_leaves_nobody_stopped_and_is_replaced(lab: Lab) -> No
     assert lab.ask("set_cpu", "worker:0", 0.204, "cpulimit") == 0.2
     for restarts in (1, 2, 3):
         strike_while_stopped(lab, target)
-        await_that(lambda count=restarts: lab.ask("cpulimit_of", "worker:0")[1] == count, "a restart")  # type: ignore[misc]
-        await_that(lambda: lab.ask("cpulimit_of", "worker:0")[0], "another one")
+        until(lambda count=restarts: lab.ask("cpulimit_of", "worker:0")[1] == count, "a restart")  # type: ignore[misc]
+        until(lambda: lab.ask("cpulimit_of", "worker:0")[0], "another one")
         await_work(target)
     assert len(cpulimits_of(target)) == 1
     assert used_s(target, WINDOW_S) < 0.6 * WINDOW_S
     lab.ask("set_cpu", "worker:0", None)
-    await_that(lambda: not cpulimits_of(target), "its end")
+    until(lambda: not cpulimits_of(target), "its end")
     await_work(target, 0.5)
-    assert not stands_still(target)
+    assert state_of(target) != "T"
 
 
 @NEEDS_CPULIMIT
 def test_cpulimit_does_not_end_a_pause(lab: Lab) -> None:
     target = lab.ask("start", "worker:0")
     lab.ask("set_cpu", "worker:0", 0.2, "cpulimit")
-    await_that(lambda: stands_still(target), "a stop by cpulimit")
+    until(lambda: state_of(target) == "T", "a stop by cpulimit")
     lab.ask("freeze", "worker:0", True)
-    await_that(lambda: not cpulimits_of(target), "its end")
-    await_that(lambda: stands_still(target), "the stop")
+    until(lambda: not cpulimits_of(target), "its end")
+    until(lambda: state_of(target) == "T", "the stop")
     assert used_s(target) == 0
     lab.ask("freeze", "worker:0", False)
-    await_that(lambda: cpulimits_of(target), "its return")
+    until(lambda: cpulimits_of(target), "its return")
     await_work(target)
 
 
@@ -289,23 +278,23 @@ RULE = pytest.mark.parametrize(
 def test_a_process_that_comes_back_gets_its_rule_again(lab: Lab, rule: str) -> None:
     first = lab.ask("start", "worker:0")
     lab.ask(*RULES[rule])
-    await_that(lambda: stands_still(first), "the rule at work")
+    until(lambda: state_of(first) == "T", "the rule at work")
     os.kill(first, signal.SIGKILL)
-    await_that(lambda: not Path(f"/proc/{first}").exists(), "the end of the first")
+    until(lambda: not Path(f"/proc/{first}").exists(), "the end of the first")
     second = lab.ask("start", "worker:0")
-    await_that(lambda: stands_still(second), "the rule at work again")
-    await_that(lambda: not cpulimits_of(first), "the end of the first one's cpulimit")
+    until(lambda: state_of(second) == "T", "the rule at work again")
+    until(lambda: not cpulimits_of(first), "the end of the first one's cpulimit")
 
 
 @RULE
 def test_close_continues_everybody(lab: Lab, rule: str) -> None:
     pid = lab.ask("start", "worker:0")
     lab.ask(*RULES[rule])
-    await_that(lambda: stands_still(pid), "the rule at work")
+    until(lambda: state_of(pid) == "T", "the rule at work")
     lab.ask("close")
     assert not cpulimits_of(pid)
     await_work(pid, 0.5)
-    assert not stands_still(pid)
+    assert state_of(pid) != "T"
 
 
 @RULE
@@ -313,9 +302,9 @@ def test_nobody_stands_still_when_the_agent_is_killed(lab: Lab, rule: str) -> No
     """Its processes die with it, stopped or not (the leak oracle looks for the rest)."""
     pid = lab.ask("start", "worker:0")
     lab.ask(*RULES[rule])
-    await_that(lambda: stands_still(pid), "the rule at work")
+    until(lambda: state_of(pid) == "T", "the rule at work")
     lab.kill()
-    await_that(lambda: not alive(pid) and not cpulimits_of(pid), "the end")
+    until(lambda: not alive(pid) and not cpulimits_of(pid), "the end")
 
 
 @NEEDS_CPULIMIT
@@ -323,10 +312,10 @@ def test_a_cpulimit_that_loses_its_agent_continues_its_target(lab: Lab) -> None:
     pid = lab.ask("start", "worker:0", "", True)
     try:
         lab.ask(*RULES["cpulimit"])
-        await_that(lambda: stands_still(pid), "the rule at work")
+        until(lambda: state_of(pid) == "T", "the rule at work")
         lab.kill()
-        await_that(lambda: not cpulimits_of(pid), "the end of cpulimit")
+        until(lambda: not cpulimits_of(pid), "the end of cpulimit")
         await_work(pid, 0.5)
-        assert not stands_still(pid)
+        assert state_of(pid) != "T"
     finally:
         os.kill(pid, signal.SIGKILL)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.on_ray.apart import RayApart
-from tests.support.joined import namespaces
+from tests.support.joined import namespaces, shared  # noqa: F401
 from tests.support.leaks import leak_oracle, start  # noqa: F401
 from tests.support.runs import ROOT
 

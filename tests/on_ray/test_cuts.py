@@ -13,7 +13,8 @@ import pytest
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import LONG_LEASE, begin
 from tests.on_ray.test_on_ray import LEASE_S, PATIENCE_S, SLOW, assert_nothing_is_left, of_ours
-from tests.support.invariants import problems
+from tests.support.exact import assert_used
+from tests.support.joined import rejoining
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER, Run
 
@@ -32,8 +33,7 @@ JOB = (
 
 def assert_exact(run: Run) -> None:
     """Every sample was used as often, and nothing of the run is left."""
-    assert set(run.parameters().tolist()) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()
 
 
@@ -60,13 +60,10 @@ def test_a_cut_shorter_than_the_machines_lease_is_survived_and_the_ledger_is_exa
 
 @pytest.mark.long(like="test_a_cut_shorter_than_the_machines_lease_is_survived_and_the_ledger_is_exact")
 def test_a_machine_given_up_in_a_cut_of_30_s_is_empty_before_its_end_and_gets_another_agent_then(
-    ray_apart: RayApart, start: Start, tmp_path: Path
+    ray_apart: RayApart, start: Start, shared: Path
 ) -> None:
     """It has a worker and a server: all roll back to the last checkpoint."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    again = ("launcher.rejoin_s=120", f"launcher.shared_dir={shared}")
-    run = begin(ray_apart, start, "run", *JOB, *SLOW[1:], *again)
+    run = begin(ray_apart, start, "run", *JOB, *SLOW[1:], *rejoining(shared))
     run.await_training(5, PATIENCE_S)
     beyond = ray_apart.machines.pids_at(1)
     assert beyond & of_ours().keys()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.apart import RayApart
 from tests.on_ray.test_nodes_apart import begin
-from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left, last_line, rejoining
+from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left
+from tests.support.exact import assert_used, assert_uses_are_exact
 from tests.support.invariants import problems
-from tests.support.joined import EAGER_ND
+from tests.support.joined import EAGER_ND, errors, rejoining
 from tests.support.leaks import Start
 from tests.support.runs import LEDGER
 
@@ -27,32 +26,32 @@ def test_a_killed_raylet_ends_the_job_in_one_line(ray_apart: RayApart, start: St
     run = begin(ray_apart, start, "run", *ENDLESS)
     run.await_training(3, PATIENCE_S)
     ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
-    assert "node1 is lost: its agent is gone" in last_line(run, 1)
+    (line,) = errors(run, 1)
+    assert "node1 is lost: its agent is gone" in line
     assert problems(run.lines()) == []
     assert_nothing_is_left()
 
 
 def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exact(
-    ray_apart: RayApart, start: Start, tmp_path: Path
+    ray_apart: RayApart, start: Start, shared: Path
 ) -> None:
     """Its machine had a server: all roll back to the last checkpoint."""
-    run = begin(ray_apart, start, "run", *JOB, *rejoining(tmp_path))
+    run = begin(ray_apart, start, "run", *JOB, *rejoining(shared))
     run.await_training(5, PATIENCE_S)
     ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
     run.await_notes("NodeLost", 1, PATIENCE_S)
     ray_apart.start_on(1)
     run.finish(PATIENCE_S)
     assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
-    assert set(np.unique(run.parameters())) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()
 
 
 def test_the_tasks_of_a_killed_raylet_are_on_another_machine_then(
-    ray_apart_with_spare: RayApart, start: Start, tmp_path: Path
+    ray_apart_with_spare: RayApart, start: Start, shared: Path
 ) -> None:
     """One of them is the worker that AntDT-ND has restarted; Ray gives the machine that had no task."""
-    run = begin(ray_apart_with_spare, start, "run", *ENDLESS, *EAGER_ND, *rejoining(tmp_path), "save_parameters=true")
+    run = begin(ray_apart_with_spare, start, "run", *ENDLESS, *EAGER_ND, *rejoining(shared), "save_parameters=true")
 
     def launches() -> list[str]:
         """The nodes of worker 1, one after another."""
@@ -80,6 +79,5 @@ def test_a_run_whose_own_raylet_is_killed_trains_on(ray_apart: RayApart, start: 
     ray_apart.kill_raylet(ray_apart.machines.driver)
     run.await_progress(3, PATIENCE_S)
     run.finish(PATIENCE_S)
-    assert set(np.unique(run.parameters())) == {EPOCHS}
-    assert problems(run.lines()) == []
+    assert_used(run, EPOCHS)
     assert_nothing_is_left()

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.live.test_faults import assert_uses_are_exact
 from tests.on_ray.conftest import Raylets
+from tests.support.exact import end_exactly
 from tests.support.invariants import problems
-from tests.support.joined import EAGER_ND, GROWING_BRAIN
+from tests.support.joined import GROWING_BRAIN, errors, rejoining
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run, alive, every_pid, kill_quietly
+from tests.support.runs import DIGITS, LEDGER, alive, every_pid, kill_quietly, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -29,13 +28,6 @@ SLOW = (
     f"launcher.lease_s={LEASE_S}",
 )
 ENDLESS = (*LEDGER, "workload.epochs=null", *SLOW)
-
-
-def rejoining(folder: Path, within_s: float = 120.0) -> tuple[str, ...]:
-    """Settings with which a job waits for another agent, and goes back to a checkpoint in a directory of all."""
-    shared = folder / "shared"
-    shared.mkdir()
-    return f"launcher.rejoin_s={within_s:g}", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5"
 
 
 def of_ours() -> dict[int, str]:
@@ -63,18 +55,7 @@ def parent_of(pid: int) -> int:
 
 def assert_nothing_is_left() -> None:
     """Of a run, on any node, when its lease is over."""
-    deadline = time.monotonic() + LEASE_S + 5.0
-    while (left := of_ours()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
-
-
-def last_line(run: Run, exit_code: int) -> str:
-    """The only line of a refused or failed run that is not about waiting."""
-    code, out, err = run.wait(PATIENCE_S)
-    assert code == exit_code, (code, out, err, run.tail())
-    (line,) = [line for line in err.strip().splitlines() if not line.startswith(("run.py: launcher=ray: ", "record: "))]
-    return line
+    until(lambda: not of_ours(), "the end of all", LEASE_S + 5.0)
 
 
 def test_bsp_on_three_nodes_is_bit_equal_to_that_of_one_machine(raylets: Raylets, start: Start) -> None:
@@ -123,16 +104,17 @@ def test_a_killed_actor_or_agent_ends_the_job_in_one_line(raylets: Raylets, star
     agent = outer_agents()[0]
     actor = parent_of(agent)
     os.kill(agent if victim == "agent" else actor, signal.SIGKILL)
-    assert "is lost: its agent is gone" in last_line(run, 1)
+    (line,) = errors(run, 1)
+    assert "is lost: its agent is gone" in line
     assert not alive(agent)
     assert_nothing_is_left()
 
 
 def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
-    raylets: Raylets, start: Start, tmp_path: Path
+    raylets: Raylets, start: Start, shared: Path
 ) -> None:
     job = (*LEDGER, *SLOW, "workload.epochs=6", "save_parameters=true")
-    run = start("run", *job, *rejoining(tmp_path, 60.0), *raylets.at())
+    run = start("run", *job, *rejoining(shared), *raylets.at())
     run.await_training(3, PATIENCE_S)
     kill_quietly(outer_agents()[0])
     run.await_notes("NodeJoined", 1, PATIENCE_S)
@@ -141,30 +123,12 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     assert_nothing_is_left()
 
 
-def test_antdt_nd_restarts_a_worker_on_the_node_with_room(raylets: Raylets, start: Start) -> None:
-    """Node 2 has no task until then."""
-    two = ("cluster.num_workers=2", "topology.num_servers=1", "save_parameters=true")
-    run = start("run", *ENDLESS, *EAGER_ND, *two, *raylets.at())
-    run.await_that(lambda: any(one["worker"] == 1 for one in run.events("Joined")), "worker 1 again", PATIENCE_S)
-    run.await_progress(3, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    nodes = [note["node"] for note in run.notes("Launched") if (note["role"], note["id"]) == ("worker", 1)]
-    assert nodes[:2] == ["node1", "node2"]
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
-    assert_nothing_is_left()
-
-
-def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, tmp_path: Path) -> None:
+def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, shared: Path) -> None:
     """It starts with one worker and one server on node 0; a newcomer is where the most room is."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
     run = start("run", *ENDLESS, *GROWING_BRAIN, "save_parameters=true", f"launcher.shared_dir={shared}", *raylets.at())
     run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 2, "more workers", PATIENCE_S)
     run.await_progress(20, PATIENCE_S)
-    run.interrupt(PATIENCE_S)
-    assert_uses_are_exact(run)
-    assert problems(run.lines()) == []
+    end_exactly(run, PATIENCE_S)
     launched = run.notes("Launched")
     assert [note["node"] for note in launched if note["incarnation"] == 0 and note["id"] == 0][:2] == ["node0"] * 2
     assert {note["node"] for note in launched if note["role"] == "worker"} == {"node0", "node1", "node2"}

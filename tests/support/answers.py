@@ -33,12 +33,10 @@ class Answers:
 
     @property
     def events(self) -> list[Any]:
-        """The events that the strategy received."""
         return [line.event for line in self.lines]
 
     @property
     def commands(self) -> list[Any]:
-        """What the strategy answered."""
         return [command for line in self.lines for command in line.commands]
 
     @property
@@ -74,11 +72,9 @@ class Answers:
         return [event.grad.worker for event in self.events if isinstance(event, Arrived) and not event.grad.samples]
 
     def received(self, *kinds: type) -> list[Any]:
-        """Events of these kinds."""
         return [event for event in self.events if isinstance(event, kinds)]
 
     def noted(self, kind: str) -> list[dict[str, Any]]:
-        """Notes of one kind."""
         return [fields for _, name, fields in self.notes if name == kind]
 
     def transcript(self) -> bytes:

@@ -31,5 +31,4 @@ def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def is_painted(item: pytest.Item) -> bool:
-    """Whether a test paints its figures now."""
     return item.get_closest_marker("painted") is not None or runs_long(item)

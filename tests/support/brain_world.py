@@ -57,11 +57,9 @@ class World:
             self.t += period_s
 
     def of(self, role: str) -> list[NodeId]:
-        """Nodes of a role."""
         return [node for node in self.nodes if node.role == role]
 
     def uses(self) -> Mapping[NodeId, Use]:
-        """What everybody uses now."""
         workers, servers = self.of("worker"), self.of("server")
         shares = self.shares(len(servers))
         load = [len(workers) * self.update_cores(len(servers)) * share for share in shares]

@@ -1,4 +1,4 @@
-"""Strategies for tests that ask for nodes: one at random events, one that grows from one server to four and back."""
+"""A strategy for tests that asks for nodes at random events."""
 
 from __future__ import annotations
 
@@ -177,58 +177,3 @@ class Wanderer(Strategy):
     def moved(self) -> str:
         nodes = [f"worker:{worker}" for worker in sorted(self.busy)] + [f"server:{server}" for server in self.holders]
         return self.random.choice(nodes)
-
-
-class Growing(Strategy):
-    """BSP that goes from server 0 to ``servers``, and back to server 0 alone, at these versions; None: never."""
-
-    def __init__(self, grow_at: int | None, shrink_at: int | None, num_new: int = 3) -> None:
-        self.grow_at, self.shrink_at, self.num_new = grow_at, shrink_at, num_new
-        self.batches: tuple[int, ...] = ()
-        self.arrived: dict[int, Any] = {}
-        self.version = 0
-        self.joined: list[int] = []
-        self.divisions: list[tuple[int, ...]] = []
-
-    def handle(self, event: Any) -> list[Any]:
-        match event:
-            case Started():
-                self.batches = event.batch_samples
-                return self.everybody()
-            case ServerJoined():
-                self.joined.append(event.server)
-            case Restored():
-                self.arrived = {}
-                self.divisions.append(event.servers)
-                return self.everybody()
-            case Arrived(grad=grad):
-                self.arrived[grad.worker] = grad
-                if len(self.arrived) == len(self.batches):
-                    return self.update()
-        return []
-
-    def everybody(self) -> list[Any]:
-        return [Compute(worker=worker, num_samples=samples) for worker, samples in enumerate(self.batches)]
-
-    def update(self) -> list[Any]:
-        grads = [grad for _, grad in sorted(self.arrived.items()) if grad.samples]
-        self.arrived = {}
-        total = sum(grad.samples for grad in grads)
-        if not grads:
-            return self.everybody()
-        self.version += 1
-        applied = Apply(grads=tuple(grad.id for grad in grads), weights=(1 / total,) * len(grads))
-        return [applied, *self.of_servers(), *self.everybody()]
-
-    def of_servers(self) -> list[Any]:
-        new = tuple(range(1, self.num_new + 1))
-        if self.version == self.grow_at:
-            return [Launch(node=f"server:{server}") for server in new]
-        if len(self.joined) == self.num_new and not self.divisions:
-            return [Repartition(servers=(0, *new), shares=(1.0, 2.0, 1.0, 3.0)[: self.num_new + 1])]
-        if self.shrink_at is not None and self.version >= self.shrink_at and len(self.divisions) == 1:
-            return [Repartition(servers=(0,))]
-        if len(self.divisions) == 2 and self.joined:
-            self.joined = []
-            return [Retire(node=f"server:{server}") for server in new]
-        return []

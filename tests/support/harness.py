@@ -44,12 +44,10 @@ Outcome = Callable[[ComputeOrder], str]
 
 
 def compute(*workers: int, num_samples: int = 1) -> list[Compute]:
-    """A Compute for each."""
     return [Compute(worker=worker, num_samples=num_samples) for worker in workers]
 
 
 def apply(*grads: int) -> Apply:
-    """An update of these, as they are."""
     return Apply(grads=grads, weights=(1.0,) * len(grads))
 
 
@@ -249,7 +247,6 @@ class Rig(Scores, Answers):
         return self
 
     def say(self, *commands: Any) -> None:
-        """The puppet gives these commands now."""
         assert isinstance(self.core.strategy, Puppet)
         self.core.strategy.next = commands
         self.core.receive(self.at(None), inputs.TimerFired("strategy:say"))
@@ -257,25 +254,20 @@ class Rig(Scores, Answers):
     def arrive(
         self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0, send_s: float = 0.0
     ) -> None:
-        """The worker's Compute is done."""
         grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s, send_s=send_s)
         self.core.receive(self.at(t), inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite))
 
     def ready(self, worker: int, t: float | None = None, *, num_bytes: int = 100, compute_s: float = 1.0) -> None:
-        """The worker holds a gradient of this size."""
         grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s)
         self.core.receive(self.at(t), inputs.GradientReady(grad_id, worker, timings, num_bytes, loss=1.0))
 
     def fail(self, worker: int, t: float | None = None, *, retryable: bool = True) -> None:
-        """The worker's Compute has failed."""
         self.core.receive(self.at(t), inputs.WorkerFailed(worker, "out of luck", retryable))
 
     def lose(self, worker: int, t: float | None = None, *, restarting: bool = True) -> None:
-        """The worker is gone."""
         self.core.receive(self.at(t), inputs.WorkerLost(worker, 0, "killed", restarting))
 
     def join(self, worker: int, t: float | None = None) -> None:
-        """The worker's next incarnation is there."""
         self.core.receive(self.at(t), inputs.WorkerJoined(worker, self.core.members.members[worker].incarnation))
 
     def lose_server(
@@ -285,7 +277,6 @@ class Rig(Scores, Answers):
         self.server_is_lost(self.at(t), inputs.ServerLost(server, incarnation, reason))
 
     def server_is_lost(self, t: float, news: inputs.ServerLost) -> None:
-        """The runtime says so."""
         self.core.receive(t, news)
 
     def restore(self, t: float | None = None, shares: tuple[tuple[NodeId, float], ...] = ()) -> None:

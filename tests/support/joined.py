@@ -97,12 +97,10 @@ class Namespaces:
         return netns.inside(self.network.namespace_fds[number])
 
     def cut(self, number: int, on: bool) -> None:
-        """Nothing passes to or from a machine."""
         with netns.inside(self._lab):
             self.network.cut(number, on)
 
     def pids_at(self, number: int) -> set[int]:
-        """The processes on a machine."""
         here = os.fstat(self.network.namespace_fds[number]).st_ino
         found = set()
         for pid in every_pid():
@@ -157,7 +155,6 @@ class Agent:
 
     @property
     def lines(self) -> list[str]:
-        """What it has said."""
         return self.output.read_text().strip().splitlines()
 
     def wait(self, timeout_s: float = 180.0) -> int:
@@ -185,7 +182,6 @@ class Cluster:
         self.agents: list[Agent] = []
 
     def agent(self, number: int, *words: str, cwd: Path = ROOT, prepare: Callable[[], None] | None = None) -> Agent:
-        """Start an agent on a machine."""
         join = ("--join", f"{self.machines.driver}:{self.machines.port}")
         token = () if "--token-file" in words else ("--token-file", str(self.token))
         patience = () if "--wait-s" in words else ("--wait-s", "180")
@@ -208,11 +204,16 @@ class Cluster:
             agent.kill()
 
 
+def rejoining(shared: Path) -> tuple[str, ...]:
+    """Settings with which a job waits for another agent, and goes back to a checkpoint in a directory of all."""
+    return "launcher.rejoin_s=120", f"launcher.shared_dir={shared}", "checkpoint_every_s=0.5"
+
+
 def errors(run: Run, exit_code: int, patience_s: float = 180.0) -> list[str]:
     """What a run says that must end so, without what it says while it waits."""
     code, out, err = run.wait(patience_s)
     assert code == exit_code, (code, out, err, run.tail())
-    waiting = ("run.py: launcher=join: ", "record: ")
+    waiting = ("run.py: launcher=join: ", "run.py: launcher=ray: ", "record: ")
     return [line for line in err.strip().splitlines() if not line.startswith(waiting)]
 
 
@@ -221,6 +222,14 @@ def loopback(tmp_path: Path, start: Start) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path, Loopback(), start)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory that all machines see."""
+    made = tmp_path / "shared"
+    made.mkdir()
+    return made
 
 
 @pytest.fixture

@@ -9,222 +9,172 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+
+import msgspec
 
 from runtime.core.job import ComputeOrder
-from strategies.protocol import (
-    Apply,
-    Arrived,
-    Compute,
-    Drop,
-    Failed,
-    Grad,
-    Joined,
-    Lost,
-    Measured,
-    ProtocolError,
-    Ready,
-    Repartition,
-    Restart,
-    Restored,
-    Score,
-    Scored,
-    Send,
-    ServerLost,
-    Started,
-    Strategy,
-)
+from strategies.protocol import Apply, NodeId, ProtocolError, Send, Strategy
 from tests.support.answers import Line
 from tests.support.harness import HeapRun
-from tests.support.node_audit import NodeAudit
+from tests.support.invariants import Book, problems
+from tests.support.invariants import Line as Row
 
 Complaints = list[str]
 Sample = tuple[int, int, int]
 Make = Callable[[], Strategy]
 
 
-class Audit:
-    """Books of members, the version on which each computes, and gradients that may be used.
+class Audit(Book):
+    """The books of any record, and what only a job on the heap promises.
 
     ``halts_on_loss``: the loss of a worker halts everything, too, unless it was away. ``holds``: workers hold their
-    gradients until they are sent.
+    gradients until they are sent. Of nodes: numbers are given once, and who has left for good does not come back.
     """
 
     def __init__(self, *, halts_on_loss: bool = False, holds: bool = False) -> None:
+        super().__init__()
         self.halts_on_loss, self.holds = halts_on_loss, holds
-        self.held: dict[int, Grad] = {}
-        self.travelling: dict[int, int] = {}
-        """Gradient -> worker, of what was sent."""
-        self.t = 0.0
-        self.here: set[int] = set()
-        self.restarting: set[int] = set()
+        self.given: dict[int, int] = {}
+        """Worker -> the version at which its Compute was given; one that is held starts later, on newer parameters."""
         self.pending: set[int] = set()
-        self.busy: dict[int, int] = {}
-        self.fresh: dict[int, Grad] = {}
-        self.seen: set[int] = set()
-        self.asked: set[int] = set()
-        self.measured: set[int] = set()
-        self.version = 0
-        self.halted = False
-        self.complaints: Complaints = []
-        self.nodes = NodeAudit(self.demand)
+        """Workers that restart elsewhere."""
+        self.next = {"worker": 0, "server": 0}
+        self.awaited: set[NodeId] = set()
+        """Launched, and nothing was heard of them; those of an operator are in nobody's books before they join."""
+        self.left: set[NodeId] = set()
+        self.moving: tuple[int, ...] | None = None
+        """The servers of a repartition that nothing has come in between."""
 
-    def read(self, line: Line) -> None:
-        """One line of the record."""
-        event = line.event
-        self.demand(event.t >= self.t, f"time goes back from {self.t} to {event.t}")
-        self.t = event.t
-        if isinstance(event, Ready):
-            self.holding(event.grad)
-        self.happened(event)
-        for command in line.commands:
-            if not self.halted:
-                self.ordered(command)
-        self.demand(line.version == self.version, f"recorded version {line.version}, but {self.version} were applied")
+    # ---- events ------------------------------------------------------------------------------------------------------
 
-    def demand(self, lawful: bool, complaint: str) -> None:
-        if not lawful:
-            self.complaints.append(f"t={self.t:g}: {complaint}")
+    def on_started(self, event: Row, seq: int) -> None:
+        super().on_started(event, seq)
+        self.next = {"worker": len(event["workers"]), "server": event["num_servers"]}
 
-    def happened(self, event: Any) -> None:
-        match event:
-            case Started():
-                self.here, self.known = set(event.workers), set(event.workers)
-            case Arrived(grad=grad):
-                self.arrived(grad)
-            case Scored(grad=grad):
-                self.demand(grad.id in self.asked & self.fresh.keys(), f"{event}: nobody waits for this score")
-                self.demand(event.ref_version <= self.version, f"{event}: a reference from the future")
-                self.asked.discard(grad.id)
-            case Measured():
-                self.demand(event.version in self.measured, f"{event}: nobody asked for it")
-                self.measured.discard(event.version)
-            case Failed():
-                self.ends(event.worker)
-            case Lost():
-                expected = self.here | self.restarting | self.pending
-                self.demand(event.worker in expected, f"{event}: it was not there")
-                self.lost(event)
-            case Joined():
-                awaited = event.worker in self.restarting | self.pending or event.worker not in self.known
-                self.demand(awaited, f"{event}: it was not awaited")
-                self.known.add(event.worker)
-                self.restarting.discard(event.worker)
-                self.pending.discard(event.worker)
-                self.here.add(event.worker)
-            case ServerLost(holding=True):
-                self.halt()
-            case Restored():
-                self.halt()
-                self.halted, self.version, self.here = False, event.version, set(event.workers)
-                self.restarting = set()
-                self.pending -= self.here
-                self.known |= self.here
-        self.nodes.happened(event)
+    def on_ready(self, event: Row, seq: int) -> None:
+        grad = event["grad"]["id"]
+        self.check(self.holds, f"seq {seq}: gradient {grad} is held, but nobody sends it")
+        known = self.held.keys() | self.travelling.keys() | self.seen
+        self.check(grad not in known, f"seq {seq}: gradient {grad} is held again")
+        super().on_ready(event, seq)
 
-    def lost(self, event: Lost) -> None:
-        if self.halts_on_loss and event.worker in self.here:
+    def on_arrived(self, event: Row, seq: int) -> None:
+        grad = event["grad"]
+        members = grad.get("members") or [grad["id"]]
+        senders = [self.travelling[member] for member in members if member in self.travelling] or [grad["worker"]]
+        given = min(self.given.get(worker, self.version) for worker in senders)
+        self.check(given <= grad["version"], f"seq {seq}: its Compute was given at version {given}: {grad}")
+        sent = not self.holds or not grad["samples"] or self.travelling.keys() >= set(members)
+        self.check(sent, f"seq {seq}: gradient {grad['id']} arrives although it was not sent")
+        super().on_arrived(event, seq)
+
+    def on_lost(self, event: Row, seq: int) -> None:
+        worker = event["worker"]
+        expected = self.here | self.idle.keys() | self.pending
+        self.check(worker in expected, f"seq {seq}: worker {worker} was lost, but was not there")
+        self.going_back |= self.halts_on_loss and worker in self.here
+        if worker not in self.here:
+            self.pending.discard(worker)  # it has been given up
+        if not event["restarting"] and event["cause"] != "restarted":
+            self.left.add(NodeId.worker(worker))
+        self.moving = None  # with failover=checkpoint all roll back
+        super().on_lost(event, seq)
+
+    def on_joined(self, event: Row, seq: int) -> None:
+        self.pending.discard(event["worker"])
+        self.arrives(NodeId.worker(event["worker"]), seq)
+        super().on_joined(event, seq)
+
+    def on_serverjoined(self, event: Row, seq: int) -> None:
+        self.arrives(NodeId.server(event["server"]), seq)
+        super().on_serverjoined(event, seq)
+
+    def arrives(self, node: NodeId, seq: int) -> None:
+        self.check(node not in self.left, f"seq {seq}: {node} has left for good")
+        self.awaited.discard(node)
+        self.next[node.role] = max(self.next[node.role], node.number + 1)
+
+    def on_denied(self, event: Row, seq: int) -> None:
+        """A present node stays as it is."""
+        node = NodeId.parse(event["node"])
+        self.check(node not in self.left, f"seq {seq}: {node} has left for good")
+        if node in self.awaited:
+            self.awaited.discard(node)
+            if "the number is taken" not in event["reason"]:  # else by an operator's newcomer, which may still come
+                self.left.add(node)
+
+    def on_serverlost(self, event: Row, seq: int) -> None:
+        if event.get("holding", True) or event["server"] in {*(self.moving or ()), *self.holders}:
+            self.moving = None
+        if not event.get("holding", True):
+            self.left.add(NodeId.server(event["server"]))
+        super().on_serverlost(event, seq)
+
+    def on_restored(self, event: Row, seq: int) -> None:
+        if not self.halted:  # a preemption, of which there is no event
             self.halt()
-        if event.worker not in self.here:
-            self.pending.discard(event.worker)  # it has been given up
-        self.here.discard(event.worker)
-        self.restarting.discard(event.worker)
-        self.restarting |= {event.worker} if event.restarting else set()
-        self.busy.pop(event.worker, None)
-        self.held = {grad.id: grad for grad in self.held.values() if grad.worker != event.worker}
+        for worker in event["workers"]:
+            self.arrives(NodeId.worker(worker), seq)
+        moved = self.moving is None or tuple(event["servers"]) == self.moving
+        self.check(moved, f"seq {seq}: {self.moving} were to hold the parameters, {event['servers']} do")
+        self.moving = None
+        super().on_restored(event, seq)
+        self.pending -= self.here
 
-    def arrived(self, grad: Grad) -> None:
-        senders = [self.travelling[member] for member in grad.members if member in self.travelling] or [grad.worker]
-        ordered = min(
-            self.busy.get(worker, self.version) for worker in senders
-        )  # a held Compute starts later, on newer parameters
-        self.demand(ordered <= grad.version <= self.version, f"{grad}: its Compute was given at version {ordered}")
-        self.demand(grad.samples <= grad.assigned_samples, f"{grad}: more samples than assigned")
-        self.demand(grad.id not in self.seen, f"{grad} arrives again")
-        self.seen.add(grad.id)
-        if self.holds and grad.samples:
-            sent = set(grad.members or (grad.id,)) <= self.travelling.keys()
-            self.demand(sent, f"{grad} arrives although it was not sent")
-        for worker in senders:
-            self.ends(worker)
-        if grad.samples:
-            self.fresh[grad.id] = grad
+    # ---- commands ----------------------------------------------------------------------------------------------------
 
-    def holding(self, grad: Grad) -> None:
-        self.demand(self.holds, f"{grad} is held, but nobody sends it")
-        self.demand(grad.worker in self.busy, f"{grad} is held, but its worker has no order")
-        self.demand(grad.id not in self.held.keys() | self.travelling.keys() | self.seen, f"{grad} is held again")
-        self.held[grad.id] = grad
+    def obey(self, command: Row, seq: int) -> bool:
+        match command["type"]:
+            case "Compute":
+                self.given[command["worker"]] = self.version
+            case "Apply":
+                fits = len(command["grads"]) == len(command["weights"]) > 0
+                self.check(fits, f"seq {seq}: weights do not match: {command}")
+            case "Launch":
+                node = NodeId.parse(command["node"])
+                self.check(node.number >= self.next[node.role], f"seq {seq}: the number of {node} was given before")
+                self.next[node.role] = node.number + 1
+                self.awaited.add(node)
+            case "Retire":
+                self.retired(NodeId.parse(command["node"]))
+            case "Restart":
+                self.restarted(NodeId.parse(command["node"]), seq)
+        over = super().obey(command, seq)
+        if command["type"] == "Repartition":
+            self.moving = tuple(command["servers"])
+        return over
 
-    def send(self, command: Send) -> None:
-        for grad_id in command.grads:
-            self.demand(grad_id in self.held, f"{command}: gradient {grad_id} is not held")
-            if grad_id in self.held:
-                self.travelling[grad_id] = self.held.pop(grad_id).worker
+    def retired(self, node: NodeId) -> None:
+        """Nothing follows for one that is awaited, or for a server: it has left at once."""
+        if node in self.awaited or (node.role == "server" and node.number not in self.holders):
+            self.awaited.discard(node)
+            self.left.add(node)
 
-    def forget(self, command: Drop) -> None:
-        for grad_id in [grad_id for grad_id in command.grads if grad_id in self.held]:
-            self.ends(self.held[grad_id].worker)
-            self.fresh[grad_id] = self.held.pop(grad_id)
-
-    def ends(self, worker: int) -> None:
-        self.demand(worker in self.busy, f"something of worker {worker} ends that was not under way")
-        self.busy.pop(worker, None)
-
-    def ordered(self, command: Any) -> None:
-        match command:
-            case Compute():
-                self.demand(command.worker in self.here | self.restarting, f"{command}: nobody there")
-                self.demand(command.worker not in self.busy, f"{command}: busy")
-                self.busy[command.worker] = self.version
-            case Apply():
-                self.demand(len(command.grads) == len(command.weights) > 0, f"{command}: weights do not match")
-                self.use(command)
-                self.version += 1
-                self.measured |= {self.version} if command.measure else set()
-            case Send():
-                self.send(command)
-            case Drop():
-                self.forget(command)
-                self.use(command)
-            case Score():
-                self.demand(command.grad in self.fresh, f"{command}: it has not arrived or is used up")
-                self.demand(command.grad not in self.asked, f"{command}: its last score is pending")
-                self.asked.add(command.grad)
-            case Restart():
-                self.restarted(command)
-            case Repartition():
-                self.halt()
-        self.nodes.ordered(command)
-
-    def halt(self) -> None:
-        """Nothing counts until ``Restored``."""
-        self.halted = True
-        self.busy, self.fresh, self.asked, self.measured = {}, {}, set(), set()
-        self.held, self.travelling = {}, {}
-
-    def restarted(self, command: Restart) -> None:
-        role, _, number = command.node.partition(":")
-        if role == "server":  # the job is paused at once, later orders are void
-            self.halt()
-        else:
-            self.demand(int(number) in self.here, f"{command}: not there")
-            self.pending.add(int(number))
-            self.halted |= self.halts_on_loss
-
-    def use(self, command: Apply | Drop) -> None:
-        for grad in command.grads:
-            self.demand(grad in self.fresh, f"{command}: gradient {grad} has not arrived or is used up")
-            self.fresh.pop(grad, None)
-            self.asked.discard(grad)
+    def restarted(self, node: NodeId, seq: int) -> None:
+        there = self.here if node.role == "worker" else self.holders
+        self.check(node.number in there, f"seq {seq}: {node} is to restart, but is not there, or holds nothing")
+        if node.role == "worker":
+            self.pending.add(node.number)
+            self.going_back |= self.halts_on_loss  # so that its orders halt everything
 
 
 def unlawful(run: HeapRun) -> Complaints:
     """Whatever the protocol forbids."""
     audit = Audit(halts_on_loss=run.job.halts_on_loss, holds=Send in run.core.strategy.needs)
-    for line in run.lines:
-        audit.read(line)
-    return audit.complaints
+    return problems([plain(line, number) for number, line in enumerate(run.lines)], audit)
+
+
+def plain(line: Line, number: int) -> Row:
+    """As a record on disk has it."""
+    event, commands = msgspec.to_builtins((line.event, line.commands))
+    return {
+        "seq": number,
+        "t": line.event.t,
+        "kind": "event",
+        "event": event,
+        "commands": commands,
+        "version": line.version,
+    }
 
 
 def unaveraged(run: HeapRun) -> Complaints:

@@ -56,7 +56,6 @@ class Oracle:
         self.before = {what: look() for what, look in KERNEL_THINGS.items()}
 
     def leaks(self) -> list[str]:
-        """What is left, each in words."""
         found = []
         for pid, words in marked_processes().items():
             held = [*listening_of(pid), *{link for link in open_files(pid) if link.startswith(MEMFD)}]
@@ -155,7 +154,6 @@ def marked_processes() -> dict[int, str]:
 
 
 def open_files(pid: int) -> list[str]:
-    """What the descriptors of a process point to."""
     found = []
     try:
         entries = os.listdir(f"/proc/{pid}/fd")

@@ -23,6 +23,7 @@ from tests.support.records import bsp_story
 from tests.support.runs import ROOT
 
 STEPS, RANKS = 24, 3
+JOB = written_logs.truth(random.Random(1))
 MADE = ROOT / "tests" / "logs" / "made"
 
 
@@ -54,42 +55,14 @@ def _parquet() -> bytes:
     return file.getvalue()
 
 
-def _megatron(*, timers: bool) -> bytes:
-    lines = []
-    for step in range(1, STEPS + 1):
-        lines.append(f" iteration {step:6d}/ 900 | elapsed time per iteration (ms): 210.5 | global batch size: 64 |")
-        lines += ["times across ranks (ms):", "  forward-backward:"] if timers else []
-        lines += [f"   rank {rank}: {1000 * _seconds(rank, step):.2f}" for rank in range(RANKS)] if timers else []
-    return "\n".join(lines).encode()
-
-
-def _titan() -> bytes:
-    lines = [
-        f"[rank{rank}]:[titan] 2026-03-01 09:12:01,557 - root - INFO - step: {step:2d}  loss: 7.1  "
-        f"tps: {int(800 / _seconds(rank, step)):,}  mfu: 9%"
-        for step in range(1, STEPS + 1)
-        for rank in range(RANKS)
-    ]
-    return "\n".join(lines).encode()
-
-
-def _scores() -> bytes:
-    report = (
-        "GPU relative performance:\n Worst performing 1/3 ranks:\n  Rank=1 Node=n1 Score=0.6{0}\n"
-        " Best performing 1/3 ranks:\n  Rank=0 Node=n0 Score=0.9{0}\n"
-    )
-    return "".join(report.format(step % 10) for step in range(STEPS)).encode()
+def _program(name: str, before: str = "") -> bytes:
+    """What a program prints of a job of four ranks; ``before`` stands before a rank's lines."""
+    lines = written_logs.PROGRAMS[name](JOB)
+    return "\n".join(f"{before.format(rank)}{text}" for rank, text in lines).encode()
 
 
 def _trace(rank: int) -> bytes:
-    events = []
-    for step in range(STEPS):
-        start, length = 3e5 * step, 1e6 * _seconds(rank, step)
-        about = {"ph": "X", "tid": 1, "args": {"External id": step}}
-        events.append({**about, "name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": start, "dur": 2e5})
-        events.append({**about, "name": "gemm", "cat": "kernel", "ts": start, "dur": length})
-        events.append({**about, "name": "ncclAllReduce", "cat": "kernel", "ts": start + length, "dur": 2e5 - length})
-    return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}).encode()
+    return written_logs.trace(random.Random(rank), JOB, rank, range(len(JOB.steps)), ("rank within",))
 
 
 def _records() -> bytes:
@@ -171,12 +144,6 @@ def _nsight() -> bytes:
         return database.serialize()
 
 
-def _program(name: str) -> bytes:
-    """What a program prints of a job of four ranks."""
-    lines = written_logs.PROGRAMS[name](written_logs.truth(random.Random(1)))
-    return "\n".join(text for _, text in lines).encode()
-
-
 OWN = Reading(Columns(compute="work", start="begin", host="host", samples="n"))
 FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "log.csv": (_csv, OWN),
@@ -185,10 +152,10 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "wide.csv": (_wide, Reading()),
     "log.csv.gz": (lambda: gzip.compress(_csv(), mtime=0), OWN),
     "log.parquet": (_parquet, OWN),
-    "timers.log": (lambda: _megatron(timers=True), Reading()),
-    "megatron.log.zst": (lambda: pa.compress(_megatron(timers=False), "zstd", asbytes=True), Reading()),
-    "megatron.log": (lambda: _megatron(timers=False), Reading()),
-    "titan.log": (_titan, Reading(tokens=800.0)),
+    "timers.log": (lambda: _program("Megatron-LM"), Reading()),
+    "megatron.log.zst": (lambda: pa.compress(_program("Megatron-LM without timers"), "zstd", asbytes=True), Reading()),
+    "megatron.log": (lambda: _program("Megatron-LM without timers"), Reading()),
+    "titan.log": (lambda: _program("torchtitan", "[rank{}]: "), Reading(tokens=written_logs.TOKENS)),
     "nanotron.log": (lambda: _program("nanotron"), Reading()),
     "deepspeed.log": (lambda: _program("DeepSpeed"), Reading()),
     "between.log": (lambda: _program("Megatron-LM without names"), Reading()),
@@ -198,7 +165,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "ranks.log": (lambda: _program("StragglAR"), Reading()),
     "records.json": (_records, Reading()),
     "golden.json": (_golden, Reading()),
-    "scores.log": (_scores, Reading()),
+    "scores.log": (lambda: _program("resiliency"), Reading()),
     "trace_rank0.json": (lambda: _trace(0), Reading()),
     "history.jsonl": (_history, Reading()),
     "telemetry.json": (_telemetry, Reading()),

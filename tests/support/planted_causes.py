@@ -14,6 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis.logs.gathering import gather
+from analysis.logs.step_log import StepLog
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 OF_HOST = 8
@@ -76,6 +79,21 @@ class Job:
             rows[f"{column}_ms"] = 1e3 * getattr(self, column).ravel()
         return rows.assign(host=pd.Categorical(host[rank])) if self.names == "column" else rows
 
+    def log(self, *columns: str) -> StepLog:
+        """As read with these of the columns named, and its hosts: ``work``, ``comm``, ``data``."""
+        own_s = self.seconds
+        if "work" in columns:
+            own_s = self.work + (self.data if "data" in columns else 0.0)
+        elif "comm" in columns:
+            own_s = self.seconds - self.comm
+        step, rank = (each.ravel() for each in np.indices(self.work.shape))
+        given = {f"{name}_s": getattr(self, name).ravel() for name in columns if name != "work"}
+        rows = pd.DataFrame(
+            {"rank": rank, "step": step, "own_s": own_s.ravel(), "round_s": self.seconds.ravel(), **given}
+        )
+        rows["host"] = [f"gpu-node-{each // OF_HOST:03d}" for each in rank]
+        return gather("planted", rows, own_is_rest="comm" in columns and "work" not in columns)
+
     def words(self, path: Path) -> list[str]:
         """The command's words for the table at this path."""
         found = [str(path), "--seconds", "seconds_ms"]
@@ -86,11 +104,11 @@ class Job:
         return found + hosts[self.names]
 
 
-def planted_job(number: int) -> Job:
+def planted_job(number: int, ranks: int | None = None) -> Job:
     """The job with this number: one cause, and all that is innocent."""
     rng = np.random.default_rng([45, number])
-    ranks, steps = SIZES[number // len(CAUSES) % len(SIZES)], int(rng.integers(300, 900))
-    return _job(rng, CAUSES[number % len(CAUSES)], ranks, steps)
+    size, steps = SIZES[number // len(CAUSES) % len(SIZES)], int(rng.integers(300, 900))
+    return _job(rng, CAUSES[number % len(CAUSES)], ranks or size, steps)
 
 
 def calm_job(number: int) -> Job:

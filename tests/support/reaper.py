@@ -50,7 +50,6 @@ def main(session: int, mark: str) -> None:
 
 
 def marked(mark: str) -> set[int]:
-    """Processes that carry it."""
     return {int(path.name) for path in Path("/proc").glob("[0-9]*") if f"{MARK}={mark}".encode() in environment(path)}
 
 

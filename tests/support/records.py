@@ -18,7 +18,6 @@ Disturbance = dict[str, Any]
 
 
 def disturbance(start_s: float, end_s: float, target: str, magnitude: float, kind: str = "delay") -> Disturbance:
-    """One row of a plan."""
     return {"start_s": start_s, "end_s": end_s, "target": target, "kind": kind, "magnitude": magnitude}
 
 
@@ -106,7 +105,6 @@ class Story:
         )
 
     def evaluated(self, asked_s: float, value: float | None, t: float | None = None) -> None:
-        """A score of the job's metric."""
         at = asked_s if t is None else t
         self.event(at, "Evaluated", version=self.version, asked_s=asked_s, metrics={self.meta["job"]["metric"]: value})
 
@@ -202,7 +200,6 @@ class Simulation:
         heapq.heappush(self.heap, (t, self.order, what, args))
 
     def run(self) -> Story:
-        """Tell the story to its end."""
         self.story.note(0.0, "EpochStarted", epoch=0)
         self.story.started()
         self.story.lines[-1]["commands"] = [self.issue(worker) for worker in sorted(self.here)]
@@ -263,7 +260,6 @@ class Simulation:
         self.book_keeping(commands)
 
     def decide(self, worker: int, work: Work) -> list[dict[str, Any]]:
-        """Commands for an arrival."""
         if self.rule == "backup" and work["version"] < self.version:
             self.free += work["samples"]
             return [drop(work["grad"]), self.issue(worker)]
@@ -287,7 +283,6 @@ class Simulation:
         return [apply(*(work["grad"] for work in used.values())), *(self.issue(worker) for worker in idle)]
 
     def next_epoch(self) -> None:
-        """Every sample of the epoch is applied."""
         self.epoch += 1
         self.ended = self.epoch == self.epochs
         if self.ended:
@@ -312,7 +307,6 @@ class Simulation:
             )
 
     def evaluate(self) -> None:
-        """Score now, and again later."""
         self.story.evaluated(self.t, self.score(self.version))
         self.at(self.t + self.eval_every_s, self.evaluate)
 

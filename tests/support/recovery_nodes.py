@@ -77,7 +77,6 @@ class Nodes:
         return node
 
     def end(self, node: Key) -> None:
-        """It is no member any more."""
         assert node in self.all, f"{node} leaves twice"
         assert node not in self.holders, f"{node} leaves with its part of the parameters"
         self.all.remove(node)

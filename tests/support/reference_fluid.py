@@ -1,4 +1,4 @@
-"""The reference of ``runtime/virtual/compiled/fluid.h``: the same by vectors, slowly, without quotas, and unchecked.
+"""The reference of ``runtime/virtual/compiled/fluid.h``: everything anew at every change, slowly, and unchecked.
 
 Max-min fair rates of activities that share links and cores.
 
@@ -17,7 +17,6 @@ from math import inf
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 
 class Demand(NamedTuple):
@@ -32,43 +31,29 @@ def fair_rates(capacities: Mapping[str, float], demands: Sequence[Demand]) -> li
     """The weighted max-min fair rate of each of ``demands``, in their order.
 
     All levels (rate by weight) rise together. A demand that reaches its limit stops there; when a resource is full, all
-    of its users stop. One round settles every demand whose end is certain: a limit below the levels at which its
-    resources would fill up, or a resource that would fill up before any other resource or limit stops one of its users.
-    This can only raise the levels of the others. So the number of rounds is the length of the longest chain of
-    bottlenecks. Sums run in the order of ``demands``: the same input gives the same bits on every platform.
-
+    of its users stop.
     """
-    if len(demands) == 1:
-        return [min(demands[0].limit, *(capacities[name] for name in demands[0].resources), inf)]
-    numbers: dict[str, int] = {}
-    pairs = [
-        (k, numbers.setdefault(name, len(numbers)))
-        for k, demand in enumerate(demands)
-        for name in demand.resources
-        if capacities[name] < inf
-    ]
-    who, where = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-    left = np.array([capacities[name] for name in numbers], dtype=np.float64)
-    limits = np.array([demand.limit for demand in demands], dtype=np.float64)
-    weights = np.array([demand.weight for demand in demands], dtype=np.float64)
-    limit_levels, rates = limits / weights, limits.copy()
-    while who.size:
-        sums = np.bincount(where, weights[who], minlength=len(left))
-        levels = np.divide(left, sums, out=np.full_like(left, inf), where=sums > 0)
-        ends = limit_levels.copy()  # the lowest level that may stop each activity
-        np.minimum.at(ends, who, levels[where])
-        lowest = levels.copy()  # the lowest level at which a user of each resource may stop
-        np.minimum.at(lowest, where, ends[who])
-        filled = who[levels[where] == lowest[where]]
-        rates[filled] = np.minimum(limits[filled], weights[filled] * ends[filled])
-        settled = ends == limit_levels
-        settled[filled] = True
-        out = settled[who]
-        left -= np.bincount(where[out], rates[who[out]], minlength=len(left))
-        np.maximum(left, 0.0, out=left)  # rounding
-        who, where = who[~out], where[~out]
-    fair: list[float] = rates.tolist()
-    return fair
+    rates, left = [inf] * len(demands), {name: value for name, value in capacities.items() if value < inf}
+    rising = list(range(len(demands)))
+    while rising:
+        weights = dict.fromkeys(left, 0.0)
+        for k in rising:
+            for name in demands[k].resources:
+                if name in left:
+                    weights[name] += demands[k].weight
+        full = {name: left[name] / weight for name, weight in weights.items() if weight}
+        stops = {k: demands[k].limit / demands[k].weight for k in rising}
+        stops = {
+            k: min([stop, *(full[name] for name in demands[k].resources if name in full)]) for k, stop in stops.items()
+        }
+        lowest = min(stops.values())
+        for k in [k for k in rising if stops[k] == lowest]:
+            rising.remove(k)
+            rates[k] = min(demands[k].limit, demands[k].weight * lowest)
+            for name in demands[k].resources:
+                if name in left:
+                    left[name] = max(0.0, left[name] - rates[k])  # rounding
+    return rates
 
 
 class _Activity(msgspec.Struct, eq=False):
@@ -83,7 +68,6 @@ class _Activity(msgspec.Struct, eq=False):
     end_s: float = inf
 
     def settle(self, t: float) -> None:
-        """Book the work done until ``t``."""
         self.left = max(0.0, self.left - self.rate * (t - self.since_s))
         self.since_s = t
 
@@ -100,29 +84,23 @@ class _Activity(msgspec.Struct, eq=False):
 
 
 class Fluid:
-    """Rates are computed for the activities that share resources with a change, directly or not."""
+    """Activities that flow at fair rates."""
 
     def __init__(self, capacities: Mapping[str, float]) -> None:
         self._capacities = dict(capacities)
-        self._users: dict[str, dict[int, _Activity]] = {name: {} for name in capacities}
         self._running: dict[Hashable, _Activity] = {}
         self._ended: dict[Hashable, _Activity] = {}
         self._started = 0
         self._now_s = -inf
         self._first_s = inf  # rates of running activities, as last computed
         self._stale = False
-        self._fresh: dict[int, _Activity] = {}
-        self._changed: dict[str, None] = {}  # resources; in order, unlike a set of strings
 
     def add(self, capacities: Mapping[str, float]) -> None:
-        for name, value in capacities.items():
-            self._capacities[name] = value
-            self._users[name] = {}
+        self._capacities |= capacities
 
     def remove(self, resources: Iterable[str]) -> None:
         for name in resources:
-            del self._users[name], self._capacities[name]
-            self._changed.pop(name, None)
+            del self._capacities[name]
 
     def start(
         self,
@@ -133,17 +111,14 @@ class Fluid:
         limit: float = inf,
         weight: float = 1.0,
     ) -> None:
-        demand = Demand(resources, limit, weight)
         self._advance(t)
-        activity = _Activity(key, self._started, demand, amount, t)
+        activity = _Activity(key, self._started, Demand(resources, limit, weight), amount, t)
         self._started += 1
         if not amount:
             activity.end_s = t
             self._ended[key] = activity
             return
-        self._running[key] = self._fresh[activity.number] = activity
-        for name in demand.resources:
-            self._users[name][activity.number] = activity
+        self._running[key] = activity
         self._stale = True
 
     def stop(self, t: float, key: Hashable) -> float:
@@ -164,11 +139,8 @@ class Fluid:
 
     def set_capacity(self, t: float, resource: str, capacity: float) -> None:
         self._advance(t)
-        if self._capacities[resource] == capacity:
-            return
+        self._stale |= self._capacities[resource] != capacity
         self._capacities[resource] = capacity
-        self._changed[resource] = None
-        self._stale = True
 
     @property
     def next_s(self) -> float:
@@ -191,7 +163,7 @@ class Fluid:
     def used(self, resource: str) -> float:
         """The current amount per second through a resource."""
         self._compute()
-        return sum(activity.rate for activity in self._users[resource].values())
+        return sum(one.rate for one in self._running.values() if resource in one.demand.resources)
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
@@ -212,44 +184,13 @@ class Fluid:
             self._compute()
 
     def _compute(self) -> None:
-        """Compute new rates if anything has changed."""
         if not self._stale:
             return
-        affected = self._affected()
-        if affected:
-            rates = fair_rates(self._capacities, [activity.demand for activity in affected])
-            for activity, rate in zip(affected, rates, strict=True):
-                activity.flow(self._now_s, rate)
-        self._first_s = min((activity.end_s for activity in self._running.values()), default=inf)
-        self._fresh, self._changed, self._stale = {}, {}, False
-
-    # ---- connected activities --------------------------------------------------------------------------------------
-
-    def _affected(self) -> list[_Activity]:
-        """Activities whose rate may change: those connected with a change by a chain of shared resources."""
-        found = dict(self._fresh)
-        queue = list(self._changed)
-        seen = set(queue)
-        for activity in self._fresh.values():
-            queue += self._beyond(activity, seen)
-        for name in queue:  # which grows meanwhile
-            for number, activity in self._users[name].items():
-                if number not in found:
-                    found[number] = activity
-                    queue += self._beyond(activity, seen)
-        return [found[number] for number in sorted(found)]
-
-    def _beyond(self, activity: _Activity, seen: set[str]) -> list[str]:
-        """An activity's resources not yet in ``seen``, to which they are added; infinite ones connect nothing."""
-        names = [name for name in activity.demand.resources if name not in seen and self._capacities[name] < inf]
-        seen.update(names)
-        return names
+        self._stale, running = False, list(self._running.values())
+        for activity, rate in zip(running, fair_rates(self._capacities, [one.demand for one in running]), strict=True):
+            activity.flow(self._now_s, rate)
+        self._first_s = min((activity.end_s for activity in running), default=inf)
 
     def _remove(self, activity: _Activity) -> None:
         del self._running[activity.key]
-        self._fresh.pop(activity.number, None)
-        for name in activity.demand.resources:
-            del self._users[name][activity.number]
-            if self._capacities[name] < inf:
-                self._changed[name] = None
         self._stale = True

@@ -7,11 +7,13 @@ sent and its last one has left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
 import msgspec
+
+from tests.support.reference_fluid import Demand, fair_rates
 
 
 class RingCase(NamedTuple):
@@ -35,22 +37,6 @@ class Sender(msgspec.Struct):
 Key = tuple[int, int]
 
 
-def max_min(users: Mapping[Key, Sequence[str]], capacities: Mapping[str, float]) -> dict[Key, float]:
-    """Rates of flows by the resources that each uses: the scarcest resource is divided first."""
-    rates = {key: inf for key, uses in users.items() if not uses}
-    left = dict(capacities)
-    while len(rates) < len(users):
-        waiting = {key: uses for key, uses in users.items() if key not in rates}
-        counts = {name: sum(name in uses for uses in waiting.values()) for name in left}
-        share, scarcest = min((left[name] / count, name) for name, count in counts.items() if count)
-        for key, uses in waiting.items():
-            if scarcest in uses:
-                rates[key] = share
-                for name in uses:
-                    left[name] -= share
-    return rates
-
-
 def ends_of_rings(rings: Sequence[RingCase], link_bytes_per_s: Sequence[float], latency_s: float) -> list[list[float]]:
     """When every member of every ring is done; ``link_bytes_per_s`` of every host, each way."""
     capacities = {f"{way} {host}": rate for host, rate in enumerate(link_bytes_per_s) for way in ("up", "down")}
@@ -65,7 +51,7 @@ def ends_of_rings(rings: Sequence[RingCase], link_bytes_per_s: Sequence[float], 
             for number, rank in _keys(rings)
             if senders[number][rank].left is not None
         }
-        rates = max_min(users, capacities)
+        rates = dict(zip(users, fair_rates(capacities, [Demand(uses) for uses in users.values()]), strict=True))
         ends = [now + (senders[n][r].left or 0.0) / rates[n, r] for n, r in users]
         starts = [start_s for ring in rings for start_s in ring.start_s if start_s > now]
         following = min([*ends, *starts, *(at_s for at_s, _ in arrivals)], default=inf)

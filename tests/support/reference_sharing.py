@@ -34,7 +34,6 @@ class Sharing:
         self._due_s = math.inf
 
     def add(self, capacities: Mapping[str, float]) -> None:
-        """Add resources with their capacities."""
         self._capacities |= capacities
         self._fluid.add(capacities)
 
@@ -67,7 +66,6 @@ class Sharing:
         self._settle_soon()
 
     def stop(self, key: Hashable) -> None:
-        """End an activity early, if it is in progress."""
         if self._then.pop(key, None) is not None:
             self._book(key, self._fluid.stop(self.clock.now, key))
             self._settle_soon()
@@ -96,14 +94,12 @@ class Sharing:
             self._done[account] = self._done.get(account, 0.0) + amount - left
 
     def set_capacity(self, resource: str, capacity: float) -> None:
-        """Change a capacity from now on, also for work in progress."""
         if self._capacities[resource] != capacity:
             self._capacities[resource] = capacity
             self._fluid.set_capacity(self.clock.now, resource, capacity)
             self._settle_soon()
 
     def set_quota(self, resource: str, quota: Quota | None) -> None:
-        """Replace a resource's quota from now on."""
         if quota is not None:
             self._quotas[resource] = Bucket(quota, self.clock.now)
         elif self._quotas.pop(resource, None) is not None:

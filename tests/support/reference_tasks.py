@@ -86,7 +86,6 @@ class TaskWork:
         self._processors.divide(task, weight)
 
     def dismiss(self, task: str) -> None:
-        """A task that will never do anything again."""
         self.forget(task)
         del self._tasks[task]
 
@@ -112,7 +111,6 @@ class TaskWork:
         self._tasks[task].paused = True
 
     def resume(self, task: str) -> None:
-        """It continues with whatever waits for that."""
         one = self._tasks[task]
         one.paused, waiting, one.waiting = False, one.waiting, []
         for then in waiting:

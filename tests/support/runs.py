@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("cluster.device=null", "draw=false", "view=none", "eval_every_s=null")
 LEDGER = ("workload=ledger", "backend=numpy", "straggler=none", *QUICK)
 DIGITS = ("workload=digits", "backend=torch", "straggler=none", *QUICK)
+CONF = ("--config-dir", str(ROOT / "tests" / "live" / "conf"))
+"""Strategies, workloads and clusters of the live tests."""
 
 MARK = "STRAGGLAB_TEST_RUN"
 """Environment variable that every process of a run inherits: whatever carries it belongs to a test."""
@@ -62,11 +64,9 @@ class RecordSink:
         return self._lines
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
-        """Notes of one type."""
         return [line["note"] for line in self.lines() if line["kind"] == "note" and line["note"]["type"] == kind]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Events of one type."""
         return [line["event"] for line in self.lines() if line["kind"] == "event" and line["event"]["type"] == kind]
 
     @property
@@ -80,7 +80,6 @@ class RecordSink:
 
     @property
     def sha256(self) -> str:
-        """Fingerprint of the final parameters."""
         digest = str(self.finished["parameters_sha256"])
         assert digest, self.tail()
         return digest
@@ -177,7 +176,6 @@ class Run(RecordSink):
         return {(note["role"], note["id"]): note["pid"] for note in self.notes("Launched")}
 
     def pid_of(self, role: str, number: int = 0) -> int:
-        """Of the newest incarnation of one task."""
         return self.pids()[role, number]
 
     @property
@@ -222,7 +220,6 @@ class Run(RecordSink):
             time.sleep(0.02)
 
     def await_training(self, updates: int = 1, timeout_s: float = 60.0) -> None:
-        """Until so many updates have been applied."""
         self.await_that(lambda: self.version >= updates, f"{updates} updates", timeout_s)
 
     def await_progress(self, updates: int = 3, timeout_s: float = 60.0) -> None:
@@ -231,12 +228,10 @@ class Run(RecordSink):
         self.await_that(lambda: len(self.events("Arrived")) >= target, f"{updates} gradients more", timeout_s)
 
     def await_events(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Until so many events of a type are recorded."""
         self.await_that(lambda: len(self.events(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.events(kind)
 
     def await_notes(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
-        """Until so many notes of a type are recorded."""
         self.await_that(lambda: len(self.notes(kind)) >= count, f"{count} x {kind}", timeout_s)
         return self.notes(kind)
 
@@ -252,20 +247,28 @@ def marks(run_dir: Path) -> dict[str, str]:
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
     """All whole lines of a record."""
-    path = run_dir / "events.jsonl"
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+    return RecordSink(run_dir).lines()
+
+
+def state_of(pid: int) -> str:
+    """Of a process, as its ``stat`` says it: ``T`` for one that is stopped; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def alive(pid: int) -> bool:
     """Whether a process exists that is more than a zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def until(reached: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Look again and again until it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.005)
 
 
 def catches(pid: int, number: int) -> bool:
@@ -294,7 +297,6 @@ def children_of(pid: int) -> list[int]:
 
 
 def every_pid() -> list[int]:
-    """All processes there are."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 

@@ -1,4 +1,4 @@
-"""Gates and clusters that look at everything at every event: plain, and an oracle for those that count along."""
+"""A gate and clusters that look at everything at every event: plain, and oracles for those that count along."""
 
 from __future__ import annotations
 

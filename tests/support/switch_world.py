@@ -42,7 +42,6 @@ class SwitchWorld:
         return True
 
     def awaited(self) -> list[Callable[[], None]]:
-        """What somebody waits for."""
         found: list[Callable[[], None]] = []
         if self.down:
             return [lambda: self.restore(self.random.random() < 0.5)]
@@ -89,13 +88,11 @@ class SwitchWorld:
         self.follow(self.switch.ask(self.t, keep, new))
 
     def join(self, server: NodeId) -> None:
-        """A new server is there."""
         self.pending.discard(server)
         self.ready.add(server)
         self.follow(self.switch.joined(self.t, server))
 
     def end(self, worker: str) -> None:
-        """The gradient of this worker arrives."""
         self.follow(self.switch.ended(self.t, worker))
 
     def lose(self, server: NodeId) -> None:
@@ -131,7 +128,6 @@ class SwitchWorld:
     # ---- what is ordered ---------------------------------------------------------------------------------------------
 
     def follow(self, orders: list[Order]) -> None:
-        """Carry out what is lawful."""
         if self.down and orders:
             raise Wrong(f"{orders} are void while a server is lost")
         dropped = any(order.effect == Effect.DROP for order in orders)
@@ -154,7 +150,6 @@ class SwitchWorld:
             self.check()
 
     def unlawful(self, effect: Effect, nodes: set[NodeId], dropped: bool) -> str | None:
-        """Why this must not be ordered now."""
         if effect == Effect.MOVE:
             if self.switch.computing and not dropped:
                 return "while somebody computes"

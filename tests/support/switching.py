@@ -34,9 +34,9 @@ class Switching(Strategy):
     """``rule`` is ``bsp`` or ``asp``. Each of ``steps`` begins when the one before is done:
 
     ``workers 4``, ``servers 4``: there are so many (more are launched, the newest retired); ``divide 4``: the first 4
-    servers hold the parameters; ``wait 5``: so many updates more; ``cores worker:0 0.5``, ``rate server:0 1e6``:
-    allocate. A request that is denied is made again, unless ``insists`` is false; a ``divide`` that came to nothing is
-    in any case.
+    servers hold the parameters, ``divide 1:2:1:3``: with these shares; ``wait 5``: so many updates more; ``cores
+    worker:0 0.5``, ``rate server:0 1e6``: allocate. A request that is denied is made again, unless ``insists`` is
+    false; a ``divide`` that came to nothing is in any case.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Launch, Retire, Repartition}
@@ -115,7 +115,8 @@ class Switching(Strategy):
             case "wait":
                 return self._wait(int(about[0]))
             case "divide":
-                return self._divide(tuple(sorted(self._there["server"]))[: int(about[0])])
+                shares = tuple(map(float, about[0].split(":"))) if ":" in about[0] else ()
+                return self._divide(tuple(sorted(self._there["server"]))[: len(shares) or int(about[0])], shares)
             case "cores":
                 return self._done([Allocate(node=about[0], cpu_cores=float(about[1]))])
             case "rate":
@@ -133,11 +134,11 @@ class Switching(Strategy):
         self._until = None
         return self._done([])
 
-    def _divide(self, servers: tuple[int, ...]) -> list[AnyCommand] | None:
+    def _divide(self, servers: tuple[int, ...], shares: tuple[float, ...]) -> list[AnyCommand] | None:
         if self._holders == servers:
             return self._done([])
         self._halted = True
-        return [Repartition(servers=servers)]
+        return [Repartition(servers=servers, shares=shares)]
 
     def _have(self, role: str, count: int) -> list[AnyCommand] | None:
         there, asked = self._there[role], self._asked[role]

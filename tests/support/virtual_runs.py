@@ -359,11 +359,9 @@ class VirtualRun:
         return [msgspec.json.decode(line) for line in self.data.splitlines()]
 
     def notes(self, kind: str) -> list[Line]:
-        """The lines of one type of note."""
         return [line for line in self.lines if line["kind"] == "note" and line["note"]["type"] == kind]
 
     def events(self, *kinds: str) -> list[Line]:
-        """The lines of some types of events."""
         return [line for line in self.lines if line["kind"] == "event" and line["event"]["type"] in kinds]
 
     @property

@@ -283,13 +283,11 @@ class _Form:
 
     @property
     def columns(self) -> Columns:
-        """Names of its columns."""
         compute = f"work{self.unit}" if "compute" in self.kinds else None
         comm = f"wait{self.unit}" if "comm" in self.kinds and compute is None else None
         return Columns(seconds=f"seconds{self.unit}", compute=compute, comm=comm)
 
     def number(self, seconds: float) -> str:
-        """A time as the table writes it."""
         value = seconds / self.scale_s
         text = f"{value:,.3f}" if "thousands" in self.kinds else f"{value:.9f}"
         if "decimal comma" in self.kinds:
@@ -307,7 +305,6 @@ class _Form:
         return ["nan", *cells, '"a b"'] if "other columns" in self.kinds else cells
 
     def header(self) -> list[str]:
-        """Names of all columns."""
         named = ("rank", "step", self.columns.seconds, self.columns.compute, self.columns.comm)
         names = [name for name in named if name is not None]
         return ["loss", *names, "note"] if "other columns" in self.kinds else names
@@ -400,7 +397,7 @@ def traces(rng: random.Random) -> tuple[Truth, dict[str, bytes], list[str]]:
     files: dict[str, bytes] = {}
     for place, part in enumerate(parts):
         for rank in range(RANKS):
-            data = _trace(rng, job, rank, part, kinds)
+            data = trace(rng, job, rank, part, kinds)
             path = f"iteration_{10 * place + 10}/" * (len(parts) > 1) + name.format(rank=rank)
             files[path + ".gz" * ("gzip" in kinds)] = gzip.compress(data) if "gzip" in kinds else data
     if "other files" in kinds:
@@ -408,7 +405,7 @@ def traces(rng: random.Random) -> tuple[Truth, dict[str, bytes], list[str]]:
     return job, files, kinds
 
 
-def _trace(rng: random.Random, job: Truth, rank: int, lines: Sequence[int], kinds: Sequence[str]) -> bytes:
+def trace(rng: random.Random, job: Truth, rank: int, lines: Sequence[int], kinds: Sequence[str]) -> bytes:
     gemm = "ge\x01m\tm" if "controls" in kinds else "gemm"
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": gemm}}]
     ts = 1e6 * rng.random()

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from strategies.protocol import ServerLost
 from tests.support.elastic import Wanderer
 from tests.support.faults import random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
-from tests.support.laws import Complaints, dead, played, unconserved, unlawful
+from tests.support.invariants import problems
+from tests.support.laws import Audit, Complaints, dead, plain, played, unconserved, unlawful
 from tests.support.long_tests import long_after
 
 SEEDS = range(40)
@@ -93,3 +95,47 @@ def test_servers_with_parameters_are_taken_away_in_it(evict_notice: bool) -> Non
             assert set(lost) <= set(asked)
             taken += len(lost)
     assert taken >= 2
+
+
+def launched_twice(kind: str, row: dict[str, Any]) -> None:
+    row["commands"] = [command for command in row["commands"] for _ in range(1 + (command["type"] == kind))]
+
+
+def of_nobody(kind: str, row: dict[str, Any]) -> None:
+    row["commands"] = [
+        {**command, "node": "worker:99"} if command["type"] == kind else command for command in row["commands"]
+    ]
+
+
+def to_another(kind: str, row: dict[str, Any]) -> None:
+    row["commands"] = [
+        {**command, "servers": [99]} if command["type"] == kind else command for command in row["commands"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "complaint"),
+    [
+        ("Launch", launched_twice, "was given before"),
+        ("Restart", of_nobody, "is not there, or holds nothing"),
+        ("Repartition", to_another, "were to hold the parameters"),
+    ],
+)
+def test_the_audit_of_the_storm_finds_what_is_wrong_with_its_nodes(kind: str, spoil: Any, complaint: str) -> None:
+    run, _, _ = stormy(0, "shards", 2)
+    rows = [plain(line, number) for number, line in enumerate(run.lines)]
+    assert problems(rows, Audit()) == []
+    for row in rows:
+        spoil(kind, row)
+    assert any(complaint in text for text in problems(rows, Audit()))
+
+
+def test_the_audit_of_the_storm_finds_who_comes_back() -> None:
+    run, _, _ = stormy(0, "shards", 2)
+    audit = Audit()
+    rows = [plain(line, number) for number, line in enumerate(run.lines)]
+    assert problems(rows, audit) == []
+    node = min(node for node in audit.left if node.role == "server")
+    joined = {"type": "ServerJoined", "t": rows[-1]["t"], "server": node.number, "shares": {}}
+    again = [*rows, {**rows[-1], "seq": len(rows), "event": joined, "commands": []}]
+    assert any("has left for good" in text for text in problems(again, Audit()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from analysis.logs.step_log import StepLog
 from analysis.reports.advice import Advice, best_lines
 from stragglab.commands import advise
 from stragglab.grids import advising
-from tests.support.planted_logs import calm_log, planted_log
+from tests.support.planted_causes import CAUSES, planted_job
 
 TRIED = "bsp,lb_bsp,backup_workers,lgc"
 SMALL = (12, 160)
@@ -61,32 +62,42 @@ def test_a_part_of_a_log_ranks_as_all_of_it(later: bool, tmp_path: Path, monkeyp
 
 
 def test_points_lie_in_their_intervals_and_rows_are_sorted_by_them(tmp_path: Path) -> None:
-    one = planted_log(3, "card", 32, 120)
-    advice = advised(one.log("work", "comm"), tmp_path, "--restart-s", "1")
+    job = planted_job(CAUSES.index("flapping card"), ranks=32)
+    advice = advised(job.log("work", "comm"), tmp_path, "--restart-s", "1")
     assert [one.ratio for one in advice.ranking] == sorted(one.ratio for one in advice.ranking)
     for row in advice.ranking:
         if row.strategy != "bsp":
             assert row.low <= row.ratio <= row.high
         assert row.jct_s == pytest.approx(row.ratio * advice.found.actual_s)
     (cure,) = [row for row in advice.ranking if row.strategy.startswith("repair the network of host")]
-    assert cure.ratio == pytest.approx(1 - one.saving_frac + 1 / advice.found.actual_s, abs=0.005)
+    assert cure.ratio == pytest.approx(1 - job.truth.saving_frac + 1 / advice.found.actual_s, abs=0.005)
 
 
 def test_a_restart_that_is_longer_than_its_saving_is_named(tmp_path: Path) -> None:
-    advice = advised(planted_log(3, "card", 32, 120).log("work", "comm"), tmp_path, "--restart-s", "1000")
+    advice = advised(
+        planted_job(CAUSES.index("flapping card"), ranks=32).log("work", "comm"), tmp_path, "--restart-s", "1000"
+    )
     assert "slower, since a restart of 1000 s costs more than it saves in the " in best_lines(advice)[-1]
 
 
 def test_on_all_reduce_cures_are_ranked_with_what_works_there(tmp_path: Path) -> None:
-    one = planted_log(0, "host", 32, 240)
-    advice = advised(one.log("work"), tmp_path, "--topology", "allreduce", "--restart-s", "2")
+    log = halves(32, 240, later=True)
+    assert log.round_s is not None
+    round_s, clean = log.round_s.copy(), log.own_s.copy()
+    round_s[39::40] += 5.0
+    clean[120:, :8] /= 2.0
+    saving = (log.own_s.max(axis=1) - clean.max(axis=1)).sum() / round_s.sum()
+    words = ("--topology", "allreduce", "--restart-s", "2", "--ranks-per-host", "8")
+    advice = advised(replace(log, round_s=round_s), tmp_path, *words)
     names = [row.strategy for row in advice.ranking]
     assert {"bsp", "lb_bsp", "lgc", "write checkpoints in the background"} <= set(names)
     assert "backup_workers" not in names
     (cure,) = [row for row in advice.ranking if row.strategy.startswith("replace host")]
-    assert cure.ratio == pytest.approx(1 - one.saving_frac + 2 / advice.found.actual_s, abs=0.01)
+    assert cure.ratio == pytest.approx(1 - saving + 2 / advice.found.actual_s, abs=0.01)
 
 
 def test_without_stragglers_nothing_is_to_cure(tmp_path: Path) -> None:
-    advice = advised(calm_log(0, "jitter", 8, 60).log("work"), tmp_path, "--strategies", "bsp")
+    own_s = np.exp(0.02 * np.random.default_rng(5).standard_normal((60, 8)))
+    log = StepLog(source="x", ranks=tuple("01234567"), steps=tuple(range(60)), own_s=own_s, round_s=own_s.max(axis=1))
+    advice = advised(log, tmp_path, "--strategies", "bsp")
     assert [row.strategy for row in advice.ranking] == ["bsp"]

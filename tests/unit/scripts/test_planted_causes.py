@@ -42,7 +42,6 @@ def wrong(job: Job, folder: Path) -> list[str]:
     return bad + [name for name, holds in right.items() if not holds]
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("number", SMALL)
 def test_the_planted_cause_is_named(number: int, tmp_path: Path) -> None:
     assert wrong(planted_job(number), tmp_path) == []
@@ -57,7 +56,6 @@ def test_of_a_hundred_planted_causes_nearly_all_are_named(part: int, tmp_path: P
     assert len(failed) <= 1, failed
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(3))
 def test_without_a_cause_nobody_is_named(number: int, tmp_path: Path) -> None:
     assert wrong(calm_job(number), tmp_path) == []

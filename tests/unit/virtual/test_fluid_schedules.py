@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from math import inf
 from typing import Any, NamedTuple
 
@@ -161,25 +161,32 @@ def test_starts_at_one_time_are_equal(world: dict[str, float], starts: list[Star
 # ---- negative controls: wrong clocks, planted in the reference ------------------------------------------------------
 
 
-REMOVE = reference.Fluid._remove
+def neighbours_keep_their_rates(patch: pytest.MonkeyPatch) -> None:
+    flow = reference._Activity.flow
+    patch.setattr(reference._Activity, "flow", lambda self, t, rate: flow(self, t, self.rate or rate))
 
 
-def loses_shares(self: reference.Fluid, activity: Any) -> None:
-    before = dict(self._changed)
-    REMOVE(self, activity)
-    self._changed = before
+def shares_of_the_ended_are_lost(patch: pytest.MonkeyPatch) -> None:
+    def remove(self: reference.Fluid, activity: Any) -> None:
+        del self._running[activity.key]
+        self._first_s = min((one.end_s for one in self._running.values()), default=inf)
+
+    patch.setattr(reference.Fluid, "_remove", remove)
 
 
-FAULTS: dict[str, tuple[Any, str, Any]] = {
-    "neighbours keep their rates": (reference.Fluid, "_affected", lambda self: [*self._fresh.values()]),
-    "shares of the ended are lost": (reference.Fluid, "_remove", loses_shares),
-    "work is not booked": (reference._Activity, "settle", lambda self, t: setattr(self, "since_s", t)),
-    "ends are late": (reference.Fluid, "next_s", property(lambda self: self._compute() or self._first_s * 1.01)),
-}
+def work_is_not_booked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reference._Activity, "settle", lambda self, t: setattr(self, "since_s", t))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_clock_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def ends_are_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reference.Fluid, "next_s", property(lambda self: self._compute() or self._first_s * 1.01))
+
+
+FAULTS = [neighbours_keep_their_rates, shares_of_the_ended_are_lost, work_is_not_booked, ends_are_late]
+
+
+@pytest.mark.parametrize("plant", FAULTS)
+def test_a_wrong_clock_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     world = {"up0": 20.0, "up1": 100.0, "down": 100.0}
     schedule: Schedule = [
         (0.0, Start(100.0, Demand(("up0", "down")))),
@@ -188,5 +195,5 @@ def test_a_wrong_clock_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) ->
         (0.5, Start(300.0, Demand(("up1", "down")))),
     ]
     assert Player(world, reference.Fluid).play(schedule) == []
-    monkeypatch.setattr(*FAULTS[fault])
+    plant(monkeypatch)
     assert Player(world, reference.Fluid).play(schedule) != []

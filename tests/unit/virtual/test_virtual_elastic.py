@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -33,9 +34,10 @@ from strategies.protocol import (
     ServerJoined,
     Strategy,
 )
-from tests.support.elastic import Growing, Wanderer
+from tests.support.elastic import Wanderer
 from tests.support.invariants import problems
 from tests.support.long_tests import long_after
+from tests.support.switching import Switching
 from tests.support.virtual_runs import (
     EPOCHS,
     HORIZON_S,
@@ -206,7 +208,10 @@ class RegressionRun(VirtualRun):
         return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
 
 
-def grown(strategy: Growing, seed: int = 2, hosts: Hosts | None = None) -> RegressionRun:
+GROW = ("wait 3", "servers 4", "divide 1:2:1:3", "wait 6", "divide 1", "servers 1")
+
+
+def grown(strategy: Strategy, seed: int = 2, hosts: Hosts | None = None) -> RegressionRun:
     drawn = draw_world(3, 2)
     job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=seed)
     costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25)
@@ -216,7 +221,7 @@ def grown(strategy: Growing, seed: int = 2, hosts: Hosts | None = None) -> Regre
 
 
 def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
-    still, moved = grown(Growing(None, None)), grown(Growing(3, 9))
+    still, moved = grown(Switching()), grown(Switching(steps=GROW))
     for run in (still, moved):
         assert (run.refused, run.end["note"]["status"]) == ("", "done")
         assert problems(run.lines) == []
@@ -229,17 +234,17 @@ def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
     assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
 
 
-class Curious(Growing):
+class Curious(Switching):
     """Asks for an evaluation as soon as a server has joined."""
 
-    def handle(self, event: Any) -> list[Any]:
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         commands = super().handle(event)
         return [*commands, Evaluate()] if isinstance(event, ServerJoined) else commands
 
 
 def test_what_answers_a_server_that_has_joined_is_ordered_at_once() -> None:
     """Not with the next decision, which here is an arrival's."""
-    moved = grown(Curious(3, 9))
+    moved = grown(Curious(steps=GROW))
     joined_s = {line["t"] for line in moved.events("ServerJoined")}
     assert len(joined_s) == 1
     assert joined_s < {line["event"]["asked_s"] for line in moved.events("Evaluated")}
@@ -248,7 +253,8 @@ def test_what_answers_a_server_that_has_joined_is_ordered_at_once() -> None:
 def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job_without_hosts() -> None:
     """The new servers take the hosts of the fewest tasks, and leave them."""
     hosts = parse_hosts({"count": 3, "cpu_cores": 2.0, "link_mbps": 100}, 3, 1)
-    still, moved = grown(Growing(None, None)), grown(Growing(3, 9, num_new=2), hosts=hosts)
+    script = ("wait 3", "servers 3", "divide 1:2:1", "wait 6", "divide 1", "servers 1")
+    still, moved = grown(Switching()), grown(Switching(steps=script), hosts=hosts)
     assert (moved.refused, moved.end["note"]["status"], problems(moved.lines)) == ("", "done", [])
     assert [line["event"]["servers"] for line in moved.events("Restored")] == [[0, 1, 2], [0]]
     places = {line["event"]["server"]: line["event"]["place"] for line in moved.events("ServerJoined")}
@@ -261,7 +267,7 @@ def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job
 
 def test_another_order_of_samples_trains_other_bits() -> None:
     """Without this the test before would prove nothing."""
-    hashes = {grown(Growing(None, None), seed).end["note"]["parameters_sha256"] for seed in (2, 7)}
+    hashes = {grown(Switching(), seed).end["note"]["parameters_sha256"] for seed in (2, 7)}
     assert len(hashes) == 2
 
 
