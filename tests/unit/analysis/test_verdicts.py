@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from analysis.claims.answers import Answer, answer
-from analysis.claims.judge import judge, of_group
+from analysis.claims.judge import Verdict, judge, of_group
 from analysis.claims.ledger import Claim, LedgerError, load_ledger
 from analysis.experiments.numbers import DASH
-from analysis.experiments.page import RULES, front, ours_text, overview, paper_text, remarks, varying
+from analysis.experiments.page import RULES, front, many_alike, named, ours_text, overview, paper_text, remarks, varying
 from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import claim, runs
 
@@ -336,10 +336,18 @@ def test_what_a_reader_is_told_of_a_claim() -> None:
     assert remarks(LEDGER) == [
         "- `b`: by luck.",
         "- `c`: calibrated: a model.",
-        "- one observation: a and d (`a`, `d`).",
     ]
     for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "side", "size", "larger"):
         assert f"**{verdict}**" in RULES.lower()
+
+
+def test_many_claims_that_say_nothing_about_us_share_a_line() -> None:
+    exact, never = Verdict("", "by arithmetic"), Verdict("not exercised", "not exercised")
+    mixed = [(f"toy.{n}", exact) for n in range(5)] + [("toy.x", Verdict("met", "by arithmetic"))]
+    assert many_alike([*mixed, ("toy.y", never)]) == {"by arithmetic": [f"toy.{n}" for n in range(5)]}
+    assert named("by arithmetic", ["toy.a", "toy.b"], "toy_fig1") == "- by arithmetic: `a`, `b`."
+    line = "- by arithmetic: 13 claims, whose values are in `toy_fig1_claims.csv`."
+    assert named("by arithmetic", ["toy.a"] * 13, "toy_fig1") == line
 
 
 def test_many_cases_are_shown_by_their_least_and_their_largest() -> None:
