@@ -51,6 +51,8 @@ def main(argv: Sequence[str]) -> int:
     words = parser().parse_intermixed_args(argv)
     try:
         if words.list:
+            if words.dataset is not None:
+                raise ConfigError(f"--list: lists all data sets; leave {words.dataset} out")
             print("\n".join(listed(Path(words.data_dir))))
             return 0
         dataset = chosen(words)

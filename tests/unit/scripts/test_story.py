@@ -286,6 +286,19 @@ def test_a_subject_that_is_not_there(
     assert len(said.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (["--from", "x"], "argument --from: x: must be a number of seconds"),
+        (["--to", "nan"], "argument --to: nan: must be a number of seconds"),
+        (["--from", "9", "--to", "3"], "--from 9: must not be later than --to 3"),
+    ],
+)
+def test_times_that_are_none(times: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs/a", *times]) == 2
+    assert capsys.readouterr().err == f"story: {words}\n"
+
+
 def test_a_record_by_rows_says_where_its_updates_are(
     run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
