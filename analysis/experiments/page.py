@@ -39,7 +39,6 @@ MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "seeds", "side", "size")
 OURS, SEEDS = HEADS.index("ours"), HEADS.index("seeds")
 QUESTIONS = ("side", "size")
-COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
 SHORT = 12
 """Rows up to which a section without claims shows its numbers, and claims up to which a line names all; a file next to
 the figure always has them."""
@@ -274,7 +273,7 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     """Number of claims by question and verdict; claims that miss the side are named."""
     given = verdicts_by_claim(verdicts, ledger)
-    lines = markdown_lines(COUNT_HEADS, [counts(question, ledger, given) for question in QUESTIONS])
+    lines = [counts(question, ledger, given) for question in QUESTIONS]
     if found := [f"`{short(claim.id)}`" for claim in ledger if given[claim.id].side == MISSED]:
         lines += ["", f"Side {MISSED}: {', '.join(found)}."]
     if unanswered := [f"`{short(claim.id)}`" for claim in ledger if claim.experiment is None]:
@@ -282,9 +281,11 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     return lines
 
 
-def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:
-    """A row of ``COUNT_HEADS``: every claim for itself; the page over all papers counts observations."""
-    return [question, *counted([word for claim in ledger if (word := getattr(given[claim.id], question))])]
+def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> str:
+    """A line of verdicts: every claim for itself; the page over all papers counts observations."""
+    total, *numbers = counted([word for claim in ledger if (word := getattr(given[claim.id], question))])
+    found = [f"{n} {word}" for n, word in zip(numbers, (*JUDGED, *NOT_JUDGED), strict=True) if n != "0"]
+    return f"- **{question.capitalize()}** of {total} claims: {', '.join(found) or 'none'}."
 
 
 def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:

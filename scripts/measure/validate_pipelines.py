@@ -228,7 +228,7 @@ def error_frac(pair: tuple[Figure, float]) -> float:
 
 
 def report(figures: tuple[Figure, ...]) -> str:
-    """The tables of docs/hybrid.md: errors of predictions, and the fitted numbers."""
+    """What docs/hybrid.md shows: errors of predictions, and pairs of schedules in another order."""
     groups: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for pair in predicted(figures):
         if not is_fitted(pair[0]):
@@ -241,16 +241,10 @@ def report(figures: tuple[Figure, ...]) -> str:
         rows.append((model, schedule, str(len(errors)), f"{middle:.1f} %", f"{worst[0]:+.1f} % ({worst[1]})"))
     heads = ("model", "schedule", "predictions", "median error", "worst error (slow links; delay)")
     errors_table = markdown_lines(heads, rows)
-    numbers = [
-        (model, name.replace("_", "-"), *(f"{value:.1f}" for value in (sum(PARTS) * fit.unit_ms, *fit[1:])))
-        for model in SIZES
-        for name, fit in sorted(fits_of(figures, model).items())
-    ]
-    parts = ("model", "schedule, link", "a micro-batch on a stage, ms", "overhead, ms", "constant under delay, ms")
     count, wrong = orders(predicted(figures))
     order = f"Of {count} pairs of schedules whose measured times differ by more than 5 %, {len(wrong)} are reversed"
     order += f": {'; '.join(wrong)}." if wrong else "."
-    return "\n".join([*errors_table, "", order, "", *markdown_lines(parts, numbers)])
+    return "\n".join([*errors_table, "", order])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

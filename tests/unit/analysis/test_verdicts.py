@@ -307,11 +307,11 @@ GIVEN = pd.DataFrame(
 
 def test_totals_are_by_question() -> None:
     text = "\n".join(overview(GIVEN, LEDGER))
-    assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
-    assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "- **Side** of 1 claims: 1 met.\n" in text
+    assert "- **Size** of 4 claims: 1 met, 1 missed, 1 inconclusive, 1 calibrated." in text
     assert "Side missed" not in text
     assert "Side missed: `b`." in "\n".join(overview(GIVEN.replace("met", "missed"), LEDGER))
-    assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
+    assert "- **Size** of 4 claims: 4 not run." in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
 
 
 def test_the_page_over_all_papers_adds_up() -> None:
