@@ -228,7 +228,7 @@ def error_frac(pair: tuple[Figure, float]) -> float:
 
 
 def report(figures: tuple[Figure, ...]) -> str:
-    """What docs/hybrid.md shows: errors of predictions, and pairs of schedules in another order."""
+    """Errors of predictions, and pairs of schedules in another order, as docs/hybrid.md shows them."""
     groups: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for pair in predicted(figures):
         if not is_fitted(pair[0]):
