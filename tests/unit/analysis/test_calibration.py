@@ -379,7 +379,7 @@ def test_the_model_size_is_recorded_saved_or_told(tmp_path: Path, capsys: pytest
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "mine.yaml"
-    assert "no run here" in refusal(capsys, tmp_path / "nowhere", "-o", target)
+    assert "nowhere: no such directory; name" in refusal(capsys, tmp_path / "nowhere", "-o", target)
     good, virtual, disturbed = tmp_path / "good", tmp_path / "virtual", tmp_path / "disturbed"
     Live(COSTS, rounds=5).write(good)
     Live(COSTS, rounds=5, runtime="virtual").write(virtual)
@@ -401,7 +401,7 @@ def test_the_program_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "run.py"), "calibrate", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"calibrate: {tmp_path}: no run here (a directory with meta.json and events.jsonl)\n"
+    assert done.stderr == f"calibrate: {tmp_path}: holds no run (a directory with meta.json and events.jsonl)\n"
 
 
 def test_a_device_below_its_saturation_is_no_faster() -> None:
