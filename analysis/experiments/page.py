@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.claims.answers import Answer, with_ends
 from analysis.claims.judge import (
+    ARITHMETIC,
     CALIBRATED,
     CONSTRUCTION,
     DECIDED,
@@ -19,6 +20,7 @@ from analysis.claims.judge import (
     MET,
     MISSED,
     NOT_JUDGED,
+    UNEXERCISED,
     Verdict,
     judge,
     of_group,
@@ -37,12 +39,14 @@ MARKED = re.compile(r"<!-- experiment: (\S+) -->\n")
 HEADS = ("claim", "paper", "ours", "seeds", "side", "size")
 OURS, SEEDS = HEADS.index("ours"), HEADS.index("seeds")
 QUESTIONS = ("side", "size")
-COUNT_HEADS = ("question", "claims", *JUDGED, *NOT_JUDGED)
-GROUP = "one observation: "
 SHORT = 12
-"""Rows up to which a section without claims shows its numbers; a file next to the figure always has them."""
+"""Rows up to which a section without claims shows its numbers, and claims up to which a line names all; a file next to
+the figure always has them."""
 MANY = 4
-"""Cases of one claim up to which all are listed; of more, the least and the largest."""
+"""Cases of one claim up to which all are listed (of more, the least and the largest), and claims alike in verdicts that
+say nothing about us up to which each has a row."""
+SILENT = (UNEXERCISED, ARITHMETIC)
+"""Verdicts whose numbers say nothing about us: no part acted, or a definition was evaluated."""
 RULES = """\
 Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % interval in
 brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never ended. One seed has no
@@ -63,8 +67,8 @@ within 15 % of the paper's, and its interval is no wider than that.
   number (a miss remains a miss). **By arithmetic**: a definition was evaluated to the
   printed digits, and nothing was run. **Context**: other
   hardware, production, another quantity, or a variation of ours. None of these is evidence.
-- Claims that repeat a number, or follow from one fitted degree of freedom, are one observation: the worst of them
-  counts."""
+- Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
+  `analysis/claims/`): the worst of them counts."""
 README = """\
 Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
 `make paper` repeats all runs and regenerates all pages.
@@ -118,12 +122,14 @@ def section(results: Results, picture: str, command: str) -> str:
     spec = results.spec
     lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}", ""]
     lines += [f"`{command}`; {short_caption(results.metas)}.", "", f"![{spec.where}]({picture})", ""]
-    if rows := [row(claim, ours, verdict) for claim, ours, verdict in results.answers]:
+    answers = results.answers
+    many = many_alike([(claim.id, verdict) for claim, _, verdict in answers])
+    if rows := [row(*one) for one in answers if silent(one[2]) not in many]:
         lines += [*markdown_lines(*varying(rows)), ""]
-    if found := remarks(results.claims):
+    if found := [*(named(word, of, spec.name) for word, of in many.items()), *remarks(results.claims)]:
         lines += [*found, ""]
     heads, cells = numbers(results)
-    if cells and not rows and len(cells) <= SHORT:
+    if cells and not answers and len(cells) <= SHORT:
         lines += [*markdown_lines(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
@@ -163,21 +169,37 @@ def row(claim: Claim, ours: Answer | None, verdict: Verdict) -> list[str]:
     ]
 
 
+def silent(verdict: Verdict) -> str:
+    """The verdict on all questions of a claim if it is one of ``SILENT``, else nothing."""
+    words = {word for word in verdict if word}
+    return words.pop() if len(words) == 1 and words <= set(SILENT) else ""
+
+
+def many_alike(verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, list[str]]:
+    """The claims of each silent verdict that more than ``MANY`` have."""
+    found = {word: [name for name, verdict in verdicts if silent(verdict) == word] for word in SILENT}
+    return {word: names for word, names in found.items() if len(names) > MANY}
+
+
+def named(word: str, ids: Sequence[str], experiment: str) -> str:
+    """One line for many claims with the same silent verdict; a file next to the figure always has their values."""
+    if len(ids) > SHORT:
+        return f"- {word}: {len(ids)} claims, whose values are in `{experiment}_claims.csv`."
+    return f"- {word}: {', '.join(f'`{short(name)}`' for name in ids)}."
+
+
 def remarks(claims: Sequence[Claim]) -> list[str]:
-    """Notes about verdicts; the same note about several claims once, and groups without another note in one line."""
-    by_text, groups = dict[str, list[str]](), dict[str, list[str]]()
+    """Notes about verdicts; the same note about several claims once."""
+    by_text = dict[str, list[str]]()
     for claim in claims:
         if text := remark(claim):
-            same = groups.setdefault(claim.group, []) if text == GROUP + claim.group else by_text.setdefault(text, [])
-            same.append(f"`{short(claim.id)}`")
-    lines = [f"- {', '.join(names)}: {text}." for text, names in by_text.items()]
-    once = "; ".join(f"{group} ({', '.join(names)})" for group, names in groups.items())
-    return [*lines, f"- {GROUP}{once}."] if once else lines
+            by_text.setdefault(text, []).append(f"`{short(claim.id)}`")
+    return [f"- {', '.join(names)}: {text}." for text, names in by_text.items()]
 
 
 def remark(claim: Claim) -> str:
     """Remarks on a claim's verdicts."""
-    whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction, GROUP: claim.group}
+    whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction}
     controls = " and ".join(next(reversed(one.values())) for one in claim.controls)
     held = f"{CONSTRUCTION} if {controls} would meet it, too" * bool(controls)
     return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [held, claim.note])])
@@ -251,18 +273,19 @@ def compose(title: str, intro: str, parts: dict[str, str], verdicts: pd.DataFram
 def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
     """Number of claims by question and verdict; claims that miss the side are named."""
     given = verdicts_by_claim(verdicts, ledger)
-    lines = markdown_lines(COUNT_HEADS, [counts(question, ledger, given) for question in QUESTIONS])
+    lines = [counts(question, ledger, given) for question in QUESTIONS]
     if found := [f"`{short(claim.id)}`" for claim in ledger if given[claim.id].side == MISSED]:
         lines += ["", f"Side {MISSED}: {', '.join(found)}."]
-    unanswered = [claim for claim in ledger if claim.experiment is None]
-    if unanswered:
-        lines += ["", "Not answered by any experiment here: " + "; ".join(_why(claim) for claim in unanswered) + "."]
+    if unanswered := [f"`{short(claim.id)}`" for claim in ledger if claim.experiment is None]:
+        lines += ["", f"Not answered by any experiment here (`analysis/claims/` says why): {', '.join(unanswered)}."]
     return lines
 
 
-def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:
-    """A row of ``COUNT_HEADS``: every claim for itself; the page over all papers counts observations."""
-    return [question, *counted([word for claim in ledger if (word := getattr(given[claim.id], question))])]
+def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> str:
+    """A line of verdicts: every claim for itself; the page over all papers counts observations."""
+    total, *numbers = counted([word for claim in ledger if (word := getattr(given[claim.id], question))])
+    found = [f"{n} {word}" for n, word in zip(numbers, (*JUDGED, *NOT_JUDGED), strict=True) if n != "0"]
+    return f"- **{question.capitalize()}** of {total} claims: {', '.join(found) or 'none'}."
 
 
 def observations(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> list[str]:
@@ -327,7 +350,3 @@ def shares(question: str, verdicts: Sequence[str]) -> str:
 def short(name: str) -> str:
     """A claim's name on the page of its paper."""
     return name.partition(".")[2]
-
-
-def _why(claim: Claim) -> str:
-    return f"`{short(claim.id)}`" + (f" ({claim.note})" if claim.note else "")

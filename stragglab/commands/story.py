@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Tell one story; returns the exit code (see the module)."""
     try:
         arguments = _parser().parse_args(argv)
+        if arguments.start > arguments.end:
+            raise ConfigError(f"--from {arguments.start:g}: must not be later than --to {arguments.end:g}")
         with said_late("reading the log"):
             story = _story(arguments.record, arguments.subject, arguments.start, arguments.end)
     except (ConfigError, RecordError) as error:
@@ -101,9 +103,12 @@ def _of_set(record: Path, job: str | None) -> Story:
 
 def _seconds(text: str) -> float:
     """A time on the command line."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if math.isnan(value):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds")
     return value
 
 

@@ -23,6 +23,14 @@ PROBE_DEADLINE_S = 20.0
 PROBED = ("namespaces", "cgroup_cpu", "cgroup_memory", "cpulimit")
 """Capabilities that matter where no hosts are emulated, which is what agents elsewhere say of their machine."""
 USAGE = "usage: python run.py doctor [--cluster launcher=join|ray SETTINGS]"
+HELP = f"""{USAGE}
+
+Check what this machine can do for live runs: namespaces, quotas, links, GPUs. A row says what a capability is for, and
+lines below the table say what is missing, why, and the cure.
+
+--cluster waits for the agents of a launcher as a run with these settings would, and shows a row for each machine.
+
+The exit code is 0 whatever is missing, 2 for invalid input or if machines are missing or do not agree with this one."""
 WIDTH = 140
 """Columns of a table where nobody looks at a screen."""
 FAKE = "backend.device=fake, kind gpu included, needs none"
@@ -148,7 +156,7 @@ def main(argv: Sequence[str]) -> int:
     """Print a table of all capabilities; the exit code is 0 whatever is missing, as a run may not need it."""
     if argv:
         if argv[0] in ("-h", "--help"):
-            print(USAGE)
+            print(HELP)
             return 0
         return print_error(NAME, f"doctor: {argv[0]}: no such option; {USAGE}")
     if not is_linux():

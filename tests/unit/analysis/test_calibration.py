@@ -331,7 +331,7 @@ def test_the_model_size_is_recorded_saved_or_told(tmp_path: Path, capsys: pytest
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "mine.yaml"
-    assert "no run here" in refusal(capsys, tmp_path / "nowhere", "-o", target)
+    assert "nowhere: no such directory; name" in refusal(capsys, tmp_path / "nowhere", "-o", target)
     good, virtual, disturbed = tmp_path / "good", tmp_path / "virtual", tmp_path / "disturbed"
     Live(COSTS, rounds=5).write(good)
     Live(COSTS, rounds=5, runtime="virtual").write(virtual)

@@ -384,6 +384,8 @@ def test_the_page_has_a_section_per_experiment_that_can_be_replaced(tmp_path: Pa
     verdicts = verdict_frame(found)
     page = compose("Toy", "About it.", {"toy_table": text, "toy_fig9": text.replace("table", "fig9")}, verdicts, CLAIMS)
     assert page.index("toy_fig9") < page.index("<!-- experiment: toy_table")
+    assert "- **Side** of 2 claims: 1 met, 1 context.\n" in page
+    assert "- **Size** of 1 claims: 1 missed.\n" in page
     assert "uncommitted" not in page
     for version in ("1a2b3c4-dirty", "0.1.0 (1a2b3c4-dirty)"):
         changed = text.replace("toy_table", "toy_fig9") + f"Stragglab {version}."

