@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.markup import markdown_lines, to_csv
-from analysis.measures.injector_errors import BITS_PER_MBIT, costs, latest, percent
-from analysis.reports.fidelity_page import Sheet, number, yes
+from analysis.measures.injector_errors import BITS_PER_MBIT, costs, latest
+from analysis.reports.sheets import Sheet, number, percent, yes
 
 
 def sheets(table: pd.DataFrame, windows: pd.DataFrame) -> Iterator[Sheet]:

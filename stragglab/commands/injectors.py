@@ -29,9 +29,8 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
-from stragglab.grids.fidelity_runs import read_records
 from stragglab.grids.grid import GRID, Runner, run_child
-from stragglab.grids.injector_runs import make_records, report
+from stragglab.grids.injector_runs import make_records, read_records, report
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: Look | None = None) -> int:

@@ -12,7 +12,7 @@ from rich.console import Console
 from analysis.experiments.numbers import numbers
 from analysis.experiments.page import HEADS, QUESTIONS, page_of, row, write_page
 from analysis.experiments.results import Results, verdict_frame
-from analysis.experiments.spec import Spec, cells, load_spec
+from analysis.experiments.spec import AGREEMENT, Spec, cells, load_spec
 from analysis.figures.names import named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
@@ -32,6 +32,7 @@ from stragglab.grids.experiments import (
     read_records,
     tabulated,
 )
+from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
 from stragglab.grids.times import time_cells
@@ -52,7 +53,7 @@ def run_all(
             if spec.times_only:
                 times[name] = time_cells(spec, folder_of(spec, asked), asked, console)
             elif not asked.redraw and spec.recorded:
-                make_records(spec, asked, console, runner)
+                make_records(spec, asked, folder_of(spec, asked), console, runner)
         except JobFailed as error:
             failed[name] = error
     for name, spec in specs.items():
@@ -67,6 +68,10 @@ def run_all(
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: pd.DataFrame | None) -> None:
     """Process the records, or the times, of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
+    if spec.figure.kind == AGREEMENT:
+        command = f"python run.py experiment {spec.name}"
+        compare_clocks(spec, read_records(spec, out), out / f"{spec.name}.md", command, console)
+        return
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
         results = tabulated(spec)

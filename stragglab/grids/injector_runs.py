@@ -12,7 +12,7 @@ from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
 from analysis.measures.injections import collect
 from analysis.measures.injector_errors import errors, verdict
-from analysis.records.load import RecordError, Run
+from analysis.records.load import RecordError, Run, find_runs, load_run
 from analysis.records.provenance import caption
 from analysis.reports.injectors import circumstances, in_files, markdown, sheets
 from runtime.errors import ConfigError
@@ -53,6 +53,14 @@ def make_records(
     for what, why in lacking.items():
         console.print(f"left out: {what}: {why}", soft_wrap=True)
     return [run, *run_all(able, asked, console, runner)]
+
+
+def read_records(folder: Path) -> list[Run]:
+    """All records below ``folder``, in the order of creation."""
+    found = find_runs(folder) if folder.is_dir() else []
+    if not found:
+        raise RecordError(f"--from {folder}: no run here (a directory with meta.json and events.jsonl)")
+    return sorted(map(load_run, found), key=lambda run: str(run.meta.get("started_at")))
 
 
 def per_sample_s(run: Run) -> float:
