@@ -10,7 +10,7 @@ python run.py fidelity -o out/small --seeds 0 --strategies bsp,asp --stragglers 
 python run.py fidelity --redraw                           # only report, from existing records
 
 These are experiments: conf/experiment/fidelity*.yaml, here and in your own project (--grid my_grid project=DIR for
-fidelity_my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another:
+fidelity-my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another:
 leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual ones follow, on
 processors as fast as live. Seeds are the outer loop, and existing records are not made again unless their settings or
 their cost model have changed, so the same command continues after an interruption, and with --seeds it reports on
@@ -37,7 +37,7 @@ from stragglab.grids.fidelity import chosen, compare_clocks
 from stragglab.grids.grid import GRID, Runner
 from stragglab.terminal.lists import number_of, numbers_of
 
-LOCAL, OTHERS = "fidelity", "fidelity_"
+LOCAL, OTHERS = "fidelity", "fidelity-"
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:

@@ -28,7 +28,7 @@ GRIDS = ("local", "allreduce", "hosts")
 
 
 def spec_of(name: str) -> Spec:
-    return load_spec(experiments.SPECS / f"fidelity{'' if name == 'local' else f'_{name}'}.yaml")
+    return load_spec(experiments.SPECS / f"fidelity{'' if name == 'local' else f'-{name}'}.yaml")
 
 
 def test_a_strategy_and_a_pattern_have_settings_of_their_own(bench: Bench) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,7 +17,7 @@ from stragglab.commands import experiment
 from stragglab.commands import fidelity as script
 from stragglab.grids import experiments
 from stragglab.grids import fidelity as grid
-from tests.support.fake_runners import FakeRunner, Result, ScriptBench
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import story
 
@@ -27,12 +25,6 @@ STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy")
 GRID = ("--seeds", "2,3", "--strategies", "bsp,asp", "--stragglers", "none")
 """Without the first seeds, which have more runs."""
 FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
-
-
-def configured(words: list[str]) -> dict[str, Any]:
-    """Instead of what Hydra would compose, which takes longer than everything else."""
-    said = dict(word.split("=", 1) for word in words)
-    return {**said, "cluster": {"costs": said.get("cluster.costs")}}
 
 
 class ComparedRunner(FakeRunner):
@@ -58,10 +50,6 @@ class ComparedRunner(FakeRunner):
             received.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
         received.meta["started_at"] = self.started_at()
         received.write(new)
-
-    def configured(self, words: list[str], hydra: Path) -> None:
-        super().configured(words, hydra)
-        (hydra / "config.yaml").write_text(yaml.safe_dump(configured(words)))
 
 
 class Bench(ScriptBench):
@@ -97,8 +85,7 @@ def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ben
 def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without what takes long: figures, and composing every configuration beforehand."""
     monkeypatch.setattr(grid, "draw", lambda *_: None)
-    monkeypatch.setattr(experiments, "preflight", lambda _: None)
-    monkeypatch.setattr(experiments, "composed_words", lambda: nullcontext(configured))
+    uncomposed(monkeypatch)
     return whole
 
 
@@ -278,7 +265,7 @@ def test_an_experiment_of_a_project_is_compared_alike(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be run by either of two commands."""
-    mine = tmp_path / "conf" / "experiment" / "fidelity_mine.yaml"
+    mine = tmp_path / "conf" / "experiment" / "fidelity-mine.yaml"
     mine.parent.mkdir(parents=True)
     axes = {"straggler": {"none": ["straggler=none"]}, "strategy": {"bsp": ["strategy=bsp"]}}
     sides = {"live": ["runtime=live"], "virtual": ["runtime=virtual", "cluster.costs=ideal"]}
@@ -289,9 +276,9 @@ def test_an_experiment_of_a_project_is_compared_alike(
     assert bench.run("-o", str(bench.out), "--grid", "mine").code == 0
     page = (bench.out / "fidelity.md").read_text()
     assert page.startswith("# Mine\n")
-    words = ["fidelity_mine", "-o", str(tmp_path / "out")]
+    words = ["fidelity-mine", "-o", str(tmp_path / "out")]
     assert experiment.main(words, ComparedRunner()) == 0
-    assert "| none | bsp |" in (tmp_path / "out" / "fidelity_mine" / "fidelity_mine.md").read_text()
+    assert "| none | bsp |" in (tmp_path / "out" / "fidelity-mine" / "fidelity-mine.md").read_text()
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

@@ -37,7 +37,6 @@ def record(tmp_path: Path) -> str:
 
 CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity: --report"),
-    "fidelity-add": (lambda _: fidelity.main(["--add", NOWHERE], never), "fidelity: --add"),
     "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity: -o"),
     "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "injectors: --report"),
     "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "injectors: -o"),
