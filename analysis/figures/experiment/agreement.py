@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from matplotlib.patches import Patch
 from analysis.experiments.plotted import caption_of
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import FAINT, INK
+from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.style import FAINT, INK, error_reach
 from analysis.measures.agreement import CASE, OFF, PACED, SIDE, UNCLEAR, cases, relative
 
 HEIGHT = 0.36
@@ -38,7 +37,7 @@ def draw(path: Path, results: Results) -> Path:
     medians, seeds = cases(results.runs, "jct_s", tolerance_frac), seed_errors(results.runs)
     panels = list(dict.fromkeys(medians["straggler"]))
     heights = [0.75 + 0.42 * int((medians["straggler"] == name).sum()) for name in panels]
-    reach = _reach([*medians["error"], *seeds["error"]], tolerance_frac)
+    reach = error_reach([*medians["error"], *seeds["error"]], tolerance_frac)
     paced = PACED in set(results.runs[SIDE])
     with styled():
         page = new_page(sum(heights) + 0.25, caption_of(results, NOTE.format(percent=100 * tolerance_frac)))
@@ -50,7 +49,14 @@ def draw(path: Path, results: Results) -> Path:
             errors.axvspan(-100 * tolerance_frac, 100 * tolerance_frac, color="#eeeeee", linewidth=0, zorder=0)
             draw_errors(errors, middle, each, reach)
             times.set_title(f"stragglers: {name.replace('_', ' ')}")
-        page.legend(handles=_keys(paced=paced), loc="outside upper left", ncols=3, columnspacing=1.3, handlelength=1.2)
+        keys: list[Artist] = [
+            Patch(color=colour, linewidth=0, label=f"{side} ({where})")
+            for (side, colour), where in zip(COLOURS.items(), ("above", "below"), strict=True)
+        ]
+        if paced:
+            label = "virtual at live's processor speed (below)"
+            keys.append(Line2D([], [], color=AT_LIVE_SPEED, marker="D", markersize=5, label=label))
+        legend_above(page, keys)
         return save(page, path, _plotted_numbers(medians, seeds, ["paced"] if paced else []))
 
 
@@ -141,23 +147,6 @@ def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
     axes.spines["left"].set_visible(named)
     axes.spines["left"].set_color("#bbbbbb")
     axes.grid(visible=True, axis="x")
-
-
-def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
-    """Axis limit for all panels: not so small that noise looks large, nor so large that the band is hard to see."""
-    finite = [1.15 * abs(error) for error in errors if np.isfinite(error)]
-    return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)
-
-
-def _keys(*, paced: bool) -> list[Artist]:
-    keys: list[Artist] = [
-        Patch(color=COLOURS["live"], linewidth=0, label="live (above)"),
-        Patch(color=COLOURS["virtual"], linewidth=0, label="virtual (below)"),
-    ]
-    marker = Line2D(
-        [], [], color=AT_LIVE_SPEED, marker="D", markersize=5, label="virtual at live's processor speed (below)"
-    )
-    return [*keys, marker] if paced else keys
 
 
 def _plotted_numbers(medians: pd.DataFrame, seeds: pd.DataFrame, paced: list[str]) -> pd.DataFrame:

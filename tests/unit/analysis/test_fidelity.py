@@ -151,14 +151,6 @@ def test_the_error_is_the_median_of_the_pairs(pairs: Pairs) -> None:
     assert (jct.verdict, jct.seeds, jct.worst) == (WITHIN, 5, pytest.approx(0.05))
 
 
-@pytest.mark.long(like="test_the_error_is_the_median_of_the_pairs")
-def test_every_time_and_duration_has_its_error(pairs: Pairs) -> None:
-    found = pairs.add("bsp", factor=1.04).compare()
-    assert row(found, "jct_s").error == pytest.approx(0.04)
-    assert row(found, "tta_s").error == pytest.approx(0.04)
-    assert row(found, "bpt_median_s").error == pytest.approx(0.0)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("factor", "error"), [(1.08, "+8.0 %"), (0.92, "-8.0 %")])
 def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -> None:
@@ -169,20 +161,6 @@ def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -
     assert (
         line(found, "JCT (job completion time) within")
         == f"JCT (job completion time) within 5 %: 1 of 2 cases; not bsp ({error}) under transient"
-    )
-
-
-@pytest.mark.long(like="test_the_error_is_the_median_of_the_pairs")
-def test_one_bad_seed_is_not_hidden_by_the_median(pairs: Pairs) -> None:
-    pairs.add("bsp")
-    pairs.virtual[2] = write(pairs.folder, story(seed=2, factor=1.2, runtime="virtual"), "bad")
-    found = pairs.compare()
-    jct = row(found, "jct_s")
-    assert (jct.error, jct.verdict) == (pytest.approx(0.0), UNCLEAR)
-    assert jct.worst == pytest.approx(0.2)
-    assert (
-        line(found, "JCT (job completion time) within")
-        == "JCT (job completion time) within 5 %: 0 of 1 cases; inconclusive bsp (+0.0 %) under transient"
     )
 
 
@@ -209,13 +187,6 @@ def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
     assert isnan(tta.error)
     assert pd.isna(tta.verdict)
     assert line(found, "TTA (time to accuracy) within") == "TTA (time to accuracy) within 5 %: nothing to compare"
-
-
-@pytest.mark.long(like="test_a_target_that_only_one_side_reaches_is_a_miss")
-def test_no_target_is_no_measure(pairs: Pairs) -> None:
-    found = pairs.add("bsp", both={"target": None}).compare()
-    assert isnan(row(found, "tta_s").live)
-    assert found.rankings["measure"].tolist() == ["jct_s"]
 
 
 def test_staleness_is_compared_as_a_distribution(pairs: Pairs) -> None:
@@ -302,10 +273,6 @@ def test_no_losses_at_all_are_not_equal(pairs: Pairs) -> None:
     pairs.live = pairs.virtual
     found = pairs.compare()
     assert (found.losses["losses"][0], found.losses["equal"][0]) == (0, False)
-
-
-def test_only_the_losses_of_bsp_must_be_equal(pairs: Pairs) -> None:
-    assert len(pairs.add("asp").compare().losses) == 0
 
 
 def test_the_order_of_arrival_does_not_matter(pairs: Pairs) -> None:

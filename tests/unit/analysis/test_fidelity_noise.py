@@ -104,25 +104,6 @@ def test_evaluations_are_counted(pairs: Pairs) -> None:
     assert line(found, "live evaluations").endswith(f": 0 of {live['evaluations'].sum()}")
 
 
-@pytest.mark.long(like="test_two_live_runs_of_a_seed_bound_every_model")
-def test_an_evaluator_that_does_not_keep_up_is_told(pairs: Pairs) -> None:
-    """Each of these results is there only when the job ends; the last one, requested then, delays nothing."""
-    pairs.add("bsp")
-    received = story()
-    end = received.lines[-1]["t"]
-    evaluated = [each for each in received.lines if each.get("event", {}).get("type") == "Evaluated"]
-    others = [each for each in received.lines if each not in evaluated]
-    for each in evaluated:
-        each["t"] = each["event"]["t"] = end
-    received.lines = [*others[:-1], *evaluated, others[-1]]
-    for number, each in enumerate(received.lines):
-        each["seq"] = number
-    pairs.live[0] = write(pairs.folder, received, "late")
-    late = sum(each["event"]["asked_s"] < end for each in evaluated[1:])
-    assert late > 2
-    assert f": {late} of " in line(pairs.compare(), "live evaluations")
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [19, 20])
 def test_evaluations_before_the_target_are_those_that_missed_it(asked: int, pairs: Pairs) -> None:

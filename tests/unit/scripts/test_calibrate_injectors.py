@@ -164,49 +164,6 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     }
 
 
-@pytest.mark.long(like="test_records_of_other_settings_or_plans_are_made_again")
-def test_what_is_there_is_not_run_again(bench: Bench) -> None:
-    bench.quick()
-    shutil.rmtree(bench.out / "records" / "duty_50ms_1_seed0")
-    again = ExactRunner()
-    result = bench.quick(runner=again)
-    assert again.ran == ["duty_50ms_1_seed0"]
-    assert "4 of 5 records exist already" in result.out
-    rest = ExactRunner()
-    assert bench.run("-o", str(bench.out), runner=rest).code == 0
-    assert not set(rest.ran) & {"probe_seed0", *QUICK}
-    assert len(rest.ran) == len(grid(SAMPLE_S, hosts=True, quick=False)) - len(QUICK)
-
-
-@pytest.mark.long(like="test_records_of_other_settings_or_plans_are_made_again")
-def test_half_a_run_is_made_again(bench: Bench) -> None:
-    stopped = ExactRunner()
-    stopped.interrupted_at = "duty_50ms_1_seed0"
-    result = bench.quick(runner=stopped)
-    assert (result.code, result.err.count("\n")) == (130, 1)
-    rest = ExactRunner()
-    assert bench.quick(runner=rest).code == 0
-    assert rest.ran == QUICK[2:]
-
-
-def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
-    runner = ExactRunner()
-    runner.failing = {"duty_50ms_1_seed0": 1}
-    result = bench.quick(runner=runner)
-    assert (result.code, len(runner.ran)) == (1, 6)
-    assert "3/5  duty_50ms_1_seed0  failed: bsp on digits: it broke" in result.out
-    assert "1 of 5 runs failed, duty_50ms_1_seed0 first; the same command repeats them" in result.err
-    assert not (bench.out / "windows.csv").exists()
-
-
-def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = ExactRunner()
-    runner.failing = {"cgroup_50ms_1_seed0": 2}
-    result = bench.quick(runner=runner)
-    assert (result.code, result.err) == (2, "injectors: bsp on digits: it broke\n")
-    assert runner.ran[-1] == "cgroup_50ms_1_seed0"
-
-
 def test_records_of_other_settings_or_plans_are_made_again(bench: Bench) -> None:
     bench.quick()
     path = bench.out / "records" / "cgroup_50ms_1_seed0" / ".hydra" / "config.yaml"
@@ -292,11 +249,6 @@ def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
     assert len(pd.read_csv(page.parent / name)) == 20
     for table in tables:
         assert len({line.count("|") for line in table}) == 1
-
-
-def test_a_page_that_is_not_there_is_begun(bench: Bench, tmp_path: Path) -> None:
-    bench.quick("--report", str(tmp_path / "new.md"))
-    assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{injector_runs.START}\n")
 
 
 @pytest.mark.long(like="test_a_page_keeps_what_people_wrote")

@@ -103,18 +103,6 @@ def both(side: str, *seeds: int) -> list[str]:
 
 
 @pytest.mark.long(like="test_half_a_run_is_made_again")
-def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
-    runner = ComparedRunner()
-    result = bench.grid(runner=runner)
-    assert (result.code, result.err) == (0, "")
-    assert runner.ran == [*both("virtual", 2, 3), *both("live", 2, 3)]
-    assert sorted(path.name for path in bench.records.iterdir()) == sorted(runner.ran)
-    assert not (bench.out / "unfinished").exists()
-    assert "1/4  none_bsp_virtual_seed2  JCT 1.6 s\n" in result.out
-    assert "\x1b" not in result.out
-
-
-@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_the_settings_reach_the_runs(bench: Bench) -> None:
     bench.grid("workload.epochs=3", "--costs", "ideal")
     words = [
@@ -139,27 +127,6 @@ def test_half_a_run_is_made_again(bench: Bench) -> None:
     rest = ComparedRunner()
     assert bench.grid(runner=rest).code == 0
     assert rest.ran == [named("asp", "live", 2), *both("live", 3)]
-
-
-@pytest.mark.long(like="test_half_a_run_is_made_again")
-def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_path: Path) -> None:
-    bench.grid()
-    model = tmp_path / "mine.yaml"
-    model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
-    again = ComparedRunner()
-    assert bench.grid("--costs", str(model), runner=again).code == 0
-    assert again.ran == both("virtual", 2, 3)
-    model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
-    out = bench.grid("--costs", str(model)).out
-    assert out.count("records exist already") == 1
-    assert "4 of 4 records exist already" in out
-
-
-def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = ComparedRunner()
-    runner.failing = {named("asp", "virtual", 2): 2}
-    assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "fidelity: bsp on digits: it broke"
-    assert runner.ran[-1] == named("asp", "virtual", 2)
 
 
 OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ranking", "losses_of_bsp")}
@@ -312,11 +279,6 @@ def test_bad_input_is_refused_in_one_line(words: list[str], said: str, whole: Be
     runner = ComparedRunner()
     assert said in whole.refused(*(word.format(here=tmp_path) for word in words), runner=runner)
     assert runner.ran == []
-
-
-def test_an_output_directory_that_is_a_file_is_refused(whole: Bench, tmp_path: Path) -> None:
-    (tmp_path / "taken").touch()
-    whole.refused("-o", str(tmp_path / "taken"), *GRID)
 
 
 def test_records_that_do_not_match_are_refused(bench: Bench) -> None:
