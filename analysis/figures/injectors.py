@@ -113,7 +113,7 @@ def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: b
         rows = points[points["series"] == name]
         x = rows["asked"].to_numpy() * SPREAD ** (number - (len(names) - 1) / 2)
         marker, colour = _look(name)
-        plain = {"color": colour, "markersize": 4, "markeredgewidth": 0, "zorder": 3}
+        plain: dict[str, Any] = {"color": colour, "markersize": 4, "markeredgewidth": 0, "zorder": 3}
         barred = rows["low"].notna().to_numpy()
         above.vlines(x[barred], rows["low"][barred], rows["high"][barred], color=colour, linewidth=0.9, alpha=0.75)
         above.plot(x, rows["achieved"], marker, **plain)

@@ -70,7 +70,8 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
     out = folder_of(spec, asked)
     if spec.figure.kind == AGREEMENT:
         command = f"python run.py experiment {spec.name}"
-        compare_clocks(spec, read_records(spec, out), out / f"{spec.name}.md", command, console)
+        results = compare_clocks(spec, read_records(spec, out), out / f"{spec.name}.md", command, console)
+        draw_for_paper(results, asked, out, console)
         return
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
@@ -109,12 +110,18 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
         console.print(
             f"no figure: {spec.name} hides {', '.join(spec.figure.hide)}, and this part has no other", soft_wrap=True
         )
-    elif asked.paper is not None:
-        with drawn_as(form_of(asked.paper)):
-            console.print(str(draw(results, out / "paper" / f"{spec.name}.pdf")), soft_wrap=True)
+    else:
+        draw_for_paper(results, asked, out, console)
     for line in (out / "runs.csv", picture, pages):
         if line is not None:
             console.print(str(line), soft_wrap=True)
+
+
+def draw_for_paper(results: Results, asked: argparse.Namespace, out: Path, console: Console) -> None:
+    """Draw the figure in the form that was asked for, if any was."""
+    if asked.paper is not None:
+        with drawn_as(form_of(asked.paper)):
+            console.print(str(draw(results, out / "paper" / f"{results.spec.name}.pdf")), soft_wrap=True)
 
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:

@@ -35,7 +35,8 @@ SHOWN = 1
 
 def chosen(spec: Spec, asked: argparse.Namespace) -> Spec:
     """The experiment with the cases, seeds and settings that were asked for; all combinations of what is named."""
-    spec = narrowed(spec, asked.seeds, {SIDE: ["virtual", "slowed"]} if asked.only else {})
+    sides = [side for side in spec.axes[SIDE] if side in ("virtual", "slowed")]
+    spec = narrowed(spec, asked.seeds, {SIDE: sides} if asked.only else {})
     given = {text.lstrip("+~").partition("=")[0]: text for text in asked.overrides}
     if ours := [text for name, text in given.items() if name in OURS]:
         refuse(f"{ours[0]}: is chosen by this program; see --help for its options")
@@ -68,13 +69,12 @@ def cases_of(some: Iterable[Cell]) -> list[tuple[str, str]]:
 
 def compare_clocks(
     spec: Spec, there: Sequence[tuple[Cell, Record]], page: Path, command: str, console: Console, *, add: bool = False
-) -> None:
+) -> Results:
     """Print the tables and write the page with its figure and files, or ``add`` a group of cases to it."""
     records = [(cell, run) for cell, run in there if isinstance(run, Run)]
     found = fidelity(records, spec.figure.within_frac)
-    first = sorted(
-        (run.meta for _, run in records), key=lambda meta: meta["runtime"]
-    )  # virtual runs start in any order
+    # live ones first: virtual ones start in any order
+    metas = sorted((run.meta for _, run in records), key=lambda meta: meta["runtime"] == "virtual")
     tables, points = list(sheets(found)), verdict(found)
     picture = page.parent / "images" / f"{page.stem}.png"
     some = [cell for cell, _ in records]
@@ -83,23 +83,25 @@ def compare_clocks(
     files = write_sheets(tables[SHOWN:], picture, group)
     level = "###" if add else "##"
     shown = page_lines(tables[:SHOWN], files, page, "Tables of the same cases", level)
-    made = f"\n\n```\n{command}\n```\n\nfrom: {caption(first)}."
-    results = [*(f"- {point}" for point in points)]
+    made = f"\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+    said = [f"- {point}" for point in points]
+    results = Results(spec=spec, runs=found.runs, metas=metas)
     if add:
-        before, began = page.read_text(), min(str(meta.get("started_at"))[:10] for meta in first)
+        before, began = page.read_text(), min(str(meta.get("started_at"))[:10] for meta in metas)
         head = f"## Added on {began}: {', '.join(names)}\n\n{ADDED}{made}"
-        lines = [before.rstrip("\n"), "", head, "", *results, *shown, *settings_lines(spec, some, level, before)]
+        lines = [before.rstrip("\n"), "", head, "", *said, *shown, *settings_lines(spec, some, level, before)]
         write_file(page, "\n".join([*lines, ""]))
     else:
-        draw(picture, Results(spec=spec, runs=found.runs, metas=first))
+        draw(picture, results)
         measures = write_file(page.with_suffix(".csv"), found.measures.to_csv(index=False))
-        lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *results, ""]
+        lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *said, ""]
         lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown]
         write_file(page, "\n".join([*lines, *settings_lines(spec, some, level), "", spec.notes]))
         print_titled(console, tables)
         for line in (*points, measures, picture):
             console.print(str(line), soft_wrap=True)
     console.print(str(page), soft_wrap=True)
+    return results
 
 
 def settings_lines(spec: Spec, some: Sequence[Cell], level: str, known: str = "") -> list[str]:
