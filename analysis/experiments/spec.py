@@ -16,6 +16,7 @@ from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
 from analysis.experiments.shapes import misshapen
 from analysis.files import natural
+from analysis.measures.agreement import CASE, PACED, SIDE, SIDES, TOLERANCE_FRAC
 from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import RATES
 from reading import Unreadable
@@ -42,6 +43,10 @@ OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map")
 """Figures of ``figure.value``; others show what happened over time."""
 CHOSEN = ("seed", "draw", "view")
 """Settings that experiments choose themselves."""
+AGREEMENT = "agreement"
+"""The figure that compares the levels of the axis ``side``: live runs with virtual ones."""
+SEED = "seed"
+"""The seed, where parts of an experiment are named as if it were an axis."""
 TIMES = ("jct_s",)
 """Measures of runs without a record."""
 CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map")
@@ -75,6 +80,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Levels of ``by`` among which the best is the reference (``against``)."""
     names: dict[str, str] = {}
     """The figure's names for levels of any axis; strategies have names already."""
+    within_frac: float = TOLERANCE_FRAC
+    """Relative difference of two times that counts as none (``agreement``)."""
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
 
@@ -109,11 +116,14 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     for_s: float
 
 
+Part = dict[str, tuple[str, ...]]
+"""Some cells: their levels, by axis or ``seed``; of others any."""
+
+
 class Also(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """More settings of some cells, which override their levels' settings."""
 
-    at: dict[str, tuple[str, ...]]
-    """The levels of these cells, by axis; of other axes any."""
+    at: Part
     settings: tuple[str, ...]
 
 
@@ -130,8 +140,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The settings of each level of each axis; later axes override earlier ones, and those the common settings."""
     also: tuple[Also, ...] = ()
     """Settings of combinations of levels."""
-    without: tuple[dict[str, str], ...] = ()
-    """Combinations of levels that are left out."""
+    without: tuple[dict[str, str | tuple[str, ...]], ...] = ()
+    """Cells that are left out: their level, or levels, by axis or ``seed``."""
+    parts: tuple[Part, ...] = ()
+    """The cells, if not all combinations of levels are wanted: those of any part."""
+    pacing: str = ""
+    """The setting by which virtual processors become as fast as they were live, in the cells ``side: paced``."""
     seeds: tuple[int, ...] = (0,)
     table: Literal["coding", "transfers", "delays", "groups", "replicas", "delayed_sgd"] | None = None
     """No runs: the rows are computed by a function of ``python run.py experiment``'s ``TABLES``."""
@@ -219,14 +233,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def live(self) -> bool:
         """Whether any run is timed on this machine."""
-        return self.table is None and any(
-            "runtime=virtual" not in " ".join(settings_of(self, cell)) for cell in cells(self)
-        )
+        return self.table is None and any("runtime=virtual" not in settings_of(self, cell) for cell in cells(self))
 
-    @property
-    def timed(self) -> bool:
-        """Whether anything is timed on this machine, including decisions only: such runs are made one after another."""
-        return self.live or "runtime.decisions=measured" in self.lines
+    def measures_time(self, cell: Cell) -> bool:
+        """Whether the run is timed on this machine, or its decisions are: such runs are made one after another."""
+        return "runtime=virtual" not in settings_of(self, cell) or "runtime.decisions=measured" in self.lines
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -239,6 +250,11 @@ class Cell(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Name of the run's record directory."""
         return "_".join([*self.levels.values(), f"seed{self.seed}"])
+
+    def within(self, part: Mapping[str, str | Sequence[str]]) -> bool:
+        """Whether it has one of the levels that are named for each axis."""
+        mine = {**self.levels, SEED: str(self.seed)}
+        return all(mine[axis] == there or mine[axis] in tuple(there) for axis, there in part.items())
 
 
 def load_spec(path: Path) -> Spec:
@@ -268,9 +284,10 @@ def cells(spec: Spec) -> Iterator[Cell]:
     """Every run; seeds are the outer loop, so that slow changes of the machine affect all cells alike."""
     for seed in spec.seeds:
         for levels in product(*spec.axes.values()):
-            chosen = dict(zip(spec.axes, levels, strict=True))
-            if not any(left_out.items() <= chosen.items() for left_out in spec.without):
-                yield Cell(chosen, seed)
+            cell = Cell(dict(zip(spec.axes, levels, strict=True)), seed)
+            kept = not spec.parts or any(map(cell.within, spec.parts))
+            if kept and not any(map(cell.within, spec.without)):
+                yield cell
 
 
 def settings_of(spec: Spec, cell: Cell) -> list[str]:
@@ -279,7 +296,7 @@ def settings_of(spec: Spec, cell: Cell) -> list[str]:
     for axis, level in cell.levels.items():
         lines += spec.axes[axis][level]
     for also in spec.also:
-        if all(cell.levels[axis] in levels for axis, levels in also.at.items()):
+        if cell.within(also.at):
             lines += also.settings
     merged = {line.partition("=")[0]: line for line in [*lines, f"seed={cell.seed}"]}
     return list(merged.values())
@@ -304,6 +321,7 @@ def _problem(spec: Spec) -> str | None:
         or _cells_problem(spec)
         or _times_problem(spec)
         or _figure_problem(spec)
+        or _clocks_problem(spec)
         or _more_problem(spec)
         or _measures_problem(spec)
         or _settings_problem(spec)
@@ -339,6 +357,22 @@ def _figure_problem(spec: Spec) -> str | None:
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
     return _map_problem(spec.figure) if spec.figure.kind == "map" else None
+
+
+def _clocks_problem(spec: Spec) -> str | None:
+    """Problems of comparing live with virtual runs."""
+    if spec.figure.kind == AGREEMENT and not (
+        {*spec.axes} == {*CASE, SIDE} and {*SIDES[:2]} <= {*spec.axes[SIDE]} <= {*SIDES}
+    ):
+        axes, (live, virtual, *others) = ", ".join(CASE), SIDES
+        return (
+            f"figure: kind={AGREEMENT}: the axes are {axes} and {SIDE}: {live}, {virtual}, perhaps {', '.join(others)}"
+        )
+    if spec.pacing and not any(line.startswith(f"{spec.pacing}=") for line in spec.settings):
+        return f"pacing: {spec.pacing} is not one of the settings of all runs; give its usual value there"
+    if bool(spec.pacing) != (PACED in spec.axes.get(SIDE, ())):
+        return f"pacing: names the setting that the level {PACED} of the axis {SIDE} needs; give both or neither"
+    return None
 
 
 def _map_problem(figure: Drawing) -> str | None:
@@ -397,13 +431,15 @@ def _numbers_problem(spec: Spec) -> str | None:
 
 
 def _cells_problem(spec: Spec) -> str | None:
-    named = [("without", left_out) for left_out in spec.without]
+    known: dict[str, Any] = {SEED: list(map(str, spec.seeds)), **spec.axes}
+    named: list[tuple[str, Mapping[str, Any]]] = [("without", part) for part in spec.without]
+    named += [("parts", part) for part in spec.parts] + [("also", also.at) for also in spec.also]
     named += [(f"excess: {name}", reference) for name, reference in spec.excess.items()]
-    named += [("also", {axis: level}) for also in spec.also for axis, levels in also.at.items() for level in levels]
     for what, levels in named:
-        for axis, level in levels.items():
-            if level not in spec.axes.get(axis, {}):
-                return f"{what}: {axis}={level} is no level"
+        for axis, there in levels.items():
+            for level in [there] if isinstance(there, str) else there:
+                if level not in known.get(axis, {}):
+                    return f"{what}: {axis}={level} is no level"
     if not spec.seeds or len(set(spec.seeds)) < len(spec.seeds):
         return f"seeds={list(spec.seeds)}: each once, and at least one"
     names = [cell.name for cell in cells(spec)]

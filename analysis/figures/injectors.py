@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
-from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import FAINT
+from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.style import FAINT, error_reach
 from analysis.measures.injector_errors import BITS_PER_MBIT, TOLERANCE_FRAC
 from analysis.records.provenance import caption
 
@@ -30,8 +33,6 @@ MARKS = {
 }
 SPREAD = 1.06
 """Markers at the same level are placed side by side: the factor between two neighbours."""
-LEAST_REACH, MOST_REACH = 0.15, 0.45
-"""Minimum height of the error axis."""
 PANEL_IN, COLUMNS = 3.0, 3
 DECADES = 2.0
 """Axes that span less than this get ticks at 1, 2 and 5 of every decade."""
@@ -59,22 +60,22 @@ def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFr
     panels = list(_panels(table))
     if not panels:
         return None
-    reach = _reach(pd.concat([panel.points["error"] for panel in panels]))
-    columns = min(len(panels), COLUMNS)
+    shown = pd.concat([panel.points.assign(panel=panel.title, unit=panel.unit) for panel in panels])
+    reach, columns = error_reach(shown["error"], TOLERANCE_FRAC), min(len(panels), COLUMNS)
     lines = -(-len(panels) // columns)
     with styled():
         page = new_page(PANEL_IN * lines + 0.2, f"{NOTE} \N{MIDDLE DOT} {caption(metas)}")
         grid = page.subplots(2 * lines, columns, squeeze=False, gridspec_kw={"height_ratios": [2.2, 1.0] * lines})
-        for place in range(lines * columns):
-            line, column = divmod(place, columns)
-            above, below = grid[2 * line][column], grid[2 * line + 1][column]
-            if place < len(panels):
-                draw_panel(above, below, panels[place], reach, named=column == 0)
-            else:
-                above.remove()
-                below.remove()
-        _draw_legend(page, panels)
-        shown = pd.concat([panel.points.assign(panel=panel.title, unit=panel.unit) for panel in panels])
+        places = [(grid[2 * line][column], grid[2 * line + 1][column]) for line, column in np.ndindex(lines, columns)]
+        for place, ((above, below), panel) in enumerate(zip(places, panels, strict=False)):
+            draw_panel(above, below, panel, reach, named=place % columns == 0)
+        for axes in chain.from_iterable(places[len(panels) :]):
+            axes.remove()
+        keys: list[Artist] = []
+        for name in _ordered(shown["series"]):
+            marker, colour = _look(name)
+            keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=name))
+        legend_above(page, keys)
         return save(page, path, shown)
 
 
@@ -107,29 +108,23 @@ def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: b
     above.fill_between(ideal, ideal * (1 - TOLERANCE_FRAC), ideal * (1 + TOLERANCE_FRAC), color="#eeeeee", linewidth=0)
     below.axhline(0.0, color=FAINT, linewidth=0.8, zorder=1)
     below.axhspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
-    names = [name for name in MARKS if name in set(points["series"])]
-    names += sorted(set(points["series"]) - set(names))
+    names = _ordered(points["series"])
     for number, name in enumerate(names):
         rows = points[points["series"] == name]
         x = rows["asked"].to_numpy() * SPREAD ** (number - (len(names) - 1) / 2)
-        _draw_values(above, name, x, rows)
-        _draw_errors(below, name, x, 100 * rows["error"].to_numpy(), 100 * reach)
+        marker, colour = _look(name)
+        plain: dict[str, Any] = {"color": colour, "markersize": 4, "markeredgewidth": 0, "zorder": 3}
+        barred = rows["low"].notna().to_numpy()
+        above.vlines(x[barred], rows["low"][barred], rows["high"][barred], color=colour, linewidth=0.9, alpha=0.75)
+        above.plot(x, rows["achieved"], marker, **plain)
+        for at, error in zip(x, rows["error"], strict=True):
+            shape = marker if abs(error) <= reach else 6 if error > 0 else 7
+            below.plot(at, 100 * float(np.clip(error, -reach, reach)), marker=shape, clip_on=False, **plain)
     _frame(above, below, panel, (least, most), reach, named=named)
 
 
-def _draw_values(axes: Axes, name: str, x: np.ndarray, rows: pd.DataFrame) -> None:
-    marker, colour = _look(name)
-    barred = rows["low"].notna().to_numpy()
-    axes.vlines(x[barred], rows["low"][barred], rows["high"][barred], color=colour, linewidth=0.9, alpha=0.75)
-    axes.plot(x, rows["achieved"], marker, color=colour, markersize=4, markeredgewidth=0, zorder=3)
-
-
-def _draw_errors(axes: Axes, name: str, x: np.ndarray, percents: np.ndarray, reach: float) -> None:
-    marker, colour = _look(name)
-    for at, value in zip(x, percents, strict=True):
-        shape = marker if abs(value) <= reach else 6 if value > 0 else 7
-        shown = float(np.clip(value, -reach, reach))
-        axes.plot(at, shown, marker=shape, color=colour, markersize=4, markeredgewidth=0, clip_on=False, zorder=3)
+def _ordered(series: pd.Series) -> list[str]:
+    return [name for name in MARKS if name in set(series)] + sorted(set(series) - set(MARKS))
 
 
 def _look(name: str) -> tuple[str, str]:
@@ -156,21 +151,3 @@ def _frame(above: Axes, below: Axes, panel: Panel, limits: tuple[float, float], 
         above.set_ylabel(f"{panel.unit}, achieved")
     if named:
         below.set_ylabel("error (%)")
-
-
-def _reach(error: pd.Series) -> float:
-    """Axis limit for all panels: not so small that noise looks large, nor so large that the band is hard to see."""
-    finite = error[np.isfinite(error)].abs()
-    return min(max(LEAST_REACH, 1.15 * float(finite.max()) if len(finite) else 0.0), MOST_REACH)
-
-
-def _draw_legend(page: Any, panels: Sequence[Panel]) -> None:
-    from matplotlib.lines import Line2D
-
-    there = {name for panel in panels for name in panel.points["series"]}
-    names = [name for name in MARKS if name in there] + sorted(there - set(MARKS))
-    keys = []
-    for name in names:
-        marker, colour = _look(name)
-        keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=name))
-    page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handletextpad=0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from zlib import crc32
 
@@ -121,3 +122,9 @@ def level_looks(levels: Iterable[str], like: Mapping[str, str] = ALIKE) -> dict[
     return {
         name: Look(PALETTE[index % len(PALETTE)], "-", *CUES[index % len(CUES)]) for index, name in enumerate(names)
     }
+
+
+def error_reach(errors: Iterable[float], tolerance_frac: float) -> float:
+    """Limit of an axis of errors: not so small that noise looks large, nor so large that the band is hard to see."""
+    finite = [1.15 * abs(error) for error in errors if isfinite(error)]
+    return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)

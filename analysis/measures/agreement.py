@@ -20,6 +20,18 @@ from analysis.measures.stats import interval
 
 TOLERANCE_FRAC = 0.05
 """Relative errors up to this count as agreement, and strategies that differ by no more as equally fast."""
+CASE, SIDE = ["straggler", "strategy"], "side"
+SIDES = ("live", "virtual", "again", "slowed", "paced")
+"""Ways of running a case: a second live run of the seed, a virtual one on devices that are 1 % slower, one on
+processors that are as fast as this machine's were live."""
+PACED = SIDES[-1]
+PAIRS = {
+    "": ("live", "virtual"),
+    "again_": ("live", "again"),
+    "slowed_": ("virtual", "slowed"),
+    "paced_": ("live", PACED),
+}
+"""The sides that are compared, by the prefix of their columns."""
 ROUNDING = 1e-9
 ENOUGH = 5
 """Minimum number of pairs for a 95 % interval: the median's interval of five spans the smallest to the largest
@@ -70,6 +82,28 @@ def judge(low: float, high: float, pairs: int, tolerance_frac: float = TOLERANCE
     if -bound <= low and high <= bound:
         return WITHIN
     return OFF if low > bound or high < -bound else UNCLEAR
+
+
+def cases(runs: pd.DataFrame, measure: str, tolerance_frac: float = TOLERANCE_FRAC) -> pd.DataFrame:
+    """A row per case, in the order of ``runs``, which have ``CASE``, ``SIDE``, ``seed`` and the measure.
+
+    ``measure``, ``seeds`` (number of live runs); of both ``live`` and ``virtual`` the median over the seeds (of
+    ``staleness_max`` the largest; infinite: a time that was not reached) and ``_missed`` (seeds with an infinite time);
+    for each of ``PAIRS`` the fields of :class:`Agreement`, those of second live runs by the size of the error.
+    """
+    rows = []
+    for case, mine in runs.groupby(CASE, sort=False):
+        at = {side: group.set_index("seed")[measure].sort_index() for side, group in mine.groupby(SIDE)}
+        row = {**dict(zip(CASE, case, strict=True)), "measure": measure, "seeds": len(at["live"])}
+        for side in SIDES[:2]:
+            row[side] = float((max if measure == "staleness_max" else median)(at[side]))
+            row[f"{side}_missed"] = int(at[side].map(isinf).sum())
+        for prefix, (one, other) in PAIRS.items():
+            errors = [relative(at[one][seed], value) for seed, value in at.get(other, pd.Series()).items()]
+            found = agreement(map(abs, errors) if other == "again" else errors, tolerance_frac)
+            row |= {f"{prefix}{name}": value for name, value in found._asdict().items()}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 # ---- ranking --------------------------------------------------------------------------------------------------------

@@ -6,20 +6,14 @@ from collections.abc import Mapping
 
 from analysis.markup import markdown_lines
 from analysis.measures.cluster.fidelity import TOLERANCE_FRAC, AtLiveSpeed, ClusterFidelity
+from analysis.reports.sheets import yes
 
 HEADS = (
-    "placement",
-    "job",
-    "GPUs",
-    "JCT live (s)",
-    "virtual (s)",
-    "ratio",
-    "training live (s)",
-    "virtual (s)",
-    "ratio",
-    "JCT at live's processor speed (s)",
-    "ratio",
+    *("placement", "job", "GPUs", "JCT live (s)", "virtual (s)", "ratio", "training live (s)", "virtual (s)", "ratio"),
+    *("JCT at live's processor speed (s)", "ratio"),
 )
+SHOWN = ("live_jct_s", "virtual_jct_s", "jct_ratio", "live_train_s", "virtual_train_s", "train_ratio")
+PACED = ("virtual_jct_s", "jct_ratio")
 QUESTION = "How far are the completion times of jobs that share hosts, on the virtual clock, from live ones?"
 NOTE = """\
 The JCT is from submission to end. Training begins when all tasks of a job compute: live, its agent imports the
@@ -35,22 +29,14 @@ def page(met: Mapping[str, ClusterFidelity], paced: Mapping[str, AtLiveSpeed], m
     same = (
         f"at live's processor speed ({speeds} of the fit's): {_within({name: one.met for name, one in paced.items()})}"
     )
-    kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {_yes(one.order_kept)}' for name, one in met.items())}"
+    kept = f"order of the jobs by JCT kept: {', '.join(f'{name} {yes(one.order_kept)}' for name, one in met.items())}"
     cells = []
     for placement, found in met.items():
+        again = paced[placement].met.jobs.set_index("job")
         for _, row in found.jobs.iterrows():
-            times = [
-                text
-                for what in ("jct", "train")
-                for text in (
-                    f"{row[f'live_{what}_s']:.1f}",
-                    f"{row[f'virtual_{what}_s']:.1f}",
-                    f"{row[f'{what}_ratio']:.3f}",
-                )
-            ]
-            again = paced[placement].met.jobs.set_index("job").loc[row["job"]]
-            times += [f"{again['virtual_jct_s']:.1f}", f"{again['jct_ratio']:.3f}"]
-            cells.append((placement, str(row["job"]), str(row["gpus"]), *times))
+            times = [(name, row[name]) for name in SHOWN] + [(name, again.loc[row["job"], name]) for name in PACED]
+            texts = [format(value, ".3f" if name.endswith("ratio") else ".1f") for name, value in times]
+            cells.append((placement, str(row["job"]), str(row["gpus"]), *texts))
     lines = ["# A set of jobs, live against virtual", "", f"{QUESTION} {made}", "", f"from: {source}.", ""]
     lines += [f"- {within}", f"- {same}", f"- {kept}", "", NOTE, "", *markdown_lines(HEADS, cells), ""]
     return "\n".join(lines)
@@ -59,7 +45,3 @@ def page(met: Mapping[str, ClusterFidelity], paced: Mapping[str, AtLiveSpeed], m
 def _within(met: Mapping[str, ClusterFidelity]) -> str:
     rows = [row for found in met.values() for _, row in found.jobs.iterrows()]
     return f"{sum(row['within'] for row in rows)} of {len(rows)} jobs"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "NO"

@@ -1,18 +1,20 @@
-"""A comparison of live and virtual runs as tables and as a page (:mod:`analysis.reports.fidelity`)."""
+"""A comparison of live and virtual runs (:mod:`analysis.reports.fidelity`) in a few lines, as tables, and as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isinf, isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from analysis.markup import markdown_lines, to_csv
+from analysis.measures.agreement import CASE, OFF, PACED, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
 from analysis.measures.warning_lines import stored, together
-from analysis.reports.fidelity import NAMES, Fidelity
-from analysis.reports.fidelity_summary import DASH, error_text, percent
+from analysis.reports.fidelity import TIMES, Fidelity
+from analysis.reports.sheets import DASH, Sheet, number, percent, yes
 
+MEANINGS = {"JCT": "job completion time", "TTA": "time to accuracy"}
+"""The meaning of these abbreviations, which a page gives where it first uses them."""
 NOTES = """\
 Live and virtual: medians over the seeds. Error: the median over the seeds of virtual / live - 1 of the same job, with
 its 95 % interval (bootstrap). The verdict is yes if the interval is within {percent:g} %, NO if all of it is outside on
@@ -23,38 +25,126 @@ AT_LIVE_SPEED = "at live's processor speed"
 PACED_NOTES = """\
 At live's processor speed: the error of another virtual run of each seed, on processors that need as long for an
 iteration as they needed live. A machine computes faster or slower than while the costs were fitted."""
-SHOWN = 1
-"""Tables on the page; the others are files next to its figure."""
+FEW = 20
+"""With fewer evaluations before the target, the step between two is as large as the tolerance."""
 
 
-class Sheet(NamedTuple):
-    """A table of the page: title, header and rows of text."""
+# ---- the results in lines -------------------------------------------------------------------------------------------
 
-    title: str
-    heads: Sequence[str]
-    rows: list[list[str]]
+
+def verdict(found: Fidelity) -> list[str]:
+    """The results; every miss and every inconclusive case is named."""
+    lines = []
+    for measure, name in TIMES.items():
+        what = f"{name} ({MEANINGS[name]}) within {100 * found.tolerance_frac:g} %:"
+        for prefix, where in (("", ""), ("paced_", f"{AT_LIVE_SPEED}, ")):
+            rows = _rows(found.measures, measure, f"{prefix}verdict")
+            if rows or not prefix:
+                verdicts = [(row[f"{prefix}verdict"], _named(row, prefix), row["straggler"]) for row in rows]
+                lines.append(_count(f"{where}{what}", "cases", verdicts))
+        rows = _rows(found.rankings, measure, "verdict")
+        verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in rows]
+        lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
+        if rows:
+            kept, pairs = (sum(row[key] for row in rows) for key in ("kept", "pairs"))
+            swapped, left = (
+                sum(len(row[key].split(", ")) for row in rows if row[key]) for key in ("swapped", "undecided")
+            )
+            counts = f"{kept} of {pairs} in the same order, {swapped} swapped, {left} undecided"
+            lines.append(f"pairs of strategies that {name} distinguishes live: {counts}")
+    losses = zip(*(found.losses[name] for name in ("equal", "seed", "straggler")), strict=True)
+    verdicts = [(WITHIN if equal else OFF, f"seed {seed}", straggler) for equal, seed, straggler in losses]
+    lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
+    return [*lines, *_limits(found), *_of_live(found)]
+
+
+def _rows(frame: pd.DataFrame, measure: str, verdict: str) -> list[dict[Any, Any]]:
+    known = frame[(frame["measure"] == measure) & frame[verdict].notna()]
+    return [dict(row) for _, row in known.iterrows()]
+
+
+def _named(row: Any, prefix: str) -> str:
+    return f"{row['strategy']} ({percent(row['paced_error']) if prefix else error_text(row)})"
+
+
+def _count(what: str, units: str, verdicts: Sequence[tuple[str, str, str]]) -> str:
+    """``what`` 3 of 5 ``units``; not (those); inconclusive (those): verdict, name and straggler of each."""
+    if not verdicts:
+        return f"{what} nothing to compare"
+    text = f"{what} {sum(given == WITHIN for given, *_ in verdicts)} of {len(verdicts)} {units}"
+    for key, word in ((OFF, "not"), (UNCLEAR, "inconclusive")):
+        by_straggler = dict[str, list[str]]()
+        for given, name, straggler in verdicts:
+            if given == key:
+                by_straggler.setdefault(straggler, []).append(name)
+        named = [f"{', '.join(names)} under {straggler}" for straggler, names in by_straggler.items()]
+        text += f"; {word} {', '.join(named)}" if named else ""
+    return text
+
+
+def _limits(found: Fidelity) -> Iterator[str]:
+    """The limits of any model: other processors than in the fit, noise of live runs, jobs that amplify small errors."""
+    errors = found.measures.loc[found.measures["measure"] == "cpu_s", "error"].dropna()
+    if len(errors):
+        span = f"{percent(errors.min())} to {percent(errors.max())} by case"
+        yield f"processor time of an iteration, virtual against live: {percent(errors.median())} in the median, {span}"
+    bound, most = found.tolerance_frac, f"{100 * found.tolerance_frac:g} %"
+    for name, what in (
+        ("again", f"JCT of two live runs of the same seed more than {most} apart:"),
+        ("slowed", f"virtual JCT moved by more than {most} by devices that are 1 % slower:"),
+    ):
+        if rows := _rows(found.measures, "jct_s", f"{name}_verdict"):
+            named = [
+                f"{row['strategy']} under {row['straggler']} ({percent(row[f'{name}_worst'])})"
+                for row in rows
+                if abs(row[f"{name}_worst"]) > bound
+            ]
+            yield f"{what} {len(named)} of {len(rows)} cases" + (f": {', '.join(named)}" if named else "")
+
+
+def _of_live(found: Fidelity) -> Iterator[str]:
+    """Whether times to the target are fine enough, whether evaluators and paced devices kept up, and all warnings."""
+    live = found.runs[found.runs[SIDE].isin(PAIRS["again_"])]
+    known = live["before_target"].dropna()
+    if len(known):
+        few = int((known < FEW).sum())
+        yield f"evaluations before the target: {known.min():.0f} or more" + (
+            f"; fewer than {FEW} in {few} of {len(known)} live runs" if few else ""
+        )
+        late, all_of = int(live["behind"].sum()), int(live["evaluations"].sum())
+        yield f"live evaluations whose result came after the next was asked for: {late} of {all_of}"
+    first = live[live[SIDE] == SIDES[0]]
+    if first["paced_devices"].any():
+        late = first["overruns"].sum() / max(1, first["iterations"].sum())
+        yield f"live iterations that took longer than their device: {late:.1%}"
+    for (straggler, strategy), group in first.groupby(CASE, sort=False):
+        alike = together((stored({"warnings": each}) for each in group["warnings"]), "live runs")
+        yield from (f"{strategy} under {straggler}, {one.text}" for one in alike)
+
+
+# ---- the tables -----------------------------------------------------------------------------------------------------
 
 
 def sheets(found: Fidelity) -> Iterator[Sheet]:
     """All tables of the comparison, misses included."""
-    first = ["straggler", "strategy"]
-    cases = {case: rows.set_index("measure") for case, rows in found.measures.groupby(first, sort=False)}
-    within = f"within {100 * found.tolerance_frac:g} %"
+    at = {case: rows.set_index("measure") for case, rows in found.measures.groupby(CASE, sort=False)}
+    within, paced = f"within {100 * found.tolerance_frac:g} %", has_paced(found)
+    seeds = " to ".join(map(str, dict.fromkeys((found.measures["seeds"].min(), found.measures["seeds"].max()))))
     for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
-        heads = [*first, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
+        heads = [*CASE, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
         heads += ["error, interpolated"] if measure == "tta_s" else []
-        heads += [AT_LIVE_SPEED, "95 % interval", within] if has_paced(found) else []
-        rows = [
-            [*case, *time_cells(at, measure), *(paced_cells(at.loc[measure]) if has_paced(found) else ())]
-            for case, at in cases.items()
-        ]
-        yield Sheet(f"{name}, {seeds_text(found)}", heads, rows)
-    heads = [*first, "BPT median (ms)", "BPT 90 % (ms)", "processor (ms)", "updates"]
+        heads += [AT_LIVE_SPEED, "95 % interval", within] if paced else []
+        yield Sheet(
+            f"{name}, {seeds} seeds", heads, [[*case, *_times(rows, measure, paced)] for case, rows in at.items()]
+        )
+    heads = [*CASE, "BPT median (ms)", "BPT 90 % (ms)", "processor (ms)", "updates"]
     heads += ["mean staleness", "largest", "distance", "dropped"]
-    yield Sheet("Work, live / virtual", heads, [[*case, *work_cells(at)] for case, at in cases.items()])
+    yield Sheet(
+        "Work, live / virtual", heads, [[*case, *_work(rows, found.distances[case])] for case, rows in at.items()]
+    )
     heads = ["straggler", "by", "live order", "virtual order", "apart", "kept", "swapped", "undecided", "same order"]
     rows = [
-        [name, NAMES[by], *map(str, row), strict_text(same)]
+        [name, TIMES[by], *map(str, row), strict_text(same)]
         for name, by, *row, same in found.rankings.itertuples(index=False)
     ]
     yield Sheet("Ranking, fastest first", heads, rows)
@@ -63,38 +153,45 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     yield Sheet("Losses of BSP, live against virtual of the same seed", heads, rows)
 
 
-def seeds_text(found: Fidelity) -> str:
-    """The number of seeds of the cases, as text."""
-    numbers = sorted(set(found.measures["seeds"]))
-    return f"{' to '.join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1])))} seeds"
-
-
-def time_cells(at: pd.DataFrame, measure: str) -> Iterator[str]:
-    """Live, virtual, error with interval and verdict, noise, amplification; for the TTA also interpolated."""
+def _times(at: pd.DataFrame, measure: str, paced: bool) -> Iterator[str]:
+    """Live, virtual, error with interval and verdict, noise, amplification; for the TTA also interpolated; paced."""
     row = at.loc[measure]
-    for side in ("live", "virtual"):
+    for side in SIDES[:2]:
         missed, value = row[f"{side}_missed"], row[side]
         gone = f"{missed}/{row['seeds']} {'cut off' if measure == 'jct_s' else 'missed'}" if missed else ""
         yield " ".join(filter(None, [number(value, ".2f") if not isinf(value) else "", gone]))
-    yield error_text(row)
-    yield interval_text(row)
-    yield strict_text(row["verdict"])
-    yield noise_text(row, "again", ".1%")
-    yield noise_text(row, "slowed", "+.1%")
+    yield from (error_text(row), interval_text(row), strict_text(row["verdict"]))
+    for name, spec in (("again", ".1%"), ("slowed", "+.1%")):
+        said = f"{number(row[f'{name}_error'], spec)} (worst {number(row[f'{name}_worst'], spec)})".replace("%", " %")
+        yield said if row[f"{name}_pairs"] else DASH
     if measure == "tta_s":
         yield f"{error_text(at.loc['tta_interp_s'])} {interval_text(at.loc['tta_interp_s'])}"
+    if paced:
+        yield from (percent(row["paced_error"]), interval_text(row, "paced_"), strict_text(row["paced_verdict"]))
+
+
+def _work(at: pd.DataFrame, distance: float) -> Iterator[str]:
+    """Live / virtual and the error, if there is one."""
+    for measure, factor, spec, suffix in (
+        *((measure, 1e3, ".1f", True) for measure in ("bpt_median_s", "bpt_p90_s", "cpu_s")),
+        *(("updates", 1, ".0f", True), ("staleness_mean", 1, ".2f", False), ("staleness_max", 1, ".0f", False)),
+        ("dropped_frac", 1, ".1%", False),
+    ):
+        if measure == "dropped_frac":
+            yield number(distance, ".3f")
+        row = at.loc[measure]
+        error = f" ({error_text(row)})" if suffix else ""
+        yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)}{error}"
 
 
 def has_paced(found: Fidelity) -> bool:
     """Whether there are virtual runs at live's processor speed."""
-    return bool(found.measures["paced_pairs"].fillna(0).any())
+    return bool((found.runs[SIDE] == PACED).any())
 
 
-def paced_cells(row: Any) -> Iterator[str]:
-    """The error at live's processor speed, its interval and its verdict."""
-    yield percent(row["paced"])
-    yield interval_text(row, "paced_")
-    yield strict_text(row["paced_verdict"])
+def error_text(row: Any) -> str:
+    """The relative error of a row of ``measures``; it has no number if only one side finished."""
+    return "one side only" if isinf(row["live"]) != isinf(row["virtual"]) else percent(row["error"])
 
 
 def interval_text(row: Any, of: str = "") -> str:
@@ -105,90 +202,17 @@ def interval_text(row: Any, of: str = "") -> str:
     return " to ".join("never" if isinf(value) else f"{100 * value:+.1f}" for value in limits)
 
 
-def noise_text(row: Any, name: str, spec: str) -> str:
-    """Median and worst of the change by ``name``; a dash if there are no such runs."""
-    if pd.isna(row[f"{name}_pairs"]) or not row[f"{name}_pairs"]:
-        return DASH
-    return f"{number(row[name], spec)} (worst {number(row[f'{name}_worst'], spec)})".replace("%", " %")
+def strict_text(verdict: Any) -> str:
+    """A strict verdict; a dash if there is none."""
+    return DASH if pd.isna(verdict) else str(verdict)
 
 
-def work_cells(at: pd.DataFrame) -> Iterator[str]:
-    """Live / virtual and the error, if there is one."""
-    times = [(measure, 1e3, ".1f") for measure in ("bpt_median_s", "bpt_p90_s", "cpu_s")]
-    for measure, factor, spec in (*times, ("updates", 1, ".0f")):
-        row = at.loc[measure]
-        yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)} ({error_text(row)})"
-    for measure, spec in (("staleness_mean", ".2f"), ("staleness_max", ".0f")):
-        yield f"{number(at.loc[measure, 'live'], spec)} / {number(at.loc[measure, 'virtual'], spec)}"
-    yield number(at.loc["staleness", "error"], ".3f")
-    yield f"{number(at.loc['dropped_frac', 'live'], '.1%')} / {number(at.loc['dropped_frac', 'virtual'], '.1%')}"
-
-
-def overran(found: Fidelity) -> str:
-    """Share of live iterations that took longer than their device should."""
-    live = found.runs[found.runs["side"] == "live"]
-    late = live["overruns"].sum() / max(1, live["iterations"].sum())
-    return f"live iterations that took longer than their device: {late:.1%}"
-
-
-def live_warnings(found: Fidelity) -> list[str]:
-    """Return the warnings of live runs, for each case the worst."""
-    lines = []
-    live = found.runs[found.runs["side"] == "live"]
-    for (straggler, strategy), group in live.groupby(["straggler", "strategy"], sort=False):
-        alike = together((stored({"warnings": each}) for each in group["warnings"]), "live runs")
-        lines += [f"{strategy} under {straggler}, {one.text}" for one in alike]
-    return lines
-
-
-def markdown(
-    head: str, points: Sequence[str], picture: str, tables: Sequence[Sheet], files: Sequence[str], tolerance_frac: float
-) -> str:
-    """The page: what was compared (``head``), the results (``points``), the figure, the first table, links."""
-    lines = [head, "", *(f"- {point}" for point in points), ""]
-    lines += [f"![job completion times]({picture})", "", NOTES.format(percent=100 * tolerance_frac)]
-    lines += [PACED_NOTES] if any(AT_LIVE_SPEED in sheet.heads for sheet in tables) else []
-    return "\n".join([*lines, *_tables(tables, files, "##"), ""])
-
-
-def addition(page: str, head: str, points: Sequence[str], tables: Sequence[Sheet], files: Sequence[str]) -> str:
-    """The page with a group of cases more, which were run at another time and are compared with each other alone."""
-    lines = [page.rstrip("\n"), "", head, "", *(f"- {point}" for point in points)]
-    return "\n".join([*lines, *_tables(tables, files, "###"), ""])
-
-
-def in_files(tables: Sequence[Sheet]) -> dict[str, str]:
-    """The tables that a page does not show, as CSV, by a name that follows from their title."""
-    return {
-        "_".join(sheet.title.partition(",")[0].lower().split()): to_csv(sheet.heads, sheet.rows)
-        for sheet in tables[SHOWN:]
-        if sheet.rows
-    }
+def notes(found: Fidelity) -> str:
+    """The meaning of the columns of the page's table."""
+    text = NOTES.format(percent=100 * found.tolerance_frac)
+    return f"{text}\n{PACED_NOTES}" if has_paced(found) else text
 
 
 def has_case(page: str, straggler: str, strategy: str) -> bool:
     """Whether a table of the page has a row of this case."""
     return f"\n| {straggler} | {strategy} |" in page
-
-
-def _tables(tables: Sequence[Sheet], files: Sequence[str], level: str) -> Iterator[str]:
-    for sheet in tables[:SHOWN]:
-        yield from ("", f"{level} {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows))
-    if files:
-        links = ", ".join(f"[{file.rpartition('/')[2]}]({file})" for file in files)
-        yield from ("", f"Tables of the same cases: {links}.")
-
-
-def number(value: float, spec: str) -> str:
-    """The number; a dash if it was not measured."""
-    return DASH if isnan(value) else format(value, spec)
-
-
-def yes(value: Any) -> str:
-    """A verdict; a dash if there is none."""
-    return DASH if pd.isna(value) else "yes" if value else "NO"
-
-
-def strict_text(verdict: Any) -> str:
-    """A strict verdict; a dash if there is none."""
-    return DASH if pd.isna(verdict) else str(verdict)

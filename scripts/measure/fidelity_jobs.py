@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 
 from analysis.files import write_file
-from analysis.measures.cluster.fidelity import AtLiveSpeed, ClusterFidelity, core_seconds, fidelity_of
+from analysis.measures.cluster.fidelity import AtLiveSpeed, core_seconds, fidelity_of
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import Cluster
 from analysis.records.load import RecordError
@@ -70,7 +70,11 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
             for placement, factor in factors.items()
         }
         metas = [cluster.meta for cluster in (*live.values(), *virtual.values())]
-        report(met, paced, caption(metas), asked, words, console)
+        command = shlex.join(["python", "-m", module_name("scripts.measure.fidelity_jobs"), *words])
+        text = page(met, paced, f"Made by\n\n```\n{command}\n```", caption(metas))
+        console.print(text, soft_wrap=True)
+        for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):
+            console.print(str(write_file(path, text)), soft_wrap=True)
 
     return answer("fidelity_jobs.py", lambda: parse(words), work)
 
@@ -141,22 +145,6 @@ def parameters_of(cluster: Cluster) -> int:
     """The size of the model that the live jobs trained."""
     last = (cluster.folders["a"] / "events.jsonl").read_bytes().splitlines()[-1]
     return int(msgspec.json.decode(last)["note"]["num_parameters"])
-
-
-def report(
-    met: Mapping[str, ClusterFidelity],
-    paced: Mapping[str, AtLiveSpeed],
-    source: str,
-    asked: argparse.Namespace,
-    words: Sequence[str],
-    console: Console,
-) -> None:
-    """Print and write the page and the numbers."""
-    command = shlex.join(["python", "-m", module_name("scripts.measure.fidelity_jobs"), *words])
-    text = page(met, paced, f"Made by\n\n```\n{command}\n```", source)
-    console.print(text, soft_wrap=True)
-    for path in (asked.out / "fidelity_jobs.md", *([asked.report] if asked.report else [])):
-        console.print(str(write_file(path, text)), soft_wrap=True)
 
 
 def parse(words: Sequence[str]) -> Any:

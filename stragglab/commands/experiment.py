@@ -116,7 +116,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     known = known_specs()
     asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
     for name in asked.names:
-        ours = (*GRID, TIMES, "runs.csv", "table.*", FILE, "comparison", "paper", f"{name}.*", f"{name}_claims.csv")
+        ours = (
+            *GRID,
+            TIMES,
+            "runs.csv",
+            "table.*",
+            FILE,
+            "comparison",
+            "images",
+            "paper",
+            f"{name}.*",
+            f"{name}_claims.csv",
+        )
         refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, TIMES, "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")

@@ -7,13 +7,14 @@ python run.py fidelity --only virtual                     # only the virtual run
 python run.py fidelity --costs my_machine --report docs/fidelity.md
 python run.py fidelity --add docs/fidelity.md             # only the cases that the page lacks: a group of rows more
 python run.py fidelity -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
-python run.py fidelity --from out/fidelity                # only report, from existing records
+python run.py fidelity --redraw                           # only report, from existing records
 
-Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another: leave the machine idle
-meanwhile, since any other computation slows them down. On hosts more virtual ones follow, on processors as fast as
-live. Seeds are the outer loop, and existing records are not made again, so the same command continues after an
-interruption, and with --seeds it reports on complete seeds. The exit code is 0 for a report (including one with
-misses), 1 if a run failed, 2 for invalid input.
+These are experiments: conf/experiment/fidelity*.yaml, here and in your own project (--grid my_grid project=DIR for
+fidelity-my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another:
+leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual ones follow, on
+processors as fast as live. Seeds are the outer loop, and existing records are not made again unless their settings or
+their cost model have changed, so the same command continues after an interruption, and with --seeds it reports on
+complete seeds. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -26,30 +27,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.reports.fidelity_page import has_case
+from analysis.experiments.spec import AGREEMENT, SpecError, cells, load_spec
 from runtime.errors import refuse
 from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
-from stragglab.grids.fidelity import GRIDS, cases_of
-from stragglab.grids.fidelity_report import report
-from stragglab.grids.fidelity_runs import make_records, read_records
+from stragglab.grids.experiments import known_specs, make_records, read_records
+from stragglab.grids.fidelity import chosen, compare_clocks
 from stragglab.grids.grid import GRID, Runner
 from stragglab.terminal.lists import number_of, numbers_of
 
-CHOICES = ("seeds", "strategies", "stragglers", "costs")
-OURS = {
-    "strategy",
-    "straggler",
-    "seed",
-    "runtime",
-    "cluster",
-    "cluster.costs",
-    "draw",
-    "view",
-    "hydra.run.dir",
-    "hydra.sweep.dir",
-}
+LOCAL, OTHERS = "fidelity", "fidelity-"
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -58,18 +46,19 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     console = Console(highlight=False, markup=False)
 
     def work(asked: argparse.Namespace) -> None:
-        if asked.add and not asked.cases:
+        spec, out = asked.spec, asked.out
+        if not any(True for _ in cells(spec)):
             console.print(f"{asked.add}: has all cases of this grid", soft_wrap=True)
             return
-        runs = read_records(asked.source) if asked.source else make_records(asked, console, runner)
-        if asked.only == "virtual":
-            console.print(
-                f"{len(runs)} virtual records in {asked.out / 'records'}; without --only the live ones follow"
-            )
-        else:
-            report(runs, asked, shlex.join(["python", "run.py", "fidelity", *words]), console)
+        records = read_records(spec, out) if asked.redraw else make_records(spec, asked, out, console, runner)
+        if asked.only:
+            console.print(f"{len(records)} virtual records in {out / 'records'}; without --only the live ones follow")
+            return
+        page = asked.add or asked.report or out / "fidelity.md"
+        command = shlex.join(["python", "run.py", "fidelity", *words])
+        compare_clocks(spec, records, page, command, console, add=asked.add is not None)
 
-    return answer("fidelity", lambda: parse(words), work)
+    return answer("fidelity", lambda: parse(words), work, SpecError)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -77,56 +66,36 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} fidelity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--grid", choices=list(GRIDS), default="local", help="what to compare (default: local)")
-    for name in CHOICES:
-        parser.add_argument(f"--{name}", metavar="NAME" if name == "costs" else "LIST", help="default: the grid's")
-    parser.add_argument("--repeats", metavar="N", type=int, help="number of seeds with second live runs")
+    grids = {name.removeprefix(OTHERS): path for name, path in known_specs().items() if name.startswith(OTHERS)}
+    grids = {"local": known_specs()[LOCAL], **grids}
+    parser.add_argument("--grid", choices=list(grids), default="local", help="what to compare (default: local)")
+    for name in ("seeds", "strategies", "stragglers"):
+        parser.add_argument(f"--{name}", metavar="LIST", help="default: the grid's")
+    parser.add_argument("--costs", metavar="NAME", help="the cost model of virtual runs (default: the grid's)")
     parser.add_argument("--only", choices=["virtual"], help="make only these records and no report")
+    parser.add_argument("--redraw", action="store_true", help="report on existing records, run nothing")
+    parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/fidelity...)")
-    parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
     parser.add_argument("--add", metavar="PAGE", type=Path, help="run what this page lacks, and add it as a group")
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
-    asked.grid = GRIDS[asked.grid]
+    asked.spec, asked.commit = load_spec(grids[asked.grid]), None
+    if asked.spec.figure.kind != AGREEMENT:
+        refuse(f"--grid {asked.grid}: {grids[asked.grid]} compares no clocks; its figure is not kind: {AGREEMENT}")
     refuse_unwritable_file("--report", asked.report)
-    own = None if asked.source else Path(asked.grid.out)
-    refuse_unwritable_folder("-o", asked.out or own, (*GRID, "fidelity.*", "fidelity_*.csv", "jct.*"))
-    check_page(asked)
-    if asked.source:
-        given = [f"--{name}" for name in (*CHOICES, "repeats", "only", "jobs") if getattr(asked, name) is not None]
-        if given := given + asked.overrides:
-            refuse(f"{given[0]}: not together with --from, which takes the records as they are")
-        asked.out = asked.out or asked.source
-        return asked
-    asked.out = (asked.out or Path(asked.grid.out)).absolute()
-    asked.costs = asked.grid.costs if asked.costs is None else asked.costs
-    asked.seeds = list(map(str, numbers_of("seeds", asked.grid.seeds if asked.seeds is None else asked.seeds)))
+    asked.out = (asked.out or Path("out", asked.spec.name)).absolute()
+    refuse_unwritable_folder("-o", asked.out, (*GRID, "fidelity.*", "images"))
+    if asked.add is not None:
+        for name in ("report", "only"):
+            if getattr(asked, name):
+                refuse(f"--add {asked.add}: not together with --{name}")
+        if not asked.add.is_file():
+            refuse(f"--add {asked.add}: no such page; make it with --report")
+        refuse_unwritable_file("--add", asked.add)
+    asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
     asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
-    asked.repeats = asked.grid.repeats if asked.repeats is None else asked.repeats
-    if asked.repeats < 0:
-        refuse(f"--repeats {asked.repeats}: must be 0 or more")
-    page = asked.add.read_text() if asked.add else ""
-    asked.cases = [case for case in cases_of(asked) if not has_case(page, *case[:2])]
-    given = [text.lstrip("+~").partition("=")[0] for text in asked.overrides]
-    for name, text in zip(given, asked.overrides, strict=True):
-        if name in OURS:
-            refuse(f"{text}: is chosen by this program; see --help for its options")
-    # a user who chooses the devices also specifies the slower ones
-    asked.pacing = bool(asked.grid.speed) and asked.grid.speed not in given
-    asked.slowing = not {text.partition("=")[0] for text in asked.grid.slower} & set(given)
+    asked.spec = chosen(asked.spec, asked)
     return asked
-
-
-def check_page(asked: argparse.Namespace) -> None:
-    """Refuse a page that cannot be added to."""
-    if asked.add is None:
-        return
-    for name, value in (("report", asked.report), ("from", asked.source), ("only", asked.only)):
-        if value:
-            refuse(f"--add {asked.add}: not together with --{name}")
-    if not asked.add.is_file():
-        refuse(f"--add {asked.add}: no such page; make it with --report")
-    refuse_unwritable_file("--add", asked.add)

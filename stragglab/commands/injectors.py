@@ -9,8 +9,8 @@ python run.py injectors --device cuda                   # only what takes a part
 Leave the machine idle meanwhile, since any other computation is measured, too. Every run is a job of one worker and one
 server on two emulated hosts (without hosts where this machine cannot emulate any) whose plan goes through several
 levels with undisturbed stretches between them. Levels that this machine does not support are left out and reported.
-Existing records are not made again, so the same command continues after an interruption. The exit code is 0 for a
-report (including one with misses), 1 if a run failed, 2 for invalid input.
+Existing records are not made again unless their settings have changed, so the same command continues after an
+interruption. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from runtime.live.machines.doctor import missing
 from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
-from stragglab.grids.fidelity_runs import read_records
 from stragglab.grids.grid import GRID, Runner, run_child
-from stragglab.grids.injector_runs import make_records, report
+from stragglab.grids.injector_runs import make_records, read_records, report
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None, look: Look | None = None) -> int:
@@ -60,6 +59,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--device", choices=("cuda", "fake"), help="measure hogs on the first such device, nothing else"
     )
+    parser.add_argument("--again", action="store_true", help="repeat every record")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/injectors)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
@@ -71,5 +71,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     own = Path("out/injectors")
     there = asked.out or (None if asked.source else own)
     refuse_unwritable_folder("-o", there, (*GRID, "plans", "windows.csv", "injectors.*"))
+    asked.jobs = asked.commit = None  # one run at a time, of any commit
     asked.out = (asked.out or asked.source or own).absolute()
     return asked

@@ -25,14 +25,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from pathlib import Path
 
 import pandas as pd
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from analysis.figures.prediction import draw_prediction
 from analysis.files import write_file
@@ -40,6 +38,7 @@ from analysis.measures.prediction import lead_summary, lead_times, scores
 from analysis.measures.prediction_labels import LABELS, windows
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.load import RecordError, Run, find_runs
+from analysis.reports.sheets import DASH, Sheet, number
 from predictors.registry import STRAGGLER_PREDICTORS
 from runtime.config.project import adopt
 from runtime.errors import ConfigError, print_error, refuse
@@ -48,12 +47,15 @@ from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, received, tagged, without_resources
 from stragglab.terminal.finding import readable
+from stragglab.terminal.sheets import print_titled
 
 KEPT = "the records are as they were; the same command starts again"
 """Printed after a signal."""
 
-WIDE = 1000
-"""Width of a table in a file or a pipe, in columns."""
+HEADS = (
+    *("predictor", "precision (%)", "recall (%)", "FP (%)", "FN (%)", "any: FP (%)", "any: FN (%)"),
+    *("episodes", "missed", "late", "lead time (s), median [quartiles]"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,10 +105,10 @@ def report(
     leads = pd.concat([lead_times(mine).assign(**key) for key, mine in parts], ignore_index=True)
     scored, leads = (frame[[*keys, *frame.columns.difference(keys, sort=False)]] for frame in (scored, leads))
     for group, mine in rows.groupby("group", sort=False):
-        console.print(_title(str(group), mine, arguments.labels), style="bold", soft_wrap=True)
-        _show(_table(scored[scored["group"] == group], leads[leads["group"] == group]), console)
+        found = _cells(scored[scored["group"] == group], leads[leads["group"] == group])
+        print_titled(console, [Sheet(_title(str(group), mine, arguments.labels), HEADS, list(found))])
     if scored[["precision", "recall", "false_positive_rate"]].isna().any(axis=None):
-        console.print("\N{EN DASH}: undefined, as no iteration was tagged (precision) or none straggled (FN)")
+        console.print(f"{DASH}: undefined, as no iteration was tagged (precision) or none straggled (FN)")
     out = arguments.out or _default_out(arguments.folders)
     truth = f"labels: {arguments.labels}" + (
         f" (over {tolerance_frac:.0%} slower)" if arguments.labels == "realised" else ""
@@ -126,34 +128,17 @@ def _title(group: str, rows: pd.DataFrame, labels: str) -> str:
     return f"{group}: {jobs}, {len(one)} iterations, {100 * one['label'].mean():.1f} % straggled ({labels})"
 
 
-def _table(scored: pd.DataFrame, leads: pd.DataFrame) -> Table:
+def _cells(scored: pd.DataFrame, leads: pd.DataFrame) -> Iterator[list[str]]:
     """One row per predictor: medians over the jobs, lead times over all their episodes."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("predictor", no_wrap=True, vertical="bottom")
-    heads = ("precision\n(%)", "recall\n(%)", "FP\n(%)", "FN\n(%)", "any:\nFP (%)", "any:\nFN (%)")
-    for head in (*heads, "episodes", "missed", "late", "lead time (s)\nmedian [quartiles]"):
-        table.add_column(head, justify="right", vertical="bottom")
     wrong = ["false_positive_rate", "false_negative_rate"]
     for name, mine in scored.groupby("predictor", sort=False):
         job = mine[mine["level"] == "job"][["precision", "recall", *wrong]].median()
         anybody = mine[mine["level"] == "any"][wrong].median()
         lead = lead_summary(leads[leads["predictor"] == name])
         low, middle, high = (lead[f"lead_{key}_s"] for key in ("q1", "median", "q3"))
-        spread = "\N{EN DASH}" if isnan(middle) else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
-        counts = (f"{lead[key]:.0f}" for key in ("episodes", "missed", "late"))
-        table.add_row(str(name), *map(_percent, (*job, *anybody)), *counts, spread)
-    return table
-
-
-def _percent(value: float) -> str:
-    return "\N{EN DASH}" if isnan(value) else f"{100 * value:.1f}"
-
-
-def _show(table: Table, console: Console) -> None:
-    width = console.width
-    console.width = width if console.is_terminal else WIDE
-    console.print(table)
-    console.width = width
+        counts = [f"{lead[key]:.0f}" for key in ("episodes", "missed", "late")]
+        spread = DASH if isnan(middle) else f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        yield [str(name), *(number(100 * value, ".1f") for value in (*job, *anybody)), *counts, spread]
 
 
 def _default_out(folders: Sequence[Path]) -> Path:

@@ -12,7 +12,7 @@ from rich.console import Console
 from analysis.experiments.numbers import numbers
 from analysis.experiments.page import HEADS, QUESTIONS, page_of, row, write_page
 from analysis.experiments.results import Results, verdict_frame
-from analysis.experiments.spec import Spec, cells, load_spec
+from analysis.experiments.spec import AGREEMENT, Spec, cells, load_spec
 from analysis.figures.names import named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
@@ -32,6 +32,7 @@ from stragglab.grids.experiments import (
     read_records,
     tabulated,
 )
+from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
 from stragglab.grids.times import time_cells
@@ -52,7 +53,7 @@ def run_all(
             if spec.times_only:
                 times[name] = time_cells(spec, folder_of(spec, asked), asked, console)
             elif not asked.redraw and spec.recorded:
-                make_records(spec, asked, console, runner)
+                make_records(spec, asked, folder_of(spec, asked), console, runner)
         except JobFailed as error:
             failed[name] = error
     for name, spec in specs.items():
@@ -67,6 +68,11 @@ def run_all(
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: pd.DataFrame | None) -> None:
     """Process the records, or the times, of one experiment: figure, verdicts, page."""
     out = folder_of(spec, asked)
+    if spec.figure.kind == AGREEMENT:
+        command = f"python run.py experiment {spec.name}"
+        results = compare_clocks(spec, read_records(spec, out), out / f"{spec.name}.md", command, console)
+        draw_for_paper(results, asked, out, console)
+        return
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
         results = tabulated(spec)
@@ -104,12 +110,18 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
         console.print(
             f"no figure: {spec.name} hides {', '.join(spec.figure.hide)}, and this part has no other", soft_wrap=True
         )
-    elif asked.paper is not None:
-        with drawn_as(form_of(asked.paper)):
-            console.print(str(draw(results, out / "paper" / f"{spec.name}.pdf")), soft_wrap=True)
+    else:
+        draw_for_paper(results, asked, out, console)
     for line in (out / "runs.csv", picture, pages):
         if line is not None:
             console.print(str(line), soft_wrap=True)
+
+
+def draw_for_paper(results: Results, asked: argparse.Namespace, out: Path, console: Console) -> None:
+    """Draw the figure in the form that was asked for, if any was."""
+    if asked.paper is not None:
+        with drawn_as(form_of(asked.paper)):
+            console.print(str(draw(results, out / "paper" / f"{results.spec.name}.pdf")), soft_wrap=True)
 
 
 def compare_records(spec: Spec, out: Path, console: Console) -> None:

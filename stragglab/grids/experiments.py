@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from omegaconf import OmegaConf
 from rich.console import Console
 
 from analysis.claims.ledger import Claim, chosen, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.results import Results, measure_clusters, measure_runs, warnings_of_live
-from analysis.experiments.spec import Cell, Spec, cells, find_specs, settings_of
+from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
+from analysis.measures.agreement import PACED, SIDE, SIDES
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
+from analysis.reports.fidelity import processor_speed
 from reading import Unreadable
 from reading.plain import load_yaml
 from runtime.config import project
@@ -77,32 +80,68 @@ def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
     return folder
 
 
-def make_records(spec: Spec, asked: argparse.Namespace, console: Console, runner: Runner | None) -> None:
-    """Make the records that are missing or outdated. ``runner``: instead of ``run.py``, for tests."""
-    out = folder_of(spec, asked)
-    there = {cell.name: cell for cell in cells(spec)}
+def make_records(
+    spec: Spec, asked: argparse.Namespace, out: Path, console: Console, runner: Runner | None = None
+) -> list[tuple[Cell, Record]]:
+    """All records, of which missing and outdated ones are made. ``runner``: instead of ``run.py``, for tests.
+
+    Virtual runs come first, in forks; then those that are timed, one after another; and then virtual ones on processors
+    as fast as live (``spec.pacing``).
+    """
+    there = list(cells(spec))
     console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs", soft_wrap=True)
-    wanted = {name: [*settings_of(spec, cell), *QUIET] for name, cell in there.items()}
+    first = [cell for cell in there if cell.levels.get(SIDE) != PACED]
+    timed = [cell for cell in first if spec.measures_time(cell)]
+    if timed or (runner and not asked.jobs):  # refuse before the first run, not at the last
+        check(spec, first, out)
+    found = make_some(spec, [cell for cell in first if cell not in timed], asked, out, console, runner)
+    found |= make_some(spec, timed, asked, out, console, runner, live=True)
+    if spec.pacing:
+        last = [cell for cell in there if cell not in first]
+        found |= make_some(paced(spec, last, found), last, asked, out, console, runner)
+    return [(cell, found[cell.name]) for cell in there]
+
+
+def check(spec: Spec, some: Sequence[Cell], out: Path) -> None:
+    """Refuse settings that cannot be run. Of one seed: whether they are valid does not depend on it."""
+    for words in dict.fromkeys(tuple(settings_of(spec, cell)) for cell in some if cell.seed == spec.seeds[0]):
+        preflight([*words, *QUIET, f"hydra.run.dir={quoted(out / 'check')}"])
+
+
+def make_some(
+    spec: Spec,
+    some: Sequence[Cell],
+    asked: argparse.Namespace,
+    out: Path,
+    console: Console,
+    runner: Runner | None,
+    *,
+    live: bool = False,
+) -> dict[str, Any]:
+    """The records of these cells by name; ``live``: they are timed."""
+    wanted = {cell.name: [*settings_of(spec, cell), *QUIET] for cell in some}
     with composed_words() as compose_words:
         found = {
             name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
             for name, words in wanted.items()
         }
-    forks = 0 if spec.timed or (runner and not asked.jobs) else asked.jobs or processors()
-    if not forks:  # refuse before the first run, not at the last; in forks the first seed's runs come first anyway
-        for name, cell in there.items():
-            if cell.seed == spec.seeds[0]:  # validity does not depend on the seed
-                preflight([*wanted[name], f"hydra.run.dir={quoted(out / 'check')}"])
-    fill(
-        wanted,
-        found,
-        out,
-        console,
-        runner or (run_here if forks else run_child),
-        live=spec.timed,
-        forks=forks,
-        failing=spec.failing,
-    )
+    forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
+    chosen = runner or (run_child if live else run_here)
+    return fill(wanted, found, out, console, chosen, live=live, forks=forks, failing=spec.failing)
+
+
+def paced(spec: Spec, some: Sequence[Cell], found: Mapping[str, Any]) -> Spec:
+    """The experiment with the speed of the processors of these cells, by the live and virtual records of the same."""
+    speeds = []
+    for cell in some:
+        live, virtual = (Cell({**cell.levels, SIDE: side}, cell.seed) for side in SIDES[:2])
+        if not {live.name, virtual.name} <= found.keys():
+            raise ConfigError(f"{cell.name}: follows from {live.name} and {virtual.name}; name their sides, too")
+        speed = processor_speed(found[live.name], found[virtual.name])
+        (usual,) = [word for word in settings_of(spec, virtual) if word.startswith(f"{spec.pacing}=")]
+        at: Part = {axis: (level,) for axis, level in {**cell.levels, SEED: str(cell.seed)}.items()}
+        speeds.append(Also(at, (f"{spec.pacing}={float(usual.partition('=')[2]) * speed:.6g}",)))
+    return msgspec.structs.replace(spec, also=(*spec.also, *speeds))
 
 
 def commit_of(asked: argparse.Namespace, console: Console) -> str | None:

@@ -1,193 +1,121 @@
-"""The default grids of ``python run.py fidelity``: jobs that are short but informative.
-
-Iterations take 36 ms; patterns, and the monitoring windows of strategies, have a quarter of their length in ``conf``.
-The target is a held-out loss, which decreases steadily, and not an accuracy, which moves in steps of one image and
-crosses its target back and forth; it is reached after more than twenty evaluations.
-"""
+"""The part of a comparison of clocks that was asked for, and its page."""
 
 from __future__ import annotations
 
 import argparse
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from analysis.about import ABOUT, STEADY
-from analysis.measures.agreement import TOLERANCE_FRAC
+import msgspec
+from rich.console import Console
+
+from analysis.experiments.results import Results
+from analysis.experiments.spec import Also, Cell, Spec, cells, narrowed
+from analysis.figures.experiment.agreement import draw
+from analysis.files import write_file
+from analysis.measures.agreement import CASE, SIDE
+from analysis.records.either import Record
+from analysis.records.load import Run
+from analysis.records.provenance import caption
+from analysis.reports.fidelity import fidelity
+from analysis.reports.fidelity_page import has_case, notes, sheets, verdict
+from analysis.reports.sheets import page_lines, write_sheets
+from runtime.errors import refuse
 from stragglab.grids.choices import choices
 from stragglab.terminal.lists import names_of
+from stragglab.terminal.sheets import print_titled
+
+QUESTION = "How far are times of the virtual clock from live runs of the same jobs? Made by"
+ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
+OURS = {*CASE, "seed", "runtime", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
+"""Settings that a comparison chooses itself."""
+SHOWN = 1
+"""Tables on the page; the others are files next to its figure."""
 
 
-class Part(NamedTuple):
-    """All combinations of strategies and patterns; ``twice`` lists the cases that are also run a second time live."""
-
-    strategies: str
-    stragglers: str
-    twice: str = ""
-
-
-class Grid(NamedTuple):
-    """The runs of one page.
-
-    ``settings`` apply to all jobs, ``of_strategy`` and ``of_straggler`` to some; ``slower`` makes devices or cores 1 %
-    slower. The first ``repeats`` seeds have second live runs, and virtual ones on slower devices. ``speed``: the
-    setting by which virtual processors are made as fast as live; empty where they matter little.
-    """
-
-    cluster: str
-    parts: tuple[Part, ...]
-    costs: str
-    title: str
-    out: str
-    settings: tuple[str, ...]
-    of_strategy: dict[str, tuple[str, ...]]
-    of_straggler: dict[str, tuple[str, ...]]
-    slower: tuple[str, ...]
-    note: str
-    tolerance_frac: float = TOLERANCE_FRAC
-    seeds: str = "0,1,2,3,4"
-    repeats: int = 3
-    speed: str = ""
-
-    def listed(self, kind: str) -> str:
-        """``strategies`` or ``stragglers`` of all parts, without duplicates."""
-        return ",".join(dict.fromkeys(name for part in self.parts for name in getattr(part, kind).split(",")))
+def chosen(spec: Spec, asked: argparse.Namespace) -> Spec:
+    """The experiment with the cases, seeds and settings that were asked for; all combinations of what is named."""
+    sides = [side for side in spec.axes[SIDE] if side in ("virtual", "slowed")]
+    spec = narrowed(spec, asked.seeds, {SIDE: sides} if asked.only else {})
+    given = {text.lstrip("+~").partition("=")[0]: text for text in asked.overrides}
+    if ours := [text for name, text in given.items() if name in OURS]:
+        refuse(f"{ours[0]}: is chosen by this program; see --help for its options")
+    axes = dict(spec.axes)
+    for axis, flag in zip(CASE, ("stragglers", "strategies"), strict=True):
+        if (text := getattr(asked, flag)) is not None:
+            axes[axis] = {
+                name: spec.axes[axis].get(name, (f"{axis}={name}",)) for name in names_of(flag, text, choices(axis))
+            }
+            spec = msgspec.structs.replace(spec, parts=())
+    # a user who chooses the devices, or the speed of processors, would have to choose the slower ones, too
+    slower = {word.partition("=")[0] for word in axes[SIDE].get("slowed", ())}
+    dropped = {"slowed": slower & {*given}, "paced": spec.pacing in given}
+    axes[SIDE] = {side: words for side, words in axes[SIDE].items() if not dropped.get(side)}
+    costs = [f"cluster.costs={asked.costs}"] if asked.costs else []
+    virtual = tuple(side for side in axes[SIDE] if "runtime=virtual" in axes[SIDE][side])
+    also = (*spec.also, Also({SIDE: virtual}, tuple(costs)), Also({}, tuple(asked.overrides)))
+    spec = msgspec.structs.replace(spec, axes=axes, also=also)
+    if asked.add is None:
+        return spec
+    page = asked.add.read_text()
+    there = [dict(zip(CASE, case, strict=True)) for case in cases_of(cells(spec)) if has_case(page, *case)]
+    return msgspec.structs.replace(spec, without=(*spec.without, *there))
 
 
-CORE = "bsp,asp_even,ssp,backup_workers"
-DECIDING = ",".join(name for name, one in ABOUT.items() if one.monitors)
-"""Strategies that monitor, so that their decisions may depend on noise."""
-ALL = ",".join(STEADY)
-SYNCHRONOUS = "bsp,lb_bsp,lb_bsp_gpu,lb_bsp_star,antdt_dd"
-_TARGET = ("workload.metric=loss", "workload.higher_is_better=false")
-_JOB = (
-    "workload.epochs=6",
-    "workload.optimizer.lr=0.022",
-    *_TARGET,
-    "workload.target=0.9",
-    "eval_every_s=0.05",
-    "checkpoint_every_s=2.5",
-)
-_DEVICE = ("cluster.device.base_s=0.012", "cluster.device.per_sample_s=0.00075")
-_SLOWER_DEVICE = ("cluster.device.base_s=0.01212", "cluster.device.per_sample_s=0.0007575")
-_QUARTER = ("period_s=1.5", "duration_s=0.75")
-_ND = ("short_window_s=1.5", "long_window_s=3.0", "decide_every_s=0.75", "cooldown_s=3.0")
-_COMPOSED = (
-    "detectors.stragglers.short_window_s=1.5",
-    "detectors.stragglers.long_window_s=3.0",
-    "decide_every_s=0.75",
-    "actions.kill_restart.cooldown_s=3.0",
-)
-_WATCHING = {
-    "antdt_nd": _ND,
-    "antdt_nd_asp": _ND,
-    "composed": _COMPOSED,
-    "dynamic_x": ("window_s=1.5",),
-    "sync_switch": ("duration_s=0.25",),
-    "sync_switch_elastic": ("duration_s=0.25", "probe_s=0.5"),
-    "sync_switch_restart": ("duration_s=0.5",),
-}
-OF_STRATEGY = {name: tuple(f"strategy.{one}" for one in settings) for name, settings in _WATCHING.items()}
-_MIXED = tuple(f"straggler.patterns.transient.{one}" for one in (*_QUARTER, "sleep_iters=2.5"))
-OF_STRAGGLER = {
-    "transient": tuple(f"straggler.{one}" for one in (*_QUARTER, "sleep_iters=2.5")),
-    "persistent": ("straggler.sleep_iters=1.5",),
-    "transient_and_persistent": (*_MIXED, "straggler.patterns.persistent.sleep_iters=1.5"),
-}
-
-_NOTE_LOCAL = """\
-Every strategy faces one pattern, transient and persistent stragglers together; four of them also face each of the two
-alone and none. Not compared: other patterns, clusters and batch sizes than these, losses of servers, other backends
-than torch, and jobs that last for hours."""
-_NOTE_ALLREDUCE = """\
-The synchronous strategies, which replicas and a ring are meant for, and LGC-AR, whose ring is that of the fastest. Not
-compared: asynchronous ones over replicas."""
-_NOTE_HOSTS = """\
-Here times depend on the processor's speed, which on a shared machine changes from hour to hour: fit the cost model in
-the hour of the live runs, better before, between and after them, and choose it with `--costs`. docs/virtual.md says
-where the two differ, and why.
-
-Processors and links are really throttled. Not compared: strategies that are not in the tables, and throttling over the
-whole length of a job, except for one worker's."""
-
-_LOCAL = Grid(
-    cluster="local",
-    parts=(
-        Part(ALL, "transient_and_persistent", twice=f"ssp,zeno_pp,{DECIDING}"),
-        Part(CORE, "none,transient,persistent"),
-    ),
-    costs="local_tcp",
-    title="Live against virtual",
-    out="out/fidelity",
-    settings=(*_JOB, *_DEVICE),
-    of_strategy=OF_STRATEGY,
-    of_straggler=OF_STRAGGLER,
-    slower=_SLOWER_DEVICE,
-    note=_NOTE_LOCAL,
-    repeats=2,
-)
-GRIDS = {
-    "local": _LOCAL,
-    "allreduce": _LOCAL._replace(
-        parts=(Part(f"{SYNCHRONOUS},lgc", "transient_and_persistent", twice="lb_bsp,lb_bsp_star"),),
-        title="Live against virtual, replicas and a ring",
-        out="out/fidelity_allreduce",
-        settings=(*_LOCAL.settings, "topology=allreduce"),
-        of_strategy={**OF_STRATEGY, "lgc": ("strategy.topology=allreduce",)},
-        note=_NOTE_ALLREDUCE,
-    ),
-    "hosts": Grid(
-        cluster="hosts",
-        parts=(
-            Part(CORE, "cpu_transient", twice="ssp"),
-            Part("sync_switch,dynamic_x,zeno_pp", "cpu_transient", twice="sync_switch,dynamic_x"),
-            Part("bsp,lb_bsp,antdt_nd,coding_heter_aware", "cpu_throttle", twice="lb_bsp,antdt_nd"),
-            Part(f"{CORE},sync_switch,dynamic_x,antdt_nd,lb_bsp", "link_transient", twice="ssp,sync_switch"),
-        ),
-        costs="hosts_quarter",
-        title="Live against virtual, on emulated hosts",
-        out="out/fidelity_hosts",
-        settings=(
-            # A quarter of a core each, so that four hosts leave coordinators and the network room on two cores.
-            "cluster.hosts.real_cores_per_core=0.0625",
-            "workload=digits_cnn",
-            "workload.epochs=10",
-            "workload.optimizer.lr=0.003",
-            *_TARGET,
-            "workload.target=0.8",
-            "eval_every_s=0.1",
-            "checkpoint_every_s=2.5",
-        ),
-        of_strategy=OF_STRATEGY,
-        of_straggler={
-            "cpu_transient": tuple(f"straggler.{one}" for one in _QUARTER),
-            "link_transient": tuple(f"straggler.{one}" for one in _QUARTER),
-            "cpu_throttle": ("straggler.left_frac=0.4",),
-        },
-        slower=("cluster.hosts.real_cores_per_core=0.061875",),
-        speed="cluster.hosts.real_cores_per_core",
-        note=_NOTE_HOSTS,
-        tolerance_frac=0.10,
-        repeats=2,
-    ),
-}
+def cases_of(some: Iterable[Cell]) -> list[tuple[str, str]]:
+    """Straggler and strategy of all cells, once."""
+    return list(dict.fromkeys((cell.levels["straggler"], cell.levels["strategy"]) for cell in some))
 
 
-def cases_of(asked: argparse.Namespace) -> list[tuple[str, str, bool]]:
-    """(straggler, strategy, whether to repeat it live): the grid's parts, or all combinations of what was named."""
-    grid, chosen = asked.grid, asked.strategies is not None or asked.stragglers is not None
-    twice = {name for part in grid.parts for name in part.twice.split(",")}
-    if chosen:
-        names = [
-            names_of(kind, grid.listed(kind) if text is None else text, choices(group))
-            for kind, group, text in (
-                ("stragglers", "straggler", asked.stragglers),
-                ("strategies", "strategy", asked.strategies),
-            )
-        ]
-        return [(straggler, strategy, strategy in twice) for straggler, strategy in product(*names)]
-    found = {
-        (straggler, strategy): strategy in part.twice.split(",")
-        for part in grid.parts
-        for straggler, strategy in product(part.stragglers.split(","), part.strategies.split(","))
-    }
-    return [(*case, again) for case, again in found.items()]
+def compare_clocks(
+    spec: Spec, there: Sequence[tuple[Cell, Record]], page: Path, command: str, console: Console, *, add: bool = False
+) -> Results:
+    """Print the tables and write the page with its figure and files, or ``add`` a group of cases to it."""
+    records = [(cell, run) for cell, run in there if isinstance(run, Run)]
+    found = fidelity(records, spec.figure.within_frac)
+    # live ones first: virtual ones start in any order
+    metas = sorted((run.meta for _, run in records), key=lambda meta: meta["runtime"] == "virtual")
+    tables, points = list(sheets(found)), verdict(found)
+    picture = page.parent / "images" / f"{page.stem}.png"
+    some = [cell for cell, _ in records]
+    names = dict.fromkeys(strategy for _, strategy in cases_of(some))
+    group = "_".join(["", *names]) if add else ""
+    files = write_sheets(tables[SHOWN:], picture, group)
+    level = "###" if add else "##"
+    shown = page_lines(tables[:SHOWN], files, page, "Tables of the same cases", level)
+    made = f"\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+    said = [f"- {point}" for point in points]
+    results = Results(spec=spec, runs=found.runs, metas=metas)
+    if add:
+        before, began = page.read_text(), min(str(meta.get("started_at"))[:10] for meta in metas)
+        head = f"## Added on {began}: {', '.join(names)}\n\n{ADDED}{made}"
+        lines = [before.rstrip("\n"), "", head, "", *said, *shown, *settings_lines(spec, some, level, before)]
+        write_file(page, "\n".join([*lines, ""]))
+    else:
+        draw(picture, results)
+        measures = write_file(page.with_suffix(".csv"), found.measures.to_csv(index=False))
+        lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *said, ""]
+        lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown]
+        write_file(page, "\n".join([*lines, *settings_lines(spec, some, level), "", spec.notes]))
+        print_titled(console, tables)
+        for line in (*points, measures, picture):
+            console.print(str(line), soft_wrap=True)
+    console.print(str(page), soft_wrap=True)
+    return results
+
+
+def settings_lines(spec: Spec, some: Sequence[Cell], level: str, known: str = "") -> list[str]:
+    """The settings of all jobs and of single levels, without lines that the page has already."""
+    own = [Also({axis: (name,)}, words) for axis, levels in spec.axes.items() for name, words in levels.items()]
+    lines = [f"- all: `{' '.join(spec.settings)}`"]
+    for part in (*own, *spec.also):
+        names = [name for there in part.at.values() for name in there if _used(name, some)] if part.at else ["all"]
+        words = [word for word in part.settings if word.partition("=")[2] not in names]
+        if names and words:
+            lines.append(f"- {', '.join(names)}: `{' '.join(words)}`")
+    new = [line for line in lines if f"\n{line}\n" not in known]
+    return ["", f"{level} Settings of the jobs", "", *new] if new else []
+
+
+def _used(name: str, some: Sequence[Cell]) -> bool:
+    return any(name in cell.levels.values() for cell in some)

@@ -43,9 +43,8 @@ RUN_S = 24.0
 """Maximum length of a run; further levels go into another run."""
 
 COMMON = (
-    *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
+    *("strategy=bsp", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
     *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "runtime.telemetry_every_s=0.25"),
-    *("draw=false", "view=none"),
 )
 """Settings of all runs: nothing but the iterations uses the processor."""
 
@@ -75,40 +74,29 @@ class Cell(NamedTuple):
         return self.name.partition("_")[0]
 
 
-def probe(hosts: bool) -> Cell:
-    """The run that determines how long a sample takes."""
-    return Cell("probe", (), (*_cpu_job(hosts, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
+def probe(hosts: bool, device: str | None = None) -> Cell:
+    """The run that determines how long a sample takes, on a device (``backend.device``) if one is named."""
+    return Cell("probe", (), (*_job(hosts, device, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
 
 
-def grid(sample_s: float, hosts: bool, quick: bool) -> list[Cell]:
-    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether hosts can be emulated."""
+def grid(sample_s: float, hosts: bool, quick: bool, device: str | None = None) -> list[Cell]:
+    """All other runs, for a worker that computes a sample in ``sample_s``; ``hosts``: whether hosts can be emulated.
+
+    With a ``device`` those of the hogs on it, and nothing else. ``quick``: short iterations and one link; without a
+    device the first levels.
+    """
     cells: list[Cell] = []
     for length_ms in LENGTHS_MS:
         batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
-        for by, needs in ACTUATORS.items():
-            job = (f"runtime.cpu_by={'auto' if by == 'sleep' else by}", *_cpu_job(hosts, batch))
-            runs = _schedules(by, "worker:0", batch * sample_s, LEVELS)
-            cells += _cells(f"{by}_{length_ms}ms", needs, job, runs)
-    for mbps in LINKS_MBPS:
+        for by, needs in ({"hog": ()} if device else ACTUATORS).items():
+            chosen = () if device else (f"runtime.cpu_by={'auto' if by == 'sleep' else by}",)
+            runs = _schedules(by, "device:0" if device else "worker:0", batch * sample_s, LEVELS)
+            cells += _cells(f"{by}_{length_ms}ms", needs, (*chosen, *_job(hosts, device, batch)), runs)
+    for mbps in () if device else LINKS_MBPS:
         runs = _schedules("tc", "link:0", LINK_ITERATION_S, LINK_LEVELS)
         cells += _cells(f"link_{mbps}mbps", HOSTS, tuple(_link_job(mbps)), runs)
-    wanted = (f"_{LENGTHS_MS[0]}ms_1", f"_{LINKS_MBPS[1]}mbps_1")
-    return [cell for cell in cells if not quick or cell.name.endswith(wanted)]
-
-
-def probe_device(device: str) -> Cell:
-    """As :func:`probe`, of a worker that computes on a device (``backend.device``)."""
-    return Cell("probe", (), (*_device_job(device, PROBE_BATCH), *COMMON, "straggler=none"), (), PROBE_S)
-
-
-def device_grid(device: str, sample_s: float, quick: bool) -> list[Cell]:
-    """The runs that measure the hogs' use of a device, at all levels; with ``quick`` only short iterations."""
-    cells: list[Cell] = []
-    for length_ms in LENGTHS_MS[:1] if quick else LENGTHS_MS:
-        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
-        runs = _schedules("hog", "device:0", batch * sample_s, LEVELS)
-        cells += _cells(f"hog_{length_ms}ms", (), tuple(_device_job(device, batch)), runs)
-    return cells
+    wanted = (f"_{LENGTHS_MS[0]}ms_{'' if device else 1}", f"_{LINKS_MBPS[1]}mbps_1")
+    return [cell for cell in cells if not quick or any(part in cell.name for part in wanted)]
 
 
 def plan_text(windows: Sequence[Window]) -> str:
@@ -116,18 +104,18 @@ def plan_text(windows: Sequence[Window]) -> str:
     return "".join(",".join(map(str, row)) + "\n" for row in (Window._fields, *windows))
 
 
-def _cpu_job(hosts: bool, batch: int) -> Iterator[str]:
-    """Limited by the worker's processor. Without hosts, it may use this machine up to one core."""
-    yield from ("cluster=hosts", "cluster.hosts.link_mbps=null") if hosts else ("cluster=local",)
-    yield from ("cluster.hosts.count=2",) if hosts else ()
+def _job(hosts: bool, device: str | None, batch: int) -> Iterator[str]:
+    """Limited by the worker's processor or device. Without hosts, it may use this machine up to one core.
+
+    The model is so large that a sample takes a while on a fast device.
+    """
+    if device:
+        yield from (f"backend.device={device}", "cluster.gpus.devices=[0]", "cluster=local")
+    elif hosts:
+        yield from ("cluster=hosts", "cluster.hosts.link_mbps=null", "cluster.hosts.count=2")
+    else:
+        yield "cluster=local"
     yield from ("cluster.device=null", "workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
-    yield f"workload.global_batch_samples={batch}"
-
-
-def _device_job(device: str, batch: int) -> Iterator[str]:
-    """Limited by the worker's device; as large a model as makes a sample take a while on a fast one."""
-    yield from (f"backend.device={device}", "cluster.gpus.devices=[0]", "cluster=local", "cluster.device=null")
-    yield from ("workload.task.model=cnn", f"workload.task.hidden_units={HIDDEN_UNITS}")
     yield f"workload.global_batch_samples={batch}"
 
 

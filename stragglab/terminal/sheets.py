@@ -12,7 +12,7 @@ from rich.table import Table
 from analysis.reports.comparing import Sheet
 
 if TYPE_CHECKING:
-    from analysis.reports import fidelity_page
+    from analysis.reports import sheets as titled
 
 TEXTS = ("case", "strategy", "verdict")
 """Columns of words, where runs are compared."""
@@ -32,7 +32,7 @@ def print_sheet(console: Console, sheet: Sheet, title: str, words: Collection[st
     console.print(table, markup=False)
 
 
-def print_titled(console: Console, sheets: Iterable[fidelity_page.Sheet]) -> None:
+def print_titled(console: Console, sheets: Iterable[titled.Sheet]) -> None:
     """All columns aligned left; each table below its own title. A file or pipe is wide enough for any row."""
     width, console.width = console.width, console.width if console.is_terminal else WIDE
     for sheet in sheets:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
+
+from stragglab.grids import experiments
 
 
 class Result(NamedTuple):
@@ -17,6 +20,18 @@ class Result(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def composed_by(words: Sequence[str]) -> dict[str, Any]:
+    """A configuration for these settings; to compose the real one takes longer than everything else."""
+    said: dict[str, Any] = dict(word.split("=", 1) for word in words)
+    return {**said, "cluster": {"costs": said.get("cluster.costs")}}
+
+
+def uncomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experiments compose no configuration, neither to check them nor to compare them with those of records."""
+    monkeypatch.setattr(experiments, "preflight", lambda _: None)
+    monkeypatch.setattr(experiments, "composed_words", lambda: nullcontext(composed_by))
 
 
 class FakeRunner(ABC):
@@ -51,6 +66,7 @@ class FakeRunner(ABC):
         """What Hydra would have stored."""
         hydra.mkdir()
         (hydra / "overrides.yaml").write_text(yaml.safe_dump(words))
+        (hydra / "config.yaml").write_text(yaml.safe_dump(composed_by(words)))
 
     def started_at(self) -> str:
         """Of the newest run: a second after the one before."""

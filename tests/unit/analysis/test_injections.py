@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from analysis.measures.injections import COLUMNS, PAYLOAD_FRAC, collect, injections
-from analysis.measures.injector_errors import errors, verdict
+from analysis.measures.injector_errors import errors
 from analysis.records.load import Run, load_run
+from analysis.reports.injectors import verdict
 from runtime.live.hosts import rules
 from tests.support.records import Disturbance, Story, apply, asp_story, bsp_story, compute, disturbance
 

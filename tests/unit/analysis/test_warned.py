@@ -13,10 +13,11 @@ from analysis.measures.metrics import summarise
 from analysis.measures.warning_lines import Warned, together
 from analysis.records.load import Run, load_run
 from analysis.reports.fidelity import fidelity
-from analysis.reports.fidelity_page import live_warnings
+from analysis.reports.fidelity_page import verdict
 from analysis.reports.finish import finish
 from tests.support.pages import Reader
 from tests.support.records import Story, bsp_story, disturbance
+from tests.unit.analysis.test_fidelity import in_cell
 
 PLAN = (disturbance(0.1, 0.5, "worker:1", 0.1),)
 
@@ -165,4 +166,5 @@ def test_experiments_and_comparisons_of_runtimes_say_it_of_live_runs(tmp_path: P
     found = "1 of its live runs: paced devices could not keep up: 8 of 32 iterations"
     (line,) = warnings_of_live([live, virtual])
     assert line.startswith(found)
-    assert live_warnings(fidelity([live], [virtual]))[0].startswith(f"bsp under transient, {found}")
+    compared = fidelity([in_cell(live, "live"), in_cell(virtual, "virtual")])
+    assert verdict(compared)[-1].startswith(f"bsp under transient, {found}")

@@ -22,7 +22,7 @@ from stragglab.grids.injectors import (
     grid,
     probe,
 )
-from tests.support.fake_runners import FakeRunner, Result, ScriptBench
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.long_tests import long_after
 from tests.support.records import disturbance
 from tests.support.runs import ROOT
@@ -30,7 +30,7 @@ from tests.unit.analysis.test_injections import Telling
 
 SAMPLE_S = 2e-4
 """On the machine of these tests, so 55 ms are 275 samples."""
-QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
+QUICK = [f"{name}_1_seed0" for name in ("sleep_50ms", "cgroup_50ms", "duty_50ms", "cpulimit_50ms", "link_100mbps")]
 PNG = b"\x89PNG"
 
 
@@ -123,7 +123,8 @@ class Bench(ScriptBench):
 
 
 @pytest.fixture
-def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Bench:
+def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    uncomposed(monkeypatch)
     return Bench(tmp_path, capsys)
 
 
@@ -144,7 +145,6 @@ def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytes
     asked = script.parse(["-o", str(tmp_path)])
     cells = [probe(hosts), *grid(SAMPLE_S, hosts, quick=True)]
     for cell in cells if hosts else cells[:-1]:
-        injector_runs.write_plan(cell, asked)
         preflight([*injector_runs.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
 
 
@@ -153,70 +153,28 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     runner = ExactRunner()
     result = bench.quick(runner=runner)
     assert (result.code, result.err) == (0, "")
-    assert runner.ran == ["probe", *QUICK]
-    assert "5 runs, about 2 min" in result.out
+    assert runner.ran == ["probe_seed0", *QUICK]
+    assert "about 2 min for all" in result.out
     assert not (bench.out / "unfinished").exists()
-    assert sorted(path.stem for path in (bench.out / "plans").iterdir()) == sorted(QUICK)
-    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
+    plans = sorted(path.stem.rpartition("_")[0] for path in (bench.out / "plans").iterdir())
+    assert plans == sorted(name.removesuffix("_seed0") for name in QUICK)
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1_seed0" / ".hydra" / "overrides.yaml").read_text())
     assert {"cluster=hosts", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
         *said
     }
 
 
-@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
-def test_what_is_there_is_not_run_again(bench: Bench) -> None:
+def test_records_of_other_settings_or_plans_are_made_again(bench: Bench) -> None:
     bench.quick()
-    shutil.rmtree(bench.out / "records" / "duty_50ms_1")
+    path = bench.out / "records" / "cgroup_50ms_1_seed0" / ".hydra" / "config.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "runtime.lease_s": 9}))
     again = ExactRunner()
-    result = bench.quick(runner=again)
-    assert again.ran == ["duty_50ms_1"]
-    assert "4 of 5 records exist already" in result.out
-    rest = ExactRunner()
-    assert bench.run("-o", str(bench.out), runner=rest).code == 0
-    assert not set(rest.ran) & {"probe", *QUICK}
-    assert len(rest.ran) == len(grid(SAMPLE_S, hosts=True, quick=False)) - len(QUICK)
-
-
-@pytest.mark.long(like="test_records_of_other_settings_are_not_taken_for_these")
-def test_half_a_run_is_made_again(bench: Bench) -> None:
-    stopped = ExactRunner()
-    stopped.interrupted_at = "duty_50ms_1"
-    result = bench.quick(runner=stopped)
-    assert (result.code, result.err.count("\n")) == (130, 1)
-    rest = ExactRunner()
-    assert bench.quick(runner=rest).code == 0
-    assert rest.ran == QUICK[2:]
-
-
-def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
-    runner = ExactRunner()
-    runner.failing = {"duty_50ms_1": 1}
-    result = bench.quick(runner=runner)
-    assert (result.code, len(runner.ran)) == (1, 6)
-    assert "3/5  duty_50ms_1  failed: bsp on digits: it broke" in result.out
-    assert "1 of 5 runs failed, duty_50ms_1 first; the same command repeats them" in result.err
-    assert not (bench.out / "windows.csv").exists()
-
-
-def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = ExactRunner()
-    runner.failing = {"cgroup_50ms_1": 2}
-    result = bench.quick(runner=runner)
-    assert (result.code, result.err) == (2, "injectors: bsp on digits: it broke\n")
-    assert runner.ran[-1] == "cgroup_50ms_1"
-
-
-def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
-    bench.quick()
-    path = bench.out / "records" / "cgroup_50ms_1"
-    said = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text())
-    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump([*said, "runtime.lease_s=9"]))
-    line = bench.refused("-o", str(bench.out), "--quick")
-    assert "cgroup_50ms_1: of other settings (runtime.lease_s=9); choose another -o, or remove it" in line
-    (path / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
-    plan = (path / "plan.json").read_text()
-    (path / "plan.json").write_text(plan.replace("0.75", "0.7"))
-    assert "another plan" in bench.refused("-o", str(bench.out), "--quick")
+    assert bench.quick(runner=again).code == 0
+    assert again.ran == ["cgroup_50ms_1_seed0"]
+    cells = grid(SAMPLE_S, hosts=True, quick=True)
+    asked = script.parse(["-o", str(bench.out)])
+    other = cells[0]._replace(windows=cells[1].windows)
+    assert injector_runs.settings(cells[0], asked) != injector_runs.settings(other, asked)
 
 
 def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Path) -> None:
@@ -224,7 +182,7 @@ def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Pat
     runner = ExactRunner()
     result = bench.quick("--report", str(tmp_path / "page.md"), runner=runner)
     assert result.code == 0
-    assert "cpulimit_50ms_1" not in runner.ran
+    assert "cpulimit_50ms_1_seed0" not in runner.ran
     for text in (result.out, (tmp_path / "page.md").read_text()):
         assert "left out: cpulimit: no cpulimit; get it" in text
 
@@ -233,10 +191,10 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     bench.lacking = {HOSTS[1], "cgroup_cpu"}
     runner = ExactRunner()
     result = bench.quick(runner=runner)
-    assert runner.ran == ["probe", "sleep_50ms_1", "duty_50ms_1", "cpulimit_50ms_1"]
+    assert runner.ran == ["probe_seed0", "sleep_50ms_1_seed0", "duty_50ms_1_seed0", "cpulimit_50ms_1_seed0"]
     assert "(cluster=local)" in result.out
     assert "left out: link: no links; get it" in result.out
-    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1_seed0" / ".hydra" / "overrides.yaml").read_text())
     assert "cluster=local" in said
     assert not any("cluster.hosts" in word for word in said)
 
@@ -293,11 +251,6 @@ def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
         assert len({line.count("|") for line in table}) == 1
 
 
-def test_a_page_that_is_not_there_is_begun(bench: Bench, tmp_path: Path) -> None:
-    bench.quick("--report", str(tmp_path / "new.md"))
-    assert (tmp_path / "new.md").read_text().startswith(f"# Injectors, measured\n\n{injector_runs.START}\n")
-
-
 @pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
 def test_a_page_without_marks_is_left_alone(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Mine\n")
@@ -329,7 +282,7 @@ def test_the_same_records_give_the_same_report(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "{here}/nowhere"], "nowhere: no such directory"),
+        (["--from", "{here}/nowhere"], "nowhere: no run here"),
         (["--from", "{here}"], "no run here"),
         (["--from", "{here}", "--quick"], "--quick and --device: not together with --from"),
         (["--report", "{here}"], "is a directory; name a file"),
@@ -347,9 +300,11 @@ def test_records_without_disturbances_are_refused(bench: Bench, tmp_path: Path) 
 
 
 def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
-    received = Telling()
-    received.write(bench.out / "records" / "probe")
-    (bench.out / "records" / "probe" / ".hydra").mkdir()
-    said = injector_runs.settings(probe(hosts=True), script.parse(["-o", str(bench.out)]))
-    (bench.out / "records" / "probe" / ".hydra" / "overrides.yaml").write_text(yaml.safe_dump(said))
+    bench.quick()
+    path = bench.out / "records" / "probe_seed0"
+    hydra = (path / ".hydra" / "config.yaml").read_text()
+    shutil.rmtree(path)
+    Telling().write(path)
+    (path / ".hydra").mkdir()
+    (path / ".hydra" / "config.yaml").write_text(hydra)
     assert "no iteration after 2 s; remove it" in bench.refused("-o", str(bench.out), "--quick")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,16 +11,19 @@ import pandas as pd
 import pytest
 import yaml
 
+from analysis.experiments.spec import load_spec
 from runtime.virtual.costs import load_costs
+from stragglab.commands import experiment
 from stragglab.commands import fidelity as script
-from stragglab.grids import fidelity_report, fidelity_runs
-from stragglab.grids.fidelity import GRIDS
-from tests.support.fake_runners import FakeRunner, Result, ScriptBench
+from stragglab.grids import experiments
+from stragglab.grids import fidelity as grid
+from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.runs import ROOT
-from tests.unit.analysis.test_fidelity import PNG, story
+from tests.unit.analysis.test_fidelity import story
 
 STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
-GRID = ("--seeds", "0,1", "--strategies", "bsp,asp", "--stragglers", "none", "--repeats", "0")
+GRID = ("--seeds", "2,3", "--strategies", "bsp,asp", "--stragglers", "none")
+"""Without the first seeds, which have more runs."""
 FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
 
 
@@ -42,7 +46,7 @@ class ComparedRunner(FakeRunner):
             epochs=int(said.get("workload.epochs", 2)),
         )
         if virtual:
-            model = load_costs(said["cluster.costs"].strip("'"))
+            model = load_costs(said["cluster.costs"])
             received.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
         received.meta["started_at"] = self.started_at()
         received.write(new)
@@ -80,118 +84,49 @@ def whole(idle: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ben
 @pytest.fixture
 def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Without what takes long: figures, and composing every configuration beforehand."""
-    monkeypatch.setattr(fidelity_report, "draw_fidelity", lambda *_: None)
-    monkeypatch.setattr(fidelity_runs, "preflight", lambda _: None)
+    monkeypatch.setattr(grid, "draw", lambda *_: None)
+    uncomposed(monkeypatch)
     return whole
+
+
+def named(strategy: str, side: str, seed: int, straggler: str = "none") -> str:
+    """The name of a record."""
+    return f"{straggler}_{strategy}_{side}_seed{seed}"
+
+
+def both(side: str, *seeds: int) -> list[str]:
+    """The names of the records of two strategies."""
+    return [named(strategy, side, seed) for seed in seeds for strategy in ("bsp", "asp")]
 
 
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long(like="test_half_a_run_is_made_again")
-def test_every_case_runs_on_both_sides_one_at_a_time(bench: Bench) -> None:
-    runner = ComparedRunner()
-    result = bench.grid(runner=runner)
-    assert (result.code, result.err) == (0, "")
-    cases = [f"{strategy}_none_seed{seed}" for seed in (0, 1) for strategy in ("bsp", "asp")]
-    assert runner.ran == [f"{case}_{side}" for side in ("virtual", "live") for case in cases]
-    assert sorted(path.name for path in bench.records.iterdir()) == sorted(runner.ran)
-    assert not (bench.out / "unfinished").exists()
-    assert "1/4  bsp_none_seed0_virtual  JCT 1.6 s\n" in result.out
-    assert "\x1b" not in result.out
-
-
-@pytest.mark.long(like="test_half_a_run_is_made_again")
 def test_the_settings_reach_the_runs(bench: Bench) -> None:
     bench.grid("workload.epochs=3", "--costs", "ideal")
     words = [
-        yaml.safe_load((bench.records / f"bsp_none_seed1_{side}" / ".hydra" / "overrides.yaml").read_text())
+        yaml.safe_load((bench.records / named("bsp", side, 3) / ".hydra" / "overrides.yaml").read_text())
         for side in ("live", "virtual")
     ]
-    ours = {word for word in GRIDS["local"].settings if not word.startswith("workload.epochs=")}
-    common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=1", "draw=false", "view=none"}
-    common |= {"cluster=local"}
+    spec = load_spec(experiments.SPECS / "fidelity.yaml")
+    ours = {word for word in spec.settings if not word.startswith("workload.epochs=")}
+    common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=3", "draw=false", "view=none"}
     assert set(words[0]) == {*common, "runtime=live"}
-    assert set(words[1]) == {*common, "runtime=virtual", "cluster.costs='ideal'"}
+    assert set(words[1]) == {*common, "runtime=virtual", "cluster.costs=ideal"}
     assert [len(set(each)) for each in words] == [len(each) for each in words]
-
-
-@pytest.mark.long(like="test_half_a_run_is_made_again")
-def test_what_is_there_is_not_run_again(bench: Bench) -> None:
-    bench.grid()
-    shutil.rmtree(bench.records / "asp_none_seed1_live")
-    again = ComparedRunner()
-    result = bench.grid(runner=again)
-    assert again.ran == ["asp_none_seed1_live"]
-    assert "4 of 4 records exist already" in result.out
-    assert "3 of 4 records exist already" in result.out
-    more = ComparedRunner()
-    bench.run("-o", str(bench.out), *GRID[2:], "--seeds", "1,2", runner=more)
-    assert {name.split("_")[2] for name in more.ran} == {"seed2"}
 
 
 def test_half_a_run_is_made_again(bench: Bench) -> None:
     stopped = ComparedRunner()
-    stopped.interrupted_at = "asp_none_seed0_live"
+    stopped.interrupted_at = named("asp", "live", 2)
     result = bench.grid(runner=stopped)
     assert (result.code, result.err.count("\n")) == (130, 1)
-    story("asp").write(bench.out / "unfinished" / "asp_none_seed0_live", keep=10)
+    story("asp").write(bench.out / "unfinished" / named("asp", "live", 2), keep=10)
     assert len(list(bench.records.iterdir())) == 5
     rest = ComparedRunner()
     assert bench.grid(runner=rest).code == 0
-    assert rest.ran[0] == "asp_none_seed0_live"
-    assert len(rest.ran) == 3
-
-
-@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
-def test_another_cost_model_makes_only_the_virtual_runs_again(bench: Bench, tmp_path: Path) -> None:
-    bench.grid()
-    model = tmp_path / "mine.yaml"
-    model.write_text("schema: 1\nvalues: {latency_s: 0.001}\n")
-    again = ComparedRunner()
-    assert bench.grid("--costs", str(model), runner=again).code == 0
-    assert again.ran == [f"{name}_none_seed{seed}_virtual" for seed in (0, 1) for name in ("bsp", "asp")]
-    model.write_text("schema: 1\nvalues: {latency_s: 0.002}\n")
-    out = bench.grid("--costs", str(model)).out
-    assert out.count("records exist already") == 1
-    assert "4 of 4 records exist already" in out
-
-
-@pytest.mark.long(like="test_a_failed_run_stops_nothing_but_the_report")
-def test_records_of_other_settings_are_not_taken_for_these(bench: Bench) -> None:
-    bench.grid()
-    runner = ComparedRunner()
-    line = bench.refused("-o", str(bench.out), *GRID, "workload.epochs=3", runner=runner)
-    assert "bsp_none_seed0_virtual: of other settings (workload.epochs=3, workload.epochs=6); choose another -o" in line
-    assert runner.ran == []
-
-
-def test_a_failed_run_stops_nothing_but_the_report(bench: Bench) -> None:
-    runner = ComparedRunner()
-    runner.failing = {"asp_none_seed0_live": 1}
-    result = bench.grid(runner=runner)
-    assert result.code == 1
-    assert len(runner.ran) == 8
-    assert "2/4  asp_none_seed0_live  failed: bsp on digits: it broke" in result.out
-    assert result.err == "fidelity: 1 of 4 runs failed, asp_none_seed0_live first; the same command repeats them\n"
-    assert not (bench.out / "fidelity.csv").exists()
-    again = ComparedRunner()
-    assert bench.grid(runner=again).code == 0
-    assert again.ran == ["asp_none_seed0_live"]
-
-
-def test_a_run_that_is_refused_ends_it(bench: Bench) -> None:
-    runner = ComparedRunner()
-    runner.failing = {"asp_none_seed0_virtual": 2}
-    assert bench.refused("-o", str(bench.out), *GRID, runner=runner) == "fidelity: bsp on digits: it broke"
-    assert runner.ran[-1] == "asp_none_seed0_virtual"
-
-
-@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
-def test_a_busy_machine_is_mentioned(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (1.7, 0.0, 0.0))
-    assert "the machine is busy (load 1.7)" in bench.grid().out
-    assert "the machine is" not in bench.grid().out, "nothing is left to be disturbed"
+    assert rest.ran == [named("asp", "live", 2), *both("live", 3)]
 
 
 OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ranking", "losses_of_bsp")}
@@ -199,18 +134,6 @@ OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ran
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
-def test_the_report_is_left_as_numbers_figure_and_page(whole: Bench) -> None:
-    result = whole.five()
-    files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "fidelity.csv", "fidelity.md", "jct.png", "jct.csv", "jct.txt", *OTHERS}
-    assert (whole.out / "jct.png").read_bytes().startswith(PNG)
-    assert set(pd.read_csv(whole.out / "fidelity.csv")["strategy"]) == {"bsp", "asp"}
-    for line in ("JCT (job completion time) within 5 %: 2 of 2 cases", "losses of BSP bit-identical: 5 of 5 pairs"):
-        assert line in result.out
-        assert f"- {line}" in (whole.out / "fidelity.md").read_text()
 
 
 def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
@@ -239,7 +162,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
         "Test CPU",
         "Stragglab 0.1.0",
         f"local_tcp {model.sha256[:8]}",
-        "seeds 0\N{EN DASH}1",
+        "seeds 2\N{EN DASH}3",
     ):
         assert part in text
     assert "![job completion times](images/fidelity.png)" in text
@@ -249,7 +172,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     assert [len(table) - 2 for table in tables] == [2]
     assert all(f"[{name}](images/{name})" in text for name in OTHERS)
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
-    for setting in ("workload.metric=loss", "1 % slower: `cluster.device.base_s=", "Not compared: "):
+    for setting in ("workload.metric=loss", "- virtual: `cluster.costs=local_tcp`", "Not compared: "):
         assert setting in text
     for table in tables:
         assert len({line.count("|") for line in table}) == 1
@@ -268,7 +191,7 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
         str(page),
     )
     bench.run(*words, runner=runner)
-    assert {name.partition("_")[0] for name in runner.ran} == {"ssp"}
+    assert {name.split("_")[1] for name in runner.ran} == {"ssp"}
     text = page.read_text()
     assert text.startswith(before.rstrip("\n"))
     group = text.removeprefix(before.rstrip("\n"))
@@ -289,24 +212,41 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     assert (again.ran, page.read_text()) == ([], text)
 
 
-@pytest.mark.long(like="test_misses_and_swaps_are_part_of_it")
 def test_the_same_records_give_the_same_report(bench: Bench) -> None:
-    before = bench.grid().out.partition("\n4/4  asp_none_seed1_live")[2].partition("\n")[2]
+    """Without a run; it does not say which of two forks was first."""
+    before = bench.grid().out.partition("\n4/4  none_asp_live_seed3")[2].partition("\n")[2]
     numbers = (bench.out / "fidelity.csv").read_bytes()
+    caption = re.findall("^from: .*", (bench.out / "fidelity.md").read_text(), re.MULTILINE)
+    for number, path in enumerate(sorted(bench.records.glob("*_virtual_*"), reverse=True)):
+        meta = json.loads((path / "meta.json").read_bytes())
+        meta["started_at"] = f"2024-11-21T08:00:00.{number}"
+        (path / "meta.json").write_text(json.dumps(meta))
     runner = ComparedRunner()
-    assert bench.run("--from", str(bench.out), runner=runner).out == before
+    assert bench.grid("--redraw", runner=runner).out == before
     assert runner.ran == []
     assert (bench.out / "fidelity.csv").read_bytes() == numbers
-    assert f"--from '{bench.out}'" in (bench.out / "fidelity.md").read_text()
+    assert re.findall("^from: .*", (bench.out / "fidelity.md").read_text(), re.MULTILINE) == caption
 
 
-def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> None:
-    for runtime in ("live", "virtual"):
-        story(runtime=runtime).write(tmp_path / "mine" / runtime / "run")
-    result = bench.run("--from", str(tmp_path / "mine"), "-o", str(bench.out))
-    assert result.code == 0
-    assert (bench.out / "fidelity.csv").is_file()
-    assert not list((tmp_path / "mine").glob("*.md"))
+def test_an_experiment_of_a_project_is_compared_alike(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be run by either of two commands."""
+    mine = tmp_path / "conf" / "experiment" / "fidelity-mine.yaml"
+    mine.parent.mkdir(parents=True)
+    axes = {"straggler": {"none": ["straggler=none"]}, "strategy": {"bsp": ["strategy=bsp"]}}
+    sides = {"live": ["runtime=live"], "virtual": ["runtime=virtual", "cluster.costs=ideal"]}
+    figure = {"kind": "agreement", "by": "strategy"}
+    spec = {"title": "Mine", "where": "here", "axes": {**axes, "side": sides}, "figure": figure}
+    mine.write_text(yaml.safe_dump(spec))
+    monkeypatch.setattr(experiments.project, "conf", lambda: tmp_path / "conf")
+    assert bench.run("-o", str(bench.out), "--grid", "mine").code == 0
+    page = (bench.out / "fidelity.md").read_text()
+    assert page.startswith("# Mine\n")
+    words = ["fidelity-mine", "-o", str(tmp_path / "out")]
+    for _ in ("anew", "from what is there"):
+        assert experiment.main(words, ComparedRunner()) == 0
+    assert "| none | bsp |" in (tmp_path / "out" / "fidelity-mine" / "fidelity-mine.md").read_text()
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
@@ -329,16 +269,11 @@ def test_records_from_anywhere_are_compared(bench: Bench, tmp_path: Path) -> Non
         (["epochs"], "epochs"),
         (["--quick"], "--quick"),
         (["--report", "{here}"], "is a directory; name a file"),
-        (["--from", "{here}/nowhere"], "nowhere: no such directory"),
-        (["--from", "{here}"], "no run here"),
-        (["--from", "{here}", "--seeds", "0"], "--seeds: not together with --from"),
-        (["--from", "{here}", "--repeats", "1"], "--repeats: not together with --from"),
-        (["--from", "{here}", "--only", "virtual"], "--only: not together with --from"),
-        (["--repeats", "-1"], "--repeats -1: must be 0 or more"),
         (["--only", "live"], "--only"),
         (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),
-        (["--from", "{here}", "--jobs", "2"], "--jobs: not together with --from"),
-        (["--from", "{here}", "workload.epochs=2"], "workload.epochs=2: not together with --from"),
+        (["--redraw"], "run it without --redraw first"),
+        (["--grid", "mine"], "--grid"),
+        (["--add", "{here}"], "no such page"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(words: list[str], said: str, whole: Bench, tmp_path: Path) -> None:
@@ -347,16 +282,10 @@ def test_bad_input_is_refused_in_one_line(words: list[str], said: str, whole: Be
     assert runner.ran == []
 
 
-def test_an_output_directory_that_is_a_file_is_refused(whole: Bench, tmp_path: Path) -> None:
-    (tmp_path / "taken").touch()
-    whole.refused("-o", str(tmp_path / "taken"), *GRID)
-
-
-@pytest.mark.long(like="test_bad_input_is_refused_in_one_line")
 def test_records_that_do_not_match_are_refused(bench: Bench) -> None:
     bench.grid()
-    shutil.rmtree(bench.records / "asp_none_seed1_live")
-    assert "no live record of asp under none, seed 1" in bench.refused("--from", str(bench.out))
-    (bench.records / "bsp_none_seed0_live" / "plan.json").write_text("{")
-    assert "The file is damaged" in bench.refused("--from", str(bench.out))
-    assert "The file is damaged" in bench.refused("-o", str(bench.out), *GRID)
+    shutil.rmtree(bench.records / named("asp", "live", 3))
+    again = ("-o", str(bench.out), *GRID)
+    assert "no live record of asp under none, seed 3" in bench.refused(*again, "--redraw")
+    (bench.records / named("bsp", "live", 2) / "plan.json").write_text("{")
+    assert "The file is damaged" in bench.refused(*again)

@@ -17,10 +17,9 @@ from stragglab.grids.injectors import (
     LINKS_MBPS,
     MAX_BATCH,
     RUN_S,
-    device_grid,
     grid,
     plan_text,
-    probe_device,
+    probe,
 )
 
 SAMPLE_S = 5e-4
@@ -66,14 +65,15 @@ def test_quick_runs_are_some_of_the_others() -> None:
 
 
 def test_hogs_go_through_all_levels_on_a_device() -> None:
-    cells = device_grid("fake", SAMPLE_S, quick=False)
+    cells = grid(SAMPLE_S, hosts=False, quick=False, device="fake")
     for length in ("50ms", "200ms"):
         rows = [row for cell in cells if f"_{length}_" in cell.name for row in cell.windows]
         assert [row.magnitude for row in rows] == list(LEVELS)
         assert {(row.target, row.kind) for row in rows} == {("device:0", "gpu")}
-    assert all("backend.device=fake" in cell.settings for cell in (*cells, probe_device("fake")))
-    assert [cell.name for cell in device_grid("cuda", SAMPLE_S, quick=True)] == ["hog_50ms_1", "hog_50ms_2"]
-    assert sum(cell.lasts_s + START_S for cell in device_grid("cuda", SAMPLE_S, quick=True)) < 60
+    assert all("backend.device=fake" in cell.settings for cell in (*cells, probe(hosts=False, device="fake")))
+    quick = grid(SAMPLE_S, hosts=False, quick=True, device="cuda")
+    assert [cell.name for cell in quick] == ["hog_50ms_1", "hog_50ms_2"]
+    assert sum(cell.lasts_s + START_S for cell in quick) < 60
 
 
 def test_no_batch_is_larger_than_the_data() -> None:

@@ -37,7 +37,6 @@ def record(tmp_path: Path) -> str:
 
 CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity: --report"),
-    "fidelity-from": (lambda run: fidelity.main(["--from", run, "--report", NOWHERE], never), "fidelity: --report"),
     "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity: -o"),
     "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "injectors: --report"),
     "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "injectors: -o"),
@@ -69,7 +68,6 @@ FOREIGN: dict[str, Callable[[str, str], int]] = {
     "calibrate_injectors": lambda _, out: calibrate_injectors.main(["-o", out], never),
     "compare": lambda run, out: compare.main([run, "-o", out]),
     "fidelity": lambda _, out: fidelity.main(["-o", out], never),
-    "fidelity-from": lambda run, out: fidelity.main(["--from", run, "-o", out], never),
     "fidelity_jobs": lambda _, out: fidelity_jobs.main(["-o", out], never),
     "figures": lambda run, out: figures.main([run, "--out", out]),
     "fit_kappa": lambda _, out: fit_kappa.main(["cnn_fashion_mnist", "-o", out], never),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +12,36 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from analysis.experiments.plotted import caption_of
+from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
-from analysis.figures.page import new_page, save, styled
-from analysis.figures.style import FAINT, INK
-from analysis.measures.agreement import OFF, TOLERANCE_FRAC, UNCLEAR, relative
-from analysis.records.provenance import caption
+from analysis.figures.page import legend_above, new_page, save, styled
+from analysis.figures.style import FAINT, INK, error_reach
+from analysis.measures.agreement import CASE, OFF, PACED, SIDE, UNCLEAR, cases, relative
 
 HEIGHT = 0.36
 """Height of one of the two bars of a strategy; strategies are 1 apart."""
-SIDES = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
+OFFSETS = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 COLOURS = {"live": "#3f78a8", "virtual": "#a9cbe4"}
 MISS = "#B00020"
-PACED = "#2c7a4b"
+AT_LIVE_SPEED = "#2c7a4b"
 NOTE = (
     "bars: median over the seeds, dots: seeds; diamonds: median error of the pairs with its 95 % interval, "
     "shade: {percent:g} % either way, ?: inconclusive"
 )
 
 
-def draw_fidelity(
-    path: Path,
-    metas: Sequence[dict[str, Any]],
-    measures: pd.DataFrame,
-    runs: pd.DataFrame,
-    tolerance_frac: float = TOLERANCE_FRAC,
-) -> Path:
-    """Draw ``path`` (a PNG); writes its numbers as a CSV file next to it.
-
-    Args:
-        path: output file.
-        metas: ``meta.json`` of the runs, for the caption.
-        measures: from :class:`analysis.reports.fidelity.Fidelity`.
-        runs: from the same.
-        tolerance_frac: from the same.
-    """
-    medians = measures[measures["measure"] == "jct_s"]
-    seeds = seed_errors(runs)
+def draw(path: Path, results: Results) -> Path:
+    """Draw ``path`` (a PNG); writes its numbers as a CSV file next to it. Of ``results.runs`` it takes ``jct_s``."""
+    tolerance_frac = results.spec.figure.within_frac
+    medians, seeds = cases(results.runs, "jct_s", tolerance_frac), seed_errors(results.runs)
     panels = list(dict.fromkeys(medians["straggler"]))
-    rows = [int((medians["straggler"] == name).sum()) for name in panels]
-    reach = _reach([*medians["error"], *seeds["error"]], tolerance_frac)
-    note = NOTE.format(percent=100 * tolerance_frac)
+    heights = [0.75 + 0.42 * int((medians["straggler"] == name).sum()) for name in panels]
+    reach = error_reach([*medians["error"], *seeds["error"]], tolerance_frac)
+    paced = PACED in set(results.runs[SIDE])
     with styled():
-        page = new_page(sum(0.75 + 0.42 * count for count in rows) + 0.25, f"{note} \N{MIDDLE DOT} {caption(metas)}")
-        shape = {"height_ratios": [0.75 + 0.42 * count for count in rows], "width_ratios": [1.45, 1.0]}
+        page = new_page(sum(heights) + 0.25, caption_of(results, NOTE.format(percent=100 * tolerance_frac)))
+        shape = {"height_ratios": heights, "width_ratios": [1.45, 1.0]}
         grid = page.subplots(len(panels), 2, squeeze=False, gridspec_kw=shape)
         for name, (times, errors) in zip(panels, grid, strict=True):
             middle, each = medians[medians["straggler"] == name], seeds[seeds["straggler"] == name]
@@ -63,15 +49,20 @@ def draw_fidelity(
             errors.axvspan(-100 * tolerance_frac, 100 * tolerance_frac, color="#eeeeee", linewidth=0, zorder=0)
             draw_errors(errors, middle, each, reach)
             times.set_title(f"stragglers: {name.replace('_', ' ')}")
-        keys = _keys(paced=bool(medians["paced_pairs"].fillna(0).any()))
-        page.legend(handles=keys, loc="outside upper left", ncols=len(keys), columnspacing=1.3, handlelength=1.2)
-        return save(page, path, _plotted_numbers(medians, seeds))
+        keys: list[Artist] = [
+            Patch(color=colour, linewidth=0, label=f"{side} ({where})")
+            for (side, colour), where in zip(COLOURS.items(), ("above", "below"), strict=True)
+        ]
+        if paced:
+            label = "virtual at live's processor speed (below)"
+            keys.append(Line2D([], [], color=AT_LIVE_SPEED, marker="D", markersize=5, label=label))
+        legend_above(page, keys)
+        return save(page, path, _plotted_numbers(medians, seeds, ["paced"] if paced else []))
 
 
 def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
     """``straggler``, ``strategy``, ``seed``, ``live`` and ``virtual`` JCT in seconds, relative ``error``."""
-    keys = ["straggler", "strategy", "seed"]
-    wide = runs[runs["side"].isin(SIDES)].pivot(index=keys, columns="side", values="jct_s").reset_index()
+    wide = runs[runs[SIDE].isin(OFFSETS)].pivot(index=[*CASE, "seed"], columns=SIDE, values="jct_s").reset_index()
     wide.columns.name = None
     return wide.assign(error=[relative(*pair) for pair in zip(wide["live"], wide["virtual"], strict=True)])
 
@@ -82,7 +73,7 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame) -> None:
     axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.2)
     for y, row in enumerate(medians.itertuples()):
         mine = seeds[seeds["strategy"] == row.strategy]
-        for side, offset in SIDES.items():
+        for side, offset in OFFSETS.items():
             value, each = getattr(row, side), mine[side].to_numpy(dtype="float64")
             there = each[np.isfinite(each)]
             edge = max([*there, value] if np.isfinite(value) else there, default=0.0)
@@ -110,9 +101,9 @@ def draw_errors(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame, reach: f
         text = _error_text(row.error, row.live, row.virtual)
         _draw_error(axes, above, (row.error, row.low, row.high), row.verdict, reach, text)
         if paced:
-            found = row.paced, row.paced_low, row.paced_high
-            text = _error_text(row.paced, row.live, row.paced)  # its error is unbounded where its time is
-            _draw_error(axes, y + HEIGHT / 2, found, row.paced_verdict, reach, text, PACED)
+            found = row.paced_error, row.paced_low, row.paced_high
+            text = _error_text(row.paced_error, row.live, row.paced_error)  # unbounded where its time is
+            _draw_error(axes, y + HEIGHT / 2, found, row.paced_verdict, reach, text, AT_LIVE_SPEED)
     _frame(axes, list(medians["strategy"]), named=False)
     axes.set_xlabel("virtual against live (%)")
 
@@ -158,25 +149,10 @@ def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
     axes.grid(visible=True, axis="x")
 
 
-def _reach(errors: Sequence[float], tolerance_frac: float) -> float:
-    """Axis limit for all panels: not so small that noise looks large, nor so large that the band is hard to see."""
-    finite = [1.15 * abs(error) for error in errors if np.isfinite(error)]
-    return min(max([2 * tolerance_frac, *finite]), 6 * tolerance_frac)
-
-
-def _keys(*, paced: bool) -> list[Artist]:
-    keys: list[Artist] = [
-        Patch(color=COLOURS["live"], linewidth=0, label="live (above)"),
-        Patch(color=COLOURS["virtual"], linewidth=0, label="virtual (below)"),
-    ]
-    marker = Line2D([], [], color=PACED, marker="D", markersize=5, label="virtual at live's processor speed (below)")
-    return [*keys, marker] if paced else keys
-
-
-def _plotted_numbers(medians: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
+def _plotted_numbers(medians: pd.DataFrame, seeds: pd.DataFrame, paced: list[str]) -> pd.DataFrame:
     """The plotted numbers: the medians, then every seed."""
-    columns = ["straggler", "strategy", "seed", "live", "virtual", "error"]
-    paced = ["paced"] if medians["paced_pairs"].fillna(0).any() else []
-    both = pd.concat([medians.assign(seed="median")[columns + paced], seeds[columns].astype({"seed": "str"})])
+    columns = [*CASE, "seed", "live", "virtual", "error"]
+    middle = medians.assign(seed="median", paced=medians["paced_error"])
+    both = pd.concat([middle[columns + paced], seeds[columns].astype({"seed": "str"})])
     names = {"live": "live_s", "virtual": "virtual_s", "error": "error_frac", "paced": "error_at_live_speed_frac"}
     return both.rename(columns=names)
