@@ -13,7 +13,7 @@ from reading.ranges import NonNegativeInt, Number, check_settings
 @final
 @dataclass(kw_only=True)
 class ByChance:
-    """Tags each worker anew after each of its iterations, with probability ``probability``.
+    """Tags each worker after each of its iterations with probability ``probability``.
 
     Its recall is ``probability``, its precision the part of all iterations that straggle.
 

@@ -15,7 +15,7 @@ STAGES = ("data", "compute", "send")
 
 
 class Exposed(NamedTuple):
-    """What one stage adds to the step: its worker, its seconds, and those beyond what the median worker needs there."""
+    """The part of the step that one stage adds: its worker, seconds, and the excess over the median worker's time."""
 
     stage: str
     worker: int

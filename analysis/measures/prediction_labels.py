@@ -2,7 +2,7 @@
 
 Three truths. ``realised``: the iteration took too long, for any reason. ``plan``: a disturbance of the plan covers it,
 whether that made it long or not. ``faults``: the same, but what all workers are due to have by turns is no fault of
-one: the lengths of its sequences, and pauses of its interpreter.
+one: the lengths of its sequences, pauses of its interpreter, chance in every iteration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from analysis.records.nodes import number_of, role_of
 from strategies.protocol import Started
 
 LABELS = ("realised", "plan", "faults")
-BY_TURNS = ("sequence_lengths", "pauses")
+BY_TURNS = ("pauses", "power_law", "sequence_lengths")
 """Patterns that are no fault of the worker that they slow down."""
 NOT_SLOWER = ("kill",)
 """Kinds that abort an iteration instead of lengthening it."""
@@ -133,8 +133,13 @@ def truth(run: Run, rows: pd.DataFrame, labels: str, tolerance_frac: float = STR
     """The label of each of ``rows`` (nullable boolean), by one of ``LABELS``."""
     if labels == "realised":
         return realised(rows, losses(run), tolerance_frac)
+    return planned(rows, labelled_windows(run, labels))
+
+
+def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
+    """As :func:`windows`; for ``faults`` without what is no fault of a worker."""
     plan = windows(run)
-    return planned(rows, plan[:0] if labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS else plan)
+    return plan[:0] if labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS else plan
 
 
 def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
@@ -143,7 +148,7 @@ def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
         return pd.Series(np.nan, index=rows.index)
     work = np.ones(len(rows))
     for worker, mine in rows.groupby("worker"):
-        plan = run.plan[run.plan["target"] == f"worker:{worker}"].sort_values("start_s", kind="stable")
+        plan = run.plan[number_of(run.plan["target"]) == worker].sort_values("start_s", kind="stable")
         place = np.searchsorted(plan["start_s"].to_numpy(), mine["begun_s"].to_numpy(), side="right") - 1
         work[rows.index.get_indexer(mine.index)] += np.where(place >= 0, plan["magnitude"].to_numpy()[place], 0.0)
     return pd.Series(work, index=rows.index)

@@ -48,7 +48,7 @@ def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> 
     """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged."""
     rows = timed(run)
     label = truth(run, rows, labels)
-    known, seen, lost, plan = label.notna().to_numpy(), observed(rows), losses(run), planned_windows(run)
+    known, seen, lost, plan = label.notna().to_numpy(), observed(rows), losses(run), planned_windows(run, labels)
     found = {}
     for level, one in asked.items():
         tags = backtest(straggler_predictor(one.name, one.settings, plan), seen, lost, one.lead_s)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
-from analysis.measures.prediction_labels import losses, timed, truth, windows
+from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.oracle import PlannedWindow
@@ -94,7 +94,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
     for run, name, group in zip(runs, names, groups, strict=True):
-        rows, plan = timed(run), windows(run)
+        rows, plan = timed(run), labelled_windows(run, labels)
         reading = [each.text for each in asked if each.name == ORACLE]
         if not len(plan) and (labels != "realised" or reading):
             cure = "leave it out of --predictors" if labels == "realised" else "choose --labels realised"
@@ -106,14 +106,14 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
         seen = observed(rows)
         for each in asked:
-            tags = backtest(each.make(planned_windows(run)), seen, losses(run))
+            tags = backtest(each.make(planned_windows(run, labels)), seen, losses(run))
             frame = rows.assign(**about, predictor=each.text, label=label, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
 
 
-def planned_windows(run: Run) -> list[PlannedWindow]:
-    """The plan as the oracle reads it."""
-    return [PlannedWindow(*one) for one in windows(run).itertuples(index=False)]
+def planned_windows(run: Run, labels: str) -> list[PlannedWindow]:
+    """The plan as the oracle reads it: what these labels call straggling."""
+    return [PlannedWindow(*one) for one in labelled_windows(run, labels).itertuples(index=False)]
 
 
 def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:

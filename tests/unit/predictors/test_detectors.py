@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import exp, inf, log, pi
+from math import exp, log, pi
 from math import lgamma as log_gamma
 
 import numpy as np
@@ -209,8 +209,8 @@ def test_chance_has_the_precision_and_recall_of_arithmetic() -> None:
     assert found["precision"] == pytest.approx(0.25, abs=0.03)
 
 
-def test_alarms_are_counted_by_episode_and_by_hour() -> None:
-    """Two workers for 3,600 s are 2 hours: 2 false alarms are 1,000 in 1,000 hours; one of two episodes is caught."""
+def test_alarms_are_counted_by_episode_and_by_iteration() -> None:
+    """Two false alarms in 20 iterations; one of two episodes is caught, an iteration late; 1 hit, 5 tags, 3 labels."""
     import pandas as pd
 
     label = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0]
@@ -230,8 +230,7 @@ def test_alarms_are_counted_by_episode_and_by_hour() -> None:
         columns=["worker", "begun_s", "t", "label", "tag"],
     )
     found = alarms(rows)
-    assert found == {"caught_frac": 0.5, "delay_iters": 1.0, "false_alarms_per_khour": pytest.approx(1000.0)}
+    assert found == {"f1": 2 / 8, "caught_frac": 0.5, "delay_iters": 1.0, "false_alarms_per_1000": 100.0}
     calm = alarms(rows.assign(label=False, tag=False))
-    assert calm["false_alarms_per_khour"] == 0.0
-    assert np.isnan([calm["caught_frac"], calm["delay_iters"]]).all()
-    assert inf > found["delay_iters"]
+    assert calm.pop("false_alarms_per_1000") == 0.0
+    assert np.isnan(list(calm.values())).all()

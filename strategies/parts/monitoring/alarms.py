@@ -15,39 +15,32 @@ from strategies.parts.monitoring.observed import observe
 from strategies.protocol import AnyEvent, Arrived, Lost, Restored, Started
 
 
+@final
 @dataclass(kw_only=True)
-class AlarmSettings:
-    """Which detector, and what it observes.
+class Alarms:
+    """Passes every whole iteration to a straggler predictor; its stragglers are those that it tags now.
 
     Attributes:
         detector: a name of ``predictors.registry.STRAGGLER_PREDICTORS`` but ``oracle``.
-        detector_settings: where they differ from its defaults.
+        settings: of the detector, where they differ from its defaults.
         warmup_iters: first iterations of a process that are ignored.
     """
 
     detector: str = "nvrx"
-    detector_settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     warmup_iters: NonNegativeInt = 3
-
-
-@final
-@dataclass(kw_only=True)
-class Alarms(AlarmSettings):
-    """Passes every whole iteration to the detector; its stragglers are those that it tags now."""
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not isinstance(self.detector_settings, Mapping):
-            raise ValueError(
-                f"detector_settings={self.detector_settings}: must be settings by name, such as {{threshold: 0.8}}"
-            )
+        if not isinstance(self.settings, Mapping):
+            raise ValueError(f"settings={self.settings}: must be settings by name, such as {{threshold: 0.8}}")
         if self.detector == "oracle":
             raise ValueError("detector=oracle: reads the plan, which no strategy can; choose another")
         self._forget()
 
     def _forget(self) -> None:
         try:
-            self._of = straggler_predictor(self.detector, self.detector_settings)
+            self._of = straggler_predictor(self.detector, self.settings)
         except ValueError as error:
             raise ValueError(f"detector={error}") from None
         self._warmup, self._known, self._t, self._model_bytes = Warmup(self.warmup_iters), set[int](), 0.0, nan
