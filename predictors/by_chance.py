@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, final
+from typing import Annotated, ClassVar, final
 
 from predictors.stragglers import Observation
 from reading.ranges import NonNegativeInt, Number, check_settings
@@ -22,6 +22,7 @@ class ByChance:
         seed: of the draws.
     """
 
+    reads_time: ClassVar[bool] = False
     probability: Annotated[float, Number(0.0, most=1.0)] = 0.1
     seed: NonNegativeInt = 0
 

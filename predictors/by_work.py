@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from math import isfinite
 from statistics import median
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class ByWork:
         fit_iters: iterations of each worker in the fit.
     """
 
+    reads_time: ClassVar[bool] = False
     tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
     window_iters: PositiveInt = 3
     fit_iters: PositiveInt = 20

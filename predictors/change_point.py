@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from scipy.special import gammaln
@@ -85,6 +85,7 @@ class ChangePoint:
         hazard: probability of a change before each iteration.
     """
 
+    reads_time: ClassVar[bool] = False
     least_frac: NonNegativeFloat = 0.1
     level_iters: PositiveInt = 10
     confirm_iters: PositiveInt = 2

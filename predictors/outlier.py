@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import ClassVar, final
 
 from predictors.recent import Recent
 from predictors.stragglers import Observation
@@ -36,6 +36,7 @@ class Outlier:
         window_iters: a worker's time is the median of this many iterations.
     """
 
+    reads_time: ClassVar[bool] = False
     mads: NonNegativeFloat = 1.0
     least_frac: NonNegativeFloat = 0.1
     window_iters: PositiveInt = 20

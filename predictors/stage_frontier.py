@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class StageFrontier:
         least_frac: excess as a part of the step, at least.
     """
 
+    reads_time: ClassVar[bool] = False
     least_frac: NonNegativeFloat = 0.1
 
     def __post_init__(self) -> None:

@@ -51,7 +51,8 @@ class StragglerPredictor(Protocol):
     def tags(self, t: float) -> frozenset[int]:
         """The workers whose iteration would straggle if it began at ``t``, which is not before the last observation.
 
-        A worker without observations, or without other workers, is never tagged.
+        A worker without observations, or without other workers, is never tagged. A class with ``reads_time = False`` is
+        not asked again while there is no new observation, however late it is.
         """
         ...
 

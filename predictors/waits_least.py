@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median_high
-from typing import final
+from typing import ClassVar, final
 
 from predictors.stragglers import Observation
 from reading.ranges import NonNegativeFloat, check_settings
@@ -23,6 +23,7 @@ class WaitsLeast:
         least_frac: the median worker's wait as a part of the slowest worker's iteration, at least.
     """
 
+    reads_time: ClassVar[bool] = False
     least_frac: NonNegativeFloat = 0.1
 
     def __post_init__(self) -> None:
