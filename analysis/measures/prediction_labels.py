@@ -149,8 +149,10 @@ def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
     work = np.ones(len(rows))
     for worker, mine in rows.groupby("worker"):
         plan = run.plan[number_of(run.plan["target"]) == worker].sort_values("start_s", kind="stable")
-        place = np.searchsorted(plan["start_s"].to_numpy(), mine["begun_s"].to_numpy(), side="right") - 1
-        work[rows.index.get_indexer(mine.index)] += np.where(place >= 0, plan["magnitude"].to_numpy()[place], 0.0)
+        begun, starts, ends = mine["begun_s"].to_numpy(), plan["start_s"].to_numpy(), plan["end_s"].to_numpy()
+        place = np.searchsorted(starts, begun, side="right") - 1
+        met = (place >= 0) & (begun < ends[place]) if len(plan) else np.zeros(len(mine), dtype="bool")
+        work[rows.index.get_indexer(mine.index[met])] += plan["magnitude"].to_numpy()[place[met]]
     return pd.Series(work, index=rows.index)
 
 
