@@ -48,9 +48,10 @@ def backtest(
         steps.append(_Step(begun_s - lead_s, QUERY, order, observation.worker, None))
     tags = [False] * len(iterations)
     cached: tuple[float, frozenset[int]] | None = None
+    reads_time = getattr(predictor, "reads_time", True)
     for step in sorted(steps, key=lambda step: step[:3]):
         if step.kind == QUERY:
-            if cached is None or cached[0] != step.t:
+            if cached is None or (reads_time and cached[0] != step.t):
                 cached = step.t, predictor.tags(step.t)
             tags[step.order] = step.worker in cached[1]
             continue

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import final
+from typing import ClassVar, final
 
 from predictors.arx import Arx, fit_together
 from predictors.base import SpeedPredictor, SpeedRecord
@@ -54,6 +54,7 @@ class BySpeed:
         alpha: weight of the newest record, for ``ema`` (LB-BSP compares against 0.2).
     """
 
+    reads_time: ClassVar[bool] = False
     speed: str
     _: KW_ONLY
     tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC

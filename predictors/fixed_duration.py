@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from predictors.stragglers import STRAGGLER_FRAC, Observation
 from reading.ranges import NonNegativeFloat, PositiveFloat, check_settings
@@ -65,6 +65,7 @@ class FixedDuration:
         duration_s: seconds between the first and the last of two or more slow iterations in a row.
     """
 
+    reads_time: ClassVar[bool] = False
     tolerance_frac: NonNegativeFloat = STRAGGLER_FRAC
     duration_s: PositiveFloat = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from math import isfinite
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class FromResources:
         tolerance_frac: STAR's 0.2.
     """
 
+    reads_time: ClassVar[bool] = False
     resources: str = "lstm"
     regressor: str = "linear"
     weights: str = ""

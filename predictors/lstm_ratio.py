@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class LstmRatio:
         tolerance_frac: STAR's 0.2.
     """
 
+    reads_time: ClassVar[bool] = False
     weights: str = ""
     history_iters: PositiveInt = 100
     min_records: PositiveInt = 10

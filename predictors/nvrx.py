@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from predictors.recent import Recent
 from predictors.stragglers import Observation
@@ -33,6 +33,7 @@ class Nvrx:
         scores: ``relative``, ``individual`` or ``both``.
     """
 
+    reads_time: ClassVar[bool] = False
     threshold: PositiveFrac = 0.7
     window_iters: PositiveInt = 10
     scores: str = "both"

@@ -7,14 +7,20 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from predictors.by_chance import ByChance
 from predictors.by_speed import BySpeed
+from predictors.by_work import ByWork
+from predictors.change_point import ChangePoint
 from predictors.fixed_duration import FixedDuration
 from predictors.from_resources import FromResources
 from predictors.lstm_ratio import LstmRatio
 from predictors.nvrx import Nvrx
 from predictors.oracle import Oracle, PlannedWindow
+from predictors.outlier import MADS_OF_Z, Outlier
+from predictors.stage_frontier import StageFrontier
 from predictors.stragglers import StragglerPredictor
 from predictors.twice_median import TwiceMedian
+from predictors.waits_least import WaitsLeast
 
 _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
     "last_value": (partial(BySpeed, "last"), ("tolerance_frac",)),
@@ -24,6 +30,16 @@ _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
     "fixed_duration": (FixedDuration, tuple(field.name for field in fields(FixedDuration))),
     "twice_median": (TwiceMedian, tuple(field.name for field in fields(TwiceMedian))),
     "nvrx": (Nvrx, tuple(field.name for field in fields(Nvrx))),
+    "megatron": (Outlier, ("mads", "least_frac", "window_iters")),
+    "robust_z": (
+        partial(Outlier, mads=3.5 * MADS_OF_Z, least_frac=0.0, window_iters=10),
+        ("mads", "least_frac", "window_iters"),
+    ),
+    "greyhound": (ChangePoint, tuple(field.name for field in fields(ChangePoint))),
+    "waits_least": (WaitsLeast, ("least_frac",)),
+    "stage_frontier": (StageFrontier, ("least_frac",)),
+    "by_work": (ByWork, tuple(field.name for field in fields(ByWork))),
+    "by_chance": (ByChance, ("probability", "seed")),
     "star": (FromResources, tuple(field.name for field in fields(FromResources))),
     "lstm_ratio": (LstmRatio, tuple(field.name for field in fields(LstmRatio))),
     "oracle": (Oracle, ()),

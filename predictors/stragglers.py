@@ -18,7 +18,8 @@ class Observation(NamedTuple):
     ``iter_s`` (above zero) is how long it took: data, computing and sending, without waiting. ``cpu`` and ``memory``
     are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known. The iteration's own
     resources are ``cpu_frac``, its processor seconds per second without injected sleeps, and ``bytes_per_s``, the size
-    of the model over the time of sending; NaN where unknown. ``samples`` is its batch.
+    of the model over the time of sending; NaN where unknown. ``samples`` is its batch. ``data_s`` and ``send_s`` are
+    parts of ``iter_s``, and ``work`` is what is known of the batch beforehand (such as its tokens, in any unit).
     """
 
     t: float
@@ -30,6 +31,9 @@ class Observation(NamedTuple):
     cpu_frac: float = nan
     bytes_per_s: float = nan
     samples: float = 1.0
+    data_s: float = nan
+    send_s: float = nan
+    work: float = nan
 
 
 @runtime_checkable
@@ -47,7 +51,8 @@ class StragglerPredictor(Protocol):
     def tags(self, t: float) -> frozenset[int]:
         """The workers whose iteration would straggle if it began at ``t``, which is not before the last observation.
 
-        A worker without observations, or without other workers, is never tagged.
+        A worker without observations, or without other workers, is never tagged. A class with ``reads_time = False`` is
+        not asked again while there is no new observation, however late it is.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import ClassVar, final
 
 from predictors.recent import Recent
 from predictors.stragglers import Observation
@@ -25,6 +25,7 @@ class TwiceMedian:
         window_iters: a worker's time is the median of this many iterations.
     """
 
+    reads_time: ClassVar[bool] = False
     factor: float = 2.0
     window_iters: int = 10
 

@@ -18,7 +18,7 @@ from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.agreement import CASE, PACED, SIDE, SIDES, TOLERANCE_FRAC
 from analysis.measures.cluster.learning import TTAS
-from analysis.measures.prediction import RATES
+from analysis.measures.prediction import ALARMS, RATES
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
@@ -172,7 +172,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Adds the measure ``gain``."""
     predictors: dict[str, Prediction] = {}
     """Each is scored on every run. Adds the axis ``predictor``, whose levels need no runs of their own, and the
-    measures ``analysis.measures.prediction.RATES`` of a job."""
+    measures ``analysis.measures.prediction.RATES`` and ``ALARMS`` of a job."""
+    labels: Literal["realised", "plan", "faults"] = "realised"
+    """The truth for ``predictors``: see :mod:`analysis.measures.prediction_labels`."""
     numbers: Numbers | None = None
     """A table on the page."""
     figure: Drawing
@@ -200,7 +202,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """The columns that results have."""
         reached = TTAS if self.clusters else ("tta_s",)
         more = {**dict.fromkeys(reached, self.target), "gain": self.gain, PAIRED: self.paired}
-        rates = RATES if self.predictors else ()
+        rates = (*RATES, *ALARMS) if self.predictors else ()
         return [
             *self.measures,
             *self.excess,

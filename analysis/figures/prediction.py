@@ -33,6 +33,13 @@ NAMES = {
     "fixed_duration": "Slow for so long",
     "twice_median": "Twice the median",
     "nvrx": "NVRx",
+    "megatron": "Megatron-LM's",
+    "robust_z": "Robust z-score",
+    "greyhound": "Greyhound's",
+    "waits_least": "Waits least",
+    "stage_frontier": "StageFrontier's",
+    "by_work": "Beyond its work",
+    "by_chance": "By chance",
     "star": "STAR's",
     "oracle": "Oracle",
 }

@@ -13,6 +13,7 @@ import pandas as pd
 
 COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
 RATES = ("precision", "recall", "false_positive_rate", "false_negative_rate")
+ALARMS = ("f1", "caught_frac", "delay_iters", "false_alarms_per_1000")
 LEVELS = ("worker", "job", "any")
 LEADS = ("episodes", "missed", "late", "lead_q1_s", "lead_median_s", "lead_q3_s")
 
@@ -64,6 +65,31 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
     columns = {"worker": "int64", "start_s": "float64", "iterations": "int64", "lead_s": "float64"}
     columns |= {"lead_iters": "float64", "missed": "bool"}
     return pd.DataFrame(found, columns=list(columns)).astype(columns)
+
+
+def alarms(rows: pd.DataFrame) -> dict[str, float]:
+    """``ALARMS`` of a job.
+
+    ``f1``: harmonic mean of precision and recall, 0 without a hit, NaN without stragglers; ``caught_frac``: part of the
+    episodes that an alarm covers; ``delay_iters``: median of the iterations from the start of these to the first tag
+    (negative: early); ``false_alarms_per_1000``: alarms that cover no straggling iteration, in 1,000 iterations.
+    """
+    leads = lead_times(rows)
+    label, tag = rows["label"].to_numpy(dtype="bool"), rows["tag"].to_numpy(dtype="bool")
+    false = 0
+    for _, mine in rows.groupby("worker"):
+        mine = mine.sort_values("begun_s", kind="stable")
+        straggling = mine["label"].to_numpy(dtype="bool")
+        false += sum(
+            not straggling[first : last + 1].any() for first, last in _runs(mine["tag"].to_numpy(dtype="bool"))
+        )
+    caught = leads.loc[~leads["missed"], "lead_iters"]
+    return {
+        "f1": 2 * int((label & tag).sum()) / (int(label.sum()) + int(tag.sum())) if label.any() else nan,
+        "caught_frac": len(caught) / len(leads) if len(leads) else nan,
+        "delay_iters": -float(caught.median()) if len(caught) else nan,
+        "false_alarms_per_1000": 1000 * false / len(rows),
+    }
 
 
 def _runs(marked: np.ndarray) -> list[tuple[int, int]]:

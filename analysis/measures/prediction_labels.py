@@ -1,7 +1,8 @@
 """Ground truth for straggler predictions: which iterations of which worker straggled (pure).
 
-Two truths. ``realised``: the iteration took too long, for any reason. ``plan``: a disturbance of the plan covers it,
-whether that made it long or not.
+Three truths. ``realised``: the iteration took too long, for any reason. ``plan``: a disturbance of the plan covers it,
+whether that made it long or not. ``faults``: the same, but what all workers are due to have by turns is no fault of
+one: the lengths of its sequences, pauses of its interpreter, chance in every iteration.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from analysis.records.load import RecordError, Run
 from analysis.records.nodes import number_of, role_of
 from strategies.protocol import Started
 
-LABELS = ("realised", "plan")
+LABELS = ("realised", "plan", "faults")
+BY_TURNS = ("pauses", "power_law", "sequence_lengths")
+"""Patterns that are no fault of the worker that they slow down."""
 NOT_SLOWER = ("kill",)
 """Kinds that abort an iteration instead of lengthening it."""
 SAME_S = 1e-9
@@ -42,7 +45,8 @@ def timed(run: Run) -> pd.DataFrame:
     if not len(rows):
         raise RecordError(f"{run.path}: holds no iteration of a worker on a whole batch. Score a run that trained")
     rows = _with_received(rows.rename(columns={"issued_s": "begun_s"}), run)
-    return _with_resources(rows.sort_values("t", kind="stable", ignore_index=True), run.tables.nodes)
+    rows = _with_resources(rows.sort_values("t", kind="stable", ignore_index=True), run.tables.nodes)
+    return rows.assign(work=_work(rows, run))
 
 
 def _with_received(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
@@ -53,7 +57,8 @@ def _with_received(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
     cpu_frac = (rows["cpu_s"].astype("float64") / awake_s.where(awake_s > 0)).clip(upper=1.0)
     bytes_per_s = num_bytes / rows["send_s"].where(rows["send_s"] > 0)
     rows = rows.assign(cpu_frac=cpu_frac.where(cpu_frac > 0), bytes_per_s=bytes_per_s)
-    return rows[["worker", "iteration", "begun_s", "t", "iter_s", "cpu_frac", "bytes_per_s", "samples"]]
+    kept = ["worker", "iteration", "begun_s", "t", "iter_s", "cpu_frac", "bytes_per_s", "samples", "data_s", "send_s"]
+    return rows[kept]
 
 
 def _with_resources(rows: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
@@ -122,6 +127,33 @@ def windows(run: Run) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(found, columns=["worker", "start_s", "end_s", "slept"])
     return frame.astype({"worker": "int64", "start_s": "float64", "end_s": "float64", "slept": "bool"})
+
+
+def truth(run: Run, rows: pd.DataFrame, labels: str, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
+    """The label of each of ``rows`` (nullable boolean), by one of ``LABELS``."""
+    if labels == "realised":
+        return realised(rows, losses(run), tolerance_frac)
+    return planned(rows, labelled_windows(run, labels))
+
+
+def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
+    """As :func:`windows`; for ``faults`` without what is no fault of a worker."""
+    plan = windows(run)
+    return plan[:0] if labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS else plan
+
+
+def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
+    """Work of each iteration relative to one without sequences, which a job knows beforehand; NaN if it has none."""
+    if run.plan.attrs.get("pattern") != "sequence_lengths":
+        return pd.Series(np.nan, index=rows.index)
+    work = np.ones(len(rows))
+    for worker, mine in rows.groupby("worker"):
+        plan = run.plan[number_of(run.plan["target"]) == worker].sort_values("start_s", kind="stable")
+        begun, starts, ends = mine["begun_s"].to_numpy(), plan["start_s"].to_numpy(), plan["end_s"].to_numpy()
+        place = np.searchsorted(starts, begun, side="right") - 1
+        met = (place >= 0) & (begun < ends[place]) if len(plan) else np.zeros(len(mine), dtype="bool")
+        work[rows.index.get_indexer(mine.index[met])] += plan["magnitude"].to_numpy()[place[met]]
+    return pd.Series(work, index=rows.index)
 
 
 def planned(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:

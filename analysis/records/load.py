@@ -102,9 +102,12 @@ def load_meta(root: Path) -> dict[str, Any]:
 def _load_plan(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    rows = load_object(path).get("disturbances")
+    content = load_object(path)
+    rows = content.get("disturbances")
     check_kind(path, rows, list[Window], "disturbances")
-    return pd.DataFrame(rows, columns=list(Window.__struct_fields__))
+    plan = pd.DataFrame(rows, columns=list(Window.__struct_fields__))
+    plan.attrs["pattern"] = content.get("pattern")
+    return plan
 
 
 def check_kind(path: Path, content: Any, kind: Any, name: str = "") -> None:

@@ -65,7 +65,7 @@ class Run:
     """One record.
 
     ``plan`` has a row per disturbance (``start_s``, ``end_s``, ``target``, ``kind``, ``magnitude``; the index is its
-    position in the plan).
+    position in the plan); its ``attrs`` have the ``pattern`` that made it.
     """
 
     path: Path

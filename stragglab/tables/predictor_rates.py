@@ -1,7 +1,7 @@
 """How right straggler predictors are on the runs of an experiment, for ``python run.py experiment``.
 
-Labels are as in ``python run.py predictors --labels realised``: an iteration straggles if it took 20 % longer than the
-concurrent iterations of the other workers.
+Labels are as in ``python run.py predictors --labels``, ``realised`` unless the experiment says otherwise: an iteration
+straggles if it took 20 % longer than the concurrent iterations of the other workers.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from analysis.experiments.spec import Prediction, Spec, SpecError
-from analysis.measures.prediction import RATES, rates
-from analysis.measures.prediction_labels import losses, realised, timed
+from analysis.measures.prediction import RATES, alarms, rates
+from analysis.measures.prediction_labels import losses, timed, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.registry import straggler_predictor
 from predictors.stragglers import PredictsByFile
-from stragglab.tables.predictor_scores import ORACLE, observed
+from stragglab.tables.predictor_scores import ORACLE, observed, planned_windows
 
 RatesOf = Callable[[Run], dict[str, dict[str, float]]]
 
@@ -30,12 +30,12 @@ def rates_of(spec: Spec) -> RatesOf | None:
         return None
     for level, asked in spec.predictors.items():
         try:
-            if asked.name == ORACLE:
-                raise ValueError(f"{ORACLE}: reads the plan; score it with python run.py predictors")
+            if asked.name == ORACLE and spec.labels == "realised":
+                raise ValueError(f"{ORACLE}: reads the plan; add labels: plan")
             straggler_predictor(asked.name, asked.settings)
         except ValueError as error:
             raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None
-    return lambda run: scored(run, spec.predictors)
+    return lambda run: scored(run, spec.predictors, spec.labels)
 
 
 def fitted_of(spec: Spec) -> list[str]:
@@ -44,15 +44,15 @@ def fitted_of(spec: Spec) -> list[str]:
     return sorted({name for one in made if isinstance(one, PredictsByFile) for name in one.fitted})
 
 
-def scored(run: Run, asked: dict[str, Prediction]) -> dict[str, dict[str, float]]:
+def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> dict[str, dict[str, float]]:
     """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged."""
-    rows, lost = timed(run), losses(run)
-    truth = realised(rows, lost)
-    known = truth.notna().to_numpy()
-    label = truth[known].to_numpy(dtype="bool")
+    rows = timed(run)
+    label = truth(run, rows, labels)
+    known, seen, lost, plan = label.notna().to_numpy(), observed(rows), losses(run), planned_windows(run, labels)
     found = {}
     for level, one in asked.items():
-        tags = backtest(straggler_predictor(one.name, one.settings), observed(rows), lost, one.lead_s)
-        every = rates(label, rows.assign(tag=tags).loc[known, "tag"].to_numpy())
-        found[level] = {name: every[name] for name in RATES}
+        tags = backtest(straggler_predictor(one.name, one.settings, plan), seen, lost, one.lead_s)
+        mine = rows.assign(label=label, tag=tags)[known].astype({"label": "bool"})
+        every = rates(mine["label"].to_numpy(), mine["tag"].to_numpy())
+        found[level] = {**{name: every[name] for name in RATES}, **alarms(mine)}
     return found

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
-from analysis.measures.prediction_labels import losses, planned, realised, timed, windows
+from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.oracle import PlannedWindow
@@ -94,22 +94,26 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
     for run, name, group in zip(runs, names, groups, strict=True):
-        rows, lost, plan = timed(run), losses(run), windows(run)
+        rows, plan = timed(run), labelled_windows(run, labels)
         reading = [each.text for each in asked if each.name == ORACLE]
-        if not len(plan) and (labels == "plan" or reading):
-            cure = "choose --labels realised" if labels == "plan" else "leave it out of --predictors"
-            wanted = "--labels plan" if labels == "plan" else reading[0]
+        if not len(plan) and (labels != "realised" or reading):
+            cure = "leave it out of --predictors" if labels == "realised" else "choose --labels realised"
+            wanted = reading[0] if labels == "realised" else f"--labels {labels}"
             raise ConfigError(f"{run.path}: its plan disturbs no worker, so there is nothing for {wanted}; {cure}")
-        truth = planned(rows, plan) if labels == "plan" else realised(rows, lost, tolerance_frac)
-        if not truth.notna().any():
+        label = truth(run, rows, labels, tolerance_frac)
+        if not label.notna().any():
             raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
         seen = observed(rows)
-        reads = [PlannedWindow(*one) for one in plan.itertuples(index=False)]
         for each in asked:
-            tags = backtest(each.make(reads), seen, lost)
-            frame = rows.assign(**about, predictor=each.text, label=truth, tag=tags)
+            tags = backtest(each.make(planned_windows(run, labels)), seen, losses(run))
+            frame = rows.assign(**about, predictor=each.text, label=label, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
+
+
+def planned_windows(run: Run, labels: str) -> list[PlannedWindow]:
+    """The plan as the oracle reads it: what these labels call straggling."""
+    return [PlannedWindow(*one) for one in labelled_windows(run, labels).itertuples(index=False)]
 
 
 def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:

@@ -8,8 +8,8 @@ from math import inf
 from typing import ClassVar, final
 
 from reading.ranges import Checked, NonNegativeFloat, NonNegativeInt
-from strategies.antdt.detector import StragglerDetector
 from strategies.parts.hooks import Peers, Tick
+from strategies.parts.monitoring.base import FindsStragglers
 from strategies.protocol import AnyCommand, Command, NodeId, Restart, Started, Wake
 
 
@@ -44,10 +44,10 @@ class KillRestart(Checked, RestartSettings):
     """
 
     needs: ClassVar[frozenset[type[Command]]] = frozenset({Restart, Wake})
-    looks_at: ClassVar[tuple[type, ...]] = (StragglerDetector,)
+    looks_at: ClassVar[tuple[type, ...]] = (FindsStragglers,)
 
     def meet(self, peers: Peers) -> None:
-        self._detector = peers.one(StragglerDetector)
+        self._detector: FindsStragglers = peers.one(FindsStragglers)  # type: ignore[type-abstract]
 
     def start(self, started: Started) -> None:
         self.counts: dict[NodeId, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isfinite, isnan, nan
+from math import ceil, isfinite, nan
 from statistics import fmean, median
 from typing import Any, NamedTuple, final
 
@@ -13,7 +13,6 @@ from predictors.recent import Recent
 from predictors.registry import OF_RESOURCES, settings_of, straggler_predictor
 from predictors.stragglers import (
     STRAGGLER_FRAC,
-    Observation,
     PredictsAhead,
     PredictsByFile,
     PredictsTimes,
@@ -23,6 +22,7 @@ from predictors.stragglers import (
 )
 from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Warmup
+from strategies.parts.monitoring.observed import observe
 from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
 
 
@@ -135,7 +135,8 @@ class PredictedTimes(PredictionSettings):
             case Arrived(grad=grad) | Ready(grad=grad) if isinstance(
                 event, Arrived
             ) is self.with_sending and self._warmup.tells(event):
-                observation = self._observation(event)
+                seconds = event.timings.own_s if self.with_links else event.timings.bpt_s
+                observation = observe(event, self._model_bytes, seconds)
                 self._of.update(observation)
                 self._recent.add(observation)
                 self._last_s[grad.worker] = observation.iter_s
@@ -150,21 +151,6 @@ class PredictedTimes(PredictionSettings):
                 for worker in [worker for worker in self._last_s if worker not in workers]:
                     self._drop(worker)
                 self._kept_s = {worker: time_s for worker, time_s in self._kept_s.items() if worker in workers}
-
-    def _observation(self, event: Arrived | Ready) -> Observation:
-        """An iteration with what it received: processor seconds per second awake, bytes per second of sending."""
-        grad, timings = event.grad, event.timings
-        awake_s = timings.iter_s - timings.injected_s
-        cpu_frac = timings.cpu_s / awake_s if timings.cpu_s and awake_s > 0 else nan
-        return Observation(
-            t=event.t,
-            worker=grad.worker,
-            iteration=grad.iteration,
-            iter_s=timings.own_s if self.with_links else timings.bpt_s,
-            cpu_frac=nan if isnan(cpu_frac) else min(1.0, cpu_frac),
-            bytes_per_s=self._model_bytes / timings.send_s if timings.send_s > 0 else nan,
-            samples=float(grad.samples),
-        )
 
     def _drop(self, worker: int) -> None:
         self._of.forget(worker)

@@ -86,6 +86,15 @@ HURRIES: dict[str, dict[str, Any]] = {
         "warmup_iters": 0,
     },
     "sync_switch_restart": {"bsp_frac": 0.7, "duration_s": 2.0, "warmup_iters": 0},
+    "watchdog": {
+        "detectors.alarms.detector": "by_chance",
+        "detectors.alarms.warmup_iters": 0,
+        "detectors.alarms.settings.probability": 0.5,
+        "actions.kill_restart.cooldown_s": 4.0,
+        "actions.kill_restart.max_restarts": 2,
+        "actions.kill_restart.min_slow_s": 0.0,
+        "decide_every_s": 2.0,
+    },
 }
 """Settings under which a strategy that waits for minutes of measurements finds something to do in a scenario."""
 

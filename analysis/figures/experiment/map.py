@@ -96,8 +96,8 @@ def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[s
 def draw_numbers(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[str]) -> None:
     """The number of every cell on it, and the columns' names above."""
     for cell in cells:
-        if cell.ratio > 0.0:
-            ink = "white" if abs(log2(cell.ratio)) > DARK else INK
+        if cell.ratio >= 0.0:
+            ink = "white" if abs(_log2(cell.ratio)) > DARK else INK
             place = columns.index(cell.straggler), rows.index(cell.strategy)
             axes.text(*place, f"{cell.ratio:.2f}", ha="center", va="center", fontsize=7, color=ink)
     axes.set_xticks(range(len(columns)), [name.replace("_", "\n") for name in columns], rotation=45, fontsize=7)
@@ -108,6 +108,11 @@ def doublings(cells: Sequence[Cell], rows: list[str], columns: list[str]) -> NDA
     """log2 of the ratios, float [rows, columns]; NaN where there is none."""
     found = np.full((len(rows), len(columns)), np.nan)
     for cell in cells:
-        if cell.ratio > 0.0:
-            found[rows.index(cell.strategy), columns.index(cell.straggler)] = log2(cell.ratio)
+        if cell.ratio >= 0.0:
+            found[rows.index(cell.strategy), columns.index(cell.straggler)] = _log2(cell.ratio)
     return found
+
+
+def _log2(ratio: float) -> float:
+    """The lower end of the scale for nothing at all."""
+    return log2(ratio) if ratio > 0.0 else -REACH

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import Protocol, final, runtime_checkable
+from typing import Literal, Protocol, final, runtime_checkable
 
 from strategies.protocol import Arrived, Ready
 
@@ -69,6 +69,19 @@ class ExpectsTimes(Protocol):
 
     def expected_s(self, worker: int, t: float) -> float | None:
         """Expected seconds of the worker's own part at time ``t``; None if nothing is known."""
+        ...
+
+
+@runtime_checkable
+class FindsStragglers(Protocol):
+    """A detector of slow nodes."""
+
+    def stragglers(self, span: Literal["short", "long"]) -> list[int]:
+        """Workers that are slow by the short or the long window, slowest first."""
+        ...
+
+    def slow_servers(self, min_update_s: float = 0.0) -> list[int]:
+        """Servers that are slow and take ``min_update_s`` per update or more, slowest first."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
-from analysis.measures.prediction_labels import losses, planned, realised, timed, windows
+from analysis.measures.prediction_labels import losses, planned, realised, timed, truth, windows
 from analysis.measures.work import STRAGGLER_FRAC, deviations
 from analysis.records.load import RecordError, Run, load_run
 from predictors.registry import STRAGGLER_PREDICTORS
@@ -265,3 +266,31 @@ def test_every_predictor_has_a_name_for_people() -> None:
 def test_panels_are_titled_by_a_strategy_and_its_case() -> None:
     groups = ("bsp, straggler=transient", "ssp bound=3, a=1, b=2", "asp")
     assert [group_title(one) for one in groups] == ["BSP, straggler=transient", "SSP (bound=3), a=1, b=2", "ASP"]
+
+
+def planned_run(path: Path, pattern: str) -> Run:
+    """BSP of two workers; worker 0 has windows of this pattern in its second and third iterations."""
+    story = bsp_story()
+    run = run_of(story, path)
+    rows = timed(run)
+    begun = sorted(rows.loc[rows["worker"] == 0, "begun_s"])[1:3]
+    windows = [(begun_s, begun_s + 0.01, "worker:0", "slowdown", 0.5 + place) for place, begun_s in enumerate(begun)]
+    plan = pd.DataFrame(windows, columns=["start_s", "end_s", "target", "kind", "magnitude"])
+    plan.attrs["pattern"] = pattern
+    return replace(run, plan=plan)
+
+
+def test_faults_are_the_plan_without_what_comes_by_turns(tmp_path: Path) -> None:
+    """What a worker's own sequences add is no fault of it; a throttled processor is."""
+    for pattern, faults in (("throttle", 2), ("sequence_lengths", 0), ("pauses", 0), ("power_law", 0)):
+        run = planned_run(tmp_path / pattern, pattern)
+        rows = timed(run)
+        assert truth(run, rows, "plan").sum() == 2
+        assert truth(run, rows, "faults").sum() == faults
+        assert list(truth(run, rows, "realised").fillna(False)) == list(realised(rows, losses(run)).fillna(False))
+
+
+def test_the_work_of_sequences_is_known_beforehand(tmp_path: Path) -> None:
+    rows = timed(planned_run(tmp_path / "lengths", "sequence_lengths"))
+    assert list(rows.loc[rows["worker"] == 0, "work"])[:4] == [1.0, 1.5, 2.5, 1.0]
+    assert timed(planned_run(tmp_path / "other", "throttle"))["work"].isna().all()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.experiments.spec import Prediction, Spec, SpecError
-from analysis.measures.prediction import RATES, scores
+from analysis.measures.prediction import RATES, alarms, scores
 from analysis.records.load import Run, load_run
 from stragglab.tables.predictor_rates import fitted_of, rates_of, scored
 from stragglab.tables.predictor_scores import parse, tagged
@@ -27,7 +27,8 @@ def test_rates_are_those_of_the_script_that_scores_records(run: Run) -> None:
     rows = next(tagged([run], parse("ema:alpha=0.5", 0.2), "realised", 0.2))
     job = scores(rows).set_index("level").loc["job"]
     found = scored(run, {"mine": Prediction(name="ema", settings={"alpha": 0.5})})
-    assert found == {"mine": pytest.approx({name: job[name] for name in RATES})}
+    expected = {**{name: job[name] for name in RATES}, **alarms(rows)}
+    assert found == {"mine": pytest.approx(expected, nan_ok=True)}
     assert 0 < found["mine"]["false_negative_rate"] < 1
 
 
@@ -43,7 +44,7 @@ def test_who_is_asked_earlier_knows_less(run: Run) -> None:
     [
         ("emma", {}, "emma"),
         ("ema", {"beta": 1}, "beta"),
-        ("oracle", {}, "oracle: reads the plan; score it with"),
+        ("oracle", {}, "oracle: reads the plan; add labels: plan"),
     ],
 )
 def test_an_impossible_predictor_is_refused_before_any_run(

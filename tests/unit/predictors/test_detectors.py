@@ -1,0 +1,236 @@
+"""Detectors of slow workers: the worked numbers of their sources, and oracles that are computed in another way."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import exp, log, pi
+from math import lgamma as log_gamma
+
+import numpy as np
+import pytest
+
+from analysis.measures.prediction import alarms, rates
+from predictors.by_chance import ByChance
+from predictors.by_work import ByWork
+from predictors.change_point import (
+    PRIOR_COUNT,
+    PRIOR_DEVIATION,
+    PRIOR_FREEDOM,
+    ChangePoint,
+    RunLengths,
+)
+from predictors.outlier import outliers
+from predictors.registry import straggler_predictor
+from predictors.stage_frontier import StageFrontier
+from predictors.stragglers import Observation, StragglerPredictor
+from predictors.waits_least import WaitsLeast
+from tests.unit.predictors.test_straggler_predictors import received
+
+# ---- outliers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "flagged"),
+    [
+        ([100, 100, 100, 111], {3}),  # MAD 0: the 10 per cent decide
+        ([100, 100, 100, 110], set()),
+        ([90, 95, 100, 105, 110], set()),  # median 100, MAD 5: 10 is not more than 10 per cent
+        ([80, 90, 100, 110, 115], {4}),  # MAD 10, 15 above
+        ([60, 80, 100, 120, 135], {4}),  # MAD 20, 35 above
+        ([60, 80, 100, 120, 119], set()),
+    ],
+)
+def test_megatrons_outliers_are_above_the_deviation_and_a_tenth(values: list[float], flagged: set[int]) -> None:
+    """threshold = max(MAD, 0.1 median), as in gpu_sniff_test; a fast rank is an outlier there and no straggler here."""
+    assert outliers(dict(enumerate(values)), 1.0, 0.1) == flagged
+
+
+def test_a_modified_z_score_above_three_and_a_half() -> None:
+    """Iglewicz and Hoaglin's example: 2.1, 2.6, 2.4, 2.5, 2.3, 2.1, 2.3, 2.6, 8.2, 8.3 has two outliers."""
+    values = [2.1, 2.6, 2.4, 2.5, 2.3, 2.1, 2.3, 2.6, 8.2, 8.3]
+    assert received(straggler_predictor("robust_z"), values).tags(0.0) == {8, 9}
+    middle = np.median(values)
+    scores = 0.6745 * (np.array(values) - middle) / np.median(np.abs(values - middle))
+    assert {int(place) for place in np.flatnonzero(scores > 3.5)} == {8, 9}
+
+
+# ---- who is waited for ----------------------------------------------------------------------------------------------
+
+
+def test_the_culprit_is_the_one_that_all_wait_for() -> None:
+    """The upper median of the waits 0, 0.5, 0.5, 0.5 is 0.5 of 1.5 s; of 0, 0.2, 0.2, 0.2 it is 0.2 of 2.2 s."""
+    assert received(WaitsLeast(), [1.0, 1.5, 1.0, 1.0]).tags(0.0) == {1}
+    assert received(WaitsLeast(), [2.0, 2.2, 2.0, 2.0]).tags(0.0) == set()
+    assert received(WaitsLeast(), [2.0, 1.0, 2.0, 2.0]).tags(0.0) == set(), "most wait for nobody"
+
+
+def staged(predictor: StragglerPredictor, *rows: tuple[float, float, float]) -> StragglerPredictor:
+    for worker, (data_s, compute_s, send_s) in enumerate(rows):
+        whole_s = data_s + compute_s + send_s
+        predictor.update(Observation(1.0, worker, 0, whole_s, data_s=data_s, send_s=send_s))
+    return predictor
+
+
+def test_the_frontier_adds_up_and_names_the_stage_where_a_delay_appears() -> None:
+    """Worker 1 loads for 3 s: the frontier is 3, 5, 6, of which 2 s are beyond the median of loading."""
+    frontier = staged(StageFrontier(), (1.0, 2.0, 1.0), (3.0, 2.0, 1.0), (1.0, 2.0, 1.0))
+    assert isinstance(frontier, StageFrontier)
+    assert [tuple(one) for one in frontier.exposed()] == [
+        ("data", 1, 3.0, 2.0),
+        ("compute", 1, 2.0, 0.0),
+        ("send", 1, 1.0, 0.0),
+    ]
+    assert frontier.tags(0.0) == {1}
+
+
+def test_a_delay_that_others_hide_is_not_exposed() -> None:
+    """Worker 2 computes 1 s longer than the rest, but worker 1, which loaded 2 s longer, is still behind it."""
+    frontier = staged(StageFrontier(), (1.0, 2.0, 1.0), (3.0, 2.0, 1.0), (1.0, 3.0, 1.0), (1.0, 2.0, 1.0))
+    assert frontier.tags(0.0) == {1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_increments_of_the_frontier_are_the_longest_iteration(seed: int) -> None:
+    rows = np.random.default_rng(seed).random((7, 3))
+    frontier = staged(StageFrontier(), *map(tuple, rows))  # type: ignore[arg-type]
+    assert isinstance(frontier, StageFrontier)
+    assert sum(one.seconds for one in frontier.exposed()) == pytest.approx(rows.sum(axis=1).max())
+
+
+# ---- change points --------------------------------------------------------------------------------------------------
+
+
+def log_evidence(values: list[float], prior: tuple[float, float, float, float]) -> float:
+    """Log marginal likelihood of one segment under a normal-gamma prior, in closed form."""
+    mean, count, shape, scale = prior
+    number = len(values)
+    if not number:
+        return 0.0
+    own = float(np.mean(values))
+    squares = float(((np.array(values) - own) ** 2).sum())
+    after = scale + squares / 2 + count * number * (own - mean) ** 2 / (2 * (count + number))
+    gammas = log_gamma(shape + number / 2) - log_gamma(shape)
+    powers = shape * log(scale) - (shape + number / 2) * log(after)
+    return gammas + powers + log(count / (count + number)) / 2 - number / 2 * log(2 * pi)
+
+
+def by_enumeration(values: list[float], hazard: float) -> dict[int, float]:
+    """The posterior of the run length after the last value: the sum over all 2^n series of changes."""
+    first = values[0]
+    prior = (first, PRIOR_COUNT, PRIOR_FREEDOM, PRIOR_FREEDOM * (PRIOR_DEVIATION * first) ** 2)
+    found: dict[int, float] = {}
+    for changes in product((False, True), repeat=len(values)):  # after each value
+        weight, segment = 0.0, []
+        for value, change in zip(values, changes, strict=True):
+            segment.append(value)
+            weight += log(hazard if change else 1 - hazard)
+            if change:
+                weight += log_evidence(segment, prior)
+                segment = []
+        weight += log_evidence(segment, prior)
+        found[len(segment)] = found.get(len(segment), 0.0) + exp(weight)
+    total = sum(found.values())
+    return {length: value / total for length, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0, 1.01, 0.99, 1.0], [1.0, 1.02, 0.98, 1.5, 1.52, 1.49, 1.5], [2.0, 3.0, 2.0, 3.0, 2.5, 2.0]]
+)
+@pytest.mark.parametrize("hazard", [0.004, 0.2])
+def test_run_lengths_are_those_of_all_segmentations(values: list[float], hazard: float) -> None:
+    """Adams and MacKay's recursion against brute force over every set of change points."""
+    runs = RunLengths(values[0], hazard)
+    for value in values:
+        runs.add(value)
+    brute = by_enumeration(values, hazard)
+    found = dict(zip(runs.lengths.tolist(), np.exp(runs.log_p).tolist(), strict=True))
+    assert found == pytest.approx({length: brute[length] for length in found}, rel=1e-3, abs=1e-5)
+    assert runs.likeliest == max(brute, key=lambda length: brute[length])
+
+
+def series(predictor: ChangePoint, levels: list[tuple[int, float]], noise: float = 0.01) -> list[bool]:
+    """Whether worker 0 is tagged after each iteration; the other three stay at 1 s."""
+    chance, tagged, number = np.random.default_rng(0), [], 0
+    for iterations, level_s in levels:
+        for _ in range(iterations):
+            for worker in range(4):
+                seconds = (level_s if worker == 0 else 1.0) * (1 + noise * chance.standard_normal())
+                predictor.update(Observation(float(number), worker, number, seconds))
+            tagged.append(predictor.tags(float(number)) == {0})
+            number += 1
+    return tagged
+
+
+def test_a_change_of_ten_per_cent_counts_and_one_of_five_does_not() -> None:
+    found = series(ChangePoint(), [(30, 1.0), (30, 1.3), (30, 1.0)])
+    assert not any(found[:31])
+    assert all(found[34:60]), "from the second slow iteration or so to the last"
+    assert not any(found[64:])
+    assert not any(series(ChangePoint(), [(30, 1.0), (60, 1.05)]))
+
+
+def test_one_slow_iteration_is_no_change() -> None:
+    assert not any(series(ChangePoint(), [(30, 1.0), (1, 3.0), (30, 1.0)])[32:])
+
+
+# ---- work -----------------------------------------------------------------------------------------------------------
+
+
+def test_long_sequences_explain_long_iterations() -> None:
+    """T = 1 + 2 work; worker 2 needs half as long again as its work explains."""
+    predictor, others = ByWork(), straggler_predictor("last_value")
+    chance = np.random.default_rng(0)
+    for number in range(20):
+        for worker in range(4):
+            work = float(chance.uniform(0.5, 4.0))
+            seconds = (1 + 2 * work) * (1.5 if worker == 2 else 1.0)
+            for one in (predictor, others):
+                one.update(Observation(float(number), worker, number, seconds, work=work))
+    assert predictor.tags(20.0) == {2}
+    assert predictor.residual_fracs()[2] == pytest.approx(0.5, abs=0.1)
+    assert others.tags(20.0) - {2}, "who does not know the work accuses whoever had much"
+
+
+# ---- chance, and scores ---------------------------------------------------------------------------------------------
+
+
+def test_chance_has_the_precision_and_recall_of_arithmetic() -> None:
+    """Of 40,000 iterations 25 % straggle; with p = 0.1 recall is 0.1 and precision 0.25, within four deviations."""
+    predictor = ByChance(probability=0.1)
+    label, tag = [], []
+    for number in range(10_000):
+        tagged = predictor.tags(float(number))
+        for worker in range(4):
+            label.append(worker == 0)
+            tag.append(worker in tagged)
+            predictor.update(Observation(float(number), worker, number, 1.0))
+    found = rates(np.array(label), np.array(tag))
+    assert found["recall"] == pytest.approx(0.1, abs=0.012)
+    assert found["precision"] == pytest.approx(0.25, abs=0.03)
+
+
+def test_alarms_are_counted_by_episode_and_by_iteration() -> None:
+    """Two false alarms in 20 iterations; one of two episodes is caught, an iteration late; 1 hit, 5 tags, 3 labels."""
+    import pandas as pd
+
+    label = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    caught = [1, 0, 1, 1, 0, 0, 0, 0, 1, 1]  # false; two late, past the end; missed; false
+    rows = pd.DataFrame(
+        [
+            (
+                worker,
+                360.0 * number,
+                360.0 * (number + 1),
+                bool(label[number] and not worker),
+                bool(caught[number] and not worker),
+            )
+            for worker in range(2)
+            for number in range(10)
+        ],
+        columns=["worker", "begun_s", "t", "label", "tag"],
+    )
+    found = alarms(rows)
+    assert found == {"f1": 2 / 8, "caught_frac": 0.5, "delay_iters": 1.0, "false_alarms_per_1000": 100.0}
+    calm = alarms(rows.assign(label=False, tag=False))
+    assert calm.pop("false_alarms_per_1000") == 0.0
+    assert np.isnan(list(calm.values())).all()

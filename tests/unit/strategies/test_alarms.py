@@ -1,0 +1,57 @@
+"""A straggler predictor as a detector of nodes, and the watchdog that acts on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strategies.parts.monitoring.alarms import Alarms
+from strategies.parts.monitoring.base import FindsStragglers
+from tests.contract.catalogue import make
+from tests.support.harness import HeapRun, make_job
+
+
+def restarts(seconds: list[float], min_slow_s: float = 2.0, **settings: Any) -> list[tuple[float, str]]:
+    """When the watchdog restarts whom, in 30 s of workers that take so long; a restarted one is as slow as before."""
+    given = {"detectors.alarms.detector": "last_value", "detectors.alarms.warmup_iters": 0, **settings}
+    given |= {"actions.kill_restart.min_slow_s": min_slow_s, "decide_every_s": 1.0}
+    job = make_job(num_workers=len(seconds), global_batch_samples=2 * len(seconds), max_time_s=30.0)
+    return [(t, node) for t, node, _ in HeapRun(make("watchdog", **given), job, seconds).run().restarts]
+
+
+def test_who_is_tagged_for_long_enough_is_restarted() -> None:
+    """Worker 1 takes twice as long; its first iteration ends at 1 s, its alarm is read from then on."""
+    found = restarts([0.5, 1.0, 0.5])
+    assert [node for _, node in found] == ["worker:1"] * len(found)
+    assert 3.0 <= found[0][0] <= 4.0
+    assert found[1][0] - found[0][0] >= 12.0, "cooldown_s"
+
+
+def test_patience_counts_from_the_first_alarm() -> None:
+    assert restarts([0.5, 1.0, 0.5], min_slow_s=0.0)[0][0] <= 2.0
+    assert not restarts([0.5, 1.0, 0.5], min_slow_s=100.0)
+
+
+def test_equal_workers_are_left_alone() -> None:
+    assert not restarts([0.5, 0.5, 0.5])
+
+
+def test_a_detector_is_whatever_finds_stragglers() -> None:
+    assert isinstance(Alarms(), FindsStragglers)
+    assert Alarms().slow_servers() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"detector": "oracle"}, "detector=oracle: reads the plan"),
+        ({"detector": "nvrxx"}, "detector=nvrxx: no such predictor"),
+        ({"detector": "nvrx", "settings": {"treshold": 1}}, "detector=nvrx:treshold=1: no such setting"),
+        ({"settings": 3}, "settings=3: must be settings by name"),
+        ({"warmup_iters": -1}, "warmup_iters=-1"),
+    ],
+)
+def test_an_impossible_detector_is_refused_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Alarms(**settings)
