@@ -18,7 +18,6 @@ from runtime.backends.torch import TorchModel
 from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder, Piece
 from runtime.core.vectors import aligned_vector
-from strategies.gradient_coding import SCHEMES, build
 from tests.unit.workloads.test_tasks import TASKS
 from workloads.images import Images
 from workloads.ledger import SampleLedger
@@ -122,33 +121,6 @@ def test_one_pass_with_weights_is_the_sum_over_the_parts(name: str) -> None:
     assert loss == pytest.approx(apart_loss, rel=1e-5)
     model.gradient(batch, micro_batches(12, 1))
     assert np.linalg.norm(grad - apart) > 0.1 * np.linalg.norm(apart), "weights without effect were compared"
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_rows_of_one_pass_decode_to_the_full_gradient_of_plain_torch(scheme: str) -> None:
-    """Whoever is missing: within 1e-5 of what autograd says of the whole batch at once."""
-    task, s = TASKS["transformer"], int(scheme != "naive")
-    code = build(scheme, [1.0, 1.0, 2.0, 2.0], s, np.random.default_rng(0)).code
-    size = 24 // code.matrix.shape[1]
-    model = TorchModel(task, 0, 1)
-    params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
-    params[:] = model.initial_parameters()
-    model.attach(params, grad)
-    rows = []
-    for row in code.matrix:
-        held = [int(part) for part in np.flatnonzero(row)]
-        samples = np.concatenate([np.arange(part * size, (part + 1) * size) for part in held])
-        pieces = tuple(Piece(size, float(row[part])) for part in held)
-        model.gradient(model.batch(samples), ordered_batches(order_of(len(samples), pieces)))
-        rows.append(grad.astype(np.float64))
-    used = code.matrix.shape[1] * size
-    model.task.torch_loss(model.module, *model.batch(np.arange(used))).backward()
-    full = np.concatenate([one.grad.numpy().ravel() for one in model.parameters if one.grad is not None])
-    for missing in range(4):
-        arrived = [worker for worker in range(4) if worker != missing or not s]
-        decoded = code.decode(arrived)
-        total = sum(weight * row for weight, row in zip(decoded.weights, rows, strict=True))
-        assert np.linalg.norm(total - full) <= 1e-5 * np.linalg.norm(full)
 
 
 def test_a_task_that_promises_too_much_is_found_out() -> None:

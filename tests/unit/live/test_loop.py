@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import selectors
 import socket
 from collections.abc import Iterator
 
@@ -61,28 +60,6 @@ def test_when_the_clock_starts_anew_timers_keep_their_moment(loop: Loop, monkeyp
     for now[0] in (1003.5, 1004.0, 1004.5, 1005.0):
         turn(loop)
     assert heard == [1004.0, 1005.0]
-
-
-def test_sockets(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
-    heard: list[tuple[str, int]] = []
-    loop.watch(pair[0], lambda events: heard.append(("read", events)))
-    turn(loop)
-    assert heard == []
-    pair[1].send(b"x")
-    turn(loop, 1)
-    assert heard.pop() == ("read", selectors.EVENT_READ)
-    loop.watch(pair[0], lambda events: heard.append(("both", events)), write=True)
-    turn(loop, 1)
-    assert heard.pop() == ("both", selectors.EVENT_READ | selectors.EVENT_WRITE)
-    loop.watch(pair[0], lambda events: heard.append(("read again", events)))
-    pair[0].recv(1)
-    turn(loop)
-    assert heard == []
-    pair[1].send(b"x")
-    loop.forget(pair[0])
-    loop.forget(pair[0])
-    turn(loop)
-    assert heard == []
 
 
 def test_a_closed_socket_can_be_forgotten(loop: Loop, pair: tuple[socket.socket, socket.socket]) -> None:

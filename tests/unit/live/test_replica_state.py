@@ -89,13 +89,6 @@ def test_a_replica_may_have_several_gradients_in_one_update() -> None:
     np.testing.assert_array_equal(copy.params, server.params)
 
 
-def test_who_has_no_gradient_adds_nothing() -> None:
-    (copy,) = copies(RULES[0], 1)
-    compute(copy, 7)
-    assert not copy.share(order(1, (5,), (1.0,))).any()
-    assert set(copy.grads) == {7}
-
-
 def test_buffers_are_used_again() -> None:
     """Whatever happens in between: memory does not grow."""
     (copy,) = copies(RULES[0], 1)
