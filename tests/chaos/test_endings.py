@@ -251,8 +251,7 @@ def test_interrupted_twice(start: Start, tmp_path: Path) -> None:
 
 def dawdling(start: Start, *words: str) -> Run:
     """A run whose evaluations do not end."""
-    allowed = ALLOW
-    return start("run", *LEDGER, *DAWDLING, *words, env=allowed)
+    return start("run", *LEDGER, *DAWDLING, *words, env=ALLOW)
 
 
 @pytest.mark.long(like="test_interrupted")

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from analysis.records.load import load_run
 from injectors.schedule import Schedule
 from runtime.live.machines.doctor import missing
-from tests.support.exact import assert_sound
+from tests.support.exact import assert_sound, assert_uses_are_exact
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
@@ -65,9 +64,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
     assert back[2] - lost[2] >= 0.8
     assert len(run.events("ServerLost")) == 1
     assert run.events("Restored")[0]["t"] - run.events("ServerLost")[0]["t"] >= 0.5
-    uses = run.parameters()
-    assert uses.sum() == run.finished["samples_applied"] > 0
-    assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
+    assert_uses_are_exact(run)
     assert_sound(run)
 
 

@@ -103,7 +103,7 @@ def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> Non
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
 @GROUPS
 def test_what_no_host_has_is_denied_with_the_reason(start: Start) -> None:
-    """Other reasons: ``tests/unit/live/test_host_places.py``."""
+    """The other reasons are in ``tests/unit/live/test_host_places.py``."""
     script = ("strategy.insists=false", "strategy.cpu_cores=0.5", steps("wait 3", "workers 3", "wait 5"))
     run = start("run", *ENDLESS, *script, env=ALLOW)
     (denied,) = run.await_events("Denied")

@@ -39,10 +39,8 @@ def own_mounts(disk: Path) -> tuple[str, ...]:
     return unshare
 
 
-def on_a_small_disk(
-    size: str, folder: Path, *words: str, fills: bool = False
-) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """A run on a disk of its own, which somebody else ``fills`` once it has begun; and where its record is kept."""
+def on_a_small_disk(size: str, folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run on a disk of its own, and where its record is kept."""
     disk, kept = folder / "disk", folder / "kept"
     unshare = own_mounts(disk)
     script = (
@@ -61,7 +59,7 @@ def test_below_ulimit(tmp_path: Path) -> None:
 
 
 def test_a_record_that_fills_the_disk(tmp_path: Path) -> None:
-    ended, kept = on_a_small_disk("1m", tmp_path, *RUN, TALKS, "checkpoint_every_s=null", fills=True)
+    ended, kept = on_a_small_disk("1m", tmp_path, *RUN, TALKS, "checkpoint_every_s=null")
     (line,) = lines(ended)
     assert (ended.returncode, line.endswith("no space left on device; make room and start again")) == (74, True), line
     run = load_run(kept)

@@ -7,14 +7,12 @@ import os
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import assert_carried_out, write_plan
-from tests.support.exact import ALLOW, assert_sound
-from tests.support.invariants import problems
+from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
 from tests.support.leaks import Start
 from tests.support.long_tests import long_after
 from tests.support.runs import CONF, DIGITS, LEDGER, Run
@@ -97,9 +95,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     assert_carried_out(run)
     assert [event["worker"] for event in run.events("Lost")][:1] == [0]
     assert len(run.events("ServerLost")) >= 1
-    uses = run.parameters()
-    assert uses.sum() == run.finished["samples_applied"] > 0
-    assert set(np.unique(uses)) <= {float(run.finished["epochs_done"]), float(run.finished["epochs_done"] + 1)}
+    assert_uses_are_exact(run)
     assert_sound(run)
 
 
@@ -197,7 +193,4 @@ def test_a_task_that_is_restarted_moves_to_another_host(start: Start) -> None:
     ]
     assert after["worker", 0] == before["worker", 1] != before["worker", 0]
     assert after["server", 0] == before["worker", 0] != before["server", 0]
-    run.interrupt()
-    assert problems(run.lines()) == []
-    uses, epochs = run.parameters(), run.finished["epochs_done"]
-    assert set(np.unique(uses)) <= {float(epochs), float(epochs + 1)}
+    end_exactly(run)

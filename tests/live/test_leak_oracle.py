@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,12 +31,6 @@ def child(tmp_path: Path, program: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def a_process(tmp_path: Path) -> Iterator[None]:
-    with child(tmp_path, ""):
-        yield
-
-
-@contextmanager
 def a_daemon(tmp_path: Path) -> Iterator[None]:
     """Whose parent is gone, in a session of its own."""
     lines = ("import os, time", "if os.fork() == 0:", " os.setsid()", " print(os.getpid(), flush=True)", " os.close(1)")
@@ -57,39 +51,8 @@ def a_stopped_process(tmp_path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def a_port(tmp_path: Path) -> Iterator[None]:
-    program = "import socket\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()"
-    with child(tmp_path, program):
-        yield
-
-
-@contextmanager
-def a_memory_file(tmp_path: Path) -> Iterator[None]:
-    with child(tmp_path, "import os\nfd = os.memfd_create('stragglab-buffers')"):
-        yield
-
-
-@contextmanager
-def shared_memory(tmp_path: Path) -> Iterator[None]:
-    path = SHARED_MEMORY / f"planted-{os.getpid()}"
-    path.touch()
-    yield
-    path.unlink()
-
-
-@contextmanager
-def a_temporary_file(tmp_path: Path) -> Iterator[None]:
-    path = tmp_path / "run-tmp" / "anything"
-    path.parent.mkdir()
-    path.touch()
-    yield
-    path.unlink()
-
-
-@contextmanager
-def a_partial_file(tmp_path: Path) -> Iterator[None]:
-    path = tmp_path / "run" / "figures" / ".timeline.png.x1y2"
-    path.parent.mkdir(parents=True)
+def a_file(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     yield
     path.unlink()
@@ -103,26 +66,30 @@ def a_listener_of_our_own(tmp_path: Path) -> Iterator[None]:
         yield
 
 
+A_PORT = "import socket\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()"
+A_MEMORY_FILE = "import os\nfd = os.memfd_create('stragglab-buffers')"
+
+
 @pytest.mark.parametrize(
     ("plant", "words"),
     [
-        (a_process, "process"),
+        (lambda folder: child(folder, ""), "process"),
         (a_daemon, "process"),
         (a_stopped_process, "process"),
-        (a_port, "tcp 127.0.0.1:"),
-        (a_memory_file, "memfd"),
-        (shared_memory, "shared memory"),
-        (a_temporary_file, "anything"),
-        (a_partial_file, ".timeline.png"),
+        (lambda folder: child(folder, A_PORT), "tcp 127.0.0.1:"),
+        (lambda folder: child(folder, A_MEMORY_FILE), "memfd"),
+        (lambda _: a_file(SHARED_MEMORY / f"planted-{os.getpid()}"), "shared memory"),
+        (lambda folder: a_file(folder / "run-tmp" / "anything"), "anything"),
+        (lambda folder: a_file(folder / "run" / "figures" / ".timeline.png.x1y2"), ".timeline.png"),
         (a_listener_of_our_own, "the tests' own process"),
     ],
 )
 def test_a_planted_leak_is_seen_and_a_removed_one_is_not(
-    tmp_path: Path, plant: Callable[[Path], Iterator[None]], words: str
+    tmp_path: Path, plant: Callable[[Path], AbstractContextManager[None]], words: str
 ) -> None:
     oracle = Oracle(tmp_path)
     assert oracle.settle() == []
-    with plant(tmp_path):  # type: ignore[attr-defined]
+    with plant(tmp_path):
         (leak,) = oracle.settle(grace_s=0.0)
         assert words in leak
     assert oracle.settle() == []

@@ -35,9 +35,9 @@ def hosts() -> None:
             pytest.skip(f"{lack.reason}; {lack.cure}")
 
 
-def begin(start: Start, *entries: str, words: tuple[str, ...] = (), **more: Any) -> Run:
+def begin(start: Start, *entries: str, words: tuple[str, ...] = (), name: str = "run", **more: Any) -> Run:
     """Start a set of these jobs."""
-    return start("run", *WORDS, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true", *words, **more)
+    return start(name, *WORDS, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true", *words, **more)
 
 
 def entry(job: str, submit_s: float, gpus: int, epochs: int, servers: int = 1) -> str:
@@ -55,6 +55,16 @@ def uses(run: Run, job: str) -> set[float]:
     return set(record_of(run, job).parameters().tolist())
 
 
+def assert_all_exact(run: Run, gpus: list[int], epochs: dict[str, float]) -> None:
+    """No GPU is held twice, the files agree, and every sample counts as often as it should."""
+    assert gpu_violations(notes_of(run.run_dir), gpus) == []
+    cluster = load_cluster(run.run_dir)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    for job, count in epochs.items():
+        assert uses(run, job) == {count}
+        assert problems(record_of(run, job).lines()) == []
+
+
 def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     """The third needs all GPUs and waits; the last would fit next to the first, and waits behind it."""
     run = begin(start, entry("a", 0, 2, 2), entry("b", 0, 1, 2), entry("all", 0.1, 4, 12, 2), entry("late", 0.2, 1, 2))
@@ -64,14 +74,9 @@ def test_jobs_share_hosts_in_the_order_of_submission(start: Start) -> None:
     assert [note["job"] for note in notes if note["type"] == "Placed"] == ["a", "b", "all", "late"]
     assert [note["job"] for note in notes if note["type"] == "Queued"] == ["all", "late"]
     assert notes[-1]["type"] == "Finished"
-    assert gpu_violations(notes, GPUS) == []
+    assert_all_exact(run, GPUS, {"a": 2.0, "b": 2.0, "all": 12.0, "late": 2.0})
     assert gpu_violations(notes, [1, 2])  # what is used twice would be seen
-    for job in table.index:
-        assert uses(run, job) == {12.0 if job == "all" else 2.0}
-        assert problems(record_of(run, job).lines()) == []
-        assert not (record_of(run, job).run_dir / "checkpoints").exists()
-    cluster = load_cluster(run.run_dir)
-    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    assert not [job for job in table.index if (record_of(run, job).run_dir / "checkpoints").exists()]
     used = pd.read_parquet(run.run_dir / "hosts.parquet")
     assert set(used.host) == {0, 1}
     assert used.gpus_used.max() == 2
@@ -103,11 +108,7 @@ def test_a_job_with_a_ring_shares_hosts_with_one_that_has_servers(start: Start) 
     placed = [note for note in notes_of(run.run_dir) if note["type"] == "Placed"]
     assert [(len(note["workers"]), len(note["servers"])) for note in placed] == [(2, 1), (2, 0)]
     assert len(set(placed[1]["workers"])) == 2, "its messages use the links"
-    for job in ("a", "ring"):
-        assert uses(run, job) == {3.0}
-        assert problems(record_of(run, job).lines()) == []
-    cluster = load_cluster(run.run_dir)
-    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    assert_all_exact(run, GPUS, {"a": 3.0, "ring": 3.0})
 
 
 def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> None:
@@ -126,9 +127,7 @@ def test_a_job_whose_agent_is_killed_leaves_the_others_alone(start: Start) -> No
 @pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
 def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(start: Start) -> None:
     bad = entry("bad", 0, 2, 2).replace("}", ", settings: ['strategy=raising']}")
-    entries = f"jobs.entries=[{entry('a', 0, 2, 2)},{bad},{entry('c', 0.1, 2, 2)}]"
-    allowed = ALLOW
-    run = start("run", *WORDS, *CONF, entries, "save_parameters=true", env=allowed)
+    run = begin(start, entry("a", 0, 2, 2), bad, entry("c", 0.1, 2, 2), words=CONF, env=ALLOW)
     assert "1 of 3 jobs are not done: job bad failed (RuntimeError at job_sets.py" in run.fail()
     assert table_of(run.run_dir).status.to_dict() == {"a": "done", "bad": "failed", "c": "done"}
     log = record_of(run, "bad").run_dir / "logs" / "coordinator.log"
@@ -170,10 +169,7 @@ def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     assert table.preemptions.to_dict() == {"long": 1, "other": 0, "short": 0}
     of_long = [note["type"] for note in notes if note.get("job") == "long"]
     assert of_long == ["Submitted", "Placed", "Started", "Preempted", "Queued", "Placed", "Started", "Ended"]
-    assert gpu_violations(notes, GPUS) == []
-    assert [uses(run, job) for job in ("long", "other", "short")] == [{12.0}, {6.0}, {2.0}]
-    for job in table.index:
-        assert problems(record_of(run, job).lines()) == []
+    assert_all_exact(run, GPUS, {"long": 12.0, "other": 6.0, "short": 2.0})
     record = record_of(run, "long")
     [left], [back] = record.notes("Preempted"), record.notes("Resumed")
     assert left["version"] < 12 * 63
@@ -183,5 +179,3 @@ def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     assert not [t for t in arrivals if times["Preempted"] < t < times["Resumed"]]
     processes = [note["incarnation"] for note in record.notes("Launched") if note["role"] != "evaluator"]
     assert sorted(processes) == [0] * 3 + [1] * 3
-    cluster = load_cluster(run.run_dir)
-    assert check_cluster(cluster, job_times(cluster)).problems == ()

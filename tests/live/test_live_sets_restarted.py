@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from analysis.measures.cluster.checks import check_cluster
-from analysis.measures.cluster.jobs import job_times
-from analysis.records.cluster import load_cluster
 from runtime.live.machines.cgroups import find
 from tests.live.test_disturbances import write_plan
-from tests.live.test_live_job_sets import WORDS, begin, entry, hosts, record_of, uses  # noqa: F401  (a fixture)
+from tests.live.test_live_job_sets import assert_all_exact, begin, entry, hosts, record_of  # noqa: F401  (a fixture)
 from tests.support.exact import ALLOW
-from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
 from tests.support.runs import CONF, RecordSink, Run
@@ -70,17 +65,6 @@ def groups_on(host: int, pid: int) -> set[str]:
     return {path.name for path in (find("cpu").base / run / f"host-{host}").iterdir() if path.is_dir()}
 
 
-def assert_sound(run: Run, gpus: Sequence[int], epochs: dict[str, float]) -> None:
-    """No GPU is held twice, the files agree, and every sample counts as often as it should."""
-    notes = notes_of(run.run_dir)
-    assert gpu_violations(notes, list(gpus)) == []
-    cluster = load_cluster(run.run_dir)
-    assert check_cluster(cluster, job_times(cluster)).problems == ()
-    for job, count in epochs.items():
-        assert uses(run, job) == {count}
-        assert problems(record_of(run, job).lines()) == []
-
-
 def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
     """A worker goes to the host that ``pack`` fills with it, a server to one with room; the neighbour is untouched."""
     jobs = (entry("a", 0, 2, 5), with_settings(entry("b", 0, 1, 3), orders()))
@@ -104,7 +88,7 @@ def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
     assert a.events("Restored")[0]["t"] - a.events("ServerLost")[0]["t"] >= 0.4
     assert not b.notes("Moved")
     assert not b.events("Lost")
-    assert_sound(run, [2, 2, 2], {"a": 5.0, "b": 3.0})
+    assert_all_exact(run, [2, 2, 2], {"a": 5.0, "b": 3.0})
     assert gpu_violations(notes_of(run.run_dir), [2, 0, 2]), "what is used twice would be seen"
 
 
@@ -115,7 +99,7 @@ def test_a_server_behind_a_relay_moves_too(start: Start) -> None:
     run = begin(start, entry("a", 0, 2, 4), words=words, env=ALLOW)
     run.finish()
     assert moves(run) == [("a", "server:0", 1)]
-    assert_sound(run, [2, 2, 2], {"a": 4.0})
+    assert_all_exact(run, [2, 2, 2], {"a": 4.0})
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
@@ -130,7 +114,7 @@ def test_without_a_free_gpu_elsewhere_tasks_start_again_where_they_were(start: S
     assert moves(run) == []
     assert [note["node"] for note in a.notes("Restarting")] == ["worker:0", "server:0"]
     assert min(delay_s for _, delay_s in injected_s(a, 0)) >= 0.1
-    assert_sound(run, [2, 2], {"a": 1.0, "b": 6.0})
+    assert_all_exact(run, [2, 2], {"a": 1.0, "b": 6.0})
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
@@ -144,14 +128,12 @@ def test_both_clocks_move_the_same_tasks_to_the_same_hosts(start: Start) -> None
     jobs = (entry("a", 0, 3, 16), entry("b", 8, 3, 4))  # "a" has moved long before, and is done long after "b" has
     live = begin(start, *jobs, words=words)
     live.finish(100.0)
-    modelled = start(
-        "virtual", *WORDS, *words, "runtime=virtual", f"jobs.entries=[{','.join(jobs)}]", "save_parameters=true"
-    )
+    modelled = begin(start, *jobs, words=(*words, "runtime=virtual"), name="virtual")
     modelled.finish()
     assert moves(live) == moves(modelled)
     assert [(job, task) for job, task, _ in moves(live)] == [("a", "worker:0"), ("b", "worker:0")]
     for run in (live, modelled):
-        assert_sound(run, [2] * 4, {"a": 16.0, "b": 4.0})
+        assert_all_exact(run, [2] * 4, {"a": 16.0, "b": 4.0})
         for job in ("a", "b"):
             record = record_of(run, job)
             (joined,) = record.events("Joined")
@@ -176,7 +158,7 @@ def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> Non
     assert [back["places"][f"worker:{number}"] for number in (0, 1)] == [
         f"host:{host}" for host in placed[1]["workers"]
     ]
-    assert_sound(run, [2, 2, 2], {"long": 10.0, "other": 8.0, "short": 2.0})
+    assert_all_exact(run, [2, 2, 2], {"long": 10.0, "other": 8.0, "short": 2.0})
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
@@ -187,12 +169,8 @@ def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, 
         entry("quota", 0, 2, 6), "scheduler=quota", "scheduler.pending_s=0.8", "scheduler.cores_total=4"
     )
     jobs = (quota, with_settings(entry("own", 0, 1, 6), orders("worker:0@0.6")))
-    words = (*RESTARTING, *ON_THREE, PENDING, orders("worker:1@0.6", "server:0@2.5"))
-    if runtime == "live":
-        run = begin(start, *jobs, words=words, env=ALLOW)
-    else:
-        given = (*WORDS, *words, "runtime=virtual", f"jobs.entries=[{','.join(jobs)}]", "save_parameters=true")
-        run = start("virtual", *given, env=ALLOW)
+    words = (*RESTARTING, *ON_THREE, PENDING, orders("worker:1@0.6", "server:0@2.5"), f"runtime={runtime}")
+    run = begin(start, *jobs, words=words, env=ALLOW)
     run.finish()
     quota, own = record_of(run, "quota"), record_of(run, "own")
     assert [note["pending_s"] for note in quota.notes("Restarting")] == [0.8, 0.8]
@@ -201,7 +179,7 @@ def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, 
     assert quota.events("Restored")[0]["t"] - quota.events("ServerLost")[0]["t"] >= 0.8
     assert [note["pending_s"] for note in own.notes("Restarting")] == [0.4]
     assert ("quota", "server:0") in [(job, task) for job, task, _ in moves(run)]
-    assert_sound(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
+    assert_all_exact(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
 
 
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:
@@ -229,7 +207,7 @@ def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) ->
     assert len(survivor.events("Restored")) == 1
     assert moves(run) == []
     assert not any(record_of(run, job).notes("Moved") for job in ("survives", "ends", "crashes"))
-    assert_sound(run, [2, 2, 2], {"survives": 3.0, "crashes": 2.0})
+    assert_all_exact(run, [2, 2, 2], {"survives": 3.0, "crashes": 2.0})
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
