@@ -87,7 +87,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         refuse(f"--grid {asked.grid}: {grids[asked.grid]} compares no clocks; its figure is not kind: {AGREEMENT}")
     refuse_unwritable_file("--report", asked.report)
     asked.out = (asked.out or Path("out", asked.spec.name)).absolute()
-    refuse_unwritable_folder("-o", asked.out, (*GRID, "fidelity.*", "images"))
+    refuse_unwritable_folder("-o", asked.out, (*GRID, "fidelity*.*", "images"))
     if asked.add is not None:
         for name in ("report", "only"):
             if getattr(asked, name):

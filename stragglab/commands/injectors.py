@@ -71,6 +71,5 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     own = Path("out/injectors")
     there = asked.out or (None if asked.source else own)
     refuse_unwritable_folder("-o", there, (*GRID, "plans", "windows.csv", "injectors.*"))
-    asked.jobs = asked.commit = None  # one run at a time, of any commit
     asked.out = (asked.out or asked.source or own).absolute()
     return asked

@@ -120,14 +120,31 @@ def make_some(
 ) -> dict[str, Any]:
     """The records of these cells by name; ``live``: they are timed."""
     wanted = {cell.name: [*settings_of(spec, cell), *QUIET] for cell in some}
-    with composed_words() as compose_words:
-        found = {
-            name: None if asked.again else current(record_of(out, name), partial(compose_words, words), asked.commit)
-            for name, words in wanted.items()
-        }
     forks = 0 if live or (runner and not asked.jobs) else asked.jobs or processors()
     chosen = runner or (run_child if live else run_here)
-    return fill(wanted, found, out, console, chosen, live=live, forks=forks, failing=spec.failing)
+    kept = {"again": asked.again, "commit": asked.commit}
+    return make_runs(wanted, out, console, chosen, live=live, forks=forks, failing=spec.failing, **kept)
+
+
+def make_runs(
+    wanted: Mapping[str, Sequence[str]],
+    out: Path,
+    console: Console,
+    runner: Runner,
+    *,
+    live: bool,
+    forks: int = 0,
+    again: bool = False,
+    commit: str | None = None,
+    failing: bool = False,
+) -> dict[str, Any]:
+    """The records of these settings by name: current ones are kept, unless ``again``. The rest is as of ``fill``."""
+    with composed_words() as compose_words:
+        found = {
+            name: None if again else current(record_of(out, name), partial(compose_words, words), commit)
+            for name, words in wanted.items()
+        }
+    return fill(wanted, found, out, console, runner, live=live, forks=forks, failing=failing)
 
 
 def paced(spec: Spec, some: Sequence[Cell], found: Mapping[str, Any]) -> Spec:

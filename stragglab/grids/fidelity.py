@@ -93,7 +93,8 @@ def compare_clocks(
         write_file(page, "\n".join([*lines, ""]))
     else:
         draw(picture, results)
-        measures = write_file(page.with_suffix(".csv"), found.measures.to_csv(index=False))
+        out = Path(records[0][1].path).parents[1]
+        measures = write_file(out / f"{spec.name}.csv", found.measures.to_csv(index=False))
         lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *said, ""]
         lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown]
         write_file(page, "\n".join([*lines, *settings_lines(spec, some, level), "", spec.notes]))

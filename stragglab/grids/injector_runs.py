@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.experiments.spec import Drawing, Spec
 from analysis.figures.injectors import draw_injectors
 from analysis.files import write_file
 from analysis.measures.injections import collect
@@ -19,7 +18,7 @@ from analysis.records.provenance import caption
 from analysis.reports.injectors import sheets, verdict
 from analysis.reports.sheets import page_lines, write_sheets
 from runtime.live.machines.mechanisms import Look
-from stragglab.grids.experiments import make_records as make_experiment
+from stragglab.grids.experiments import make_runs
 from stragglab.grids.grid import Runner, quoted
 from stragglab.grids.injectors import HOSTS, WARM_S, Cell, grid, plan_text, probe
 from stragglab.grids.marked import put_between
@@ -71,13 +70,12 @@ def per_sample_s(run: Run) -> float:
 
 
 def run_all(cells: list[Cell], asked: argparse.Namespace, console: Console, runner: Runner) -> list[Run]:
-    """The records of all cells, as of an experiment. Raises :class:`ConfigError`, :class:`JobFailed`."""
-    axes = {"run": {cell.name: tuple(settings(cell, asked)) for cell in cells}}
-    spec = Spec(name="injectors", title=TITLE, where="this machine", axes=axes, figure=Drawing(kind="bars", by="run"))
+    """The records of all cells. Raises :class:`ConfigError`, :class:`JobFailed`."""
     minutes = sum(cell.lasts_s + START_S for cell in cells) / 60
     if minutes > 1:
-        console.print(f"about {minutes:.0f} min for all")
-    return [run for _, run in make_experiment(spec, asked, asked.out, console, runner) if isinstance(run, Run)]
+        console.print(f"{len(cells)} runs, about {minutes:.0f} min for all")
+    wanted = {cell.name: settings(cell, asked) for cell in cells}
+    return list(make_runs(wanted, asked.out, console, runner, live=True, again=asked.again).values())
 
 
 def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from analysis.measures.injections import FLOAT_BYTES, PAYLOAD_FRAC
 from analysis.measures.injector_errors import BITS_PER_MBIT
+from stragglab.grids.grid import QUIET
 
 LENGTHS_MS = (50, 200)
 AIM = 1.1
@@ -43,8 +44,9 @@ RUN_S = 24.0
 """Maximum length of a run; further levels go into another run."""
 
 COMMON = (
-    *("strategy=bsp", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
+    *("strategy=bsp", "seed=0", "cluster.num_workers=1", "topology.num_servers=1", "workload=digits"),
     *("workload.epochs=null", "eval_every_s=1000", "checkpoint_every_s=null", "runtime.telemetry_every_s=0.25"),
+    *QUIET,
 )
 """Settings of all runs: nothing but the iterations uses the processor."""
 

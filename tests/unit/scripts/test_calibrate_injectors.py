@@ -30,7 +30,7 @@ from tests.unit.analysis.test_injections import Telling
 
 SAMPLE_S = 2e-4
 """On the machine of these tests, so 55 ms are 275 samples."""
-QUICK = [f"{name}_1_seed0" for name in ("sleep_50ms", "cgroup_50ms", "duty_50ms", "cpulimit_50ms", "link_100mbps")]
+QUICK = [f"{name}_1" for name in ("sleep_50ms", "cgroup_50ms", "duty_50ms", "cpulimit_50ms", "link_100mbps")]
 PNG = b"\x89PNG"
 
 
@@ -153,12 +153,12 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
     runner = ExactRunner()
     result = bench.quick(runner=runner)
     assert (result.code, result.err) == (0, "")
-    assert runner.ran == ["probe_seed0", *QUICK]
-    assert "about 2 min for all" in result.out
+    assert runner.ran == ["probe", *QUICK]
+    assert "5 runs, about 2 min for all" in result.out
     assert not (bench.out / "unfinished").exists()
     plans = sorted(path.stem.rpartition("_")[0] for path in (bench.out / "plans").iterdir())
-    assert plans == sorted(name.removesuffix("_seed0") for name in QUICK)
-    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1_seed0" / ".hydra" / "overrides.yaml").read_text())
+    assert plans == sorted(QUICK)
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
     assert {"cluster=hosts", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
         *said
     }
@@ -166,11 +166,11 @@ def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
 
 def test_records_of_other_settings_or_plans_are_made_again(bench: Bench) -> None:
     bench.quick()
-    path = bench.out / "records" / "cgroup_50ms_1_seed0" / ".hydra" / "config.yaml"
+    path = bench.out / "records" / "cgroup_50ms_1" / ".hydra" / "config.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "runtime.lease_s": 9}))
     again = ExactRunner()
     assert bench.quick(runner=again).code == 0
-    assert again.ran == ["cgroup_50ms_1_seed0"]
+    assert again.ran == ["cgroup_50ms_1"]
     cells = grid(SAMPLE_S, hosts=True, quick=True)
     asked = script.parse(["-o", str(bench.out)])
     other = cells[0]._replace(windows=cells[1].windows)
@@ -182,7 +182,7 @@ def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Pat
     runner = ExactRunner()
     result = bench.quick("--report", str(tmp_path / "page.md"), runner=runner)
     assert result.code == 0
-    assert "cpulimit_50ms_1_seed0" not in runner.ran
+    assert "cpulimit_50ms_1" not in runner.ran
     for text in (result.out, (tmp_path / "page.md").read_text()):
         assert "left out: cpulimit: no cpulimit; get it" in text
 
@@ -191,10 +191,10 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     bench.lacking = {HOSTS[1], "cgroup_cpu"}
     runner = ExactRunner()
     result = bench.quick(runner=runner)
-    assert runner.ran == ["probe_seed0", "sleep_50ms_1_seed0", "duty_50ms_1_seed0", "cpulimit_50ms_1_seed0"]
+    assert runner.ran == ["probe", "sleep_50ms_1", "duty_50ms_1", "cpulimit_50ms_1"]
     assert "(cluster=local)" in result.out
     assert "left out: link: no links; get it" in result.out
-    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1_seed0" / ".hydra" / "overrides.yaml").read_text())
+    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
     assert "cluster=local" in said
     assert not any("cluster.hosts" in word for word in said)
 
@@ -301,7 +301,7 @@ def test_records_without_disturbances_are_refused(bench: Bench, tmp_path: Path) 
 
 def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
     bench.quick()
-    path = bench.out / "records" / "probe_seed0"
+    path = bench.out / "records" / "probe"
     hydra = (path / ".hydra" / "config.yaml").read_text()
     shutil.rmtree(path)
     Telling().write(path)

@@ -168,6 +168,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     assert "![job completion times](images/fidelity.png)" in text
     pictures = {path.name for path in (page.parent / "images").iterdir()}
     assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt", *OTHERS}
+    assert {path.name for path in page.parent.iterdir()} == {"fidelity.md", "images"}
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
     assert [len(table) - 2 for table in tables] == [2]
     assert all(f"[{name}](images/{name})" in text for name in OTHERS)
