@@ -17,7 +17,7 @@ class WaitsLeast:
 
     Source: TraceML (github.com/traceopt-ai/traceml): where an all-reduce makes all backward times equal, the rank with
     the shortest arrived last and waited least, so it is the culprit; the visible cost is how much longer the (upper)
-    median rank waited. Here a worker's wait is the time from its own iteration's end to that of the slowest.
+    median rank waited. Here a worker's wait is how much shorter its own iteration is than the slowest.
 
     Attributes:
         least_frac: the median worker's wait as a part of the slowest worker's iteration, at least.
