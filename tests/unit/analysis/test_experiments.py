@@ -83,8 +83,6 @@ def test_an_experiment_is_the_product_of_its_axes_and_later_settings_win(tmp_pat
     assert "workload.epochs=2" not in settings_of(spec, second)
 
 
-
-
 def test_all_strategies_are_those_that_launch_no_nodes(tmp_path: Path) -> None:
     paths = sorted((ROOT / "conf" / "strategy").glob("*.yaml"))
     specs = {path.stem: OmegaConf.to_container(merged(path.stem, [path.parent]), resolve=True) for path in paths}
