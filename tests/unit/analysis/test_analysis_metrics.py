@@ -70,13 +70,10 @@ def test_lower_is_better() -> None:
     assert targets.tta_s(losses, 0.75) == 0.0, "negative control: the direction matters"
 
 
-def test_the_best_need_not_be_the_last() -> None:
+def test_the_best_need_not_be_the_last_and_what_is_not_a_number_is_no_score() -> None:
     assert (targets.best(scored(SCORES)), targets.final(scored(SCORES))) == (0.7512, 0.7510)
     assert isnan(targets.final(scored([])))
     assert targets.settled(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
-
-
-def test_what_is_not_a_number_is_no_score() -> None:
     frame = pd.DataFrame({"asked_s": [1.0, 2.0], "t": [1.0, 2.0], "version": [0, 1], "accuracy": [None, 0.5]})
     assert list(targets.scores(frame, "accuracy")["asked_s"]) == [2.0]
     assert len(targets.scores(frame, "perplexity")) == 0
@@ -87,10 +84,12 @@ def iterations(*rows: tuple[int, int, float], samples: int = 8) -> pd.DataFrame:
     return frame.assign(samples=samples, assigned_samples=8)
 
 
-def test_short_batches_and_lonely_workers_are_no_measure() -> None:
+def test_deviations_are_of_whole_batches_and_stragglers_beyond_a_fifth() -> None:
     short = iterations((0, 0, 0.1), samples=3)
     frame = pd.concat([short, iterations((1, 0, 1.0), (2, 0, 1.1), (0, 1, 9.0))])
     assert list(work.deviations(frame)["worker"]) == [1, 2]
+    frame = pd.DataFrame({"iteration": [0, 0, 1, 1], "deviation_frac": [0.0, 0.2, 0.0, 0.20001]})
+    assert work.stragglers(frame) == (1, 0.5)
 
 
 def test_waiting_before_the_start_of_the_job_does_not_count() -> None:
@@ -164,11 +163,6 @@ def test_a_run_of_nothing_has_a_summary(tmp_path: Path, started: bool) -> None:
     summary = summarise(read(story, tmp_path))
     assert (summary["jct_s"], summary["updates"], summary["wait_frac"]) == (0.0, 0, None)
     json.dumps(summary, allow_nan=False)
-
-
-def test_exactly_a_fifth_longer_is_no_straggler() -> None:
-    frame = pd.DataFrame({"iteration": [0, 0, 1, 1], "deviation_frac": [0.0, 0.2, 0.0, 0.20001]})
-    assert work.stragglers(frame) == (1, 0.5)
 
 
 def test_gradients_without_samples_are_not_pushed(tmp_path: Path) -> None:

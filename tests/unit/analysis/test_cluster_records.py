@@ -92,12 +92,15 @@ def test_the_run_was_killed(tmp_path: Path) -> None:
     assert isnan(cluster.jobs["start_s"][1])
 
 
-def test_a_line_that_only_lacks_its_newline_counts(tmp_path: Path) -> None:
+def test_a_missing_newline_and_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     path = two_jobs().write(tmp_path / "run")
     log = path / "cluster.jsonl"
     log.write_text(log.read_text().rstrip("\n"))
     assert load_cluster(path).status == "done"
     assert not load_cluster(path).torn
+    story = two_jobs()
+    story.note(2.0, "Migrated", job="a", to=3)
+    assert len(told(tmp_path / "newer", story).spans) == 3
 
 
 def test_a_run_without_a_job(tmp_path: Path) -> None:
@@ -105,12 +108,6 @@ def test_a_run_without_a_job(tmp_path: Path) -> None:
     cluster = load_cluster(path)
     assert (len(cluster.jobs), len(cluster.spans), cluster.status) == (0, 0, "killed")
     assert len(job_times(cluster)) == 0
-
-
-def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
-    story = two_jobs()
-    story.note(2.0, "Migrated", job="a", to=3)
-    assert len(told(tmp_path, story).spans) == 3
 
 
 WRONG = {

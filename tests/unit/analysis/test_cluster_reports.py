@@ -324,14 +324,11 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
 
 
-def test_distributions_count_infinite_values() -> None:
+def test_distributions_count_infinite_values_and_thinned_steps_keep_their_area() -> None:
     curve = distribution(pd.Series([2.0, inf, 1.0, nan, inf]))
     assert curve.to_numpy().tolist() == [[1.0, 0.25], [2.0, 0.5]]
     bins = binned(pd.DataFrame({"up_to": [0.1, 0.2, inf], "count": [1, 2, 1]}))
     assert bins.to_numpy().tolist() == [[0.1, 0.25], [0.2, 0.75]]
-
-
-def test_thinned_steps_keep_their_area() -> None:
     frame = pd.DataFrame({"t_s": [float(t) for t in range(1001)], "gpus_used": [t % 7 for t in range(1001)]})
     few = thinned(frame, most=50)
     assert len(few) == 50

@@ -65,12 +65,9 @@ def test_both_medians_and_the_step_between_are_said() -> None:
     )
 
 
-def test_the_tail_has_quantiles_of_all_steps() -> None:
+def test_the_tail_and_a_period_of_slow_steps_are_said() -> None:
     seconds = [1.0] * 90 + [2.0] * 9 + [5.0]
     np.random.default_rng(0).shuffle(seconds)
     assert any("95% up to 2.000, 99% up to 2.030 times" in line and "longest 5.00" in line for line in said(seconds))
-
-
-def test_a_period_of_slow_steps_is_said() -> None:
     assert "slow steps come every 8 steps (5 times)" in said([1.0, 1, 1, 1, 1, 1, 1, 2] * 5)
     assert not any("come every" in line for line in said([1.0, 1, 2, 1, 1, 1, 1, 1, 1, 2] + [1.0] * 9 + [2.0, 1.0]))

@@ -38,13 +38,10 @@ def test_what_has_no_end_is_not_opened(tmp_path: Path) -> None:
             assert f"is a {kind}; write what it gives to a file" in refusal(path)
 
 
-def test_a_pipe_or_a_folder_among_traces_is_none_of_them(tmp_path: Path) -> None:
+def test_pipes_folders_and_circles_of_links_are_no_logs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rank7.json")
     (tmp_path / "rank8.json").mkdir()
     assert "holds neither a run nor traces" in refusal(tmp_path)
-
-
-def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "a.log").symlink_to(tmp_path / "a.log")
     assert "no such file" in refusal(tmp_path / "a.log")
     (tmp_path / "folder").mkdir()
@@ -138,16 +135,13 @@ def test_a_log_has_so_many_steps_of_ranks(kind: str, tmp_path: Path, monkeypatch
     assert re.search("has (more than )?10[01] (rows|steps of ranks)", refusal(path))
 
 
-def test_ranks_that_share_no_step_are_no_large_matrix(tmp_path: Path) -> None:
-    """4,000 rows, and 16 million steps of ranks of which nothing is known."""
-    (tmp_path / "a.csv").write_text(HEADER + "".join(f"{row},{row},1\n" for row in range(4_000)))
-    assert "has 4,000 ranks and 4,000 steps, and no more than 8,000,000" in refusal(tmp_path / "a.csv")
-
-
-def test_names_of_ranks_are_short(tmp_path: Path) -> None:
+def test_ranks_have_short_names_and_steps_in_common(tmp_path: Path) -> None:
     """To sort names in natural order, each is taken apart."""
     (tmp_path / "a.csv").write_text(HEADER + "0,0,1\n" + "a1" * 101 + ",0,1\n")
     assert "row 2, column rank: has more than 200 characters" in refusal(tmp_path / "a.csv")
+    # 4,000 rows, and 16 million steps of ranks of which nothing is known.
+    (tmp_path / "a.csv").write_text(HEADER + "".join(f"{row},{row},1\n" for row in range(4_000)))
+    assert "has 4,000 ranks and 4,000 steps, and no more than 8,000,000" in refusal(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -109,16 +109,13 @@ def test_a_worker_is_not_held_before_its_first_step(tmp_path: Path) -> None:
     assert stalled_frac(run_with(tmp_path, iterations=found)) == pytest.approx(1 / 3)
 
 
-def test_a_mean_over_time_begins_with_the_first_evaluation(tmp_path: Path) -> None:
+def test_means_over_time_begin_with_the_first_evaluation_and_end_between_two(tmp_path: Path) -> None:
     """From 2 down to 1 within 4 s from 4 s on."""
     run = run_with(tmp_path, evaluations=pd.DataFrame({"asked_s": [4.0, 8.0], "loss": [2.0, 1.0]}))
     assert mean_loss(run) == pytest.approx(1.5)
     vars(run)["tables"] = replace(run.tables, evaluations=run.tables.evaluations.iloc[:1])
     assert isnan(mean_loss(run))
-
-
-def test_the_first_minute_ends_between_evaluations(tmp_path: Path) -> None:
-    """Straight from 0 to 1 in 120 s: the mean of the first minute is a quarter."""
+    # Straight from 0 to 1 in 120 s: the mean of the first minute is a quarter.
     run = run_with(tmp_path)
     scored = pd.DataFrame({"asked_s": [0.0, 40.0, 120.0], str(run.job["metric"]): [0.0, 1 / 3, 1.0]})
     vars(run)["tables"] = replace(run.tables, evaluations=scored)

@@ -140,15 +140,12 @@ def test_hosts_that_are_slow_together_are_one_group() -> None:
     assert most.name == "hosts h0, h1, h2, h4 and 2 more (all 12 ranks)"
 
 
-def test_a_host_needs_most_of_its_ranks() -> None:
+def test_ranks_of_a_host_are_slow_if_most_are_and_at_the_same_time() -> None:
     ranks, hosts = tuple(map(str, range(8))), ("a",) * 4 + ("b",) * 4
     (most,) = groups(mask(8, 4, 5, 7), [4, 5, 7], ranks, hosts)
     assert (most.form, most.name) == ("host", "host b (3 of 4 ranks)")
     assert [group.name for group in groups(mask(8, 4, 5), [4, 5], ranks, hosts)] == ["rank 4", "rank 5"]
     assert groups(mask(8), [], ranks, hosts) == []
-
-
-def test_ranks_that_are_slow_at_other_times_are_apart() -> None:
     slow = mask(8, 2, 3, 4, 5)
     slow[:, 3] = np.roll(slow[:, 3], 15)
     found = groups(slow, [2, 3, 4, 5], tuple(map(str, range(8))), ())
