@@ -77,46 +77,29 @@ def compare_clocks(
     metas = sorted((run.meta for _, run in records), key=lambda meta: meta["runtime"] == "virtual")
     tables, points = list(sheets(found)), verdict(found)
     picture = page.parent / "images" / f"{page.stem}.png"
-    some = [cell for cell, _ in records]
-    names = dict.fromkeys(strategy for _, strategy in cases_of(some))
+    names = dict.fromkeys(strategy for _, strategy in cases_of(cell for cell, _ in records))
     group = "_".join(["", *names]) if add else ""
     files = write_sheets(tables[SHOWN:], picture, group)
-    level = "###" if add else "##"
-    shown = page_lines(tables[:SHOWN], files, page, "Tables of the same cases", level)
+    shown = page_lines(tables[:SHOWN], files, page, "Tables of the same cases", "###" if add else "##")
     made = f"\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
     said = [f"- {point}" for point in points]
     results = Results(spec=spec, runs=found.runs, metas=metas)
     if add:
         before, began = page.read_text(), min(str(meta.get("started_at"))[:10] for meta in metas)
         head = f"## Added on {began}: {', '.join(names)}\n\n{ADDED}{made}"
-        lines = [before.rstrip("\n"), "", head, "", *said, *shown, *settings_lines(spec, some, level, before)]
+        lines = [before.rstrip("\n"), "", head, "", *said, *shown]
         write_file(page, "\n".join([*lines, ""]))
     else:
         draw(picture, results)
         out = Path(records[0][1].path).parents[1]
         measures = write_file(out / f"{spec.name}.csv", found.measures.to_csv(index=False))
         lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *said, ""]
-        lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown]
-        write_file(page, "\n".join([*lines, *settings_lines(spec, some, level), "", spec.notes]))
+        lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown, "", "## The jobs", ""]
+        write_file(
+            page, "\n".join([*lines, f"Their settings are in `conf/experiment/{spec.name}.yaml`.", "", spec.notes])
+        )
         print_titled(console, tables)
         for line in (*points, measures, picture):
             console.print(str(line), soft_wrap=True)
     console.print(str(page), soft_wrap=True)
     return results
-
-
-def settings_lines(spec: Spec, some: Sequence[Cell], level: str, known: str = "") -> list[str]:
-    """The settings of all jobs and of single levels, without lines that the page has already."""
-    own = [Also({axis: (name,)}, words) for axis, levels in spec.axes.items() for name, words in levels.items()]
-    lines = [f"- all: `{' '.join(spec.settings)}`"]
-    for part in (*own, *spec.also):
-        names = [name for there in part.at.values() for name in there if _used(name, some)] if part.at else ["all"]
-        words = [word for word in part.settings if word.partition("=")[2] not in names]
-        if names and words:
-            lines.append(f"- {', '.join(names)}: `{' '.join(words)}`")
-    new = [line for line in lines if f"\n{line}\n" not in known]
-    return ["", f"{level} Settings of the jobs", "", *new] if new else []
-
-
-def _used(name: str, some: Sequence[Cell]) -> bool:
-    return any(name in cell.levels.values() for cell in some)

@@ -98,6 +98,14 @@ def test_combinations_can_be_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_parts_of_all_combinations_are_named_by_levels_and_seeds(tmp_path: Path) -> None:
+    parts = [{"role": ["worker"], "system": ["bsp"]}, {"role": ["server"]}]
+    spec = spec_of(tmp_path, parts=parts, without=[{"system": ["bsp", "asp"], "role": "server", "seed": ["1"]}])
+    assert {cell.name for cell in cells(spec)} == {
+        *("worker_bsp_seed0", "server_bsp_seed0", "server_asp_seed0", "worker_bsp_seed1"),
+    }
+
+
 def test_a_part_of_an_experiment(tmp_path: Path) -> None:
     part = narrowed(spec_of(tmp_path), [4], {"system": ["asp"]})
     assert [cell.name for cell in cells(part)] == ["worker_asp_seed4", "server_asp_seed4"]
@@ -122,6 +130,11 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
         ({"axes": {"role": {"a b": []}, "system": {"x": []}}}, "axes.role.a b: a level is letters"),
         ({"figure": {"kind": "bars", "panels": "size"}}, "figure: size is not one of the axes"),
         ({"without": [{"role": "link"}]}, "without: role=link is no level"),
+        ({"without": [{"seed": ["9"]}]}, "without: seed=9 is no level"),
+        ({"parts": [{"system": ["bps"]}]}, "parts: system=bps is no level"),
+        ({"pacing": "cluster.x"}, "pacing: cluster.x is not one of the settings of all runs"),
+        ({"settings": ["cluster.x=1"], "pacing": "cluster.x"}, "pacing: names the setting that the level paced of"),
+        ({"figure": {"kind": "agreement"}}, "kind=agreement: the axes are straggler, strategy and side: live, virtual"),
         ({"excess": {"more_s": {"system": "bps"}}}, "excess: more_s: system=bps is no level"),
         ({"seeds": [0, 0]}, "seeds=[0, 0]: each once"),
         ({"seeds": []}, "seeds=[]"),

@@ -173,7 +173,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     assert [len(table) - 2 for table in tables] == [2]
     assert all(f"[{name}](images/{name})" in text for name in OTHERS)
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
-    for setting in ("workload.metric=loss", "- virtual: `cluster.costs=local_tcp`", "Not compared: "):
+    for setting in ("`conf/experiment/fidelity.yaml`", "Not compared: "):
         assert setting in text
     for table in tables:
         assert len({line.count("|") for line in table}) == 1
