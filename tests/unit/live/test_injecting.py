@@ -212,6 +212,8 @@ def test_a_killed_host_takes_its_tasks_along_and_who_moves_there_until_that_ends
     assert scene.said[2:] == [("hold", "worker:0")]
     scene.clock.run_until(5)
     assert scene.said[3:] == [("release", "server:0"), ("release", "worker:1"), ("release", "worker:0")]
+    noted = [(t, note["target"], note["level"], note["by"]) for t, note in scene.notes]
+    assert noted == [(1.0, "host:1", 1.0, "signal"), (4.0, "host:1", 0.0, "signal")]
 
 
 def test_who_moves_avoids_hosts_that_are_killed() -> None:
