@@ -48,7 +48,7 @@ RARE = {
     "coding_cyclic-crashes": {"Partition"},
     "optimus-crashes": {"Checkpoint", "Launch", "Repartition", "Retire", "ServerJoined"},
     "or_autoscale-hosts": {"Denied"},
-    "zeno_pp-crashes": {"Score", "Scored"},
+    "zeno_pp-hosts": {"Score", "Scored"},
 }
 """Which events and commands have to be in which record; each is in one for every commit."""
 COMMON_TYPES = {"Apply", "Arrived", "Compute", "Started", "Wake", "Woke"}

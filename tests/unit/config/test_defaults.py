@@ -30,6 +30,7 @@ VARIANTS = {
     "star_ml": {"learning"},
     "sync_switch_elastic": {"straggler_policy", "data"},
     "sync_switch_restart": {"switch"},
+    "watchdog": {"gate", "load", "detectors", "actions", "decide_every_s"},
 }
 """Settings by which a YAML differs from others of the same class, and those that it takes from another section."""
 
