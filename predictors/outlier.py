@@ -18,7 +18,7 @@ MADS_OF_Z = 1 / 0.6745
 @final
 @dataclass(kw_only=True)
 class Outlier:
-    """Tags workers whose median time exceeds the median worker's by more than ``mads`` deviations and by ``least_frac`` of it.
+    """Tags workers that exceed the median worker's time by more than ``mads`` deviations and by ``least_frac`` of it.
 
     The deviation is the median absolute one (MAD), which a few slow workers do not change.
 

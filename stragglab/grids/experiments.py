@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -35,11 +37,11 @@ from runtime.record.meta import describe_versions
 from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
-from stragglab.grids.forks import processors, run_here
+from stragglab.grids.forks import in_forks, processors, run_here
 from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
 from stragglab.tables.coding import coding
 from stragglab.tables.delayed_sgd import delayed_sgd
-from stragglab.tables.predictor_rates import fitted_of, rates_of
+from stragglab.tables.predictor_rates import RatesOf, fitted_of, rates_of
 from stragglab.tables.transfers import delays, groups, replicas, transfers
 from stragglab.vouching.fitted_since import fitted_since
 
@@ -225,13 +227,31 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     scorers = fitted_of(spec)
     return Results(
         spec=spec,
-        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, rates_of(spec)),
+        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, scored_in_forks(spec, single)),
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
         warnings=warnings_of_live([run for _, run in single]),
     )
+
+
+def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> RatesOf | None:
+    """Scores of the predictors of ``spec`` on these runs, several at a time; None if it has none."""
+    if (rates := rates_of(spec)) is None:
+        return None
+    with TemporaryDirectory(prefix="scores-") as folder:
+
+        def work(name: str) -> int:
+            Path(folder, name).write_text(json.dumps(rates(runs[int(name)][1])))
+            return 0
+
+        forks = in_forks(map(str, range(len(runs))), work, processors())
+        for name, code in counted(forks, len(runs), "scoring predictors"):
+            if code:
+                raise RecordError(f"{runs[int(name)][1].path}: the predictors of {spec.name} could not be scored on it")
+        found = {run.path: json.loads(Path(folder, str(place)).read_text()) for place, (_, run) in enumerate(runs)}
+    return lambda run: found[run.path]
 
 
 def tabulated(spec: Spec) -> Results:
