@@ -30,7 +30,8 @@ CASES = ("gpu_error_1st", "gpu_error_2nd", "lock_gil_1st", "lock_gil_2nd")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dumps")
     with tarfile.open(PUBLISHED) as file:
-        file.extractall(folder, filter="data")
+        file.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's Python 3.11.2 has none
+        file.extractall(folder)
     return folder
 
 
