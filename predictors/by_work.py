@@ -38,29 +38,38 @@ class ByWork:
     def __post_init__(self) -> None:
         check_settings(self)
         self._seen: dict[int, deque[tuple[float, float]]] = {}
+        self._fracs: dict[int, float] = {}
+        self._line = (0.0, 0.0)
+        self._unfitted = 0
 
     def update(self, observation: Observation) -> None:
         """Keep an iteration's work and time."""
-        work = observation.work if isfinite(observation.work) else observation.samples
-        self._seen.setdefault(observation.worker, deque(maxlen=self.fit_iters)).append((work, observation.iter_s))
+        worker, work = observation.worker, observation.work if isfinite(observation.work) else observation.samples
+        self._seen.setdefault(worker, deque(maxlen=self.fit_iters)).append((work, observation.iter_s))
+        self._unfitted += 1
+        self._fracs[worker] = self._residual_frac(worker)
 
     def forget(self, worker: int) -> None:
         self._seen.pop(worker, None)
+        self._fracs.pop(worker, None)
 
     def residual_fracs(self) -> dict[int, float]:
-        """(time - predicted) / predicted of each worker: the median over its window."""
-        rows = np.array([row for seen in self._seen.values() for row in seen])
-        intercept, slope = _line(rows)
-        residuals = np.abs(rows[:, 1] - intercept - slope * rows[:, 0])
-        intercept, slope = _line(rows[residuals <= np.median(residuals) * (1 + ROUNDING)])
-        found = {}
-        for worker, seen in self._seen.items():
-            last = list(seen)[-self.window_iters :]
-            expected = [intercept + slope * work for work, _ in last]
-            found[worker] = median(
-                seconds / each - 1 if each > 0 else 0.0 for (_, seconds), each in zip(last, expected, strict=True)
-            )
-        return found
+        """(time - predicted) / predicted of each worker: the median over its window; fitted again after every round."""
+        if self._seen and self._unfitted >= len(self._seen):
+            rows = np.array([row for seen in self._seen.values() for row in seen])
+            intercept, slope = _line(rows)
+            residuals = np.abs(rows[:, 1] - intercept - slope * rows[:, 0])
+            self._line = _line(rows[residuals <= np.median(residuals) * (1 + ROUNDING)])
+            self._unfitted = 0
+            self._fracs = {worker: self._residual_frac(worker) for worker in self._seen}
+        return self._fracs
+
+    def _residual_frac(self, worker: int) -> float:
+        intercept, slope = self._line
+        last = list(self._seen[worker])[-self.window_iters :]
+        return median(
+            seconds / expected - 1 if (expected := intercept + slope * work) > 0 else 0.0 for work, seconds in last
+        )
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers above the tolerance now."""
