@@ -268,39 +268,93 @@ def test_servers_go_only_where_they_may(placement: str) -> None:
 # ---- negative controls: each checker catches what it is for ----------------------------------------------------------
 
 
-class ByName(Policy):
-    """Starts whatever fits, in alphabetical order."""
+class Planted(Policy):
+    """Starts whatever fits, by a rule that is wrong in one way."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, JobRequest] = {}
+        self.waiting: dict[str, JobState] = {}
 
     def changed(self, old: JobState | None, new: JobState | None) -> None:
         if old is not None:
             self.waiting.pop(old.request.job, None)
         if new is not None and new.phase == "waiting":
-            self.waiting[new.request.job] = new.request
+            self.waiting[new.request.job] = new
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        found = []
-        for name, request in sorted(self.waiting.items()):
-            if (places := placement.place(request, room)) is not None:
-                found.append(StartJob(job=name, places=places))
-                room.take(request, places)
+        found: list[ClusterCommand] = []
+        for state in self.order(list(self.waiting.values())):
+            places = self.placed(state.request, room, placement)
+            if places is not None and state.request.gpus <= room.free_gpus:
+                found.append(StartJob(job=state.request.job, places=places))
+                room.take(state.request, placement.place(state.request, room))  # type: ignore[arg-type]
+        return self.all(found)
+
+    def order(self, states: list[JobState]) -> list[JobState]:
+        return states
+
+    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
+        return placement.place(request, room)
+
+    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
         return found
 
 
-class Lazy(ByName):
-    """Starts one at a time."""
+class ByName(Planted):
+    def order(self, states: list[JobState]) -> list[JobState]:
+        return sorted(states, key=lambda state: state.request.job)
 
+
+class Lazy(Planted):
     work_conserving = True
 
-    def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
-        return super().decide(t, room, placement)[:1]
+    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
+        return found[:1]
 
 
-def test_a_policy_that_leaves_gpus_idle_is_caught() -> None:
-    idle = [one for seed in range(3) for one in played(Lazy(), FirstFit(), CLUSTERS["unequal"], jobs_of(seed))[1].idle]
-    assert any("has a place and does not start" in one for one in idle)
+class Torn(Planted):
+    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
+        whole = placement.place(request, room)
+        return None if whole is None else Places(workers=whole.workers[:1], servers=whole.servers)
+
+
+class Greedy(Planted):
+    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
+        return Places(workers=(0,) * request.gpus, servers=(0,) * request.servers)
+
+
+class Sneaky(Planted):
+    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
+        return [*found, *(PreemptJob(job=one.job) for one in found[:1])]
+
+
+class Idle(Planted):
+    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
+        return []
+
+
+class Twice(Planted):
+    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
+        return [*found, *found[:1]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Torn, "a gang is whole or waits"),
+        (Greedy, "which has"),
+        (Sneaky, "has not declared that it preempts"),
+        (Idle, "it starts none of them"),
+        (Twice, "only a waiting job can start"),
+        (Lazy, "has a place and does not start"),
+    ],
+)
+def test_a_planted_fault_is_caught(policy: type[Planted], said: str) -> None:
+    machines = CLUSTERS["unequal"]
+    found: list[str] = []
+    for seed in range(3):
+        _, watched, refused = played(policy(), FirstFit(), machines, jobs_of(seed), seed)
+        found += refused + watched.idle
+    assert any(said in one for one in found)
 
 
 def test_a_policy_that_goes_by_names_is_caught() -> None:

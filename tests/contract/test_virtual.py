@@ -22,6 +22,7 @@ from analysis.records.load import load_run
 from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, parse_target
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
+from runtime.virtual.tasks.workers import Workers
 from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId, Strategy
 from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
@@ -310,7 +311,13 @@ def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
 @pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = [run_of(case, seed) for case in WITNESSES for seed in case.seeds]
-    worlds = [run.world for run in seen]
+    costs, worlds = [run.world.costs for run in seen], [run.world for run in seen]
+    for name in ("control_s", "decision_s", "update_base_s", "jitter_sigma", "jitter_rho", "link_bytes_per_s"):
+        assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name
+    assert {world.transport for world in worlds} == {"tcp", "shm"}
+    plain = [run.session.workers for run in seen]
+    assert {workers.network is None for workers in plain if isinstance(workers, Workers)} == {True, False}
+    assert {world.profile is None for world in worlds} == {True, False}
     assert any(run.events("Joined") for run in seen)
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
     halts = [[line["event"]["type"] for line in run.events("ServerLost", "Restored")] for run in seen]
@@ -334,6 +341,13 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     }
     kinds = RULES.keys() - OF_MEMBERS - {"gpu"}  # no world has GPUs: tests/unit/virtual/test_virtual_windows.py
     assert open_windows == {(kind, form) for kind in kinds for form in RULES[kind].forms}
+    hosts = [run.world.hosts for run in seen]
+    assert {one is None for one in hosts} == {True, False}
+    every = [host for one in hosts if one is not None for host in one.hosts]
+    for name in ("cores", "link_bytes_per_s", "device", "latency_s"):
+        assert {bool(getattr(host, name)) for host in every} == {True, False}, name
+    assert max(len(host.tasks) for host in every) > 2
+    assert {run.world.transport for run in seen} == {"tcp", "shm"}
     gone = {(line["note"]["role"], line["note"]["reason"]) for run in seen for line in run.notes("Exited")}
     assert {role for role, reason in gone if reason == "killed by the plan"} == {"worker", "server"}
     assert {line["note"]["role"] for run in seen for line in run.notes("Fenced")} == {"worker", "server"}
@@ -341,6 +355,12 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
 
 
 WITHOUT_HOSTS = {
+    ("asp_even", 0): (113.421875, 8695.85),
+    ("asp_even", 2): (116.68654716788771, 8806.83349883531),
+    ("asp", 0): (91.60625, 7404.934375),
+    ("asp", 2): (116.07227639221881, 8748.456033849603),
+    ("backup_workers", 0): (98.875, 5740.85625),
+    ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
     ("bsp", 0): (129.015625, 11128.515625),
     ("bsp", 2): (137.0178707093001, 11197.08575872739),
     ("ssp", 0): (97.734375, 7755.45),

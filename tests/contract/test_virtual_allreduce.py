@@ -45,6 +45,14 @@ def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(ca
         assert all(after >= before - 1 for before, after in pairwise(versions))
 
 
+@every_case
+def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
+    for number, run in enumerate(runs(case)):
+        loaded = load_run(run.write(tmp_path / f"run{number}"))
+        assert (loaded.status, loaded.torn) == ("done", False)
+        assert integrity(loaded).problems == ()
+
+
 @pytest.mark.few(4)
 @every_case
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
