@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar, final
+from typing import final
 
-from predictors.recent import Recent
-from predictors.stragglers import Observation
-from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
+from predictors.recent import ByRecent
+from reading.ranges import NonNegativeFloat, PositiveInt
 
 MADS_OF_Z = 1 / 0.6745
 """Median absolute deviations per standard deviation of normal numbers."""
@@ -17,7 +16,7 @@ MADS_OF_Z = 1 / 0.6745
 
 @final
 @dataclass(kw_only=True)
-class Outlier:
+class Outlier(ByRecent):
     """Tags workers that exceed the median worker's time by more than ``mads`` deviations and by ``least_frac`` of it.
 
     The deviation is the median absolute one (MAD), which a few slow workers do not change.
@@ -36,21 +35,9 @@ class Outlier:
         window_iters: a worker's time is the median of this many iterations.
     """
 
-    reads_time: ClassVar[bool] = False
     mads: NonNegativeFloat = 1.0
     least_frac: NonNegativeFloat = 0.1
     window_iters: PositiveInt = 20
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        self._recent = Recent(self.window_iters)
-
-    def update(self, observation: Observation) -> None:
-        """Add the iteration to its worker's window."""
-        self._recent.add(observation)
-
-    def forget(self, worker: int) -> None:
-        self._recent.forget(worker)
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers above the threshold now; none of fewer than three, of which none is in the minority."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import final
+from typing import ClassVar, final
 
 from predictors.stragglers import Observation
+from reading.ranges import PositiveInt, check_settings
 
 
 @final
@@ -32,3 +34,22 @@ class Recent:
         """Discard the worker's window, since its process was lost."""
         self._times.pop(worker, None)
         self.median_s.pop(worker, None)
+
+
+@dataclass(kw_only=True)
+class ByRecent:
+    """A straggler predictor by the workers' medians of the last ``window_iters`` iterations."""
+
+    reads_time: ClassVar[bool] = False
+    window_iters: PositiveInt = 10
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self._recent = Recent(self.window_iters)
+
+    def update(self, observation: Observation) -> None:
+        """Add the iteration to its worker's window."""
+        self._recent.add(observation)
+
+    def forget(self, worker: int) -> None:
+        self._recent.forget(worker)

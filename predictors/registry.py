@@ -28,7 +28,7 @@ _KINDS: dict[str, tuple[Callable[..., StragglerPredictor], tuple[str, ...]]] = {
     "arx": (partial(BySpeed, "arx"), ("tolerance_frac",)),
     "narx": (partial(BySpeed, "narx"), ("tolerance_frac",)),
     "fixed_duration": (FixedDuration, tuple(field.name for field in fields(FixedDuration))),
-    "twice_median": (TwiceMedian, tuple(field.name for field in fields(TwiceMedian))),
+    "twice_median": (TwiceMedian, ("factor", "window_iters")),
     "nvrx": (Nvrx, tuple(field.name for field in fields(Nvrx))),
     "megatron": (Outlier, ("mads", "least_frac", "window_iters")),
     "robust_z": (

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import ClassVar, final
+from typing import Annotated, final
 
-from predictors.recent import Recent
-from predictors.stragglers import Observation
-from reading.ranges import check_number, check_whole
+from predictors.recent import ByRecent
+from reading.ranges import Number
 
 
 @final
 @dataclass(kw_only=True)
-class TwiceMedian:
+class TwiceMedian(ByRecent):
     """Tags workers whose recent median time exceeds ``factor`` times the median of all workers' medians (own included).
 
     No single source: a threshold on the ratio to the median is what dashboards and schedulers commonly use. A median
@@ -25,21 +24,7 @@ class TwiceMedian:
         window_iters: a worker's time is the median of this many iterations.
     """
 
-    reads_time: ClassVar[bool] = False
-    factor: float = 2.0
-    window_iters: int = 10
-
-    def __post_init__(self) -> None:
-        check_number("factor", self.factor, above=1.0)
-        check_whole("window_iters", self.window_iters, 1)
-        self._recent = Recent(self.window_iters)
-
-    def update(self, observation: Observation) -> None:
-        """Add the iteration to its worker's window."""
-        self._recent.add(observation)
-
-    def forget(self, worker: int) -> None:
-        self._recent.forget(worker)
+    factor: Annotated[float, Number(above=1.0)] = 2.0
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers above the threshold now."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from analysis.experiments.spec import Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, alarms, rates
-from analysis.measures.prediction_labels import losses, timed, truth
+from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.registry import straggler_predictor
@@ -48,7 +48,8 @@ def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> 
     """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged."""
     rows = timed(run)
     label = truth(run, rows, labels)
-    known, seen, lost, plan = label.notna().to_numpy(), observed(rows), losses(run), planned_windows(run, labels)
+    known, seen, lost = label.notna().to_numpy(), observed(rows), losses(run)
+    plan = planned_windows(labelled_windows(run, labels))
     found = {}
     for level, one in asked.items():
         tags = backtest(straggler_predictor(one.name, one.settings, plan), seen, lost, one.lead_s)

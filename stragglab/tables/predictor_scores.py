@@ -104,16 +104,16 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         if not label.notna().any():
             raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        seen = observed(rows)
+        seen, lost, reads = observed(rows), losses(run), planned_windows(plan)
         for each in asked:
-            tags = backtest(each.make(planned_windows(run, labels)), seen, losses(run))
+            tags = backtest(each.make(reads), seen, lost)
             frame = rows.assign(**about, predictor=each.text, label=label, tag=tags)
             yield frame[frame["label"].notna()].astype({"label": "bool"})
 
 
-def planned_windows(run: Run, labels: str) -> list[PlannedWindow]:
-    """The plan as the oracle reads it: what these labels call straggling."""
-    return [PlannedWindow(*one) for one in labelled_windows(run, labels).itertuples(index=False)]
+def planned_windows(plan: pd.DataFrame) -> list[PlannedWindow]:
+    """The rows of :func:`labelled_windows` as the oracle reads them."""
+    return [PlannedWindow(*one) for one in plan.itertuples(index=False)]
 
 
 def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:

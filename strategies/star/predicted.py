@@ -10,11 +10,10 @@ from typing import Any, NamedTuple, final
 
 from predictors.iteration_time import LEAST_FRAC, MOST_FRAC
 from predictors.recent import Recent
-from predictors.registry import OF_RESOURCES, settings_of, straggler_predictor
+from predictors.registry import settings_of, straggler_predictor
 from predictors.stragglers import (
     STRAGGLER_FRAC,
     PredictsAhead,
-    PredictsByFile,
     PredictsTimes,
     StragglerPredictor,
     deviations,
@@ -22,8 +21,8 @@ from predictors.stragglers import (
 )
 from reading.ranges import NonNegativeFloat, NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.monitoring.base import Warmup
-from strategies.parts.monitoring.observed import observe
-from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored, Started
+from strategies.parts.monitoring.observed import Predicting, observe
+from strategies.protocol import AnyEvent, Arrived, Lost, Ready, Restored
 
 
 class Outlook(NamedTuple):
@@ -54,7 +53,7 @@ class PredictionSettings:
 
 @final
 @dataclass(kw_only=True)
-class PredictedTimes(PredictionSettings):
+class PredictedTimes(PredictionSettings, Predicting):
     """Predicts the workers' iteration times over a horizon; tags those that exceed the fastest by ``straggler_frac``.
 
     A predictor that predicts tags and no times (``fixed_duration``) keeps its tags, and the last time stands for the
@@ -82,8 +81,7 @@ class PredictedTimes(PredictionSettings):
             )
         if not isinstance(self.settings, Mapping):
             raise ValueError(f"predictor_settings={self.settings}: must be settings by name, such as {{alpha: 0.5}}")
-        if self.predictor == "oracle":
-            raise ValueError("predictor=oracle: reads the plan, which no strategy can; choose another")
+        self._refuse_oracle()
         if not self.with_sending and self.reads_received:
             raise ValueError(
                 f"predictor={self.predictor}: needs to know what sending takes, and of gradients that are summed on "
@@ -115,19 +113,6 @@ class PredictedTimes(PredictionSettings):
             return straggler_predictor(self.predictor, settings)
         except ValueError as error:
             raise ValueError(f"predictor={error}") from None
-
-    @property
-    def reads_received(self) -> bool:
-        """Whether the predictor needs what iterations received."""
-        return self.predictor in OF_RESOURCES
-
-    @property
-    def fitted(self) -> tuple[str, ...]:
-        return self._of.fitted if isinstance(self._of, PredictsByFile) else ()
-
-    def start(self, started: Started) -> None:
-        self._forget()
-        self._model_bytes = nan if started.model_bytes is None else float(started.model_bytes)
 
     def observe_event(self, event: AnyEvent) -> None:
         """Pass whole iterations to the predictor, and forget workers whose process is lost."""

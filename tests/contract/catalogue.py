@@ -87,7 +87,7 @@ HURRIES: dict[str, dict[str, Any]] = {
     },
     "sync_switch_restart": {"bsp_frac": 0.7, "duration_s": 2.0, "warmup_iters": 0},
     "watchdog": {
-        "detectors.alarms.detector": "by_chance",
+        "detectors.alarms.predictor": "by_chance",
         "detectors.alarms.warmup_iters": 0,
         "detectors.alarms.settings.probability": 0.5,
         "actions.kill_restart.cooldown_s": 4.0,

@@ -14,7 +14,7 @@ from tests.support.harness import HeapRun, make_job
 
 def restarts(seconds: list[float], min_slow_s: float = 2.0, **settings: Any) -> list[tuple[float, str]]:
     """When the watchdog restarts whom, in 30 s of workers that take so long; a restarted one is as slow as before."""
-    given = {"detectors.alarms.detector": "last_value", "detectors.alarms.warmup_iters": 0, **settings}
+    given = {"detectors.alarms.predictor": "last_value", "detectors.alarms.warmup_iters": 0, **settings}
     given |= {"actions.kill_restart.min_slow_s": min_slow_s, "decide_every_s": 1.0}
     job = make_job(num_workers=len(seconds), global_batch_samples=2 * len(seconds), max_time_s=30.0)
     return [(t, node) for t, node, _ in HeapRun(make("watchdog", **given), job, seconds).run().restarts]
@@ -33,6 +33,11 @@ def test_patience_counts_from_the_first_alarm() -> None:
     assert not restarts([0.5, 1.0, 0.5], min_slow_s=100.0)
 
 
+def test_the_slowest_of_those_that_are_tagged_is_restarted_first() -> None:
+    """Not the one with the lowest number."""
+    assert restarts([0.1, 0.2, 0.4, 0.1], min_slow_s=0.0)[0][1] == "worker:2"
+
+
 def test_equal_workers_are_left_alone() -> None:
     assert not restarts([0.5, 0.5, 0.5])
 
@@ -45,9 +50,9 @@ def test_a_detector_is_whatever_finds_stragglers() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"detector": "oracle"}, "detector=oracle: reads the plan"),
-        ({"detector": "nvrxx"}, "detector=nvrxx: no such predictor"),
-        ({"detector": "nvrx", "settings": {"treshold": 1}}, "detector=nvrx:treshold=1: no such setting"),
+        ({"predictor": "oracle"}, "predictor=oracle: reads the plan"),
+        ({"predictor": "nvrxx"}, "predictor=nvrxx: no such predictor"),
+        ({"predictor": "nvrx", "settings": {"treshold": 1}}, "predictor=nvrx:treshold=1: no such setting"),
         ({"settings": 3}, "settings=3: must be settings by name"),
         ({"warmup_iters": -1}, "warmup_iters=-1"),
     ],
