@@ -66,8 +66,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} fidelity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    grids = {name.removeprefix(OTHERS): path for name, path in known_specs().items() if name.startswith(OTHERS)}
-    grids = {"local": known_specs()[LOCAL], **grids}
+    known = known_specs()
+    others = {name.removeprefix(OTHERS): path for name, path in known.items() if name.startswith(OTHERS)}
+    grids = {"local": known[LOCAL], **others}
     parser.add_argument("--grid", choices=list(grids), default="local", help="what to compare (default: local)")
     for name in ("seeds", "strategies", "stragglers"):
         parser.add_argument(f"--{name}", metavar="LIST", help="default: the grid's")

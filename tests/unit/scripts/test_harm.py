@@ -262,6 +262,8 @@ def test_the_map_tells_slower_from_faster() -> None:
     cells = cells_of(jobs_of([("asp", 0, "done", 20.0), ("ssp", 0, "done", 5.0), ("lgc", 0, "refused", 1.0)]))
     found = doublings(cells, ["ssp", "lgc", "asp"], ["none"])
     assert found[:, 0].tolist() == [-1.0, pytest.approx(float("nan"), nan_ok=True), 1.0]
+    nothing = [one._replace(ratio=0.0) for one in cells if one.strategy == "asp"]
+    assert doublings(nothing, ["asp"], ["none"]) == -2.0, "the end of the scale, such as an F1 of 0"
 
 
 def test_a_page_shows_the_map_that_was_drawn_for_it(tmp_path: Path) -> None:
