@@ -18,7 +18,7 @@ from strategies.protocol import Started
 
 LABELS = ("realised", "plan", "faults")
 BY_TURNS = ("pauses", "power_law", "sequence_lengths")
-"""Patterns that are no fault of the worker that they slow down."""
+"""Names of the patterns that are no fault of the worker that they slow down; a run may rename its own."""
 NOT_SLOWER = ("kill",)
 """Kinds that abort an iteration instead of lengthening it."""
 SAME_S = 1e-9
