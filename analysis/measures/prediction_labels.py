@@ -7,13 +7,15 @@ one: the lengths of its sequences, pauses of its interpreter, chance in every it
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from analysis.measures.injections import SLEPT, workers_of
 from analysis.measures.work import STRAGGLER_FRAC, computed
 from analysis.records.load import RecordError, Run
-from analysis.records.nodes import number_of, role_of
+from analysis.records.nodes import number_of, parse_node, role_of
 from strategies.protocol import Started
 
 LABELS = ("realised", "plan", "faults")
@@ -138,8 +140,8 @@ def truth(run: Run, rows: pd.DataFrame, labels: str, tolerance_frac: float = STR
 
 def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
     """As :func:`windows`; for ``faults`` without what is no fault of a worker."""
-    plan = windows(run)
-    return plan[:0] if labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS else plan
+    faultless = labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS
+    return windows(replace(run, plan=run.plan[:0]) if faultless else run)  # such a plan has a window per iteration
 
 
 def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
@@ -147,12 +149,12 @@ def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
     if run.plan.attrs.get("pattern") != "sequence_lengths":
         return pd.Series(np.nan, index=rows.index)
     work = np.ones(len(rows))
-    for worker, mine in rows.groupby("worker"):
-        plan = run.plan[number_of(run.plan["target"]) == worker].sort_values("start_s", kind="stable")
-        begun, starts, ends = mine["begun_s"].to_numpy(), plan["start_s"].to_numpy(), plan["end_s"].to_numpy()
+    for target, plan in run.plan.sort_values("start_s", kind="stable").groupby("target"):
+        mine = np.flatnonzero(rows["worker"] == parse_node(str(target)).number)
+        begun, starts, ends = rows["begun_s"].to_numpy()[mine], plan["start_s"].to_numpy(), plan["end_s"].to_numpy()
         place = np.searchsorted(starts, begun, side="right") - 1
-        met = (place >= 0) & (begun < ends[place]) if len(plan) else np.zeros(len(mine), dtype="bool")
-        work[rows.index.get_indexer(mine.index[met])] += plan["magnitude"].to_numpy()[place[met]]
+        met = (place >= 0) & (begun < ends[place])
+        work[mine[met]] += plan["magnitude"].to_numpy()[place[met]]
     return pd.Series(work, index=rows.index)
 
 
