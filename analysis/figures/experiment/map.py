@@ -14,6 +14,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from numpy.typing import NDArray
 
 from analysis.experiments.results import Results
+from analysis.experiments.spec import PAIRED
 from analysis.figures.names import shown_name, shown_title
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import INK
@@ -57,7 +58,8 @@ def draw(path: Path, results: Results) -> Path:
             scale = ScalarMappable(Normalize(-REACH, REACH), COLOURS)
             bar = page.colorbar(scale, ax=list(panels), location="bottom", shrink=0.5, aspect=40, extend="both")
             bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
-            bar.set_label(f"{drawn.label} (dots: more than {TOLERATED:g}; grey: refused or failed)")
+            compared = f"{drawn.label} (dots: more than {TOLERATED:g}; grey: refused or failed)"
+            bar.set_label(compared if drawn.value == PAIRED else drawn.along_label or drawn.label)
             bar.outline.set_visible(False)
     shown = [(cell.workers, cell.straggler, cell.strategy, cell.outcome, cell.ratio) for cell in cells]
     return save(page, path, pd.DataFrame(shown, columns=[*_axes(results), "outcome", "ratio"]))
