@@ -133,6 +133,8 @@ def section(results: Results, picture: str, command: str) -> str:
         lines += [*markdown_lines(heads, cells), ""]
     if spec.notes:
         lines += [spec.notes.strip(), ""]
+    if results.kept:
+        lines += [f"Runs: {results.kept}.", ""]
     if results.warnings:
         lines += [f"Warnings: {'; '.join(results.warnings)}.", ""]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
+from analysis.claims.cells import cell_of
 from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
@@ -48,6 +49,8 @@ class Results:
     """For every run: ``asked_s`` and the metrics."""
     warnings: Sequence[str] = ()
     """Requests that its live runs are known not to have fulfilled."""
+    kept: str = ""
+    """The rows that stayed, in words, if these are the results of such rows."""
 
     @property
     def source(self) -> str:
@@ -70,21 +73,44 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
     Repetitions along an axis get seeds of their own. ``rates`` scores the predictors of ``spec``: a run has a row for
     each of them.
     """
-    rows, places = [], list(spec.axes.get(spec.repeats or "", ()))
-    for cell, run in runs:
-        seed = cell.seed if spec.repeats is None else cell.seed * len(places) + places.index(cell.levels[spec.repeats])
-        about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
-        about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
-        found = {name: MEASURES[name](run) for name in spec.measures}
-        if spec.gain is not None:
-            found["gain"] = gain_after(run, int(cell.levels[spec.gain.axis]), spec.gain.for_s)
-        rows.append({**cell.levels, "seed": seed, **about, **found})
-    frame = pd.DataFrame(rows)
+    rows = [{**measure_run(spec, cell, run), "seed": seed_of(spec, cell)} for cell, run in runs]
+    higher = [bool(run.job["higher_is_better"]) for _, run in runs]
+    curves = [scores(run) for _, run in runs] if spec.target else []
+    frame = with_references(spec, pd.DataFrame(rows), [cell for cell, _ in runs], curves, higher)
+    return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
+
+
+def measure_run(spec: Spec, cell: Cell, run: Run) -> dict[str, Any]:
+    """Return what one run says by itself: its levels, what it is, and its measures."""
+    about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
+    about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
+    found = {name: MEASURES[name](run) for name in spec.measures}
+    if spec.gain is not None:
+        found["gain"] = gain_after(run, int(cell.levels[spec.gain.axis]), spec.gain.for_s)
+    return {**cell.levels, **about, **found}
+
+
+def seed_of(spec: Spec, cell: Cell) -> int:
+    """Return the seed in the frame: repetitions along an axis have seeds of their own."""
+    if spec.repeats is None:
+        return cell.seed
+    places = list(spec.axes[spec.repeats])
+    return cell.seed * len(places) + places.index(cell.levels[spec.repeats])
+
+
+def with_references(
+    spec: Spec, frame: pd.DataFrame, there: Sequence[Cell], curves: Sequence[pd.DataFrame], higher: Sequence[bool]
+) -> pd.DataFrame:
+    """Add the measures that compare a run with another one of its seed: ``tta_s`` and ``excess``.
+
+    ``curves`` (``asked_s``, ``value``) and ``higher`` (is a higher metric better?) belong to the cells ``there``; they
+    matter with a ``target`` only.
+    """
     if spec.target:
-        frame["tta_s"] = tta(spec, runs)
+        frame["tta_s"] = tta(spec, there, curves, higher)
     for name, reference in spec.excess.items():
         frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
-    return frame if rates is None else with_rates(frame, [rates(run) for _, run in runs])
+    return frame
 
 
 def warnings_of_live(runs: Sequence[Run]) -> list[str]:
@@ -147,14 +173,14 @@ def seeds_of(runs: pd.DataFrame) -> str:
     return f"medians over seeds {seeds}" if "," in seeds else f"seed {seeds}"
 
 
-def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
+def tta(spec: Spec, there: Sequence[Cell], curves: Sequence[pd.DataFrame], higher: Sequence[bool]) -> list[float]:
     """Seconds of every run until the metric its reference cell converges to; NaN if that cell was not run."""
-    curves = {cell.name: scores(run) for cell, run in runs}
+    by_name = dict(zip((cell.name for cell in there), curves, strict=True))
     found = []
-    for cell, run in runs:
+    for cell, curve, higher_is_better in zip(there, curves, higher, strict=True):
         reference = Cell({**cell.levels, **spec.target}, cell.seed).name
-        target = targets.settled(curves[reference]) if reference in curves else nan
-        reached_s = targets.tta_s(curves[cell.name], target, bool(run.job["higher_is_better"]))
+        target = targets.settled(by_name[reference]) if reference in by_name else nan
+        reached_s = targets.tta_s(curve, target, higher_is_better)
         found.append(reached_s if target == target else nan)
     return found
 
@@ -190,7 +216,7 @@ def verdict_frame(results: Results) -> pd.DataFrame:
     """One row per claim, for the CSV: the paper's value, ours with its interval, the verdicts and their source."""
     rows = []
     for claim, ours, verdict in results.answers:
-        found = ours or Answer()
+        found, runs = ours or Answer(), runs_behind(claim, results.runs)
         rows.append(
             {
                 "id": claim.id,
@@ -206,9 +232,15 @@ def verdict_frame(results: Results) -> pd.DataFrame:
                 "side": verdict.side,
                 "size": verdict.size,
                 "seeds": found.seeds,
-                "runtime": ", ".join(dict.fromkeys(results.runs["runtime"])) if ours else "",
-                "calibration": ", ".join(filter(None, dict.fromkeys(results.runs["calibration"]))) if ours else "",
+                "runtime": ", ".join(dict.fromkeys(runs["runtime"])) if ours else "",
+                "calibration": ", ".join(filter(None, dict.fromkeys(runs["calibration"]))) if ours else "",
                 "experiment": results.spec.name,
             }
         )
     return pd.DataFrame(rows)
+
+
+def runs_behind(claim: Claim, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of the cells that a claim is about: some experiments have live and virtual ones."""
+    found = [cell_of(runs, cell) for cell in (claim.subject, *({**claim.subject, **cell} for cell in claim.against))]
+    return pd.concat(found) if any(map(len, found)) else runs

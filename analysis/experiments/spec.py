@@ -41,6 +41,8 @@ KINDS = tuple(
 """All kinds of figures."""
 OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map")
 """Figures of ``figure.value``; others show what happened over time."""
+OVER_TIME = ("curves", "loss")
+"""Figures of the metric over time, which rows have, too."""
 CHOSEN = ("seed", "draw", "view")
 """Settings that experiments choose themselves."""
 AGREEMENT = "agreement"
@@ -166,6 +168,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     same job in this cell, with the run's other levels and seed; runs without a record compare their own times."""
     times_only: bool = False
     """Virtual runs leave no record but the time of the job, or why there is none: grids of thousands of jobs."""
+    keep_rows: bool = False
+    """Whether what each run measured stays as a row next to the page (:mod:`analysis.experiments.rows`), so that runs
+    can be made in pieces, on several days and machines, and pages need no records."""
     failing: bool = False
     """Whether jobs of a set may fail, which is what is measured: a set that is over counts, however its jobs ended."""
     gain: Gain | None = None
@@ -224,8 +229,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def recorded(self) -> bool:
-        """Whether its runs leave records."""
-        return self.table is None and not self.times_only
+        """Whether its results are made from records."""
+        return self.table is None and not self.times_only and not self.keep_rows
 
     @property
     def clusters(self) -> bool:
@@ -322,6 +327,7 @@ def _problem(spec: Spec) -> str | None:
         _axes_problem(spec)
         or _cells_problem(spec)
         or _times_problem(spec)
+        or _rows_problem(spec)
         or _figure_problem(spec)
         or _clocks_problem(spec)
         or _more_problem(spec)
@@ -458,6 +464,21 @@ def _times_problem(spec: Spec) -> str | None:
         return "times_only: is of single jobs; leave out jobs=NAME"
     if spec.live:
         return "times_only: is of the virtual clock; give every run runtime=virtual"
+    return None
+
+
+def _rows_problem(spec: Spec) -> str | None:
+    """Problems of an experiment whose rows stay."""
+    if not spec.keep_rows:
+        return None
+    if other := "table" if spec.table is not None else "times_only" if spec.times_only else "":
+        return f"keep_rows: has no effect with {other}; leave one of them out"
+    if spec.clusters:
+        return "keep_rows: a row is of a single job; leave out jobs=NAME"
+    if spec.predictors:
+        return "keep_rows: predictors are scored on records; leave one of them out"
+    if spec.figure.kind not in (known := (*OF_MEASURES, *OVER_TIME)):
+        return f"figure: kind={spec.figure.kind} needs records, and keep_rows has none; there are {', '.join(known)}"
     return None
 
 

@@ -55,14 +55,21 @@ def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
 
 def _overrun(run: Run) -> Iterator[Warned]:
     rows = work.computed(run.tables.iterations)
-    late = rows[rows["overrun_s"] > 0]
-    if late.empty:
-        return
-    share = late.groupby("worker")["overrun_s"].sum() / work.time_spent(rows).sum(axis="columns")
+    share = overrun_fracs(rows)
     if share.max() > LEAST_OVERRUN_FRAC:
+        late = rows[rows["overrun_s"] > 0]
         took = f"{len(late)} of {len(rows)} iterations took {late['overrun_s'].sum():.3g} s longer than their devices"
         worst = f"worst: worker {share.idxmax()}, {share.max():.0%} of its time".replace("%", " %")
         yield Warned("paced devices could not keep up", f"{took}; {worst}", float(share.max()))
+
+
+def overrun_fracs(rows: pd.DataFrame) -> pd.Series:
+    """By worker, the share of its time by which its iterations took longer than its paced device; empty if none did.
+
+    ``rows``: iterations that were computed (:func:`analysis.measures.work.computed`).
+    """
+    late = rows[rows["overrun_s"] > 0]
+    return late.groupby("worker")["overrun_s"].sum() / work.time_spent(rows).sum(axis="columns")
 
 
 def _slept(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:

@@ -5,6 +5,7 @@ python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds;
 python run.py experiment antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python run.py experiment antdt_table3 --redraw      # only from existing records
 python run.py experiment '*_*' --virtual --fresh    # all virtual runs of papers, from the checked-out commit
+python run.py experiment antdt_live_ratios --minutes 60  # as many of the missing runs as fit into an hour
 python run.py experiment --list
 python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
 
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
             show_list(console)
             return
         specs = asked_for(asked)
-        asked.commit = None if asked.redraw else commit_of(asked, console)
+        recorded = any(spec.recorded or spec.times_only for spec in specs.values())
+        asked.commit = None if asked.redraw or not recorded else commit_of(asked, console)
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
 
@@ -76,6 +78,8 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
     kept = {name: spec for name, spec in whole.items() if asked.kind in (None, "live" if spec.live else "virtual")}
     if not kept:
         raise ConfigError(f"--{asked.kind}: none of {', '.join(whole)} is")
+    if asked.minutes is not None and (other := [name for name, spec in kept.items() if not spec.keep_rows]):
+        raise ConfigError(f"--minutes: is of experiments with keep_rows; {other[0]} is none")
     for spec in kept.values():
         rates_of(spec)  # refused before the first run, not after the last
     return {name: narrowed(spec, asked.seeds, asked.only) for name, spec in kept.items()}
@@ -101,6 +105,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--redraw", action="store_true", help="from existing records; run nothing")
     parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
     parser.add_argument("--fresh", action="store_true", help="repeat every record that is not of this very commit")
+    parser.add_argument("--minutes", metavar="N", help="of experiments whose rows stay: stop in time, continue later")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual ones")
@@ -133,6 +138,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
     asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
+    asked.minutes = number_of("minutes", asked.minutes, least=1) if asked.minutes is not None else None
     asked.only = dict(levels_of(text) for text in asked.only)
     return asked
 

@@ -35,6 +35,7 @@ from stragglab.grids.experiments import (
 from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
+from stragglab.grids.rows import counted_results, make_rows
 from stragglab.grids.times import time_cells
 from stragglab.terminal.paper_figures import form_of
 from stragglab.terminal.sheets import TEXTS, print_sheet
@@ -46,6 +47,20 @@ def run_all(
     specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
 ) -> dict[str, JobFailed]:
     """Make all records and times, then all pages; experiments of which a run was killed get no page."""
+    failed, times = make_all(specs, asked, console, runner)
+    for name, spec in specs.items():
+        if name not in failed or spec.keep_rows:
+            report_one(spec, asked, console, times.get(name))
+    for name, frame in times.items():
+        if count := int((frame["outcome"] == "failed").sum()):
+            failed[name] = JobFailed(f"{count} of {len(frame)} runs failed")
+    return failed
+
+
+def make_all(
+    specs: dict[str, Spec], asked: argparse.Namespace, console: Console, runner: Runner | None
+) -> tuple[dict[str, JobFailed], dict[str, pd.DataFrame]]:
+    """Make all records, times and rows; returns the failures, and the times, by experiment."""
     failed: dict[str, JobFailed] = {}
     times: dict[str, pd.DataFrame] = {}
     for name, spec in specs.items():
@@ -56,13 +71,8 @@ def run_all(
                 make_records(spec, asked, folder_of(spec, asked), console, runner)
         except JobFailed as error:
             failed[name] = error
-    for name, spec in specs.items():
-        if name not in failed:
-            report_one(spec, asked, console, times.get(name))
-    for name, frame in times.items():
-        if count := int((frame["outcome"] == "failed").sum()):
-            failed[name] = JobFailed(f"{count} of {len(frame)} runs failed")
-    return failed
+    kept = [spec for spec in specs.values() if spec.keep_rows]
+    return failed | (make_rows(kept, asked, console, runner) if kept and not asked.redraw else {}), times
 
 
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: pd.DataFrame | None) -> None:
@@ -76,6 +86,15 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
     partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
     if spec.table is not None:
         results = tabulated(spec)
+    elif spec.keep_rows:
+        found, whole = counted_results(spec, asked)
+        if found is None:
+            console.print(f"{spec.name}: no run has a row that counts, so there is nothing to show", soft_wrap=True)
+            return
+        if not whole:
+            partial = True
+            console.print(f"{spec.name}: with no seed all runs have a row, so no page is changed", soft_wrap=True)
+        results = found
     elif times is not None:
         results = Results(spec=spec, runs=times, metas=[])
     else:

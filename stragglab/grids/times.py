@@ -24,19 +24,15 @@ from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
-from runtime.house import ROOT
 from runtime.importing import importing
 from runtime.run.checks.job import CheckedJob, check_undisturbed, disturbed, shape_of
 from runtime.run.inputs import files_in
+from stragglab.grids.code import sha256_of_all
 from stragglab.grids.forks import in_forks, processors
 from stragglab.grids.grid import QUIET, JobFailed, progress
 
 TIMES = "times"
 """The folder of these files within a grid's folder."""
-CODE = ("conf", "strategies", "injectors", "predictors", "reading", "runtime", "workloads")
-MADE = (".pyc", ".so")
-"""Endings of files that are made of the others."""
-EXPERIMENTS = Path("conf", "experiment")
 SIZE = "cluster.num_workers="
 
 
@@ -76,27 +72,12 @@ def time_cells(spec: Spec, out: Path, asked: argparse.Namespace, console: Consol
 
 def tasks_of(spec: Spec, out: Path) -> Iterator[Task]:
     """All runs in the order of the experiment."""
-    code = code_sha256() + project.fingerprint()
+    code = sha256_of_all() + project.fingerprint()
     for cell in cells(spec):
         words = [*settings_of(spec, cell), *QUIET]
         files = [path.read_bytes().hex() for path in sorted({*files_in([word.partition("=")[2] for word in words])})]
         key = hashlib.sha256(json.dumps([words, files, code]).encode()).hexdigest()[:16]
         yield Task(cell.name, words, out / TIMES / f"{key}.json")
-
-
-def code_sha256(root: Path = ROOT) -> str:
-    """Hash of all files that a virtual job reads: Python and C, configurations, fitted and recorded files.
-
-    Hidden files do not count: they are caches of tools.
-    """
-    found = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted(path for path in (root / folder).rglob("*") if path.is_file()):
-            name = path.relative_to(root)
-            hidden = any(part.startswith(".") for part in name.parts)
-            if path.suffix not in MADE and not hidden and EXPERIMENTS not in name.parents:
-                found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:

@@ -24,9 +24,10 @@ from runtime.errors import ConfigError
 from runtime.run.checks.job import check_job
 from stragglab.commands import experiment, harm
 from stragglab.grids import experiments, times
+from stragglab.grids.code import sha256_of_all
 from stragglab.grids.grid import JobFailed
 from stragglab.grids.harm import chosen
-from stragglab.grids.times import Shared, code_sha256, tasks_of, time_cells, time_job
+from stragglab.grids.times import Shared, tasks_of, time_cells, time_job
 
 OWN: dict[str, Any] = {
     "title": "three systems",
@@ -121,7 +122,7 @@ def test_jobs_of_other_code_or_settings_are_run_again(tmp_path: Path, monkeypatc
     before = {task.path for task in tasks_of(spec, tmp_path)}
     assert before == {task.path for task in tasks_of(spec, tmp_path)}
     assert not before & {task.path for task in tasks_of(spec_of(tmp_path, settings=["runtime=virtual"]), tmp_path)}
-    monkeypatch.setattr(times, "code_sha256", lambda: "other")
+    monkeypatch.setattr(times, "sha256_of_all", lambda: "other")
     assert not before & {task.path for task in tasks_of(spec, tmp_path)}
 
 
@@ -207,6 +208,6 @@ def test_other_code_is_other_jobs(name: str, counts: bool, tmp_path: Path) -> No
     path = tmp_path / "runtime" / name
     path.parent.mkdir(parents=True)
     path.write_text("one")
-    before = code_sha256(tmp_path)
+    before = sha256_of_all(tmp_path)
     path.write_text("other")
-    assert (code_sha256(tmp_path) != before) == counts
+    assert (sha256_of_all(tmp_path) != before) == counts
