@@ -46,12 +46,7 @@ def sha256_of_run(config: Mapping[str, Any], runtime: str, root: Path = ROOT) ->
     It covers the classes that the configuration names, what starts a run, all that these import, and the C code next
     to it. The other runtime, other strategies and the analysis do not count.
     """
-    return _sha256_of_start(frozenset((START, *modules_in(config))), runtime, root)
-
-
-@cache
-def _sha256_of_start(start: frozenset[str], runtime: str, root: Path) -> str:
-    return sha256_of(files_of(start, runtime, root), root)
+    return sha256_of(files_of((START, *modules_in(config)), runtime, root), root)
 
 
 def files_of(start: Iterable[str], runtime: str, root: Path = ROOT) -> set[Path]:
@@ -62,7 +57,9 @@ def files_of(start: Iterable[str], runtime: str, root: Path = ROOT) -> set[Path]
         name = waiting.pop()
         if name not in found and OTHERS[runtime] not in name.parents:
             found.add(name)
-            waiting += [one for module in _imports(root / name) for one in files_of_module(module, root)]
+            path = root / name
+            imported = _imports(path, path.stat().st_mtime_ns)
+            waiting += [one for module in imported for one in files_of_module(module, root)]
     return found | {
         name
         for folder in {name.parent for name in found}
@@ -97,12 +94,14 @@ def sha256_of(names: Iterable[Path], root: Path = ROOT) -> str:
     """Return the hash of the names and contents of files below ``root``."""
     found = hashlib.sha256()
     for name in sorted(names):
-        found.update(f"{name.as_posix()} {_sha256_of_file(root / name)}\n".encode())
+        path = root / name
+        found.update(f"{name.as_posix()} {_sha256_of_file(path, path.stat().st_mtime_ns)}\n".encode())
     return found.hexdigest()
 
 
 @cache
-def _sha256_of_file(path: Path) -> str:
+def _sha256_of_file(path: Path, changed_ns: int) -> str:
+    """Hash a file as it was when it changed last; ``changed_ns`` distinguishes its versions."""
     content = path.read_bytes()
     if path.suffix == ".py":
         content = ast.dump(bare(ast.parse(content))).encode()
@@ -128,7 +127,7 @@ def _is_hidden(name: Path) -> bool:
 
 
 @cache
-def _imports(path: Path) -> tuple[str, ...]:
+def _imports(path: Path, changed_ns: int) -> tuple[str, ...]:
     """Dotted names that a file imports, also within functions, but not for type checkers alone.
 
     Texts count, too: some name a module that another process executes, or that is compiled.

@@ -38,6 +38,8 @@ ROWS = "rows"
 """The folder of these files within that of the pages."""
 WHOLE_S = "max_time_s"
 """The setting that limits a run of unknown length."""
+HEX = 16
+"""Digits of the hashes in rows."""
 AROUND_S = 20.0
 """What a run takes before and after its job, at most: imports, start, record."""
 
@@ -69,18 +71,19 @@ def wanted_of(spec: Spec) -> list[Wanted]:
     axes = sorted(spec.axes, key=lambda axis: axis == spec.figure.by)
     places = {axis: {level: place for place, level in enumerate(spec.axes[axis])} for axis in axes}
     seeds = {seed: place for place, seed in enumerate(spec.seeds)}
-    composed: dict[tuple[str, ...], dict[str, Any]] = {}
+    composed: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
     found = []
     with composed_words() as compose_words:
         for cell in cells(spec):
             words = settings_of(spec, cell)
             alike = tuple(word for word in words if not word.startswith("seed="))
-            if alike not in composed:
-                composed[alike] = compose_words([*alike, *QUIET])
-            config = {**composed[alike], "seed": cell.seed}
             runtime = "virtual" if "runtime=virtual" in words else "live"
-            hashes = _settings_sha256(config), sha256_of_run(config, runtime)
-            found.append(Wanted(cell, words, config, runtime, *hashes))
+            if alike not in composed:
+                config = compose_words([*alike, *QUIET])
+                composed[alike] = config, sha256_of_run(config, runtime)[:HEX]
+            without_seed, code = composed[alike]
+            config = {**without_seed, "seed": cell.seed}
+            found.append(Wanted(cell, words, config, runtime, _settings_sha256(config), code))
 
     def place(one: Wanted) -> tuple[object, ...]:
         levels = [places[axis][one.cell.levels[axis]] for axis in axes]
@@ -92,7 +95,7 @@ def wanted_of(spec: Spec) -> list[Wanted]:
 def _settings_sha256(config: Mapping[str, Any]) -> str:
     """Hash a composed configuration, and the files that it names."""
     files = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted({*files_in(config)})]
-    return hashlib.sha256(json.dumps([config, files], sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([config, files], sort_keys=True, default=str).encode()).hexdigest()[:HEX]
 
 
 def counts(wanted: Wanted, row: Row | None) -> bool:
@@ -107,7 +110,7 @@ def counts(wanted: Wanted, row: Row | None) -> bool:
 
 def is_older(wanted: Wanted, row: Row) -> bool:
     """Whether a row that counts was measured with other code."""
-    return row["code"] != wanted.code[:16]
+    return row["code"] != wanted.code
 
 
 class Kept:
@@ -206,7 +209,7 @@ def _make(
         if not isinstance(record, Run):
             raise JobFailed(f"{one.cell.name}: rows are of single jobs")
         more = {"wall_s": round(end.at_s - begin.at_s, 1), "others_frac": others, "settings": one.settings}
-        more |= {"code": one.code[:16], "commit": kept.commit}
+        more |= {"code": one.code, "commit": kept.commit}
         row = row_of(kept.spec, one.cell, record, more)
         kept.add(one, row)
         if live and is_busy(row):
