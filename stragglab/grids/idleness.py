@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 COUNTED = (0, 1, 2, 7)
 """Columns of the machine's processor time that count as used: user, nice, system, stolen by a hypervisor. Interrupts do
-not: those of our own messages are among them."""
+not count, since our own messages cause most of them."""
 STAT = Path("/proc/stat")
 
 

@@ -35,17 +35,17 @@ from stragglab.grids.idleness import others_frac, spent
 from stragglab.vouching.fitted_since import fitted_since
 
 ROWS = "rows"
-"""The folder of these files within that of the pages."""
+"""Name of the folder of such files, next to the pages."""
 WHOLE_S = "max_time_s"
 """The setting that limits a run of unknown length."""
 HEX = 16
 """Digits of the hashes in rows."""
 AROUND_S = 20.0
-"""What a run takes before and after its job, at most: imports, start, record."""
+"""Seconds of a run before and after its job, at most: imports, start, record."""
 
 
 class Wanted(NamedTuple):
-    """What a row must be of to count: its cell's configuration, runtime, and the hashes of settings and code."""
+    """A run of the experiment: its cell, configuration and runtime, and the hashes of its settings and code."""
 
     cell: Cell
     words: list[str]
@@ -123,7 +123,7 @@ class Kept:
         self.commit = commit_of_code()
 
     def missing(self, asked: argparse.Namespace) -> list[Wanted]:
-        """Return the runs that have no row that counts; with ``--fresh`` also those of older code."""
+        """Return the runs that have no row that counts; ``--fresh`` adds runs of older code."""
         return [
             one
             for one in self.wanted
@@ -133,7 +133,7 @@ class Kept:
         ]
 
     def likely_s(self, one: Wanted) -> float:
-        """Return how long a run may take: as long as that of another seed, as the longest other one, or its limit."""
+        """Return how long a run may take: as long as with another seed, as the longest other run, or its limit."""
         alike = [
             row for row in self.rows.values() if all(row[axis] == one.cell.levels[axis] for axis in self.spec.axes)
         ]
