@@ -201,7 +201,7 @@ def _make(
     words = {one.cell.name: [*one.words, *QUIET] for one in batch}
     run = partial(fill, words, {}, out, console, runner or (run_child if live else run_here))
     begin = spent()
-    found = run(live=live, forks=0 if live or runner else len(batch))
+    found = run(live=False, forks=0 if live or runner else len(batch))  # what others take is measured, here
     end = spent()
     others = others_frac(begin, end) if live else ""
     for one in batch:
