@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES
 from analysis.experiments.following_measures import FOLLOWING_MEASURES
+from analysis.experiments.host_measures import HOST_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.injections import FLOAT_BYTES
 from analysis.measures.metrics import completed, jct_s, summarise
@@ -397,5 +398,6 @@ MEASURES: dict[str, Measure] = {
     "nats_by_updates": nats_by_updates,
     "nats_first_min": nats_first_min,
     **ELASTIC_MEASURES,
+    **HOST_MEASURES,
     **FOLLOWING_MEASURES,
 }

@@ -101,13 +101,15 @@ def seed_of(spec: Spec, cell: Cell) -> int:
 def with_references(
     spec: Spec, frame: pd.DataFrame, there: Sequence[Cell], curves: Sequence[pd.DataFrame], higher: Sequence[bool]
 ) -> pd.DataFrame:
-    """Add the measures that compare a run with another one of its seed: ``tta_s`` and ``excess``.
+    """Add the measures that compare a run with another one of its seed: ``tta_s``, ``until_target``, ``excess``.
 
     ``curves`` (``asked_s``, ``value``) and ``higher`` (is a higher metric better?) belong to the cells ``there``; they
     matter with a ``target`` only.
     """
     if spec.target:
         frame["tta_s"] = tta(spec, there, curves, higher)
+    for name, rate in spec.until_target.items():
+        frame[name] = frame[rate] * frame["tta_s"]
     for name, reference in spec.excess.items():
         frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame

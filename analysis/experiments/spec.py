@@ -162,7 +162,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     and the seed as in the run (STAR, section III: ASGD). Of a set of jobs: what the same job in that cell converges to,
     by job, and the measures are ``TTAS`` of :mod:`analysis.measures.cluster.learning`."""
     until_target: dict[str, str] = {}
-    """Additional measures of a set of jobs with a ``target``: another measure, which is a rate, times ``tta_s``."""
+    """Additional measures with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
     """Adds the measure ``jct_ratio`` of a set of jobs: the median over its jobs of the completion time relative to the
     same job in this cell, with the run's other levels and seed; runs without a record compare their own times."""
@@ -401,8 +401,8 @@ def _more_problem(spec: Spec) -> str | None:
         if level not in spec.axes[axis]:
             return f"target: {axis}={level} is no level"
     for name, rate in spec.until_target.items():
-        if not spec.target or not spec.clusters:
-            return f"until_target: {name}: needs a target, and runs that are sets of jobs"
+        if not spec.target:
+            return f"until_target: {name}: needs a target"
         if rate not in spec.measures:
             return f"until_target: {name}: {rate} is not one of the measures ({', '.join(spec.measures)})"
     if spec.gain is not None:
