@@ -240,6 +240,14 @@ def delay_max(run: Run) -> float:
     return float(work.staleness(run.tables.iterations).max())
 
 
+def to_update_s(run: Run) -> float:
+    """Mean seconds from the moment at which a gradient was ready to its update; NaN if none was applied."""
+    rows = work.computed(run.tables.iterations)
+    rows = rows[rows["fate"] == "applied"]
+    ready_s = rows["start_s"] + rows[["wait_s", "pull_s", "data_s", "compute_s"]].sum(axis="columns")
+    return float((rows["applied_t"] - ready_s).mean())
+
+
 def dropped_frac(run: Run) -> float:
     """Gradients that were dropped, held ones that never arrived included, over those and the applied ones."""
     fate = run.tables.iterations["fate"]
@@ -390,6 +398,7 @@ MEASURES: dict[str, Measure] = {
     "delay_mean": delay_mean,
     "delay_std": delay_std,
     "delay_max": delay_max,
+    "to_update_s": to_update_s,
     "dropped_frac": dropped_frac,
     "vectors_per_batch": vectors_per_batch,
     "link_vectors_per_batch": link_vectors_per_batch,
