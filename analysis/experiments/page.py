@@ -71,7 +71,7 @@ within 15 % of the paper's, and its interval is no wider than that.
   `analysis/claims/`): the worst of them counts."""
 README = """\
 Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
-`make paper` repeats all runs and regenerates all pages.
+`make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.
 
 Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
 The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
@@ -86,7 +86,12 @@ def write_page(results: Results, page: Path, picture: Path) -> None:
     """Replace the experiment's section and update the totals."""
     spec, about = results.spec, load_pages()[results.spec.paper]
     parts = sections(page.read_text()) if page.exists() else {}
-    link, command = picture.relative_to(page.parent).as_posix(), f"make figures EXPERIMENT={spec.name}"
+    link = picture.relative_to(page.parent).as_posix()
+    command = (
+        f"python run.py experiment {spec.name} --minutes 60"
+        if spec.keep_rows
+        else f"make figures EXPERIMENT={spec.name}"
+    )
     parts[spec.name] = section(results, link, command)
     ledger = list(load_ledger(spec.paper).values())
     write_file(page, compose(about.title, about.intro, parts, verdicts_of(page, spec.paper), ledger))

@@ -5,7 +5,7 @@ python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds;
 python run.py experiment antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python run.py experiment antdt_table3 --redraw      # only from existing records
 python run.py experiment '*_*' --virtual --fresh    # all virtual runs of papers, from the checked-out commit
-python run.py experiment antdt_live_ratios --minutes 60  # as many of the missing runs as fit into an hour
+python run.py experiment antdt_live_ratios --minutes 60   # missing rows, as many as an hour allows
 python run.py experiment --list
 python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
 
@@ -16,8 +16,9 @@ Existing records are not made again unless their settings, their cost model or t
 fitted to have changed since, so the same command continues after an interruption. Changes of the code are not detected:
 --fresh repeats records of other commits or with uncommitted changes; --again repeats everything. All records are made
 before the first page is written, since a page is a change, too. Virtual runs are made in forks, one per core (--jobs),
-live or timed ones one after another: leave the machine idle meanwhile. The exit code is 0 for a report (including one
-with missed claims), 1 if a run failed, 2 for invalid input.
+live or timed ones one after another: leave the machine idle meanwhile. With keep_rows: true, each run leaves a row
+next to the pages; --minutes makes missing rows; --fresh repeats rows of other code. The exit code is 0 for a report
+(including one with missed claims), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--redraw", action="store_true", help="from existing records; run nothing")
     parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
     parser.add_argument("--fresh", action="store_true", help="repeat every record that is not of this very commit")
-    parser.add_argument("--minutes", metavar="N", help="of experiments whose rows stay: stop in time, continue later")
+    parser.add_argument("--minutes", metavar="N", help="make missing rows for so long; other runs leave none")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual ones")

@@ -71,8 +71,8 @@ def make_all(
                 make_records(spec, asked, folder_of(spec, asked), console, runner)
         except JobFailed as error:
             failed[name] = error
-    kept = [spec for spec in specs.values() if spec.keep_rows]
-    return failed | (make_rows(kept, asked, console, runner) if kept and not asked.redraw else {}), times
+    kept = [] if asked.minutes is None else [spec for spec in specs.values() if spec.keep_rows]
+    return failed | (make_rows(kept, asked, console, runner) if kept else {}), times
 
 
 def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: pd.DataFrame | None) -> None:

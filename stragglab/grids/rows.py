@@ -201,7 +201,7 @@ def _make(
     words = {one.cell.name: [*one.words, *QUIET] for one in batch}
     run = partial(fill, words, {}, out, console, runner or (run_child if live else run_here))
     begin = spent()
-    found = run(live=False, forks=0 if live or runner else len(batch))  # what others take is measured, here
+    found = run(live=False, forks=0 if live or runner else len(batch))  # no warning: the share of others is measured
     end = spent()
     others = others_frac(begin, end) if live else ""
     for one in batch:
@@ -254,7 +254,8 @@ def said_of(spec: Spec, rows: Mapping[str, Row], whole: Sequence[int], older: in
     live = [row for row in rows.values() if row["runtime"] == "live"]
     said = [f"{len(live)} live runs and {len(rows) - len(live)} virtual ones"]
     if whole and len(whole) < len(spec.seeds):
-        said.append(f"complete for seeds {ranges(whole)} of {ranges(spec.seeds)}")
+        plural = "s" * (len(whole) > 1)
+        said.append(f"complete for seed{plural} {ranges(whole)} of {ranges(spec.seeds)}")
     if live:
         for name, word in (
             ("backend", "backend"),
