@@ -17,7 +17,8 @@ from rich.console import Console
 
 from analysis.claims.ledger import Claim, chosen, load_ledger
 from analysis.claims.pages import load_pages
-from analysis.experiments.results import Results, measure_clusters, measure_runs, warnings_of_live
+from analysis.experiments.results import Results, measure_runs, measure_sets, warnings_of_live
+from analysis.experiments.samples import pooled
 from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
 from analysis.measures.agreement import PACED, SIDE, SIDES
@@ -225,9 +226,11 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     scorers = fitted_of(spec)
+    frame, samples = measure_sets(spec, sets) if sets else (None, pooled([]))
     return Results(
         spec=spec,
-        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, scored_in_forks(spec, single)),
+        runs=measure_runs(spec, single, scored_in_forks(spec, single)) if frame is None else frame,
+        samples=samples,
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
