@@ -41,8 +41,9 @@ KINDS = tuple(
 )
 """All kinds of figures."""
 OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map", "dots", "cdf")
-"""Figures of ``figure.value``, or of what ``figure.shows``; others show what happened over time."""
-OF_SHOWS = ("dots", "cdf")
+"""Figures of ``figure.value``, or of what ``figure.shows`` says; others show what happened over time."""
+OF_SHOWS = ("dots", "cdf", "elastic")
+"""Figures of what ``figure.shows``: panels, or (``elastic``, a single one) bars below its panels."""
 CHOSEN = ("seed", "draw", "view")
 """Settings that experiments choose themselves."""
 AGREEMENT = "agreement"
@@ -117,7 +118,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
     shows: dict[str, Shown] = {}
-    """What has a panel each (``dots``, ``cdf``); none: the ``value``."""
+    """What has a panel each (``dots``, ``cdf``), or bars (``elastic``); none: the ``value``, or no bars."""
     printed: tuple[Printed, ...] = ()
     anchor: dict[str, str] = {}
     """The levels of cells to whose values of ours the paper's ratios are applied, where it has no value."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
+from itertools import chain, pairwise
 from math import inf
 from typing import Any
 
@@ -16,6 +16,9 @@ from analysis.figures.style import FAINT, INK, PHASE_COLOURS, Look
 from analysis.figures.time_axis import time_axis, unit_of
 
 HEIGHT = 0.62
+NO_MARKS: Mapping[str, tuple[float, float]] = {}
+ROOM_FRAC = 0.3
+"""Room for the text next to a bar, as a fraction of the longest."""
 FAR = 3.0
 """A value that is so many times the next smaller one would squash all others on its axis."""
 
@@ -28,7 +31,7 @@ def draw_bars(
     label: str,
     miss: str,
     seconds: str | None = None,
-    marks: Iterable[float] = (),
+    marks: Mapping[str, tuple[float, float]] = NO_MARKS,
     limit: float = inf,
 ) -> None:
     """Draw horizontal bars, the first row on top.
@@ -41,12 +44,14 @@ def draw_bars(
         label: label of the axis.
         miss: the word for an infinite value.
         seconds: what follows the unit of the label, which is chosen here; None: all is shown in the unit that it has.
-        marks: other values that must have room.
+        marks: both ends of another value of a strategy, which must have room and not cross the text.
         limit: bars of a longer median are cut off (:func:`limit_of`); their text has the interval.
     """
     whole = bars[~(bars["value_s"] > limit)]
     runs_of_whole = dots.loc[dots["strategy"].isin(whole["strategy"]), "value_s"]
-    finite = [v for v in [*whole["value_s"], *whole["high_s"], *runs_of_whole, *marks] if np.isfinite(v)]
+    finite = [
+        v for v in [*whole["value_s"], *whole["high_s"], *runs_of_whole, *chain(*marks.values())] if np.isfinite(v)
+    ]
     reach = max(finite, default=1.0)
     axes.set_xlim(0.0, reach * 1.34)
     unit_s = 1.0 if seconds is None else unit_of(reach * 1.34).seconds
@@ -57,6 +62,8 @@ def draw_bars(
             continue
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
         edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
+        nearest, farthest = marks.get(bar.strategy, (inf, inf))
+        edge = max(edge, farthest) if nearest < edge + ROOM_FRAC * reach else edge
         edge = reach if np.isfinite(bar.value_s) and _is_open(bar.low_s, bar.high_s) else edge
         if np.isfinite(bar.value_s):
             axes.barh(

@@ -39,7 +39,9 @@ def draw(path: Path, results: Results) -> Path:
             names = {drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"}
             bars = mine.ours.rename(columns=names)
             limit = inf if drawn.log else limit_of(bars["value_s"])
-            marks = mine.paper["value"] + mine.paper["std"]
+            half = mine.paper["std"].where(mine.paper["how"] == RATIO, 0.0)
+            ends = zip(mine.paper["value"] - half, mine.paper["value"] + half, strict=True)
+            marks = dict(zip(mine.paper[drawn.by], ends, strict=True))
             runs, miss = dots_of(results, level), missing_word(drawn.value)
             draw_bars(axes, bars, runs, look, drawn.label, miss, marks=marks, limit=limit)
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])

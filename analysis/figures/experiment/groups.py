@@ -17,7 +17,7 @@ from analysis.figures.names import NO_NAMES, shown_name, shown_title
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 
-NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
+NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t), dotted: too few runs ended for one"
 ON_BAR = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.15"}
 """An outline that makes text on a bar legible, whatever its colour."""
 WIDTH = 0.8
@@ -65,6 +65,8 @@ def draw_groups(
         axes.errorbar(
             x[known], value[known], ends[:, known].clip(min=0.0), color="black", linestyle="none", elinewidth=0.8
         )
+        for place in x[finite & np.isposinf(mine["high"].to_numpy("float64"))]:
+            draw_open(axes, float(place))
         for never in x[np.isposinf(value)]:
             axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
         for place, missed, runs in zip(x[finite], mine["missed"][finite], mine["runs"][finite], strict=True):
@@ -74,3 +76,10 @@ def draw_groups(
     axes.set_xticks(range(len(levels)), [shown_name(level, names) for level in levels])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=True, axis="y")
+
+
+def draw_open(axes: Axes, x: float) -> None:
+    """An interval without ends, from the bottom to an arrow at the top: some runs never ended, of too few."""
+    across = axes.get_xaxis_transform()
+    axes.plot([x, x], [0.0, 0.97], color="black", linewidth=0.8, linestyle=":", transform=across)
+    axes.plot(x, 0.975, "^", color="black", markersize=3.5, transform=across)
