@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from analysis.claims.answers import UNITS
+from analysis.claims.answers import QUOTIENTS, UNITS
 from analysis.claims.ledger import Bounds, Claim
 
 Levels = tuple[str, ...]
 """A cell: its level on each axis."""
 Ends = tuple[float, float]
 """The least and the largest of several values; a single one twice."""
+OVER_BASE = ("lower", "longer")
+"""Comparisons whose quotient is the subject over the base; of the others it is the base over the subject."""
 
 
 def related(
@@ -70,5 +72,6 @@ def _move(how: str, value: float, amount: float, back: bool) -> float:
     """The subject's value from the base's, or ``back``."""
     if how == "excess":
         return value - amount if back else value + amount
-    share = {"lower": 1.0 - amount, "faster": 1.0 / (1.0 + amount), "longer": 1.0 + amount, "times": 1.0 / amount}[how]
-    return value / share if back else value * share
+    sign, base = QUOTIENTS[how]
+    quotient = base + sign * amount
+    return value * quotient if (how in OVER_BASE) is not back else value / quotient

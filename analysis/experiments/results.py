@@ -49,6 +49,8 @@ class Results:
     runs: pd.DataFrame
     metas: list[dict[str, Any]]
     claims: Sequence[Claim] = ()
+    marked: Sequence[Claim] = ()
+    """Those of the experiments ``figure.marks_of``, which the figure marks and nobody judges here."""
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
@@ -208,7 +210,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     """
     drawn, axes = results.spec.figure, results.spec.compared
     one, rows = shown or drawn.alone, list[dict[str, Any]]()
-    claims = [claim for claim in results.claims if claim.of == (one.claims or one.measure)]
+    claims = [claim for claim in (*results.claims, *results.marked) if claim.of == (one.claims or one.measure)]
     for claim in claims:
         if claim.how == "value" and set(claim.subject) == set(axes) and claim.value is not None:
             factor = one.scale / UNITS[claim.unit]

@@ -18,16 +18,24 @@ COLUMNS = ("group", "value", "count")
 Sample = Callable[[Digest], pd.DataFrame]
 
 
-def over_jobs(run: Digest) -> dict[str, list[float]]:
-    """The values of every job, by the measure that is their mean."""
-    found, learning = {"jct_mean_s": list(run.times["jct_s"])}, run.learning
-    if run.found is not None:
-        pairs = run.found.episodes.groupby("job")["iterations"].sum()
-        found["stragglers_per_job"] = list(pairs.reindex(run.found.jobs["job"], fill_value=0).astype("float64"))
-    if learning.metric:
-        found["converged_metric_mean"] = list(learning.settled().values())
-        found["perplexity_mean"] = list(np.exp(list(learning.settled(LOSS).values())))
-    return found
+def _jct(run: Digest) -> list[float]:
+    return list(run.times["jct_s"])
+
+
+def _stragglers(run: Digest) -> list[float]:
+    if run.found is None:
+        return []
+    pairs = run.found.episodes.groupby("job")["iterations"].sum()
+    return list(pairs.reindex(run.found.jobs["job"], fill_value=0).astype("float64"))
+
+
+OVER_JOBS: dict[str, Callable[[Digest], list[float]]] = {
+    "jct_mean_s": _jct,
+    "stragglers_per_job": _stragglers,
+    "converged_metric_mean": lambda run: list(run.learning.settled().values()),
+    "perplexity_mean": lambda run: list(np.exp(list(run.learning.settled(LOSS).values()))),
+}
+"""The values of every job, by the measure that is their mean."""
 
 
 def _counted(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
@@ -108,9 +116,8 @@ def sample(run: Digest, names: Sequence[str]) -> pd.DataFrame:
 
     A name of ``SAMPLES``, or a measure that is a mean over jobs; others have none.
     """
-    means = over_jobs(run) if set(names) - SAMPLES.keys() else {}
     frames = [SAMPLES[name](run)[list(COLUMNS)].assign(measure=name) for name in names if name in SAMPLES]
-    frames += [counted(values, name) for name, values in means.items() if name in names]
+    frames += [counted(OVER_JOBS[name](run), name) for name in names if name in OVER_JOBS]
     return pooled([frame for frame in frames if len(frame)])
 
 

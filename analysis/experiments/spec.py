@@ -120,6 +120,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shows: dict[str, Shown] = {}
     """What has a panel each (``dots``, ``cdf``), or bars (``elastic``); none: the ``value``, or no bars."""
     printed: tuple[Printed, ...] = ()
+    marks_of: tuple[str, ...] = ()
+    """Other experiments with the same levels, whose claims are marked, too."""
     anchor: dict[str, str] = {}
     """The levels of cells to whose values of ours the paper's ratios are applied, where it has no value."""
 

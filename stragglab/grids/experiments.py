@@ -77,6 +77,12 @@ def claims_of(spec: Spec) -> list[Claim]:
     return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
+def marked_of(spec: Spec) -> list[Claim]:
+    """The claims of other experiments that its figure marks, too."""
+    ledger = load_ledger(spec.paper) if of_paper(spec) else {}
+    return [claim for name in spec.figure.marks_of for claim in chosen(ledger, name)]
+
+
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
     """Directory of its records and of the output for a part."""
     folder: Path = (asked.out / spec.name).absolute()
@@ -233,6 +239,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
         samples=samples,
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
+        marked=marked_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
         warnings=warnings_of_live([run for _, run in single]),

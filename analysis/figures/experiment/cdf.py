@@ -54,7 +54,7 @@ def distribution(results: Results, one: Shown) -> pd.DataFrame:
     Of the samples of a set of jobs if it has any of that name, else of the runs. Unknown values (NaN) are left out.
     """
     by, there = results.spec.figure.by, results.samples
-    mine = there[there["measure"] == one.measure] if len(there) else there
+    mine = there[there["measure"] == one.measure]
     if mine.empty:
         mine = results.runs[[by]].assign(group="", value=results.runs[one.measure].astype("float64"), count=1)
     mine = mine[mine[by].isin(results.spec.shown) & mine["value"].notna()]
@@ -66,7 +66,7 @@ def distribution(results: Results, one: Shown) -> pd.DataFrame:
 
 def draw_steps(axes: Axes, table: pd.DataFrame, looks: dict[str, Look], one: Shown) -> None:
     """Draw one panel: a line per ``by`` (colour) and ``group`` (style), and the points of ``one.marks``."""
-    groups = list(dict.fromkeys(table["group"]))
+    groups = groups_of(table, one)
     start, end = ends_of(table, one)
     if one.log:
         axes.set_xscale("log")
@@ -104,6 +104,12 @@ def ends_of(table: pd.DataFrame, one: Shown) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
+def groups_of(table: pd.DataFrame, one: Shown) -> list[str]:
+    """The groups that are there, those with names first, in their order."""
+    there = list(dict.fromkeys(table["group"]))
+    return [*(name for name in one.groups if name in there), *(name for name in there if name not in one.groups)]
+
+
 def marker_of(key: str, groups: Sequence[str]) -> str:
     """The marker of the paper's points of a group, or of a level."""
     return MARKERS[groups.index(key) % len(MARKERS)] if key in groups else MARKERS[0]
@@ -111,7 +117,7 @@ def marker_of(key: str, groups: Sequence[str]) -> str:
 
 def name_groups(axes: Axes, table: pd.DataFrame, one: Shown) -> None:
     """A small legend of the line styles, where there are several."""
-    groups = list(dict.fromkeys(table["group"]))
+    groups = groups_of(table, one)
     if len(groups) > 1:
         keys = [
             Line2D(

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from analysis.experiments.plotted import Plotted, caption_of, plotted
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Drawing, Shown
-from analysis.figures.bars import FAR, limit_of, number_text
+from analysis.figures.bars import FAR, limit_of
 from analysis.figures.experiment.bars import bar_looks, draw_paper, missing_word, paper_keys
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_grid, save, styled
@@ -52,14 +52,10 @@ def draw(path: Path, results: Results) -> Path:
 
 def with_percentiles(table: pd.DataFrame, results: Results, one: Shown) -> pd.DataFrame:
     """Add ``least`` and ``most`` (percentiles over ``jobs``, the number of values), NaN where jobs are not known."""
-    there, rows = results.samples, []
-    axes = results.spec.compared
+    axes, rows = results.spec.compared, []
+    there = results.samples[results.samples["measure"] == one.measure]
     for cell in table[axes].itertuples(index=False, name=None):
-        mine = (
-            there[(there["measure"] == one.measure) & (there[axes] == cell).all(axis="columns")]
-            if len(there)
-            else there
-        )
+        mine = there[(there[axes] == list(cell)).all(axis="columns")] if len(there) else there
         values = np.repeat(mine["value"].to_numpy("float64"), mine["count"].to_numpy("int64")) * one.scale
         ends = np.quantile(values, PERCENTILES, method="inverted_cdf") if len(values) else (np.nan, np.nan)
         rows.append({"least": ends[0], "most": ends[1], "jobs": len(values)})
@@ -89,7 +85,9 @@ def draw_dots(axes: Axes, table: pd.DataFrame, paper: pd.DataFrame, looks: dict[
                 if high > end:
                     axes.plot(end, y, ">", color=look.colour, markersize=3.5, clip_on=False)
         if row.value <= end:
-            axes.plot(row.value, y, look.marker or "o", color=look.colour, markersize=5, markeredgecolor="white")
+            axes.plot(
+                row.value, y, look.marker or "o", color=look.colour, markersize=5.5, markeredgecolor="white", mew=0.4
+            )
         elif row.value > end:  # NaN is neither
             axes.plot(end, y, ">", color=look.colour, markersize=6, clip_on=False)
         axes.text(1.04, y, text_of(row, one), transform=axes.get_yaxis_transform(), va="center", fontsize=7, color=INK)
@@ -106,7 +104,7 @@ def text_of(row: object, one: Shown) -> str:
     if np.isnan(value):
         return "not measured"
     gone = f"{missed} of {runs} {missing_word(one.measure)}" if missed else ""
-    return f"{number_text(value)}\n{gone}".strip() if np.isfinite(value) else gone
+    return f"{value:.4g}\n{gone}".strip() if np.isfinite(value) else gone
 
 
 def ends_of(table: pd.DataFrame, paper: pd.DataFrame, one: Shown) -> tuple[float, float]:
@@ -118,7 +116,7 @@ def ends_of(table: pd.DataFrame, paper: pd.DataFrame, one: Shown) -> tuple[float
     marks = paper[paper["strategy"].isin(list(table["strategy"]))]
     drawn = [near[name] for name in ("value", "low", "high", "least", "most")]
     values = pd.concat([*drawn, marks["value"] - marks["std"], marks["value"] + marks["std"]]).to_numpy("float64")
-    most = np.inf if one.log else FAR * float(near["value"].max()) if len(near) else np.inf
+    most = np.inf if one.log else 2 * FAR * float(near["value"].max()) if len(near) else np.inf
     seen = values[np.isfinite(values) & (values <= most) & ((values > 0.0) | (not one.log))]
     if not len(seen):
         return (0.1, 1.0) if one.log else (0.0, 1.0)
