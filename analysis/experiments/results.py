@@ -50,7 +50,7 @@ class Results:
     metas: list[dict[str, Any]]
     claims: Sequence[Claim] = ()
     marked: Sequence[Claim] = ()
-    """Those of the experiments ``figure.marks_of``, which the figure marks and nobody judges here."""
+    """The claims of the experiments ``figure.marks_of``, which the figure marks and nobody judges here."""
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""

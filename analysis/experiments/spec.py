@@ -68,7 +68,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its name; empty: the key in ``figure.shows``."""
     title: str = ""
     share: str = "runs"
-    """What a distribution is a share of."""
+    """The things of which a distribution is a share."""
     scale: float = 1.0
     log: bool = False
     ends: tuple[float, float] | None = None
@@ -118,7 +118,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
     shows: dict[str, Shown] = {}
-    """What has a panel each (``dots``, ``cdf``), or bars (``elastic``); none: the ``value``, or no bars."""
+    """The measures that have a panel each (``dots``, ``cdf``), or bars (``elastic``); none: the ``value``, or no bars."""
     printed: tuple[Printed, ...] = ()
     marks_of: tuple[str, ...] = ()
     """Other experiments with the same levels, whose claims are marked, too."""
@@ -132,7 +132,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def several(self) -> list[Shown]:
-        """What has a panel, with the name of its measure."""
+        """Everything that has a panel, with the name of its measure."""
         named = [msgspec.structs.replace(one, measure=one.measure or name) for name, one in self.shows.items()]
         return named or [self.alone]
 
