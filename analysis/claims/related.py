@@ -61,7 +61,7 @@ def _pairs(claims: Iterable[Claim], axes: Sequence[str], scale: float) -> Iterat
 
 
 def _ends(claim: Claim) -> Bounds:
-    """Both ends of the number that the paper reports, in the claim's unit; open where it gives a bound alone ("more than twice")."""
+    """Both ends of the reported number, in the claim's unit; open where it is a bound alone ("more than twice")."""
     if claim.magnitude is not None:
         return claim.magnitude
     is_end = claim.value is not None and claim.value in (claim.accept or ())

@@ -205,8 +205,8 @@ def summary(results: Results, shown: Shown | None = None) -> pd.DataFrame:
 def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     """Return the paper's values of the plotted measure: the cell's axes, ``value`` (scaled as ours), ``std``, ``how``.
 
-    ``how`` the paper says it: ``value``, or ``ratio`` to another cell's value: the paper's, if it has one, else
-    ours of the cell ``figure.anchor``. Where ratios give several values, ``std`` is half of their range.
+    ``how`` is ``value`` for a number of the paper's, ``ratio`` for a value that follows from its ratios: to its own
+    numbers, or to our value of the cell ``figure.anchor``. Where those give several, ``std`` is half of their range.
     """
     drawn, axes = results.spec.figure, results.spec.compared
     one, rows = shown or drawn.alone, list[dict[str, Any]]()
@@ -218,9 +218,9 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
             rows.append({**claim.subject, **found, "how": VALUE})
     rows += [{**more.at, "value": more.value, "std": 0.0, "how": VALUE} for more in drawn.printed if one == drawn.alone]
     known = {tuple(row[axis] for axis in axes): (row["value"], row["value"]) for row in rows}
-    anchors = _anchors(results, one).items()
-    for cell, (low, high) in related(claims, axes, {**dict(anchors), **known}, one.scale).items():
-        if cell not in known and (cell, (low, high)) not in anchors:
+    start = _anchors(results, one) if drawn.anchor else known
+    for cell, (low, high) in related(claims, axes, start, one.scale).items():
+        if cell not in known and cell not in start:
             found = {"value": (low + high) / 2, "std": (high - low) / 2}
             rows.append({**dict(zip(axes, cell, strict=True)), **found, "how": RATIO})
     return pd.DataFrame(rows, columns=[*axes, "value", "std", "how"])
@@ -229,7 +229,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
 def _anchors(results: Results, one: Shown) -> dict[tuple[str, ...], Ends]:
     """Our values of the cells ``figure.anchor``, by cell."""
     anchor, found = results.spec.figure.anchor, dict[tuple[str, ...], Ends]()
-    for levels, _ in results.runs.groupby(results.spec.compared, sort=False) if anchor else ():
+    for levels, _ in results.runs.groupby(results.spec.compared, sort=False):
         cell = dict(zip(results.spec.compared, levels, strict=True))
         value = median(by_seed(results.runs, cell, one.measure)) * one.scale
         if cell == {**cell, **anchor} and np.isfinite(value):

@@ -118,12 +118,12 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
     shows: dict[str, Shown] = {}
-    """The measures that have a panel each (``dots``, ``cdf``), or bars (``elastic``); none: the ``value``, or no bars."""
+    """The measures that have a panel each (``dots``, ``cdf``), or bars (``elastic``); none: ``value``, or no bars."""
     printed: tuple[Printed, ...] = ()
     marks_of: tuple[str, ...] = ()
     """Other experiments with the same levels, whose claims are marked, too."""
     anchor: dict[str, str] = {}
-    """The levels of cells to whose values of ours the paper's ratios are applied, where it has no value."""
+    """The levels of cells to whose values of ours the paper's ratios are applied; none: to the paper's own values."""
 
     @property
     def alone(self) -> Shown:

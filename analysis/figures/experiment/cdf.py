@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,16 @@ def draw(path: Path, results: Results) -> Path:
     drawn = results.spec.figure
     tables = [distribution(results, one) for one in drawn.several]
     look = level_looks(results.spec.shown, drawn.looks)
+    if all(table["group"].nunique() == 1 for table in tables):  # else line styles are the groups'
+        look = {name: replace(each, line=LINES[place % len(LINES)]) for place, (name, each) in enumerate(look.items())}
     with styled():
         page, places = new_grid(1.9, caption_of(results, NOTE), len(tables))
         for axes, one, table in zip(places, drawn.several, tables, strict=True):
             draw_steps(axes, table.rename(columns={drawn.by: "by"}), look, one)
             name_groups(axes, table, one)
         keys: list[Artist] = [
-            Line2D([], [], color=each.colour, label=shown_name(level, drawn.names)) for level, each in look.items()
+            Line2D([], [], color=each.colour, ls=each.line, label=shown_name(level, drawn.names))
+            for level, each in look.items()
         ]
         if any(one.marks for one in drawn.several):
             keys.append(Line2D([], [], color=PAPER_COLOUR, marker="D", label="paper", **MARK))
