@@ -232,7 +232,7 @@ def _anchors(results: Results, one: Shown) -> dict[tuple[str, ...], Ends]:
     for levels, _ in results.runs.groupby(results.spec.compared, sort=False):
         cell = dict(zip(results.spec.compared, levels, strict=True))
         value = median(by_seed(results.runs, cell, one.measure)) * one.scale
-        if cell == {**cell, **anchor} and np.isfinite(value):
+        if all(cell[axis] in there for axis, there in anchor.items()) and np.isfinite(value):
             found[tuple(levels)] = value, value
     return found
 

@@ -90,6 +90,10 @@ class Printed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In the plotted unit."""
 
 
+Part = dict[str, tuple[str, ...]]
+"""Some cells: their levels, by axis or ``seed``; of others any."""
+
+
 class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The figure and its parameters: see the modules of ``analysis/figures/experiment/``."""
 
@@ -122,8 +126,8 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     printed: tuple[Printed, ...] = ()
     marks_of: tuple[str, ...] = ()
     """Other experiments with the same levels, whose claims are marked, too."""
-    anchor: dict[str, str] = {}
-    """The levels of cells to whose values of ours the paper's ratios are applied; none: to the paper's own values."""
+    anchor: Part = {}
+    """The cells to whose values of ours the paper's ratios are applied; none: they are to the paper's own values."""
 
     @property
     def alone(self) -> Shown:
@@ -165,10 +169,6 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     axis: str
     for_s: float
-
-
-Part = dict[str, tuple[str, ...]]
-"""Some cells: their levels, by axis or ``seed``; of others any."""
 
 
 class Also(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -416,12 +416,14 @@ def _marks_problem(spec: Spec) -> str | None:
     """Problems of the panels, and of the paper's marks."""
     if spec.figure.shows and spec.figure.kind not in OF_SHOWS:
         return f"figure: shows: has no effect with kind={spec.figure.kind}; there are {', '.join(OF_SHOWS)}"
-    for key, cell in [("anchor", spec.figure.anchor), *(("printed", one.at) for one in spec.figure.printed)]:
-        for axis, level in cell.items():
-            if level not in spec.levels.get(axis, ()):
-                return f"figure: {key}: {axis}={level} is no level"
-        if key == "printed" and {*cell} != {*spec.compared}:
-            return f"figure: printed: {cell} names no single cell; it needs a level for {', '.join(spec.compared)}"
+    named = [("printed", axis, level) for one in spec.figure.printed for axis, level in one.at.items()]
+    named += [("anchor", axis, level) for axis, levels in spec.figure.anchor.items() for level in levels]
+    for key, axis, level in named:
+        if level not in spec.levels.get(axis, ()):
+            return f"figure: {key}: {axis}={level} is no level"
+    for one in spec.figure.printed:
+        if {*one.at} != {*spec.compared}:
+            return f"figure: printed: {one.at} names no single cell; it needs a level for {', '.join(spec.compared)}"
     return None
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -22,6 +23,8 @@ from analysis.figures.page import new_panels, save, styled
 from analysis.figures.style import ALIKE, PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
+WIDTHS = {VALUE: 1.8, RATIO: 1.2}
+"""Of the paper's marks, by how it says them."""
 OTHERS = Look("#8d99a6")
 
 
@@ -104,21 +107,25 @@ def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str], height: float 
     ``strategy``, ``value``, ``std`` and ``how`` the paper says it; marks without a bar are left out.
     """
     for mark in marks[marks["strategy"].isin(order)].itertuples():
-        ends = [order.index(mark.strategy) - height / 2, order.index(mark.strategy) + height / 2]
-        wide = mark.how == RATIO and mark.std > 0.0
-        for x in (mark.value - mark.std, mark.value + mark.std) if wide else (mark.value,):
-            axes.plot([x, x], ends, color=PAPER_COLOUR, linewidth=1.8 if mark.how == VALUE else 1.2, zorder=3)
-        if wide:
-            axes.fill_betweenx(ends, mark.value - mark.std, mark.value + mark.std, color=PAPER_COLOUR, alpha=0.25, lw=0)
+        y = order.index(mark.strategy)
+        draw_mark(axes.vlines, axes.fill_betweenx, mark, (y - height / 2, y + height / 2))
+
+
+def draw_mark(lines: Callable[..., Any], shade: Callable[..., Any], mark: Any, across: tuple[float, float]) -> None:
+    """Draw one mark: ``value``, ``std`` and ``how``, with the methods of an axes that draw it and its range."""
+    wide = mark.how == RATIO and mark.std > 0.0
+    ends = [mark.value - mark.std, mark.value + mark.std] if wide else [mark.value]
+    lines(ends, *across, color=PAPER_COLOUR, linewidth=WIDTHS[mark.how], zorder=3)
+    if wide:
+        shade(across, *ends, color=PAPER_COLOUR, alpha=0.25, linewidth=0)
 
 
 def paper_keys(marks: pd.DataFrame, drawn: Drawing) -> list[Artist]:
     """Legend entries of the paper's numbers: its values, and what follows from its ratios."""
-    to = ", ".join(shown_name(level, drawn.names) for level in drawn.anchor.values())
+    to = ", ".join(shown_name(level, drawn.names) for levels in drawn.anchor.values() for level in levels)
     labels = {VALUE: "paper", RATIO: f"paper's ratio to our {to}" if to else "paper, by its ratios"}
-    widths = {VALUE: 1.8, RATIO: 1.2}
     return [
-        Line2D([], [], color=PAPER_COLOUR, linewidth=widths[how], label=label)
+        Line2D([], [], color=PAPER_COLOUR, linewidth=WIDTHS[how], label=label)
         for how, label in labels.items()
         if how in set(marks["how"])
     ]

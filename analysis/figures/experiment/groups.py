@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from analysis.experiments.plotted import caption_of, panels, plotted
 from analysis.experiments.results import Results
+from analysis.figures.experiment.bars import draw_mark, paper_keys
 from analysis.figures.names import NO_NAMES, shown_name, shown_title
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
@@ -32,7 +33,7 @@ def draw(path: Path, results: Results) -> Path:
     with styled():
         page, places = new_panels(2.4, caption_of(results, NOTE), len(each))
         for (level, mine), axes in zip(each, places, strict=True):
-            draw_groups(axes, mine.ours, str(drawn.along), drawn.by, look, drawn.names)
+            draw_groups(axes, mine.ours, str(drawn.along), drawn.by, look, drawn.names, mine.paper)
             axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
         label_left(places, drawn.label)
@@ -40,17 +41,24 @@ def draw(path: Path, results: Results) -> Path:
             Patch(facecolor=one.colour, edgecolor="white", hatch=one.hatch, lw=0, label=shown_name(name, drawn.names))
             for name, one in look.items()
         ]
-        legend_above(page, keys)
+        legend_above(page, [*keys, *paper_keys(whole.paper, drawn)])
     return save(page, path, whole.together)
 
 
 def draw_groups(
-    axes: Axes, table: pd.DataFrame, along: str, by: str, looks: dict[str, Look], names: Mapping[str, str] = NO_NAMES
+    axes: Axes,
+    table: pd.DataFrame,
+    along: str,
+    by: str,
+    looks: dict[str, Look],
+    names: Mapping[str, str] = NO_NAMES,
+    paper: pd.DataFrame | None = None,
 ) -> None:
     """Draw one panel.
 
     ``table`` has the columns ``along`` and ``by``, ``value`` (infinite: written in the bar's place), ``low``, ``high``,
-    and how many of its ``runs`` did not finish (``missed``).
+    and how many of its ``runs`` did not finish (``missed``). ``paper`` has the columns ``along``, ``by``, ``value``,
+    ``std`` and ``how``.
     """
     levels = list(dict.fromkeys(table[along]))
     width = WIDTH / len(looks)
@@ -65,6 +73,11 @@ def draw_groups(
         axes.errorbar(
             x[known], value[known], ends[:, known].clip(min=0.0), color="black", linestyle="none", elinewidth=0.8
         )
+        if paper is not None:
+            theirs = paper[paper[by] == name]
+            for mark in theirs[theirs[along].isin(levels)].itertuples():
+                place = float(x[levels.index(getattr(mark, along))])
+                draw_mark(axes.hlines, axes.fill_between, mark, (place - 0.55 * width, place + 0.55 * width))
         for place in x[finite & np.isposinf(mine["high"].to_numpy("float64"))]:
             draw_open(axes, float(place))
         for never in x[np.isposinf(value)]:
