@@ -18,7 +18,8 @@ from analysis.figures.names import NO_NAMES, shown_name, shown_title
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
 from analysis.figures.style import FAINT, Look, level_looks
 
-NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t), dotted: too few runs ended for one"
+NOTE = "bars: median over the seeds, lines: 95 % interval (Student's t)"
+OPEN = ", dotted: too few runs ended for one"
 ON_BAR = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.15"}
 """An outline that makes text on a bar legible, whatever its colour."""
 WIDTH = 0.8
@@ -31,7 +32,7 @@ def draw(path: Path, results: Results) -> Path:
     each = panels(whole, results)
     look = level_looks(results.spec.shown, drawn.looks)
     with styled():
-        page, places = new_panels(2.4, caption_of(results, NOTE), len(each))
+        page, places = new_panels(2.4, caption_of(results, NOTE + OPEN * bool(is_open(whole.ours).any())), len(each))
         for (level, mine), axes in zip(each, places, strict=True):
             draw_groups(axes, mine.ours, str(drawn.along), drawn.by, look, drawn.names, mine.paper)
             axes.set_title("" if level is None else shown_title(str(drawn.panels), level, drawn.names))
@@ -77,8 +78,8 @@ def draw_groups(
             theirs = paper[paper[by] == name]
             for mark in theirs[theirs[along].isin(levels)].itertuples():
                 place = float(x[levels.index(getattr(mark, along))])
-                draw_mark(axes.hlines, axes.fill_between, mark, (place - 0.55 * width, place + 0.55 * width))
-        for place in x[finite & np.isposinf(mine["high"].to_numpy("float64"))]:
+                draw_mark(axes.hlines, axes.fill_between, mark, (place - 0.46 * width, place + 0.46 * width))
+        for place in x[is_open(mine)]:
             draw_open(axes, float(place))
         for never in x[np.isposinf(value)]:
             axes.text(never, 0.0, " never ends", rotation=90, ha="center", va="bottom", color=FAINT, fontsize=6.5)
@@ -89,6 +90,11 @@ def draw_groups(
     axes.set_xticks(range(len(levels)), [shown_name(level, names) for level in levels])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=True, axis="y")
+
+
+def is_open(table: pd.DataFrame) -> np.ndarray:
+    """Whether the bar of each row has an interval without an upper end."""
+    return np.asarray(np.isfinite(table["value"]) & np.isposinf(table["high"].astype("float64")))
 
 
 def draw_open(axes: Axes, x: float) -> None:
