@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,17 @@ class Straggling:
     :func:`analysis.measures.cluster.deviations.job_stragglers` returns. ``episodes``: of all jobs, as
     :func:`analysis.measures.cluster.episodes.with_neighbours` returns them. ``deviations``: how many lie between which
     edges (:mod:`analysis.measures.cluster.histogram`), by kind: ``iteration`` (of the slowest worker), ``worker``, and
-    of workers by the parameter servers on their host, ``servers=0`` and so on. ``others`` has the same by hundredths:
-    ``change`` (T relative to the same worker's previous iteration, minus 1), ``communication`` (its share of T) and, of
-    the slowest worker by a step of ``STEPS`` alone, ``data_deviation`` and so on. ``unread``: which records were left
-    out, and why.
+    of workers by the parameter servers on their host, ``servers=0`` and so on. ``unread``: which records were left
+    out, and why. ``others`` has counts by hundredths (none if the rest was read from stored tables): ``change`` (T
+    relative to the same worker's previous iteration, minus 1), ``communication`` (its share of T) and, of the slowest
+    worker by a step of ``STEPS`` alone, ``data_deviation`` and so on.
     """
 
     jobs: pd.DataFrame
     episodes: pd.DataFrame
     deviations: pd.DataFrame
-    others: pd.DataFrame
     unread: tuple[str, ...] = ()
+    others: pd.DataFrame = field(default_factory=lambda: tabulate({}))
 
 
 def straggling(cluster: Cluster) -> Straggling | None:
