@@ -12,6 +12,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from runtime.record.meta import describe_versions
 from runtime.run.inputs import files_in
 from runtime.virtual.costs import load_costs
 from stragglab.grids.code import sha256_of_run
-from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words, folder_of
+from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words, folder_of, marked_of
 from stragglab.grids.forks import processors, run_here
 from stragglab.grids.grid import QUIET, JobFailed, Runner, fill, run_child
 from stragglab.grids.idleness import others_frac, spent
@@ -246,7 +247,8 @@ def counted_results(spec: Spec, asked: argparse.Namespace) -> tuple[Results | No
     rows = {name: row for name, row in counting.items() if name in used}
     older = sum(is_older(one, rows[one.cell.name]) for one in kept.wanted if one.cell.name in rows)
     busy = sum(is_busy(row) for row in kept.rows.values() if row["runtime"] == "live")
-    return results_of_rows(spec, rows, claims_of(spec), said_of(spec, rows, whole, older, busy)), bool(whole)
+    results = results_of_rows(spec, rows, claims_of(spec), said_of(spec, rows, whole, older, busy))
+    return replace(results, marked=marked_of(spec)), bool(whole)
 
 
 def said_of(spec: Spec, rows: Mapping[str, Row], whole: Sequence[int], older: int, busy: int) -> str:
