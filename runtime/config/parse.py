@@ -81,6 +81,7 @@ class Cluster(_Strict, frozen=True):
     gpus: dict[str, Any] | None
     replica: dict[str, Any] | None
     """The inside of every worker (``conf/cluster/hybrid.yaml``); None: a worker is one rank."""
+    cost_changes: dict[str, float] | None = None
 
 
 class Topology(_Strict, frozen=True):

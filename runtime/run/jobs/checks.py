@@ -243,7 +243,7 @@ class _Shaper:
         """An iteration of the job on the first machine with GPUs."""
         cluster = config.cluster
         if cluster.costs not in self._costs:
-            self._costs[cluster.costs] = load_costs(cluster.costs)
+            self._costs[cluster.costs] = load_costs(cluster.costs, changes=cluster.cost_changes)
         batch, workers = config.workload.global_batch_samples, config.num_workers
         try:
             device: DeviceProfile | None = self._host.device or parse_device(cluster.device)

@@ -46,14 +46,25 @@ static int act_travel(Iteration *one) {
     return failed ? -1 : 0;
 }
 
-/* Its worker need not wait for the order any more, for which it may have used its processor. */
+/* Its worker waits for others; returns 0, or -1 with an exception, as the next does. */
+static int begin_waiting(Iteration *one) {
+    Chain *self = one->chain;
+    if (!self->prices.wait_cores)
+        return 0;
+    return go_there(self) || begin_polling(self->work, one->worker->task, self->prices.wait_cores) || come_back(self)
+               ? -1
+               : 0;
+}
+
+/* It need not wait any more. */
 static int stop_waiting(Iteration *one) {
     Chain *self = one->chain;
     if (!self->prices.wait_cores)
         return 0;
-    double used_s = go_there(self) ? -1.0 : stop_polling(self->work, one->worker->task);
-    one->cpu_s += used_s;
-    return used_s < 0 || come_back(self) ? -1 : 0;
+    if (go_there(self) || stop_polling(self->work, one->worker->task) || come_back(self))
+        return -1;
+    one->cpu_s += take_polled_s(one->worker->task);
+    return 0;
 }
 
 static int leave_ordered(Iteration *one) {
@@ -124,7 +135,7 @@ static int run_deliver(Step *step) { /* an order of a server (other) at a place 
 
 static int enter_copying(Iteration *one) {
     one->amount = one->chain->copy_s;
-    return 0;
+    return stop_waiting(one);
 }
 
 static int leave_copying_in(Iteration *one) {
@@ -233,22 +244,13 @@ static int enter_pushing(Iteration *one) {
 }
 
 static int act_push(Iteration *one) {
-    int failed = 0;
+    int failed = begin_waiting(one);
     for (Py_ssize_t i = 0, count = one->missing; !failed && i < count; i++)
         failed = send_between(one, i, 1, make_step(run_hand_over, one, NULL, NULL, 0.0, i));
     return failed;
 }
 
-/* Its worker waits for the next order. */
-static int begin_waiting(Iteration *one) {
-    Chain *self = one->chain;
-    if (!self->prices.wait_cores)
-        return 0;
-    if (go_there(self) || begin_polling(self->work, one->worker->task, self->prices.wait_cores))
-        return -1;
-    return come_back(self);
-}
-
+/* Its worker goes on to wait for the next order. */
 static int leave_taken(Iteration *one) {
     return begin_waiting(one) ? -1 : end_iteration(one, one->chain->clock->now);
 }
@@ -260,7 +262,7 @@ static const Row ROWS[NUM_STAGES] = {
     [WAITING] = {"waiting", TO(UPDATING) | TO(LOADING), NULL, act_awake, leave_waiting},
     [UPDATING] = {"updating", TO(LOADING), NULL, act_nothing, NULL},
     [LOADING] = {"loading", TO(RECEIVING) | TO(COPYING_IN), enter_loading, act_compute, leave_loading},
-    [RECEIVING] = {"receiving", TO(COPYING_IN), NULL, act_nothing, NULL},
+    [RECEIVING] = {"receiving", TO(COPYING_IN), NULL, begin_waiting, NULL},
     [COPYING_IN] = {"copying in", TO(COMPUTING), enter_copying, act_work, leave_copying_in},
     [COMPUTING] = {"computing", TO(PACING) | TO(DELAYED) | TO(COMPUTED), enter_computing, act_compute, leave_computing},
     [PACING] = {"pacing", TO(DELAYED) | TO(COMPUTED), NULL, act_sleep, delay},
