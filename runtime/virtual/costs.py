@@ -75,6 +75,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     interrupt_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Time for which a byte between hosts interrupts all other tasks, on any host: emulated hosts share one kernel,
     which charges work on packets to the task that it interrupts. 0 of hosts that are machines of their own."""
+    message_sigma: Annotated[float, Meta(ge=0, le=3)] = 0.0
+    """A worker's parameters, and its gradient, have LogNormal(-sigma^2/2, sigma) times their bytes and work, drawn for
+    each: the rates of a cloud's links vary. Modelled only on hosts, between workers and servers."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""

@@ -6,12 +6,27 @@ static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *n
     Way *way = next ? way_between(self, one->worker, place, to_server) : NULL;
     int failed = !way || go_there(self);
     if (!failed) {
-        double num_bytes = queue_at(self, place)->num_bytes;
+        double num_bytes = queue_at(self, place)->num_bytes * one->message_factor;
         failed = send_on(self->work, one->worker->task, way, num_bytes, self->prices.latency_s, (PyObject *)next,
                          price_of(self, way) * num_bytes, self->prices.interrupt_per_byte_s * num_bytes);
     }
     Py_XDECREF(next);
     return failed ? -1 : 0;
+}
+
+static double next_factor(PyObject *jitters, PyObject *worker) {
+    PyObject *jitter = item_of(jitters, worker);
+    PyObject *found = jitter ? PyObject_CallMethodNoArgs(jitter, name_factor) : NULL;
+    double factor = found ? PyFloat_AsDouble(found) : -1.0;
+    Py_XDECREF(found);
+    return factor;
+}
+
+/* Draw by how much its messages of one way take longer. */
+static int draw_messages(Iteration *one) {
+    Chain *self = one->chain;
+    one->message_factor = self->prices.message_sigma ? next_factor(self->messages, one->worker->number) : 1.0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* ---- the order ------------------------------------------------------------------------------------------------- */
@@ -25,7 +40,7 @@ static int run_deliver(Step *step);
 static int enter_ordered(Iteration *one) {
     Chain *self = one->chain;
     double reached_s = one->sent_s + self->prices.control_s, sending_s = send_s(self, one->worker);
-    if (sending_s < 0)
+    if (sending_s < 0 || draw_messages(one))
         return -1;
     one->cpu_s = batch_s(one) * self->uses_cores + sending_s;
     one->loaded_s = INFINITY;
@@ -145,19 +160,11 @@ static int leave_copying_in(Iteration *one) {
 
 /* ---- the device ------------------------------------------------------------------------------------------------ */
 
-static double next_factor(Chain *self, PyObject *worker) {
-    PyObject *jitter = item_of(self->jitter, worker);
-    PyObject *found = jitter ? PyObject_CallMethodNoArgs(jitter, name_factor) : NULL;
-    double factor = found ? PyFloat_AsDouble(found) : -1.0;
-    Py_XDECREF(found);
-    return factor;
-}
-
 static int enter_computing(Iteration *one) {
     Chain *self = one->chain;
     one->pull_s = self->clock->now - one->loaded_s + one->updating_s;
     one->since_s = self->clock->now;
-    one->factor = next_factor(self, one->worker->number);
+    one->factor = next_factor(self->jitter, one->worker->number);
     double longer = PyErr_Occurred() ? -1.0 : stretch_of_worker(one);
     double real_s = (self->prices.compute_base_s * one->accum + self->prices.compute_per_sample_s * one->samples +
                      self->prices.stage_base_s) *
@@ -240,7 +247,7 @@ static int run_hand_over(Step *step) { /* n: the server's place */
 
 static int enter_pushing(Iteration *one) {
     one->missing = PyList_GET_SIZE(one->chain->queues);
-    return 0;
+    return draw_messages(one);
 }
 
 static int act_push(Iteration *one) {

@@ -3,7 +3,7 @@
 typedef struct {
     double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, sleep_overshoot_s, server_cores;
     double compute_base_s, compute_per_sample_s, stage_base_s, data_base_s, data_per_sample_s, control_s, worker_cores;
-    double interrupt_per_byte_s, wait_cores, server_wait_cores;
+    double interrupt_per_byte_s, wait_cores, server_wait_cores, message_sigma;
 } Prices; /* of runtime/virtual/costs.py */
 
 typedef struct {

@@ -6,7 +6,7 @@ static const Field prices_fields[] = {
     PRICE(update_base_s), PRICE(update_per_byte_s), PRICE(sleep_overshoot_s), PRICE(server_cores),
     PRICE(compute_base_s), PRICE(compute_per_sample_s), PRICE(stage_base_s), PRICE(data_base_s),
     PRICE(data_per_sample_s), PRICE(control_s), PRICE(worker_cores), PRICE(wait_cores),
-    PRICE(server_wait_cores), {NULL}};
+    PRICE(server_wait_cores), PRICE(message_sigma), {NULL}};
 
 static int read_prices(PyObject *costs, Prices *prices) {
     for (const Field *field = prices_fields; field->word; field++)
