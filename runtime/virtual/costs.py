@@ -58,8 +58,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wait_cores: Annotated[float, Meta(ge=0)] = 0.0
     server_wait_cores: Annotated[float, Meta(ge=0)] = 0.0
     """Cores on which a worker, or a server, polls while it waits for others; modelled only on hosts. 0 if it sleeps, 1
-    if a thread polls (as of ZeroMQ or gloo), as many as it computes on if these threads spin until there is more to
-    do (OpenMP with ``KMP_BLOCKTIME``)."""
+    if one thread polls for messages (STAR, section II), as many as it computes on if these threads spin until there
+    is more to do (Intel's OpenMP, for 200 ms: ``KMP_BLOCKTIME``). A server polls from its first update on."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None
@@ -77,7 +77,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     which charges work on packets to the task that it interrupts. 0 of hosts that are machines of their own."""
     message_sigma: Annotated[float, Meta(ge=0, le=3)] = 0.0
     """A worker's parameters, and its gradient, have LogNormal(-sigma^2/2, sigma) times their bytes and work, drawn for
-    each: the rates of a cloud's links vary. Modelled only on hosts, between workers and servers."""
+    each: the rates of a cloud's links vary (Uta et al., NSDI 2020). Modelled only on hosts, to and from servers."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""

@@ -64,7 +64,7 @@ HEAD = """\
 
 
 class Shares(NamedTuple):
-    """What figure 2 says of communication's share of an iteration, plain fractions."""
+    """Communication's share of an iteration, as figure 2 has it; plain fractions."""
 
     half_frac: float
     low_frac: float
@@ -72,7 +72,7 @@ class Shares(NamedTuple):
 
     @property
     def distance(self) -> float:
-        """How far its ends are from the paper's, as the sum of two fractions."""
+        """Distance of its ends from the paper's, the sum of two fractions."""
         return abs(self.low_frac - ENDS_FRAC[0]) + abs(self.high_frac - ENDS_FRAC[1])
 
 
