@@ -75,13 +75,14 @@ class Cluster(_Strict, frozen=True):
     hosts: dict[str, Any] | None
     nominal_iter_s: Positive | None
     costs: str
+    cost_changes: dict[str, float] | None
+    """Values in place of the cost model's, also of the models of a set of jobs."""
     worker_cores: Positive | None
     server_cores: Positive | None
     only_modelled: str | None
     gpus: dict[str, Any] | None
     replica: dict[str, Any] | None
     """The inside of every worker (``conf/cluster/hybrid.yaml``); None: a worker is one rank."""
-    cost_changes: dict[str, float] | None = None
 
 
 class Topology(_Strict, frozen=True):
