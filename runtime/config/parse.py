@@ -75,6 +75,8 @@ class Cluster(_Strict, frozen=True):
     hosts: dict[str, Any] | None
     nominal_iter_s: Positive | None
     costs: str
+    cost_changes: dict[str, float] | None
+    """Values in place of the cost model's, also of the models of a set of jobs."""
     worker_cores: Positive | None
     server_cores: Positive | None
     only_modelled: str | None

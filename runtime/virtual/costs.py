@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -54,8 +55,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     server_cores: Rate = 1.0
     """Cores that a task uses while it loads, computes or updates at the speed of this model; with fewer it is slower in
     proportion. 1 of models that were fitted to live tasks, which are one thread."""
-    wait_cores: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Cores that a worker on a host uses while it waits for its next order: 1 if it polls, 0 if it sleeps."""
+    wait_cores: Annotated[float, Meta(ge=0)] = 0.0
+    server_wait_cores: Annotated[float, Meta(ge=0)] = 0.0
+    """Cores on which a worker, or a server, polls while it waits for others; modelled only on hosts. 0 if it sleeps, 1
+    if one thread polls for messages (STAR, section II), as many as it computes on if these threads spin until there
+    is more to do (Intel's OpenMP, for 200 ms: ``KMP_BLOCKTIME``). A server polls from its first update on."""
     decision_s: Seconds = 0.0
     """The coordinator's work on one event; it handles one at a time."""
     link_bytes_per_s: Rate | None = None
@@ -71,6 +75,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     interrupt_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Time for which a byte between hosts interrupts all other tasks, on any host: emulated hosts share one kernel,
     which charges work on packets to the task that it interrupts. 0 of hosts that are machines of their own."""
+    message_sigma: Annotated[float, Meta(ge=0, le=3)] = 0.0
+    """A worker's parameters, and its gradient, have LogNormal(-sigma^2/2, sigma) times their bytes and work, drawn for
+    each: the rates of a cloud's links vary (Uta et al., NSDI 2020). Modelled only on hosts, to and from servers."""
     update_base_s: Seconds = 0.0
     update_per_byte_s: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """A server's work on one update, per byte of its range and gradient; updates of a server queue."""
@@ -257,13 +264,26 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
         return any(not low <= value <= high for (low, high), value in lows_highs)
 
 
-def load_costs(name: str, directory: Path = DIRECTORY) -> CostModel:
+def load_costs(name: str, directory: Path = DIRECTORY, changes: Mapping[str, float] | None = None) -> CostModel:
     """The model ``name``: a file of ``runtime/fitted/costs/`` without its ending, or a path that ends in ``.yaml``.
 
-    Raises :class:`ConfigError` with one line for a file that is missing, foreign or out of range.
+    ``changes``: values in place of the file's (``cluster.cost_changes``), which give the model another fingerprint.
+
+    Raises :class:`ConfigError` with one line for a file or a change that is missing, foreign or out of range.
     """
     kind = KIND._replace(directory=directory)
-    return _model_of(kind.read(name), name, kind.path_of(name).stem)
+    model = _model_of(kind.read(name), name, kind.path_of(name).stem)
+    return _changed(model, changes) if changes else model
+
+
+def _changed(model: CostModel, changes: Mapping[str, float]) -> CostModel:
+    try:
+        refuse_nonfinite(changes, "")
+        values = convert(msgspec.structs.asdict(model.values) | dict(changes), Costs, "")
+    except ConfigError as error:
+        raise ConfigError(f"cluster.cost_changes: {error}") from None
+    file = msgspec.structs.replace(model.file, values=values)
+    return msgspec.structs.replace(model, file=file, sha256=fingerprint(file), file_sha256=values_sha256(values))
 
 
 @functools.lru_cache(maxsize=16)

@@ -78,7 +78,7 @@ class VirtualRuntime:
                 )
         self._profile = parse_device(cluster.device)
         self._profiles = profiles_of(cluster.device, cluster.devices, cluster.num_workers, on_hosts=hosts is not None)
-        self._model = load_costs(cluster.costs)
+        self._model = load_costs(cluster.costs, changes=cluster.cost_changes)
         self._values = self._model.values
         if self._stand_in is not None:
             self._values = self._stand_in.costs(self._values)

@@ -51,3 +51,13 @@ def test_a_cost_model_adds_up_to_the_active_times(model: str) -> None:
     assert (update_s + transfers_s) * 1e3 == pytest.approx(ps_ms, rel=1e-3)
     busy_s = use_percent / 100 * 96 * step_ms / 1e3
     assert costs.server_cores == pytest.approx(min(96, busy_s / update_s), rel=5e-3)
+
+
+@pytest.mark.parametrize("model", TABLE)
+def test_messages_as_work_leave_a_worker_as_active_as_published(model: str) -> None:
+    """Published code, wrk_active: pre-processing, GPU, and the work of receiving and sending all parameters."""
+    entry = Models("star_messages", ROOT).find(model)
+    assert entry is not None
+    costs = load_costs(entry.costs, changes=entry.cost_changes).values
+    gpu_s, carry_s = (entry.device or {})["per_sample_s"] * 128, costs.carry_s(entry.num_parameters * 4).between_s
+    assert (costs.data_s(128) + gpu_s + 2 * carry_s) * 1e3 == pytest.approx(TABLE[model][1], rel=1e-3)

@@ -15,6 +15,7 @@ BARE: dict[str, Any] = {
     "worker_cores": None,
     "server_cores": None,
     "only_modelled": None,
+    "cost_changes": None,
     "gpus": None,
     "replica": None,
 }

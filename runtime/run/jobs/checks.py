@@ -158,7 +158,7 @@ class _Shaper:
         self._config, self._start, self._again, self._foreign = config, start, again, foreign
         self._raws: dict[tuple[str, ...], Mapping[str, Any]] = {(): raw}
         self._models = Models(config.replay.models, start)
-        self._costs: dict[str, CostModel] = {}
+        self._costs: dict[tuple[object, ...], CostModel] = {}
         self._kinds: dict[Kind, _Alike] = {}
         self._counted: dict[Kind, CheckedJob] = {}
         self._host = next(host for host in hosts.hosts if host.gpus)
@@ -242,15 +242,17 @@ class _Shaper:
     def _alone(self, config: Config, num_parameters: int, model: Model | None) -> Undisturbed:
         """An iteration of the job on the first machine with GPUs."""
         cluster = config.cluster
-        if cluster.costs not in self._costs:
-            self._costs[cluster.costs] = load_costs(cluster.costs)
+        changes = cluster.cost_changes or {}
+        key = cluster.costs, *sorted(changes.items())
+        if key not in self._costs:
+            self._costs[key] = load_costs(cluster.costs, changes=changes)
         batch, workers = config.workload.global_batch_samples, config.num_workers
         try:
             device: DeviceProfile | None = self._host.device or parse_device(cluster.device)
         except ValueError as error:
             raise ConfigError(f"cluster.{error}") from None
         alone = undisturbed(
-            self._costs[cluster.costs].values,
+            self._costs[key].values,
             device,
             self._host,
             num_workers=workers,

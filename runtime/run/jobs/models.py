@@ -22,6 +22,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     costs: str
     """A cost model, as in ``cluster.costs``."""
+    cost_changes: dict[str, float] = {}
+    """As in ``cluster.cost_changes``, which take precedence."""
     device: dict[str, float] | None = None
     """As in ``cluster.device``."""
     num_parameters: Annotated[int, Meta(ge=0)]

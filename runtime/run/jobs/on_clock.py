@@ -46,6 +46,7 @@ def on_clock(
 ) -> VirtualCluster | CountedCluster:
     """Make the runner of jobs on the clock; ``jobs`` by name."""
     replay, requests = checked.config.replay, [job.request for job in checked.jobs]
+    cluster = checked.config.cluster
     if replay.detail == "gpus_only":
         return CountedCluster(
             checked.machines,
@@ -58,7 +59,7 @@ def on_clock(
             tick=tick,
         )
     return VirtualCluster(
-        sites_of_hosts(checked.hosts, load_costs(checked.config.cluster.costs).values),
+        sites_of_hosts(checked.hosts, load_costs(cluster.costs, changes=cluster.cost_changes).values),
         checked.machines,
         requests,
         checked.policy,

@@ -86,7 +86,9 @@ def sized(raw: Mapping[str, Any], submission: Submission, model: Model | None, *
             }
         else:
             each, workload["name"] = model.batch_samples, submission.model
+        changes = model.cost_changes | dict(cluster["cost_changes"] or {})
         cluster |= {"costs": model.costs, "device": model.device, "devices": None, "nominal_iter_s": None}
+        cluster["cost_changes"] = changes or None
     cluster["num_workers"] = submission.gpus
     if submission.servers is not None:
         topology["num_servers"] = submission.servers

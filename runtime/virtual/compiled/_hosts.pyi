@@ -242,6 +242,7 @@ class Chain:
         queues: list[Queue],
         names: dict[int, str],
         jitter: dict[int, Jitter],
+        messages: dict[int, Jitter],
         profiles: dict[int, DeviceProfile | None],
         cores: dict[int, float],
         idle_since_s: dict[int, float],

@@ -8,7 +8,7 @@ typedef struct {
     Clock *clock;
     PyObject *queues; /* of the servers that hold parameters, by place: a list */
     PyObject *names;  /* worker -> its name on the machines */
-    PyObject *jitter, *profiles, *cores, *idle_since_s, *under_way; /* by worker, as in WorkerModel */
+    PyObject *jitter, *messages, *profiles, *cores, *idle_since_s, *under_way; /* by worker, as in WorkerModel */
     PyObject *workers;                                              /* worker -> Worker */
     PyObject *costs, *by_stage; /* what it was made from */
     PyObject *ended;                                                /* called at the end, with the time */
@@ -44,7 +44,7 @@ typedef struct {
 #define TIME(name) double name;
     WORK_TIMES(TIME)
 #undef TIME
-    double loaded_s, receiving_since_s, updating_s, factor, computed_s, since_s, charged_s;
+    double loaded_s, receiving_since_s, updating_s, factor, message_factor, computed_s, since_s, charged_s;
     Py_ssize_t samples, accum, missing, receiving;
 } Iteration;
 

@@ -6,12 +6,27 @@ static int send_between(Iteration *one, Py_ssize_t place, int to_server, Step *n
     Way *way = next ? way_between(self, one->worker, place, to_server) : NULL;
     int failed = !way || go_there(self);
     if (!failed) {
-        double num_bytes = queue_at(self, place)->num_bytes;
+        double num_bytes = queue_at(self, place)->num_bytes * one->message_factor;
         failed = send_on(self->work, one->worker->task, way, num_bytes, self->prices.latency_s, (PyObject *)next,
                          price_of(self, way) * num_bytes, self->prices.interrupt_per_byte_s * num_bytes);
     }
     Py_XDECREF(next);
     return failed ? -1 : 0;
+}
+
+static double next_factor(PyObject *jitters, PyObject *worker) {
+    PyObject *jitter = item_of(jitters, worker);
+    PyObject *found = jitter ? PyObject_CallMethodNoArgs(jitter, name_factor) : NULL;
+    double factor = found ? PyFloat_AsDouble(found) : -1.0;
+    Py_XDECREF(found);
+    return factor;
+}
+
+/* Draw by how much its messages of one way take longer. */
+static int draw_messages(Iteration *one) {
+    Chain *self = one->chain;
+    one->message_factor = self->prices.message_sigma ? next_factor(self->messages, one->worker->number) : 1.0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* ---- the order ------------------------------------------------------------------------------------------------- */
@@ -25,7 +40,7 @@ static int run_deliver(Step *step);
 static int enter_ordered(Iteration *one) {
     Chain *self = one->chain;
     double reached_s = one->sent_s + self->prices.control_s, sending_s = send_s(self, one->worker);
-    if (sending_s < 0)
+    if (sending_s < 0 || draw_messages(one))
         return -1;
     one->cpu_s = batch_s(one) * self->uses_cores + sending_s;
     one->loaded_s = INFINITY;
@@ -46,14 +61,25 @@ static int act_travel(Iteration *one) {
     return failed ? -1 : 0;
 }
 
-/* Its worker need not wait for the order any more, for which it may have used its processor. */
+/* Its worker waits for others; returns 0, or -1 with an exception, as the next does. */
+static int begin_waiting(Iteration *one) {
+    Chain *self = one->chain;
+    if (!self->prices.wait_cores)
+        return 0;
+    return go_there(self) || begin_polling(self->work, one->worker->task, self->prices.wait_cores) || come_back(self)
+               ? -1
+               : 0;
+}
+
+/* It need not wait any more. */
 static int stop_waiting(Iteration *one) {
     Chain *self = one->chain;
     if (!self->prices.wait_cores)
         return 0;
-    double used_s = go_there(self) ? -1.0 : stop_polling(self->work, one->worker->task);
-    one->cpu_s += used_s;
-    return used_s < 0 || come_back(self) ? -1 : 0;
+    if (go_there(self) || stop_polling(self->work, one->worker->task) || come_back(self))
+        return -1;
+    one->cpu_s += take_polled_s(one->worker->task);
+    return 0;
 }
 
 static int leave_ordered(Iteration *one) {
@@ -124,7 +150,7 @@ static int run_deliver(Step *step) { /* an order of a server (other) at a place 
 
 static int enter_copying(Iteration *one) {
     one->amount = one->chain->copy_s;
-    return 0;
+    return stop_waiting(one);
 }
 
 static int leave_copying_in(Iteration *one) {
@@ -134,19 +160,11 @@ static int leave_copying_in(Iteration *one) {
 
 /* ---- the device ------------------------------------------------------------------------------------------------ */
 
-static double next_factor(Chain *self, PyObject *worker) {
-    PyObject *jitter = item_of(self->jitter, worker);
-    PyObject *found = jitter ? PyObject_CallMethodNoArgs(jitter, name_factor) : NULL;
-    double factor = found ? PyFloat_AsDouble(found) : -1.0;
-    Py_XDECREF(found);
-    return factor;
-}
-
 static int enter_computing(Iteration *one) {
     Chain *self = one->chain;
     one->pull_s = self->clock->now - one->loaded_s + one->updating_s;
     one->since_s = self->clock->now;
-    one->factor = next_factor(self, one->worker->number);
+    one->factor = next_factor(self->jitter, one->worker->number);
     double longer = PyErr_Occurred() ? -1.0 : stretch_of_worker(one);
     double real_s = (self->prices.compute_base_s * one->accum + self->prices.compute_per_sample_s * one->samples +
                      self->prices.stage_base_s) *
@@ -229,26 +247,17 @@ static int run_hand_over(Step *step) { /* n: the server's place */
 
 static int enter_pushing(Iteration *one) {
     one->missing = PyList_GET_SIZE(one->chain->queues);
-    return 0;
+    return draw_messages(one);
 }
 
 static int act_push(Iteration *one) {
-    int failed = 0;
+    int failed = begin_waiting(one);
     for (Py_ssize_t i = 0, count = one->missing; !failed && i < count; i++)
         failed = send_between(one, i, 1, make_step(run_hand_over, one, NULL, NULL, 0.0, i));
     return failed;
 }
 
-/* Its worker waits for the next order. */
-static int begin_waiting(Iteration *one) {
-    Chain *self = one->chain;
-    if (!self->prices.wait_cores)
-        return 0;
-    if (go_there(self) || begin_polling(self->work, one->worker->task, self->prices.wait_cores))
-        return -1;
-    return come_back(self);
-}
-
+/* Its worker goes on to wait for the next order. */
 static int leave_taken(Iteration *one) {
     return begin_waiting(one) ? -1 : end_iteration(one, one->chain->clock->now);
 }
@@ -260,7 +269,7 @@ static const Row ROWS[NUM_STAGES] = {
     [WAITING] = {"waiting", TO(UPDATING) | TO(LOADING), NULL, act_awake, leave_waiting},
     [UPDATING] = {"updating", TO(LOADING), NULL, act_nothing, NULL},
     [LOADING] = {"loading", TO(RECEIVING) | TO(COPYING_IN), enter_loading, act_compute, leave_loading},
-    [RECEIVING] = {"receiving", TO(COPYING_IN), NULL, act_nothing, NULL},
+    [RECEIVING] = {"receiving", TO(COPYING_IN), NULL, begin_waiting, NULL},
     [COPYING_IN] = {"copying in", TO(COMPUTING), enter_copying, act_work, leave_copying_in},
     [COMPUTING] = {"computing", TO(PACING) | TO(DELAYED) | TO(COMPUTED), enter_computing, act_compute, leave_computing},
     [PACING] = {"pacing", TO(DELAYED) | TO(COMPUTED), NULL, act_sleep, delay},

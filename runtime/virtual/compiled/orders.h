@@ -3,7 +3,7 @@
 typedef struct {
     double latency_s, carry_per_byte_s, within_per_byte_s, update_base_s, update_per_byte_s, sleep_overshoot_s, server_cores;
     double compute_base_s, compute_per_sample_s, stage_base_s, data_base_s, data_per_sample_s, control_s, worker_cores;
-    double interrupt_per_byte_s, wait_cores;
+    double interrupt_per_byte_s, wait_cores, server_wait_cores, message_sigma;
 } Prices; /* of runtime/virtual/costs.py */
 
 typedef struct {
@@ -156,10 +156,22 @@ static Task *needed_task_of(Queue *self) {
 
 /* ---- an update ------------------------------------------------------------------------------------------------- */
 
+/* From its first update on it polls whenever it waits. */
+static int wait_for_orders(Queue *self) {
+    Task *task = self->prices.server_wait_cores ? task_of(self) : NULL;
+    if (!task)
+        return PyErr_Occurred() ? -1 : 0;
+    return change_side(self->clock, self->work->clock) ||
+                   begin_polling(self->work, task, self->prices.server_wait_cores) ||
+                   change_side(self->work->clock, self->clock)
+               ? -1
+               : 0;
+}
+
 static int end_update(Queue *self) {
     double now = self->clock->now;
     PyObject *done = PyList_GET_ITEM(self->busy, self->place);
-    return was_busy(done, now - self->begun_s, now - self->updated_s) ? -1 : order_done(self);
+    return was_busy(done, now - self->begun_s, now - self->updated_s) || wait_for_orders(self) ? -1 : order_done(self);
 }
 
 static int run_end_update(Step *step) {

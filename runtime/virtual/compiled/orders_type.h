@@ -5,7 +5,8 @@ static const Field prices_fields[] = {
     PRICE(latency_s), PRICE(carry_per_byte_s), PRICE(within_per_byte_s), PRICE(interrupt_per_byte_s),
     PRICE(update_base_s), PRICE(update_per_byte_s), PRICE(sleep_overshoot_s), PRICE(server_cores),
     PRICE(compute_base_s), PRICE(compute_per_sample_s), PRICE(stage_base_s), PRICE(data_base_s),
-    PRICE(data_per_sample_s), PRICE(control_s), PRICE(worker_cores), PRICE(wait_cores), {NULL}};
+    PRICE(data_per_sample_s), PRICE(control_s), PRICE(worker_cores), PRICE(wait_cores),
+    PRICE(server_wait_cores), PRICE(message_sigma), {NULL}};
 
 static int read_prices(PyObject *costs, Prices *prices) {
     for (const Field *field = prices_fields; field->word; field++)

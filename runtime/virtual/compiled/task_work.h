@@ -15,12 +15,14 @@ typedef struct {
     PyObject *set;         /* bytes: the resources of its cores, as of a generation of their names */
     int64_t set_generation;
     Activity *work;        /* that it does now, apart from messages */
+    Activity *polls;       /* that it waits with, which is nobody's work */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the latter of all that it does together */
     double own_s, owed_s; /* interruptions by its messages that are over; by others', which make its next work longer */
     double charged_s;     /* all that it has ever owed */
+    double poll_cores, polled_s; /* cores on which it polls whenever it does not work; core-seconds of that so far */
     int64_t life;
-    char paused, is_here, polls;
+    char paused, is_here;
     Message *first, *last; /* that are dropped with it, in the order of their starts */
 } Task;
 
@@ -181,6 +183,52 @@ static int divide_work(TaskWork *self, Task *task) {
     return divide(self->processors, account_of_task(task), task->weight);
 }
 
+/* ---- waiting with a processor ------------------------------------------------------------------------------------- */
+
+#define ENDLESS_S 1e6 /* core-seconds: more would round what is used of it, and who waits so long polls no more */
+
+static int run_nothing(Step *step) { return 0; }
+
+/* Poll, if it does so while it waits and has no work of its own: its messages are handled beside that. */
+static int poll_on(TaskWork *self, Task *task) {
+    if (!task->poll_cores || task->work || task->polls)
+        return 0;
+    PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
+    PyObject *nothing = set ? (PyObject *)make_step(run_nothing, self, NULL, NULL, 0.0, 0) : NULL;
+    int failed = !nothing || begin_on(self->processors, (PyObject *)task, &task->polls, ENDLESS_S, set, nothing,
+                                      task->accounts, task->poll_cores);
+    Py_XDECREF(nothing);
+    return failed || divide_work(self, task) ? -1 : 0;
+}
+
+/* Poll no more for now; who else works has the weight of that. */
+static int pause_polling(TaskWork *self, Task *task) {
+    if (!task->polls)
+        return 0;
+    if (advance(self->processors->fluid, self->clock->now))
+        return -1;
+    task->polled_s += ENDLESS_S - left_of(task->polls, self->clock->now);
+    return stop_slot(self->processors, &task->polls) || divide_work(self, task) ? -1 : 0;
+}
+
+/* Poll on up to so many cores from now on, whenever it does not work. */
+static int begin_polling(TaskWork *self, Task *task, double cores) {
+    task->poll_cores = cores;
+    return poll_on(self, task);
+}
+
+static int stop_polling(TaskWork *self, Task *task) {
+    task->poll_cores = 0.0;
+    return pause_polling(self, task);
+}
+
+/* Core-seconds that it has polled for since they were last taken. */
+static double take_polled_s(Task *task) {
+    double polled_s = task->polled_s;
+    task->polled_s = 0.0;
+    return polled_s;
+}
+
 /* Drop a message; who carried it at its other end has its weight for what is left. */
 static int forget_message(TaskWork *self, Task *task, Message *message) {
     Way *way = (Way *)Py_NewRef(message->way);
@@ -196,10 +244,10 @@ static int forget_message(TaskWork *self, Task *task, Message *message) {
 
 static int forget_task(TaskWork *self, Task *task) {
     task->life++;
-    task->polls = 0;
     task->owed_s = 0.0;
     Py_CLEAR(task->waiting);
-    int failed = stop_slot(self->processors, &task->work);
+    int failed = stop_polling(self, task) || stop_slot(self->processors, &task->work);
+    task->polled_s = 0.0;
     while (!failed && task->first)
         failed = forget_message(self, task, task->first);
     return failed;
@@ -264,7 +312,7 @@ static int run_ended(Step *step) {
     }
     if (go_on(step->one))
         return -1;
-    return task->is_here ? divide_work(self, task) : 0;
+    return task->is_here ? poll_on(self, task) || divide_work(self, task) : 0;
 }
 
 /* Use the processor; all that a task does has its weight together, and interruptions meanwhile are owed. */
@@ -291,6 +339,8 @@ static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slo
 static int work_at(TaskWork *self, Task *task, double core_seconds, double cores, PyObject *then) {
     if (!core_seconds)
         return when_awake(task, then);
+    if (pause_polling(self, task))
+        return -1;
     double own = task->uses_cores > THREAD_CORES ? task->uses_cores : THREAD_CORES;
     PyObject *awake = (PyObject *)make_step(run_when_awake, task, then, NULL, 0.0, 0);
     int failed = !awake || use_cores(self, task, (PyObject *)task, &task->work, core_seconds, awake,
@@ -305,34 +355,6 @@ static int work_task(TaskWork *self, Task *task, double core_seconds, PyObject *
 
 static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *then) {
     return work_at(self, task, seconds * task->uses_cores, task->uses_cores, then);
-}
-
-/* ---- waiting with a processor ------------------------------------------------------------------------------------- */
-
-#define ENDLESS_S 1e6 /* core-seconds: more would round what is used of it, less would end */
-
-static int run_nothing(Step *step) { return 0; }
-
-/* Use up to so many cores from now on, until stop_polling. */
-static int begin_polling(TaskWork *self, Task *task, double cores) {
-    PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
-    PyObject *nothing = set ? (PyObject *)make_step(run_nothing, self, NULL, NULL, 0.0, 0) : NULL;
-    int failed = !nothing || begin_on(self->processors, (PyObject *)task, &task->work, ENDLESS_S, set, nothing,
-                                      task->accounts, cores);
-    Py_XDECREF(nothing);
-    task->polls = !failed;
-    return failed || divide_work(self, task) ? -1 : 0;
-}
-
-/* Returns the core-seconds that it has used, 0 if it does not poll; negative with an exception. */
-static double stop_polling(TaskWork *self, Task *task) {
-    if (!task->polls)
-        return 0.0;
-    task->polls = 0;
-    if (advance(self->processors->fluid, self->clock->now))
-        return -1.0;
-    double used_s = ENDLESS_S - left_of(task->work, self->clock->now);
-    return stop_slot(self->processors, &task->work) || divide_work(self, task) ? -1.0 : used_s;
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ from runtime.virtual.tasks.aggregators import Aggregators, Sum
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
+from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import ReplicaGroup, Replicas
 from strategies.protocol import NodeId, Timings
@@ -77,6 +78,10 @@ class HostWorkers(WorkerModel):
         self._sums: dict[Iteration, Sum] = {}
         """Sums of which iterations are about to push a part."""
         self.default, self.uses_cores = default, uses_cores
+        self.messages: dict[int, Jitter] = {}
+        """Factors of each worker's messages."""
+        for number in self.profiles:
+            self._draw_messages(number)
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
         self.aggregators = aggregators
@@ -88,6 +93,7 @@ class HostWorkers(WorkerModel):
             queues=servers.queues if isinstance(servers, HostServers) else [],
             names=self._there,
             jitter=self.jitter,
+            messages=self.messages,
             profiles=self.profiles,
             cores=self.cores,
             idle_since_s=self.idle_since_s,
@@ -121,8 +127,13 @@ class HostWorkers(WorkerModel):
 
     def add(self, worker: int, at_s: float) -> None:
         self._enter(worker, at_s)
+        self._draw_messages(worker)
         self.names[worker] = str(NodeId.worker(worker))
         self._there[worker] = self.machines.name_of(self.names[worker])
+
+    def _draw_messages(self, worker: int) -> None:
+        """Let a worker's messages have their own stream of factors."""
+        self.messages[worker] = Jitter(self.seed, worker, self.costs.message_sigma, 0.0, of="messages")
 
     def moved(self, task: str, device: DeviceProfile | None) -> None:
         node = NodeId.parse(task)

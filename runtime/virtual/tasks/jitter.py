@@ -25,11 +25,11 @@ class Jitter:
     """Factors LogNormal(-sigma^2/2, sigma) with mean one; their logarithms are AR(1) with coefficient ``rho``.
 
     The k-th factor of a worker depends on the seed, the worker and k alone, so a strategy that lets a worker compute
-    more often does not change the factors of the others.
+    more often does not change the factors of the others. ``of``: the name of the stream.
     """
 
-    def __init__(self, seed: int, worker: int, sigma: float, rho: float) -> None:
-        key = hashlib.sha256(f"{seed}/jitter/{worker}".encode()).digest()
+    def __init__(self, seed: int, worker: int, sigma: float, rho: float, of: str = "jitter") -> None:
+        key = hashlib.sha256(f"{seed}/{of}/{worker}".encode()).digest()
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(int.from_bytes(key, "little"))))
         self.sigma, self.rho = sigma, rho
         self._level: float | None = None

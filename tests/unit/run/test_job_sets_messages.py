@@ -55,3 +55,15 @@ def test_an_iteration_takes_as_long_as_the_closed_form_says(
         messages = 2 * (workers - 1)
         carried_s = 2 * CARRY_S * BYTES / workers
         assert found_s == pytest.approx(DEVICE_S + messages * (2 * LATENCY_S + carried_s), rel=1e-9)
+
+
+def test_costs_that_a_table_or_the_cluster_changes_are_those_of_the_job(tmp_path: Path) -> None:
+    """The closed form knows how long messages take; the cluster's changes come before the table's."""
+    words = model_file(tmp_path), "cluster.hosts.gpus=1", "cluster.hosts.overrides=null", "checkpoint_every_s=null"
+    table = tmp_path / "models.yaml"
+    changed = table.read_text().replace("batch_samples: 1", "batch_samples: 1, cost_changes: {latency_s: 0.5}")
+    rows, found_s = [row("a", gpus=3, model="small", iterations=3, **SERVER)], []
+    for more in ((), ("cluster.cost_changes={latency_s: 0.25}",)):
+        table.write_text(changed)
+        found_s.append(checked_set(rows, *words, *more).jobs[0].request.duration_s)
+    assert found_s[0] - found_s[1] == pytest.approx(3 * 2 * 0.25)

@@ -317,7 +317,7 @@ def test_what_python_carries_out_the_kernel_does_not(stage: str) -> None:
         entered.append(iteration.stage)
         return True
 
-    about = {name: getattr(chains.workers, name) for name in ("costs", "jitter", "profiles", "cores")}
+    about = {name: getattr(chains.workers, name) for name in ("costs", "jitter", "messages", "profiles", "cores")}
     about |= {name: getattr(chains.workers, name) for name in ("idle_since_s", "under_way", "model_bytes")}
     chains.workers._chain = kernel().Chain(
         work=chains.machines.task_work,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from runtime.errors import ConfigError
-from runtime.virtual.costs import DIRECTORY, CostModel, Costs, load_costs, parse_costs
+from runtime.virtual.costs import DIRECTORY, CostModel, Costs, load_costs, parse_costs, values_sha256
 
 GOOD = """schema: 1
 values: {control_s: 0.0002, link_bytes_per_s: 125000000, disk_bytes_per_s: null}
@@ -88,6 +90,21 @@ def test_a_file_is_read_by_name_and_by_path(tmp_path: Path) -> None:
     assert (model.name, model.file_sha256) == ("mine", hashlib.sha256(GOOD.encode()).hexdigest())
     assert model.values == Costs(control_s=0.0002, link_bytes_per_s=125e6)
     assert model.file.runs == ("bsp_0", "asp_0")
+
+
+def test_a_cluster_changes_costs_of_any_model() -> None:
+    model = load_costs("star_lstm", changes={"wait_cores": 1.0, "latency_s": 0.0})
+    assert model.values == msgspec.structs.replace(load_costs("star_lstm").values, wait_cores=1.0, latency_s=0.0)
+    assert (model.name, model.sha256) == ("star_lstm", values_sha256(model.values))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [({"wait_core": 1.0}, "wait_core"), ({"latency_s": -1.0}, "latency_s"), ({"latency_s": math.inf}, "finite")],
+)
+def test_a_wrong_change_of_costs_is_refused(changes: dict[str, float], says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^cluster\.cost_changes: .*{says}"):
+        load_costs("star_lstm", changes=changes)
 
 
 def written(path: Path, text: str) -> CostModel:

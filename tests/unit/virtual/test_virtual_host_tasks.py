@@ -20,6 +20,7 @@ from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_servers import HostServers
 from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
@@ -324,6 +325,64 @@ def test_who_polls_while_it_waits_takes_its_neighbours_processor(
     (_, first, _), (_, other, _), (_, again, _) = sorted(model.run(), key=lambda arrived: arrived[2])
     assert (other.compute_s, again.wait_s) == (pytest.approx(compute_s), pytest.approx(0.8))
     assert [one.cpu_s for one in (first, other, again)] == [pytest.approx(0.2)] * 2 + [pytest.approx(0.2 + polled_s)]
+
+
+@pytest.mark.parametrize(
+    ("wait_cores", "end_s"), [(0.0, 1.0), (0.25, 1.4 + 0.05 / 0.75), (1.0, 2.0), (8.0, 2.0)], ids="{:g}".format
+)
+def test_who_polls_for_messages_takes_half_of_a_core_from_its_neighbour(wait_cores: float, end_s: float) -> None:
+    """Two jobs on one core: a worker receives until 1 s, computes until 1.4 s and sends; the other works for 1 s.
+
+    With a whole core to poll on, or more, each has half of the host's: processor time is neither lost nor made.
+    """
+    model = HostModel(
+        costs=msgspec.structs.replace(REAL, wait_cores=wait_cores), profile=None, together=True, link=64.0
+    )
+    model.begin(0.0)
+    ended: list[float] = []
+    model.machines.work("worker:1", 1.0, lambda: ended.append(model.clock.now))
+    while not ended:
+        model.clock.step()
+    own_s, other_s = (model.machines.core_seconds(f"worker:{worker}") for worker in (0, 1))
+    assert (ended[0], other_s, own_s) == (pytest.approx(end_s), pytest.approx(1.0), pytest.approx(end_s - 1.0))
+
+
+@pytest.mark.parametrize(("cores", "end_s"), [(0.0, 3.0), (0.25, 2 + 1 / 0.75), (1.0, 4.0), (96.0, 4.0)])
+def test_a_server_polls_between_its_updates(cores: float, end_s: float) -> None:
+    """Update and neighbour share one core until 2 s; then the neighbour has another core-second to do."""
+    clock, site = new_clock(), Site("host:0", 1.0)
+    machines = ModelledMachines(clock, {"worker:0": site, "server:0": site})
+    servers = HostServers(machines, Costs(update_base_s=1.0, server_wait_cores=cores), 16, 1, calm)
+    servers.schedule_update(0.0, 1)
+    ended: list[float] = []
+    machines.work("worker:0", 2.0, lambda: ended.append(clock.now))
+    while not ended:
+        clock.step()
+    assert ended == [pytest.approx(end_s)]
+    assert machines.core_seconds("server:0") == pytest.approx(1.0 + min(cores, 0.5) * (end_s - 2.0))
+    servers.schedule_update(clock.now, 1)  # for which it does not poll
+    clock.at(end_s + 1.0, PLAN, servers.halt)
+    while clock.now < end_s + 1.0:
+        clock.step()
+    done_s = machines.core_seconds("server:0")
+    assert done_s == pytest.approx(2.0 + min(cores, 0.5) * (end_s - 2.0))
+    machines.work("worker:0", 1.0, lambda: ended.append(clock.now))
+    while len(ended) < 2:
+        clock.step()
+    assert (ended[1] - end_s, machines.core_seconds("server:0")) == (pytest.approx(2.0), done_s)  # no more, once halted
+
+
+@pytest.mark.parametrize("carry_per_byte_s", [0.0, 1 / 32])
+def test_messages_vary_by_one_factor_each_way(carry_per_byte_s: float) -> None:
+    """64 bytes at 64 bytes per second, or 2 core-seconds at either end; the gradient has a factor of its own."""
+    costs = msgspec.structs.replace(REAL, message_sigma=0.5, carry_per_byte_s=carry_per_byte_s)
+    model = HostModel(costs=costs, profile=None, link=64.0)
+    model.begin(0.0)
+    timings, _ = model.only()
+    stream = Jitter(0, 0, 0.5, 0.0, of="messages")
+    longest_s = max(1.0, 64 * carry_per_byte_s)
+    assert timings.pull_s == pytest.approx(stream.factor() * longest_s)
+    assert timings.send_s == pytest.approx(stream.factor() * longest_s)
 
 
 def test_who_polls_and_is_lost_polls_no_more() -> None:
