@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
 from math import nan
 from typing import Any
 
@@ -15,9 +17,9 @@ from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.spec import PAIRED, PREDICTOR, Cell, Spec
+from analysis.experiments.spec import ALL_LEVELS, PAIRED, PREDICTOR, Cell, Spec
 from analysis.measures import targets
-from analysis.measures.cluster.learning import Learning, tta_of
+from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
 from analysis.measures.metrics import completed
 from analysis.measures.small_samples import interval, median
 from analysis.measures.warned import disturbances_of, warnings_of_run
@@ -109,9 +111,8 @@ def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.Dat
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
     frame = pd.DataFrame(rows)
     if spec.target:
-        goals = [learnt.get(Cell({**cell.levels, **spec.target}, cell.seed).name) for cell, _ in runs]
-        found_s = [tta_of(learnt[cell.name], goal) for (cell, _), goal in zip(runs, goals, strict=True)]
-        frame = pd.concat([frame, pd.DataFrame(found_s)], axis="columns")
+        losses = cache(lambda names: common_losses([learnt[name] for name in names]))
+        frame["tta_s"] = [mean_tta_s(learnt[cell.name], losses(references(spec, cell, learnt))) for cell, _ in runs]
     for name, rate in spec.until_target.items():
         frame[name] = frame[rate] * frame["tta_s"]
     if spec.paired:
@@ -147,14 +148,25 @@ def seeds_of(runs: pd.DataFrame) -> str:
     return f"medians over seeds {seeds}" if "," in seeds else f"seed {seeds}"
 
 
+def references(spec: Spec, cell: Cell, there: Container[str]) -> tuple[str, ...]:
+    """The names of the runs that set the target of a run; none unless all of them are there."""
+    chosen = [
+        [(axis, name) for name in (spec.axes[axis] if level == ALL_LEVELS else [level])]
+        for axis, level in spec.target.items()
+    ]
+    names = tuple(Cell({**cell.levels, **dict(levels)}, cell.seed).name for levels in product(*chosen))
+    return names if all(name in there for name in names) else ()
+
+
 def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
-    """Seconds of every run until the metric its reference cell converges to; NaN if that cell was not run."""
+    """Seconds of every run until the metric that its reference cell converges to; NaN if that cell was not run."""
     curves = {cell.name: scores(run) for cell, run in runs}
     found = []
     for cell, run in runs:
-        reference = Cell({**cell.levels, **spec.target}, cell.seed).name
-        target = targets.settled(curves[reference]) if reference in curves else nan
-        reached_s = targets.tta_s(curves[cell.name], target, bool(run.job["higher_is_better"]))
+        settled = [targets.settled(curves[name]) for name in references(spec, cell, curves)]
+        more = bool(run.job["higher_is_better"])
+        target = (min if more else max)(settled, default=nan)
+        reached_s = targets.tta_s(curves[cell.name], target, more)
         found.append(reached_s if target == target else nan)
     return found
 
