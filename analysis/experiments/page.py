@@ -60,6 +60,7 @@ within 15 % of the paper's, and its interval is no wider than that.
 
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
+  **Too close**: so it would with 100 seeds of the same spread, too, as our effect is so close to the bound.
   Of several cases the worst counts; where one suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it, or systems without the part in question (the claim's
