@@ -49,7 +49,7 @@ def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def narrowing(values: int, more: int, confidence: float = CONFIDENCE) -> float:
-    """The width of Student's interval of ``more`` values as a fraction of that of ``values`` with the same spread."""
+    """The width of Student's interval of ``more`` values over its width for ``values``, at the same spread."""
     from scipy.special import stdtrit
 
     now, then = (stdtrit(number - 1, 0.5 + confidence / 2) / np.sqrt(number) for number in (values, more))
