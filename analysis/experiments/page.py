@@ -60,7 +60,7 @@ within 15 % of the paper's, and its interval is no wider than that.
 
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
-  **Too close**: that of 100 seeds with the same spread would, too. Of several cases the worst counts; where one
+  **Too close**: with 100 seeds of the same spread it still would. Of several cases the worst counts; where one
   suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it, or systems without the part in question (the claim's *controls*)
