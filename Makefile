@@ -55,6 +55,7 @@ setup: $(VENV)/.dev  ## a virtual environment with everything that the tests nee
 run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, with table and plots | two minutes | runs/
 	$(SAY)
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
+	@command -v cpulimit > /dev/null || echo 'cpulimit is not installed (apt-get install cpulimit); only runtime.cpu_by=cpulimit needs it'
 
 test: $(VENV)/.dev  ## all tests but the long ones | some ten minutes on two idle cores | the terminal
 	$(SAY)

@@ -65,6 +65,8 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = "tcp"
     asked: frozenset[tuple[str, str]] = frozenset()
     """(kind, target) of all disturbances in the plan."""
+    cpu_left: frozenset[tuple[str, float]] = frozenset()
+    """(target, remaining fraction) of all throttled processors in the plan."""
     commands: frozenset[str] = frozenset()
     """Names of the commands that the strategy needs."""
     containment: str = "auto"

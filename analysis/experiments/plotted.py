@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.experiments.results import Results, paper_values, summary
+from analysis.experiments.spec import Shown
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,14 @@ class Plotted:
 
     @property
     def together(self) -> pd.DataFrame:
-        """For the CSV: ours, with the paper's in the columns ``paper`` and ``paper_std``."""
-        named = self.paper.rename(columns={"value": "paper", "std": "paper_std"})
+        """For the CSV: ours, with the paper's in the columns ``paper``, ``paper_std`` and ``paper_how``."""
+        named = self.paper.rename(columns={"value": "paper", "std": "paper_std", "how": "paper_how"})
         return self.ours.merge(named, on=self.compared, how="left")
 
 
-def plotted(results: Results) -> Plotted:
-    """All numbers of the experiment's figure."""
-    return Plotted(summary(results), paper_values(results), results.spec.compared)
+def plotted(results: Results, shown: Shown | None = None) -> Plotted:
+    """All numbers of the experiment's figure, or of one of several measures that it shows."""
+    return Plotted(summary(results, shown), paper_values(results, shown), results.spec.compared)
 
 
 def panels(whole: Plotted, results: Results) -> list[tuple[str | None, Plotted]]:

@@ -15,9 +15,11 @@ import pandas as pd
 from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
 from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
+from analysis.claims.related import Ends, related
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.spec import ALL_LEVELS, PAIRED, PREDICTOR, Cell, Spec
+from analysis.experiments.samples import counted, pooled, sample
+from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
 from analysis.measures.metrics import completed
@@ -28,6 +30,8 @@ from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 from analysis.records.provenance import caption
 
+VALUE, RATIO = "value", "ratio"
+"""How a paper says a value: by itself, or by its ratio to another."""
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
 """Of a run: by the level of every predictor its rates of right and wrong tags."""
 
@@ -45,9 +49,13 @@ class Results:
     runs: pd.DataFrame
     metas: list[dict[str, Any]]
     claims: Sequence[Claim] = ()
+    marked: Sequence[Claim] = ()
+    """The claims of the experiments ``figure.marks_of``, which the figure marks and nobody judges here."""
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
+    samples: pd.DataFrame = field(default_factory=lambda: pooled([]))
+    """Distributions that the figure shows: the axes, ``seed``, ``measure``, ``group``, ``value``, ``count``."""
     warnings: Sequence[str] = ()
     """Requests that its live runs are known not to have fulfilled."""
 
@@ -100,7 +108,14 @@ def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.Dat
 
     ``paired`` and ``target`` compare jobs of a run with the same jobs of the reference with the same seed.
     """
+    return measure_sets(spec, runs)[0]
+
+
+def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The frames ``runs`` (:func:`measure_clusters`) and ``samples`` of :class:`Results`."""
     rows, times, learnt = [], dict[str, pd.DataFrame](), dict[str, Learning]()
+    wanted = [one.measure for one in spec.figure.several] if spec.figure.kind in OF_SHOWS else []
+    samples = list[pd.DataFrame]()
     for cell, cluster in runs:
         run = digest(cluster)
         times[cell.name] = run.times
@@ -109,10 +124,15 @@ def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.Dat
         about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.completed}
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
+        if wanted:
+            samples.append(sample(run, wanted).assign(**cell.levels, seed=cell.seed))
     frame = pd.DataFrame(rows)
     if spec.target:
         losses = cache(lambda names: common_losses([learnt[name] for name in names]))
-        frame["tta_s"] = [mean_tta_s(learnt[cell.name], losses(references(spec, cell, learnt))) for cell, _ in runs]
+        reached_s = [learnt[cell.name].reached_s(losses(references(spec, cell, learnt))) for cell, _ in runs]
+        frame["tta_s"] = [mean_tta_s(by_job) for by_job in reached_s]
+        for (cell, _), by_job in zip(runs, reached_s, strict=True) if "tta_s" in wanted else ():
+            samples.append(counted(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
     for name, rate in spec.until_target.items():
         frame[name] = frame[rate] * frame["tta_s"]
     if spec.paired:
@@ -121,7 +141,7 @@ def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.Dat
             nan if base is None else paired_ratio(times[cell.name], base)
             for (cell, _), base in zip(runs, bases, strict=True)
         ]
-    return frame
+    return frame, pooled([one for one in samples if len(one)], [*spec.axes, "seed"])
 
 
 def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, float]]]) -> pd.DataFrame:
@@ -171,31 +191,58 @@ def tta(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> list[float]:
     return found
 
 
-def summary(results: Results) -> pd.DataFrame:
-    """Return by cell ``runs``, ``missed`` (cut off) and the plotted measure: ``value`` (median), ``low``, ``high``."""
+def summary(results: Results, shown: Shown | None = None) -> pd.DataFrame:
+    """Return by cell ``runs``, ``missed`` (cut off) and the plotted measure: ``value`` (median), ``low``, ``high``.
+
+    ``shown``: the measure, if it is not the figure's ``value``.
+    """
     drawn, rows = results.spec.figure, []
+    one = shown or drawn.alone
     there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
     for levels, group in there.groupby(results.spec.compared, sort=False):
         cell = dict(zip(results.spec.compared, levels, strict=True))
-        values = by_seed(results.runs, cell, drawn.value) * drawn.scale
+        values = by_seed(results.runs, cell, one.measure) * one.scale
         low, high = interval(values)
         missed = (
-            int((~group["completed"].astype(bool)).sum()) if drawn.value == "jct_s" else int(np.isinf(values).sum())
+            int((~group["completed"].astype(bool)).sum()) if one.measure == "jct_s" else int(np.isinf(values).sum())
         )
         rows.append({**cell, "value": median(values), "low": low, "high": high, "missed": missed, "runs": len(group)})
     return pd.DataFrame(rows)
 
 
-def paper_values(results: Results) -> pd.DataFrame:
-    """Return the paper's values of the plotted measure: the cell's axes, ``value`` (scaled like ours), ``std``."""
+def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
+    """Return the paper's values of the plotted measure: the cell's axes, ``value`` (scaled as ours), ``std``, ``how``.
+
+    ``how`` is ``value`` for a number of the paper's, ``ratio`` for a value that follows from its ratios: to its own
+    numbers, or to our value of the cell ``figure.anchor``. Where those give several, ``std`` is half of their range.
+    """
     drawn, axes = results.spec.figure, results.spec.compared
-    rows = []
-    for claim in results.claims:
-        whole = claim.how == "value" and claim.of == drawn.value and set(claim.subject) == set(axes)
-        if whole and claim.value is not None:
-            factor = drawn.scale / UNITS[claim.unit]
-            rows.append({**claim.subject, "value": claim.value * factor, "std": (claim.std or 0.0) * factor})
-    return pd.DataFrame(rows, columns=[*axes, "value", "std"])
+    one, rows = shown or drawn.alone, list[dict[str, Any]]()
+    claims = [claim for claim in (*results.claims, *results.marked) if claim.of == (one.claims or one.measure)]
+    for claim in claims:
+        if claim.how == "value" and set(claim.subject) == set(axes) and claim.value is not None:
+            factor = one.scale / UNITS[claim.unit]
+            found = {"value": claim.value * factor, "std": (claim.std or 0.0) * factor}
+            rows.append({**claim.subject, **found, "how": VALUE})
+    rows += [{**more.at, "value": more.value, "std": 0.0, "how": VALUE} for more in drawn.printed if one == drawn.alone]
+    known = {tuple(row[axis] for axis in axes): (row["value"], row["value"]) for row in rows}
+    start = _anchors(results, one) if drawn.anchor else known
+    for cell, (low, high) in related(claims, axes, start, one.scale).items():
+        if cell not in known and cell not in start:
+            found = {"value": (low + high) / 2, "std": (high - low) / 2}
+            rows.append({**dict(zip(axes, cell, strict=True)), **found, "how": RATIO})
+    return pd.DataFrame(rows, columns=[*axes, "value", "std", "how"])
+
+
+def _anchors(results: Results, one: Shown) -> dict[tuple[str, ...], Ends]:
+    """Our values of the cells ``figure.anchor``, by cell."""
+    anchor, found = results.spec.figure.anchor, dict[tuple[str, ...], Ends]()
+    for levels, _ in results.runs.groupby(results.spec.compared, sort=False):
+        cell = dict(zip(results.spec.compared, levels, strict=True))
+        value = median(by_seed(results.runs, cell, one.measure)) * one.scale
+        if all(cell[axis] in there for axis, there in anchor.items()) and np.isfinite(value):
+            found[tuple(levels)] = value, value
+    return found
 
 
 def verdict_frame(results: Results) -> pd.DataFrame:

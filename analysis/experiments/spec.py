@@ -14,6 +14,7 @@ import msgspec
 from analysis.about import STEADY
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
+from analysis.experiments.samples import SAMPLES
 from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.agreement import CASE, PACED, SIDE, SIDES, TOLERANCE_FRAC
@@ -40,8 +41,10 @@ KINDS = tuple(
     )
 )
 """All kinds of figures."""
-OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map")
-"""Figures of ``figure.value``; others show what happened over time."""
+OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map", "dots", "cdf")
+"""Figures of ``figure.value``, or of what ``figure.shows`` says; others show what happened over time."""
+OF_SHOWS = ("dots", "cdf", "elastic")
+"""Figures of what ``figure.shows``: panels, or (``elastic``, a single one) bars below its panels."""
 CHOSEN = ("seed", "draw", "view")
 """Settings that experiments choose themselves."""
 AGREEMENT = "agreement"
@@ -50,12 +53,46 @@ SEED = "seed"
 """The seed, where parts of an experiment are named as if it were an axis."""
 TIMES = ("jct_s",)
 """Measures of runs without a record."""
-CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map")
+CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map", "dots", "cdf")
 """Figures of measures alone, which sets of jobs and runs without a record have, too."""
 
 
 class SpecError(ValueError):
     """A description that cannot be used: the file, the field and the cure."""
+
+
+class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A measure that has a panel (``dots``), or a distribution that has (``cdf``)."""
+
+    label: str
+    measure: str = ""
+    """Its name; empty: the key in ``figure.shows``."""
+    title: str = ""
+    share: str = "runs"
+    """The things of which a distribution is a share."""
+    scale: float = 1.0
+    log: bool = False
+    ends: tuple[float, float] | None = None
+    """Of the axis, in the plotted unit; null: by the data."""
+    claims: str = ""
+    """The measure whose claims are marked, if it is another."""
+    groups: dict[str, str] = {}
+    """Names for the parts of a distribution."""
+    marks: dict[str, tuple[tuple[float, float], ...]] = {}
+    """The paper's points of a distribution, by level or group: the value, and how many per cent are not above it."""
+
+
+class Printed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that the paper prints and no claim of the experiment has."""
+
+    at: dict[str, str]
+    """The cell: a level for each axis."""
+    value: float
+    """In the plotted unit."""
+
+
+Part = dict[str, tuple[str, ...]]
+"""Some cells: their levels, by axis or ``seed``; of others any."""
 
 
 class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,6 +122,24 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Relative difference of two times that counts as none (``agreement``)."""
     looks: dict[str, str] = {}
     """The strategy that a level of ``by`` looks like, if it is called otherwise."""
+    shows: dict[str, Shown] = {}
+    """The measures that have a panel each (``dots``, ``cdf``), or bars (``elastic``); none: ``value``, or no bars."""
+    printed: tuple[Printed, ...] = ()
+    marks_of: tuple[str, ...] = ()
+    """Other experiments with the same levels, whose claims are marked, too."""
+    anchor: Part = {}
+    """The cells to whose values of ours the paper's ratios are applied; none: they are to the paper's own values."""
+
+    @property
+    def alone(self) -> Shown:
+        """The only measure, of figures without ``shows``."""
+        return Shown(self.label, measure=self.value, scale=self.scale, log=self.log)
+
+    @property
+    def several(self) -> list[Shown]:
+        """Everything that has a panel, with the name of its measure."""
+        named = [msgspec.structs.replace(one, measure=one.measure or name) for name, one in self.shows.items()]
+        return named or [self.alone]
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,10 +170,6 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     axis: str
     for_s: float
-
-
-Part = dict[str, tuple[str, ...]]
-"""Some cells: their levels, by axis or ``seed``; of others any."""
 
 
 class Also(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -358,7 +409,22 @@ def _figure_problem(spec: Spec) -> str | None:
             return f"figure: names: {level} is no level of any axis ({', '.join(spec.levels)})"
     if spec.figure.kind == "against" and not spec.figure.fixed:
         return f"figure: fixed: names no level of {spec.figure.by}; against needs those that are the reference"
-    return _map_problem(spec.figure) if spec.figure.kind == "map" else None
+    return _map_problem(spec.figure) if spec.figure.kind == "map" else _marks_problem(spec)
+
+
+def _marks_problem(spec: Spec) -> str | None:
+    """Problems of the panels, and of the paper's marks."""
+    if spec.figure.shows and spec.figure.kind not in OF_SHOWS:
+        return f"figure: shows: has no effect with kind={spec.figure.kind}; there are {', '.join(OF_SHOWS)}"
+    named = [("printed", axis, level) for one in spec.figure.printed for axis, level in one.at.items()]
+    named += [("anchor", axis, level) for axis, levels in spec.figure.anchor.items() for level in levels]
+    for key, axis, level in named:
+        if level not in spec.levels.get(axis, ()):
+            return f"figure: {key}: {axis}={level} is no level"
+    for one in spec.figure.printed:
+        if {*one.at} != {*spec.compared}:
+            return f"figure: printed: {one.at} names no single cell; it needs a level for {', '.join(spec.compared)}"
+    return None
 
 
 def _clocks_problem(spec: Spec) -> str | None:
@@ -475,8 +541,16 @@ def _measures_problem(spec: Spec) -> str | None:
             return f"measures: tta_s is what `target` adds (time to what another cell converges to); {cure}"
         if name not in MEASURES and name not in CLUSTER_MEASURES:
             return f"measures: {name}: there are {', '.join(MEASURES)}"
-    if spec.figure.kind in OF_MEASURES and spec.figure.value not in spec.measured:
-        return f"figure: value: {spec.figure.value} is not measured ({', '.join(spec.measured)})"
+    return _shown_problem(spec) if spec.figure.kind in OF_MEASURES else None
+
+
+def _shown_problem(spec: Spec) -> str | None:
+    """Something to be drawn that is not measured."""
+    known = [*spec.measured, *(SAMPLES if spec.clusters and spec.figure.kind == "cdf" else ())]
+    for one in spec.figure.several:
+        if one.measure not in known:
+            where = f"shows: {one.measure}" if spec.figure.shows else f"value: {one.measure}"
+            return f"figure: {where} is not measured ({', '.join(known)})"
     return None
 
 
@@ -507,9 +581,7 @@ def _paired_problem(spec: Spec) -> str | None:
             return f"paired: {axis}={level} is no level"
     if spec.figure.kind not in CLUSTER_KINDS:
         return f"figure: kind={spec.figure.kind} shows a single job; there are {', '.join(CLUSTER_KINDS)}"
-    if spec.figure.value not in spec.measured:
-        return f"figure: value: {spec.figure.value} is not measured ({', '.join(spec.measured)})"
-    return None
+    return _shown_problem(spec)
 
 
 def _settings_problem(spec: Spec) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import chain, pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,11 @@ from analysis.figures.style import FAINT, INK, PHASE_COLOURS, Look
 from analysis.figures.time_axis import time_axis, unit_of
 
 HEIGHT = 0.62
+NO_MARKS: Mapping[str, tuple[float, float]] = {}
+ROOM_FRAC = 0.3
+"""Room for the text next to a bar, as a fraction of the longest."""
+FAR = 3.0
+"""A value that is so many times the next smaller one would squash all others on its axis."""
 
 
 def draw_bars(
@@ -23,6 +31,8 @@ def draw_bars(
     label: str,
     miss: str,
     seconds: str | None = None,
+    marks: Mapping[str, tuple[float, float]] = NO_MARKS,
+    limit: float = inf,
 ) -> None:
     """Draw horizontal bars, the first row on top.
 
@@ -34,15 +44,26 @@ def draw_bars(
         label: label of the axis.
         miss: the word for an infinite value.
         seconds: what follows the unit of the label, which is chosen here; None: all is shown in the unit that it has.
+        marks: both ends of another value of a strategy, which must have room and not cross the text.
+        limit: bars of a longer median are cut off (:func:`limit_of`); their text has the interval.
     """
-    finite = [v for v in [*bars["value_s"], *bars["high_s"], *dots["value_s"]] if np.isfinite(v)]
+    whole = bars[~(bars["value_s"] > limit)]
+    runs_of_whole = dots.loc[dots["strategy"].isin(whole["strategy"]), "value_s"]
+    finite = [
+        v for v in [*whole["value_s"], *whole["high_s"], *runs_of_whole, *chain(*marks.values())] if np.isfinite(v)
+    ]
     reach = max(finite, default=1.0)
     axes.set_xlim(0.0, reach * 1.34)
     unit_s = 1.0 if seconds is None else unit_of(reach * 1.34).seconds
     for y, bar in enumerate(bars.itertuples()):
         look = looks[bar.strategy]
+        if np.isfinite(bar.value_s) and bar.value_s > limit:
+            _draw_cut(axes, y, bar, look, reach, unit_s)
+            continue
         runs = dots.loc[dots["strategy"] == bar.strategy, "value_s"].to_numpy()
         edge = max([v for v in (bar.value_s, bar.high_s, *runs) if np.isfinite(v)], default=0.0)
+        nearest, farthest = marks.get(bar.strategy, (inf, inf))
+        edge = max(edge, farthest) if nearest < edge + ROOM_FRAC * reach else edge
         edge = reach if np.isfinite(bar.value_s) and _is_open(bar.low_s, bar.high_s) else edge
         if np.isfinite(bar.value_s):
             axes.barh(
@@ -56,6 +77,27 @@ def draw_bars(
         axes.set_xlabel(label)
     else:
         time_axis(axes.xaxis, label, seconds)
+
+
+def limit_of(values: Iterable[float]) -> float:
+    """Where an axis may end: the largest value that has none ``FAR`` times smaller next to it, of the upper half.
+
+    Infinite if no value is that far from the others.
+    """
+    seen = sorted(value for value in values if 0.0 < value < inf)
+    gaps = (low for low, high in pairwise(seen[len(seen) // 2 :]) if high > FAR * low)
+    return next(gaps, inf)
+
+
+def _draw_cut(axes: Axes, y: int, bar: Any, look: Look, reach: float, unit_s: float) -> None:
+    """A bar that goes on beyond the axis, with two strokes through it, its number and interval."""
+    axes.barh(y, reach, HEIGHT, color=look.colour, alpha=0.82, linewidth=0, edgecolor="white", hatch=look.hatch)
+    for x in (0.93, 0.955):
+        axes.plot([x * reach, (x + 0.02) * reach], [y + 0.42, y - 0.42], color="white", linewidth=2.0)
+    ends = np.array([bar.low_s, bar.high_s]) / unit_s
+    text = number_text(bar.value_s / unit_s)
+    text += "\n[{}, {}]".format(*map(number_text, ends)) if np.isfinite(ends).all() else ""
+    axes.annotate(text, (reach, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7, linespacing=1.0)
 
 
 def draw_spent(axes: Axes, shares: pd.DataFrame) -> None:

@@ -28,22 +28,37 @@ LEVEL_PT, MOST_LEVELS = 9, 5
 TOGETHER, TEXT_HEIGHT = 0.03, 0.13
 """Parts of a server's cores: lines that end within the first share a text; the second is the least distance of two."""
 Panel = Callable[[Axes, Run], pd.DataFrame]
+Below = Callable[[Axes], None]
+NOTHING = pd.DataFrame()
 
 
-def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Path:
-    """Draw ``path``, a column per run with its title, and a CSV of all that it shows next to it."""
+def draw_elastic(
+    path: Path,
+    runs: Sequence[tuple[str, Run]],
+    about: str,
+    below: Below | None = None,
+    bars: pd.DataFrame = NOTHING,
+) -> Path:
+    """Draw ``path``, a column per run with its title, and a CSV of all that it shows next to it.
+
+    All columns have the same time axis (:func:`common_end_s`). ``below`` draws one more panel, of ``bars``.
+    """
+    heights_in = [1.15 * sum(HEIGHTS) + 0.3, *([] if below is None else [0.75 + 0.26 * len(bars)])]
     with styled():
-        page = new_page(1.15 * sum(HEIGHTS) + 0.3, about)
-        grid = page.subplots(
+        page = new_page(sum(heights_in), about)
+        above, *under = page.subfigures(len(heights_in), 1, squeeze=False, height_ratios=heights_in)[:, 0]
+        if below is not None:
+            below(under[0].subplots())
+        grid = above.subplots(
             len(PANELS), len(runs), sharex="col", squeeze=False, gridspec_kw={"height_ratios": list(HEIGHTS)}
         )
-        shown, levels = [], 2
+        shown, levels, end_s = [], 2, common_end_s([jct_s(run) for _, run in runs])
         for column, (title, run) in zip(grid.T, runs, strict=True):
             marks = elastic.decisions(run)
             for axes, (name, panel) in zip(column, PANELS.items(), strict=True):
                 shown.append(panel(axes, run).assign(run=title, panel=name))
-                frame_panel(axes, jct_s(run), marks)
-            levels = max(levels, number_marks(column[0], jct_s(run) * len(runs), marks))
+                frame_panel(axes, end_s, marks)
+            levels = max(levels, number_marks(column[0], end_s * len(runs), marks))
             time_axis(column[-1].xaxis, "time since the start of the job" if len(runs) < 3 else "time")
         for axes, (title, _) in zip(grid[0], runs, strict=True):
             axes.set_title(title, pad=8 + LEVEL_PT * levels)
@@ -52,9 +67,17 @@ def draw_elastic(path: Path, runs: Sequence[tuple[str, Run]], about: str) -> Pat
             top = max(axes.get_ylim()[1] for axes in row)
             for axes in row:
                 axes.set_ylim(0.0, top if limits is None else limits)
-        page.align_ylabels(grid[:, 0])
+        above.align_ylabels(grid[:, 0])
         legend_above(page, keys())
-    return save(page, path, pd.concat(shown, ignore_index=True))
+    return save(page, path, pd.concat([*shown, *([bars.assign(panel="bars")] if len(bars) else [])], ignore_index=True))
+
+
+def common_end_s(ends_s: Sequence[float]) -> float:
+    """Where all time axes end: with the longest run, or of three and more with the second longest.
+
+    One run that takes much longer would hide what the others do; a bar has its time.
+    """
+    return sorted(ends_s)[-2 if len(ends_s) > 2 else -1]
 
 
 def draw_nodes(axes: Axes, run: Run) -> pd.DataFrame:

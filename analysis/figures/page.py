@@ -95,6 +95,17 @@ def new_panels(height_in: float, caption: str, count: int, *, sharey: bool = Tru
     return page, list(page.subplots(stacked, count // stacked, squeeze=False, sharey=sharey).flat)
 
 
+def new_grid(height_in: float, caption: str, count: int, most: int = 3) -> tuple[Figure, list[Axes]]:
+    """A page of ``count`` panels, each that high, ``most`` in a row; above one another where the page is narrow."""
+    columns = 1 if page_width_in() < NARROW_IN else min(most, count)
+    rows = -(-count // columns)
+    page = new_page(height_in * rows, caption)
+    places = list(page.subplots(rows, columns, squeeze=False).flat)
+    for axes in places[count:]:
+        axes.remove()
+    return page, places[:count]
+
+
 def label_left(places: Iterable[Axes], label: str) -> None:
     """The label of the vertical axis, at every panel that has no other to its left."""
     for axes in places:

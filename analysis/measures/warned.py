@@ -9,6 +9,8 @@ import pandas as pd
 
 from analysis.measures import work
 from analysis.measures.disturbances import achieved
+from analysis.measures.injections import injections
+from analysis.measures.injector_errors import ABOUT, PROMISED_MS
 from analysis.measures.warning_lines import Warned, together
 from analysis.records.load import RecordError, Run, load_run
 from analysis.records.nodes import Node
@@ -36,7 +38,7 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
     ``injected``: its :func:`disturbances_of`.
     """
     own = [Warned(run.finished.warning)] if run.finished and run.finished.warning else []
-    parts = (_overrun(run), _slept(run, injected), _read_back(run), _late(run), _hogs(run), _notes(run))
+    parts = (_overrun(run), _slept(run, injected), _read_back(run), _late(run), _hogs(run), _short(run), _notes(run))
     broken = [Warned(f"integrity: {problem}") for problem in run.integrity.problems]
     return [*own, *(found for part in parts for found in part), *broken]
 
@@ -130,6 +132,20 @@ def _hogs(run: Run) -> Iterator[Warned]:
         worst = off.idxmax()
         detail = f"{hogs['target'][worst]} was off by {off[worst]:.0%} of the GPU".replace("%", " %")
         yield Warned("disturbances were not as planned", detail, float(off[worst]))
+
+
+def _short(run: Run) -> Iterator[Warned]:
+    """Warn of iterations that are too short for cpulimit, which switches its target about once a second."""
+    if not (run.tables.injections["by"] == "cpulimit").any():
+        return
+    rows, shortest_s = injections(run), PROMISED_MS["cpulimit"] / 1e3
+    rows = rows[(rows["by"] == "cpulimit") & (rows["felt_s"] * ABOUT < shortest_s)]
+    if not rows.empty:
+        worst = rows.loc[rows["felt_s"].idxmin()]
+        detail = (
+            f"{worst['target']}: {1e3 * worst['felt_s']:.0f} ms under its limit; use runtime.cpu_by=cgroup, or duty"
+        )
+        yield Warned("iterations were too short for cpulimit", detail, shortest_s / worst["felt_s"])
 
 
 def _notes(run: Run) -> Iterator[Warned]:

@@ -72,7 +72,8 @@ def verdict(table: pd.DataFrame) -> list[str]:
     links = table[table["kind"] == "bandwidth"]
     lines = []
     for by, rows in slowed.groupby("by", sort=False):
-        what = f"{by}: slow-down of iterations of {PROMISED_MS.get(str(by), UNIT_MS)} ms and more within 10 %:"
+        shortest = f"{PROMISED_MS.get(str(by), UNIT_MS):g} ms{' under the limit' if by == 'cpulimit' else ''}"
+        what = f"{by}: slow-down of iterations of {shortest} and more within 10 %:"
         lines.append(_count(what, rows[rows["promised"]], ""))
         if not rows["promised"].all():
             what = f"{by}: of shorter ones, for which nothing is promised:"

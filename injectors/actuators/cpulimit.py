@@ -39,14 +39,6 @@ def find_program() -> str | None:
     return shutil.which("cpulimit")
 
 
-def percent_of(cores: float) -> int:
-    """The limit in whole percents of a core, cpulimit's unit; raises ``ValueError`` outside of cpulimit's range."""
-    most = os.cpu_count() or 1
-    if not 0.01 <= cores <= most:
-        raise ValueError(f"{cores:g} cores: cpulimit takes 0.01 to {most} (whole percents of a core)")
-    return max(1, round(cores * 100))
-
-
 def start_program(argv: list[str]) -> int:
     """Start cpulimit without output, in this process group (so that stopping the group stops it, too); returns its pid.
 

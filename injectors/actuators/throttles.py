@@ -6,13 +6,15 @@ A rule is a level, not an event: a rule for ``worker:1`` also applies to its nex
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, final
 
 import msgspec
 
-from injectors.actuators.cpulimit import MISSING, Enforced, Limiter, find_program, percent_of
+from injectors.actuators.cpulimit import MISSING, Enforced, Limiter, find_program
+from injectors.actuators.cpulimit_grants import percent_for
 from injectors.actuators.duty import Governor, check_cores
 from injectors.actuators.stops import WATCH_S, Stops
 from injectors.plan import target_of
@@ -28,6 +30,8 @@ class CpuRule(msgspec.Struct, frozen=True, kw_only=True):
     cores: float
     """As enforced: cpulimit supports whole percents only."""
     by: By
+    percent: int | None = None
+    """The limit that is given to cpulimit, so that it grants these cores."""
 
 
 class Throttled(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,12 +105,13 @@ class Throttles:
 
     # ---- rules ------------------------------------------------------------------------------------------------------
 
-    def set_cpu(self, target: str, cores: float | None, by: str = "duty") -> float | None:
+    def set_cpu(self, target: str, cores: float | None, by: str = "duty", running_cores: float = 1.0) -> float | None:
         """Limit a task, or all tasks of a host together, to so many cores (None: no limit); returns the enforced quota.
 
+        ``running_cores``: the target's use while it is not stopped, by which cpulimit grants more or less.
         Raises ``ValueError``, and changes nothing, for a quota that cannot be enforced.
         """
-        rule = None if cores is None else self._rule(target, cores, by)
+        rule = None if cores is None else self._rule(target, cores, by, running_cores)
         self._cpu.pop(target, None)
         if rule:
             self._cpu[target] = rule
@@ -179,13 +184,13 @@ class Throttles:
         pauses = self._pauses(process)
         limited = rule is not None and rule.by == "cpulimit" and not pauses
         # first the limit: cpulimit continues its process when it exits, and we stop it again when we reap cpulimit
-        self._limiter.limit(process.pid, percent_of(rule.cores) if rule and limited else None)
+        self._limiter.limit(process.pid, rule.percent if rule and limited else None)
         if pauses:
             self._stops.hold(process.pid, PAUSE)
         else:
             self._stops.release(process.pid, PAUSE)
 
-    def _rule(self, target: str, cores: float, by: str) -> CpuRule:
+    def _rule(self, target: str, cores: float, by: str, running_cores: float) -> CpuRule:
         """The rule as it can be enforced; raises ``ValueError`` with the cure if it cannot be."""
         if by == "duty":
             check_cores(target, cores)
@@ -195,7 +200,9 @@ class Throttles:
                 raise ValueError(MISSING)
             if _is_host(target):
                 raise ValueError(f"{target}: cpulimit limits one process and a host has several; use duty")
-            rule = CpuRule(cores=percent_of(cores) / 100, by="cpulimit")
+            percent, granted = percent_for(cores, running_cores)
+            most = 100 * (os.cpu_count() or 1)  # of more, cpulimit takes no notice
+            rule = CpuRule(cores=granted, by="cpulimit", percent=min(percent, most))
         else:
             raise ValueError(f"{target}: {by!r} is no actuator; they are duty and cpulimit")
         for other, against in self._cpu.items():

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from analysis.claims.ledger import Claim, chosen, load_ledger
 from analysis.claims.pages import load_pages
-from analysis.experiments.results import Results, measure_clusters, measure_runs, warnings_of_live
+from analysis.experiments.results import Results, measure_runs, measure_sets, warnings_of_live
+from analysis.experiments.samples import pooled
 from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
 from analysis.measures.agreement import PACED, SIDE, SIDES
@@ -74,6 +75,12 @@ def of_paper(spec: Spec) -> bool:
 def claims_of(spec: Spec) -> list[Claim]:
     """The claims of its paper that an experiment answers; none for one of a user's own."""
     return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
+
+
+def marked_of(spec: Spec) -> list[Claim]:
+    """The claims of other experiments that its figure marks, too."""
+    ledger = load_ledger(spec.paper) if of_paper(spec) else {}
+    return [claim for name in spec.figure.marks_of for claim in chosen(ledger, name)]
 
 
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
@@ -225,11 +232,14 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     scorers = fitted_of(spec)
+    frame, samples = measure_sets(spec, sets) if sets else (None, pooled([]))
     return Results(
         spec=spec,
-        runs=measure_clusters(spec, sets) if sets else measure_runs(spec, single, scored_in_forks(spec, single)),
+        runs=measure_runs(spec, single, scored_in_forks(spec, single)) if frame is None else frame,
+        samples=samples,
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
+        marked=marked_of(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
         warnings=warnings_of_live([run for _, run in single]),

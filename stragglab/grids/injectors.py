@@ -14,6 +14,8 @@ from analysis.measures.injector_errors import BITS_PER_MBIT
 from stragglab.grids.grid import QUIET
 
 LENGTHS_MS = (50, 200)
+LONG_MS = (200, 400)
+"""For cpulimit, which switches once a second."""
 AIM = 1.1
 """Iterations are made slightly longer than promised, as the machine may be faster later than in the first run."""
 LEVELS = (0.75, 0.5, 0.25, 0.20, 0.10, 0.05)
@@ -88,16 +90,17 @@ def grid(sample_s: float, hosts: bool, quick: bool, device: str | None = None) -
     device the first levels.
     """
     cells: list[Cell] = []
-    for length_ms in LENGTHS_MS:
-        batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
-        for by, needs in ({"hog": ()} if device else ACTUATORS).items():
+    for by, needs in ({"hog": ()} if device else ACTUATORS).items():
+        for length_ms in LONG_MS if by == "cpulimit" else LENGTHS_MS:
+            batch = min(max(1, round(AIM * length_ms / 1e3 / sample_s)), MAX_BATCH)
             chosen = () if device else (f"runtime.cpu_by={'auto' if by == 'sleep' else by}",)
-            runs = _schedules(by, "device:0" if device else "worker:0", batch * sample_s, LEVELS)
+            levels = LEVELS[:-1] if by == "cpulimit" else LEVELS  # it has no percent for 0.05 of a host's 0.4 cores
+            runs = _schedules(by, "device:0" if device else "worker:0", batch * sample_s, levels)
             cells += _cells(f"{by}_{length_ms}ms", needs, (*chosen, *_job(hosts, device, batch)), runs)
     for mbps in () if device else LINKS_MBPS:
         runs = _schedules("tc", "link:0", LINK_ITERATION_S, LINK_LEVELS)
         cells += _cells(f"link_{mbps}mbps", HOSTS, tuple(_link_job(mbps)), runs)
-    wanted = (f"_{LENGTHS_MS[0]}ms_{'' if device else 1}", f"_{LINKS_MBPS[1]}mbps_1")
+    wanted = (f"_{LENGTHS_MS[0]}ms_{'' if device else 1}", f"cpulimit_{LONG_MS[0]}ms_1", f"_{LINKS_MBPS[1]}mbps_1")
     return [cell for cell in cells if not quick or any(part in cell.name for part in wanted)]
 
 

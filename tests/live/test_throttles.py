@@ -234,7 +234,7 @@ def strike_while_stopped(lab: Lab, target: int) -> None:
 @NEEDS_CPULIMIT
 def test_a_killed_cpulimit_leaves_nobody_stopped_and_is_replaced(lab: Lab) -> None:
     target = lab.ask("start", "worker:0")
-    assert lab.ask("set_cpu", "worker:0", 0.204, "cpulimit") == 0.2
+    assert lab.ask("set_cpu", "worker:0", 0.2, "cpulimit") == pytest.approx(0.2, rel=0.05)
     for restarts in (1, 2, 3):
         strike_while_stopped(lab, target)
         until(lambda count=restarts: lab.ask("cpulimit_of", "worker:0")[1] == count, "a restart")  # type: ignore[misc]
@@ -246,6 +246,17 @@ def test_a_killed_cpulimit_leaves_nobody_stopped_and_is_replaced(lab: Lab) -> No
     until(lambda: not cpulimits_of(target), "its end")
     await_work(target, 0.5)
     assert state_of(target) != "T"
+
+
+@NEEDS_CPULIMIT
+@pytest.mark.parametrize(
+    "cores", [0.5, pytest.param(0.25, marks=pytest.mark.long), pytest.param(0.1, marks=pytest.mark.long)]
+)
+def test_cpulimit_grants_what_is_asked_for(lab: Lab, cores: float) -> None:
+    target = lab.ask("start", "worker:0")
+    lab.ask("set_cpu", "worker:0", cores, "cpulimit")
+    used_s(target, 2 * WINDOW_S)  # of its ten passes, the first ones have no mean
+    assert used_s(target, 4 * WINDOW_S) == pytest.approx(4 * WINDOW_S * cores, rel=0.2)
 
 
 @NEEDS_CPULIMIT

@@ -19,8 +19,10 @@ from analysis.figures.page import legend_above, new_page, save, styled
 from analysis.figures.style import FAINT, INK, error_reach
 from analysis.measures.agreement import CASE, OFF, PACED, SIDE, UNCLEAR, cases, relative
 
-HEIGHT = 0.36
+HEIGHT = 0.4
 """Height of one of the two bars of a strategy; strategies are 1 apart."""
+ROW_IN, FRAME_IN = 0.18, 0.52
+"""Height of a strategy, and of a panel's title and axis."""
 OFFSETS = {"live": -HEIGHT / 2, "virtual": HEIGHT / 2}
 COLOURS = {"live": "#3f78a8", "virtual": "#a9cbe4"}
 MISS = "#B00020"
@@ -36,7 +38,7 @@ def draw(path: Path, results: Results) -> Path:
     tolerance_frac = results.spec.figure.within_frac
     medians, seeds = cases(results.runs, "jct_s", tolerance_frac), seed_errors(results.runs)
     panels = list(dict.fromkeys(medians["straggler"]))
-    heights = [0.75 + 0.42 * int((medians["straggler"] == name).sum()) for name in panels]
+    heights = [FRAME_IN + ROW_IN * int((medians["straggler"] == name).sum()) for name in panels]
     reach = error_reach([*medians["error"], *seeds["error"]], tolerance_frac)
     paced = PACED in set(results.runs[SIDE])
     with styled():
@@ -68,11 +70,12 @@ def seed_errors(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame) -> None:
-    """Two bars per strategy: ``live`` above ``virtual``; infinite ones as text."""
+    """Two bars per strategy, ``live`` above ``virtual``, and both numbers; infinite ones as text."""
     values = seeds[["live", "virtual"]].to_numpy(dtype="float64")
-    axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.2)
+    axes.set_xlim(0.0, max(values[np.isfinite(values)], default=1.0) * 1.25)
     for y, row in enumerate(medians.itertuples()):
         mine = seeds[seeds["strategy"] == row.strategy]
+        edges, texts = list[float](), list[str]()
         for side, offset in OFFSETS.items():
             value, each = getattr(row, side), mine[side].to_numpy(dtype="float64")
             there = each[np.isfinite(each)]
@@ -80,8 +83,10 @@ def draw_times(axes: Axes, medians: pd.DataFrame, seeds: pd.DataFrame) -> None:
             if np.isfinite(value):
                 axes.barh(y + offset, value, HEIGHT * 0.94, color=COLOURS[side], linewidth=0)
             _draw_dots(axes, there, y + offset)
-            text = f"{value:#.3g}".rstrip(".") if np.isfinite(value) else "cut off"
-            axes.annotate(text, (edge, y + offset), (5, 0), textcoords="offset points", va="center", fontsize=7)
+            edges.append(edge)
+            texts.append(f"{value:#.3g}".rstrip(".") if np.isfinite(value) else "cut off")
+        both = " / ".join(dict.fromkeys(texts))  # one text where both sides are cut off
+        axes.annotate(both, (max(edges), y), (5, 0), textcoords="offset points", va="center", fontsize=6.5)
     _frame(axes, list(medians["strategy"]), named=True)
     axes.set_xlabel("job completion time (s)")
 
@@ -127,21 +132,21 @@ def _draw_error(
         axes.plot(ends, [y, y], color=colour, linewidth=1.4, solid_capstyle="butt")
     marker = "D" if abs(error) <= reach else ">" if error > 0 else "<"
     shown = 100 * float(np.clip(error, -reach, reach))
-    axes.plot(shown, y, marker, color=colour, markersize=5, markeredgewidth=0, clip_on=False)
+    axes.plot(shown, y, marker, color=colour, markersize=4, markeredgewidth=0, clip_on=False)
     style: dict[str, Any] = {"color": colour, **({"fontweight": "bold"} if bad else {})}
     text += " ?" if verdict == UNCLEAR else ""
-    axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8, **style)
+    axes.text(1.03, y, text, transform=axes.get_yaxis_transform(), va="center", fontsize=6.5, **style)
 
 
 def _draw_dots(axes: Axes, values: np.ndarray, y: float) -> None:
     """One dot per seed, spread a little; a single one would only cover the median."""
     if len(values) > 1:
         heights = y + HEIGHT * 0.3 * np.linspace(-1.0, 1.0, len(values))
-        axes.plot(values, heights, "o", color="white", markeredgecolor=INK, markeredgewidth=0.6, markersize=2.8)
+        axes.plot(values, heights, "o", color="white", markeredgecolor=INK, markeredgewidth=0.5, markersize=2.0)
 
 
 def _frame(axes: Axes, names: list[str], *, named: bool) -> None:
-    axes.set_yticks(range(len(names)), [shown_name(name) for name in names] if named else [""] * len(names))
+    axes.set_yticks(range(len(names)), [shown_name(name) for name in names] if named else [""] * len(names), fontsize=7)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(named)

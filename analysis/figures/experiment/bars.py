@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.artist import Artist
@@ -14,13 +15,16 @@ from matplotlib.lines import Line2D
 from analysis.claims.answers import by_seed
 from analysis.claims.cells import cell_of
 from analysis.experiments.plotted import caption_of, panels, plotted
-from analysis.experiments.results import Results
-from analysis.figures.bars import HEIGHT, draw_bars
+from analysis.experiments.results import RATIO, VALUE, Results
+from analysis.experiments.spec import Drawing
+from analysis.figures.bars import HEIGHT, draw_bars, limit_of
 from analysis.figures.names import shown_name
 from analysis.figures.page import new_panels, save, styled
 from analysis.figures.style import ALIKE, PAPER_COLOUR, STRATEGY_COLOURS, Look, looks
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
+WIDTHS = {VALUE: 1.8, RATIO: 1.2}
+"""Of the paper's marks, by how it says them."""
 OTHERS = Look("#8d99a6")
 
 
@@ -37,14 +41,19 @@ def draw(path: Path, results: Results) -> Path:
         for (level, mine), axes in zip(each, places, strict=True):
             names = {drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"}
             bars = mine.ours.rename(columns=names)
-            draw_bars(axes, bars, dots_of(results, level), look, drawn.label, missing_word(drawn.value))
+            limit = inf if drawn.log else limit_of(bars["value_s"])
+            half = mine.paper["std"].where(mine.paper["how"] == RATIO, 0.0)
+            ends = zip(mine.paper["value"] - half, mine.paper["value"] + half, strict=True)
+            marks = dict(zip(mine.paper[drawn.by], ends, strict=True))
+            runs, miss = dots_of(results, level), missing_word(drawn.value)
+            draw_bars(axes, bars, runs, look, drawn.label, miss, marks=marks, limit=limit)
             axes.set_yticks(range(len(bars)), [shown_name(one, drawn.names) for one in bars["strategy"]])
             if drawn.log:
                 widen(axes, [*bars["value_s"], *bars["low_s"], *bars["high_s"], *mine.paper["value"]])
             draw_paper(axes, mine.paper.rename(columns={drawn.by: "strategy"}), list(bars["strategy"]))
             axes.set_title(results.spec.title if level is None else shown_name(level, drawn.names))
         if len(whole.paper):
-            page.legend(handles=[paper_key()], loc="outside upper right")
+            page.legend(handles=paper_keys(whole.paper, drawn), loc="outside upper right", ncols=2)
     return save(page, path, whole.together)
 
 
@@ -92,13 +101,31 @@ def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["strategy", "value_s"])
 
 
-def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str]) -> None:
-    """A line across the bar at the paper's number: ``strategy``, ``value``; marks without a bar are left out."""
+def draw_paper(axes: Axes, marks: pd.DataFrame, order: list[str], height: float = HEIGHT + 0.16) -> None:
+    """A line across the bar at the paper's number, or at both ends of its range, with a shade between them.
+
+    ``strategy``, ``value``, ``std`` and ``how`` the paper says it; marks without a bar are left out.
+    """
     for mark in marks[marks["strategy"].isin(order)].itertuples():
         y = order.index(mark.strategy)
-        axes.plot([mark.value] * 2, [y - HEIGHT / 2 - 0.08, y + HEIGHT / 2 + 0.08], color=PAPER_COLOUR, linewidth=1.8)
+        draw_mark(axes.vlines, axes.fill_betweenx, mark, (y - height / 2, y + height / 2))
 
 
-def paper_key() -> Artist:
-    """Legend entry of the paper's numbers."""
-    return Line2D([], [], color=PAPER_COLOUR, linewidth=1.8, label="paper")
+def draw_mark(lines: Callable[..., Any], shade: Callable[..., Any], mark: Any, across: tuple[float, float]) -> None:
+    """Draw one mark: ``value``, ``std`` and ``how``, with the methods of an axes that draw it and its range."""
+    wide = mark.how == RATIO and mark.std > 0.0
+    ends = [mark.value - mark.std, mark.value + mark.std] if wide else [mark.value]
+    lines(ends, *across, color=PAPER_COLOUR, linewidth=WIDTHS[mark.how], zorder=3)
+    if wide:
+        shade(across, *ends, color=PAPER_COLOUR, alpha=0.25, linewidth=0)
+
+
+def paper_keys(marks: pd.DataFrame, drawn: Drawing) -> list[Artist]:
+    """Legend entries of the paper's numbers: its values, and what follows from its ratios."""
+    to = ", ".join(shown_name(level, drawn.names) for levels in drawn.anchor.values() for level in levels)
+    labels = {VALUE: "paper", RATIO: f"paper's ratio to our {to}" if to else "paper, by its ratios"}
+    return [
+        Line2D([], [], color=PAPER_COLOUR, linewidth=WIDTHS[how], label=label)
+        for how, label in labels.items()
+        if how in set(marks["how"])
+    ]

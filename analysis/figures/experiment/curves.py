@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ from analysis.records.provenance import caption
 
 NOTE = "curves: median over the seeds, shaded: from the least to the largest"
 ENDS = "on the right, points: median over the seeds, lines: 95 % interval (Student's t), dots: runs"
-HIGHEST_PERPLEXITY = 12.0
-"""Slightly above the perplexity of guessing among ten classes; diverged runs are above it."""
+PERPLEXITY_TICKS = (1, 4, 7, 10, 12)
+"""The last is slightly above the perplexity of guessing among ten classes; diverged runs are drawn on it."""
 FITTING = 16
 """Characters of names that fit below the panel of final values next to each other."""
 GROUP = 0.7
@@ -110,14 +111,19 @@ def curves_of(results: Results, panel: str | None, metric: str) -> pd.DataFrame:
 
 def draw_curves(axes: Axes, frame: pd.DataFrame, looks: dict[str, Look], metric: str) -> None:
     """One panel: ``label``, ``t_s``, ``median``, ``low``, ``high``."""
+    limits = (1.0, float(PERPLEXITY_TICKS[-1])) if metric == "perplexity" else (-inf, inf)
     for label, look in looks.items():
         mine = frame[frame["label"] == label]
+        mine = mine.assign(**{name: mine[name].clip(*limits) for name in ("median", "low", "high")})
         axes.plot(mine["t_s"], mine["median"], color=look.colour, linestyle=look.line, linewidth=1.1, label=label)
         axes.fill_between(mine["t_s"], mine["low"], mine["high"], color=look.colour, alpha=0.13, linewidth=0)
     axes.set_xlim(left=0.0)
     axes.grid(visible=True, axis="y")
     if metric == "perplexity":
-        axes.set_ylim(1.0, HIGHEST_PERPLEXITY)
+        axes.set_ylim(*limits)
+        axes.set_yticks(
+            PERPLEXITY_TICKS, [*map(str, PERPLEXITY_TICKS[:-1]), f"\N{GREATER-THAN OR EQUAL TO} {PERPLEXITY_TICKS[-1]}"]
+        )
 
 
 def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:

@@ -106,7 +106,7 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
     slowest, time_s = slowest_of(rows), rows["time_s"].to_numpy()
     mean_s = float((np.add.reduceat(time_s, starts) / sizes).sum())
     slowest_s = float(np.maximum.reduceat(time_s, starts).sum())
-    changes = _changes(rows)
+    changes = changes_of(rows)
     communication_s = rows["pull_s"] + rows["send_s"]
     return {
         "workers": int(rows["worker"].nunique()),
@@ -127,17 +127,23 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _changes(rows: pd.DataFrame) -> np.ndarray:
+def changes_of(rows: pd.DataFrame) -> np.ndarray:
     """T relative to the same worker's previous iteration, minus 1."""
     order = np.lexsort((rows["iteration"].to_numpy(), rows["worker"].to_numpy()))
     time_s, worker = rows["time_s"].to_numpy()[order], rows["worker"].to_numpy()[order]
     return np.asarray((time_s[1:] / time_s[:-1] - 1.0)[worker[1:] == worker[:-1]])
 
 
-def _step_frac(rows: pd.DataFrame, name: str) -> float:
-    """Share of iterations with a straggler by one step's durations."""
+def step_deviations(rows: pd.DataFrame, name: str) -> np.ndarray:
+    """The deviation of the slowest worker by one of ``STEPS``, by iteration in which the fastest needed time for it."""
     seconds = sum(rows[column].to_numpy() for column in STEPS[name])
     starts, _ = _iterations(rows)
     fastest, slowest = np.minimum.reduceat(seconds, starts), np.maximum.reduceat(seconds, starts)
     there = fastest > 0.0
-    return float((slowest[there] / fastest[there] - 1.0 > STRAGGLER_FRAC).mean()) if there.any() else nan
+    return np.asarray(slowest[there] / fastest[there] - 1.0)
+
+
+def _step_frac(rows: pd.DataFrame, name: str) -> float:
+    """Share of iterations with a straggler by one step's durations."""
+    found = step_deviations(rows, name)
+    return float((found > STRAGGLER_FRAC).mean()) if len(found) else nan

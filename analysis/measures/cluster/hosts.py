@@ -57,14 +57,23 @@ def busy_shares(cluster: Cluster, resource: str, limit_frac: float, servers: tup
     ``resource``: ``cpu``, or ``link`` in its busier direction; ``servers``: at least, and at most (None: no limit), at
     the time of the sample. NaN without such samples.
     """
-    samples, least, most = cluster.hosts, servers[0], servers[1]
-    used = busier_frac(cluster, samples, resource)
-    occupancy, there = Occupancy(cluster.spans), np.zeros(len(samples), dtype="int64")
+    samples, least, most = host_samples(cluster, resource), servers[0], servers[1]
+    chosen = samples.loc[samples["servers"].between(least, np.inf if most is None else most), "used_frac"]
+    return float((chosen > limit_frac).mean()) if len(chosen) else np.nan
+
+
+def host_samples(cluster: Cluster, resource: str) -> pd.DataFrame:
+    """A row per sample of a host: ``servers`` on it at that time, and ``used_frac`` of a resource (if known).
+
+    ``resource``: as of :func:`busy_shares`.
+    """
+    samples, occupancy = cluster.hosts, Occupancy(cluster.spans)
+    there = np.zeros(len(samples), dtype="int64")
     for host in samples["host"].unique():
         mine = (samples["host"] == host).to_numpy()
         there[mine] = occupancy.servers_at(int(host), samples.loc[mine, "t_s"])
-    chosen = (there >= least) & (there <= (np.inf if most is None else most)) & ~np.isnan(used)
-    return float((used[chosen] > limit_frac).mean()) if chosen.any() else np.nan
+    used = busier_frac(cluster, samples, resource)
+    return pd.DataFrame({"servers": there, "used_frac": used}).dropna(ignore_index=True)
 
 
 def busier_frac(cluster: Cluster, samples: pd.DataFrame, resource: str) -> np.ndarray:

@@ -69,10 +69,10 @@ def common_losses(references: Sequence[Learning]) -> dict[str, float]:
     return {str(job): float(loss) for job, loss in settled.max().items()}
 
 
-def mean_tta_s(learning: Learning, losses: Mapping[str, float]) -> float:
-    """The mean over jobs of the time to accuracy, in seconds: until each is at its loss, of ``common_losses``.
+def mean_tta_s(reached_s: Mapping[str, float]) -> float:
+    """The mean over jobs of the time to accuracy: the seconds in which each reached its loss (``Learning.reached_s``).
 
-    Infinite if one never is; NaN without a loss to reach.
+    Infinite if one never did; NaN if no job had a loss to reach.
     """
-    known = [value for value in learning.reached_s(losses).values() if not np.isnan(value)]
+    known = [value for value in reached_s.values() if not np.isnan(value)]
     return float(np.mean(known)) if known else nan

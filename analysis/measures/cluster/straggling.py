@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.measures.cluster.deviations import STEPS, compared, job_stragglers, slowest_of
+from analysis.measures.cluster.deviations import (
+    STEPS,
+    changes_of,
+    compared,
+    job_stragglers,
+    slowest_of,
+    step_deviations,
+)
 from analysis.measures.cluster.episodes import COLUMNS, episodes, with_neighbours
-from analysis.measures.cluster.histogram import counts, tabulate
+from analysis.measures.cluster.histogram import PERCENTS, counts, tabulate
 from analysis.measures.cluster.occupancy import Occupancy
 from analysis.records.cluster import Cluster
 from analysis.records.job_rows import read_job_rows
@@ -39,13 +46,16 @@ class Straggling:
     :func:`analysis.measures.cluster.episodes.with_neighbours` returns them. ``deviations``: how many lie between which
     edges (:mod:`analysis.measures.cluster.histogram`), by kind: ``iteration`` (of the slowest worker), ``worker``, and
     of workers by the parameter servers on their host, ``servers=0`` and so on. ``unread``: which records were left
-    out, and why.
+    out, and why. ``others`` has counts by hundredths (none if the rest was read from stored tables): ``change`` (T
+    relative to the same worker's previous iteration, minus 1), ``communication`` (its share of T) and, of the slowest
+    worker by a step of ``STEPS`` alone, ``data_deviation`` and so on.
     """
 
     jobs: pd.DataFrame
     episodes: pd.DataFrame
     deviations: pd.DataFrame
     unread: tuple[str, ...] = ()
+    others: pd.DataFrame = field(default_factory=lambda: tabulate({}))
 
 
 def straggling(cluster: Cluster) -> Straggling | None:
@@ -55,6 +65,7 @@ def straggling(cluster: Cluster) -> Straggling | None:
         return None
     occupancy, spans = Occupancy(cluster.spans), dict(list(cluster.spans.groupby("job")))
     totals: dict[str, np.ndarray] = defaultdict(lambda: counts(np.empty(0)))
+    others: dict[str, np.ndarray] = defaultdict(lambda: counts(np.empty(0), PERCENTS))
     jobs, found, unread = [], [], []
     for job, zero_s in zip(cluster.jobs["job"], cluster.jobs["zero_s"], strict=True):
         if job not in folders or job not in spans or np.isnan(zero_s):
@@ -72,10 +83,13 @@ def straggling(cluster: Cluster) -> Straggling | None:
         found.append(with_neighbours(mine, job, spans[job], occupancy))
         for kind, number in _histograms(rows, zero_s, spans[job], occupancy).items():
             totals[kind] = totals[kind] + number
+        for kind, values in _others(rows).items():
+            others[kind] = others[kind] + counts(values, PERCENTS)
     return Straggling(
         jobs=pd.DataFrame(jobs, columns=list(jobs[0]) if jobs else ["job", "straggler_frac"]),
         episodes=_join_runs(found),
         deviations=tabulate(dict(sorted(totals.items()))),
+        others=tabulate(dict(sorted(others.items())), PERCENTS),
         unread=tuple(unread),
     )
 
@@ -118,6 +132,12 @@ def _histograms(
         mine = servers >= number if number == MOST_SERVERS else servers == number
         totals[f"servers={number}"] = counts(deviation[mine])
     return totals
+
+
+def _others(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    share = (rows["pull_s"] + rows["send_s"]) / rows["time_s"]
+    steps = {f"{name}_deviation": step_deviations(rows, name) for name in STEPS}
+    return {"change": changes_of(rows), "communication": share.to_numpy(), **steps}
 
 
 def straggler_summary(found: Straggling) -> dict[str, Any]:

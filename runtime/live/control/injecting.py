@@ -11,6 +11,8 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from injectors.plan import target_name, target_of
 from injectors.schedule import Change, Schedule
 from runtime.cluster.gpu_hogs import DeviceUsers
@@ -174,7 +176,10 @@ class Injector:
         ``then`` receives what is in effect. It is the only rule of the target, so the level of the plan is a part of
         it.
         """
-        self.tell(target, Throttle(target=target, cores=cores, by=by))
+        throttle = Throttle(target=target, cores=cores, by=by)
+        if by == "cpulimit":
+            throttle = replace(throttle, running_cores=self.machines.unlimited(target))
+        self.tell(target, throttle)
         self._await(target, then)
 
     def _await(self, target: str, then: Callable[[Actuated], None]) -> None:

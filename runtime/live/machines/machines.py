@@ -149,9 +149,14 @@ class HostMachines:
         """Cores that an undisturbed target may use."""
         if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
-        placed = self.placement is not None and target in self.placement.host_of  # a task that has left is not
-        cores = self.placement.host(target).cores if self.placement is not None and placed else None
-        return min(self.cores_each, cores or self.cores_each, self.limit(target) or self.cores_each)
+        unlimited = self.unlimited(target)
+        return min(unlimited, self.limit(target) or unlimited)
+
+    def unlimited(self, task: str) -> float:
+        """Cores that a task may use without any limit of its own."""
+        placed = self.placement is not None and task in self.placement.host_of  # a task that has left is not
+        cores = self.placement.host(task).cores if self.placement is not None and placed else None
+        return min(self.cores_each, cores or self.cores_each)
 
     def quota(self, target: str, level: float) -> float | None:
         """Cores that remain at a level; None if no limit is needed."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from injectors.actuators.cpulimit_grants import percent_for
 from injectors.plan import target_of
-from runtime.cluster.hosts import Hosts
+from runtime.cluster.hosts import Hosts, Placement
 from runtime.cluster.requests import OTHERWISE, REQUESTS, SETTING
 from runtime.config.rules import check_combinations
 from runtime.containment import Isolation
@@ -99,7 +100,7 @@ def choose_mechanisms(
     if hosts is not None:
         _refuse_turns(hosts, missing)
     quotas = "none" if hosts is None or not hosts.cores else _quota_mechanism(cpu_by, missing)
-    throttles = _throttle_mechanism(cpu_by, quotas, around, missing) if "cpu" in around.kinds else "none"
+    throttles = _throttle_mechanism(cpu_by, quotas, hosts, around, missing) if "cpu" in around.kinds else "none"
     memory = hosts is not None and any(host.memory_bytes for host in hosts.hosts)
     if memory:
         _demand("cgroup_memory", "cluster.hosts.memory_mb", missing, "or set cluster.hosts.memory_mb=null")
@@ -111,7 +112,7 @@ def choose_mechanisms(
         latency=_latency_mechanism(hosts, missing),
         network=hosts is not None,
         memory=memory or (allocates and missing("cgroup_memory") is None),
-        allocations=_throttle_mechanism(cpu_by, quotas, around, missing) if allocates else "none",
+        allocations=_throttle_mechanism(cpu_by, quotas, hosts, around, missing) if allocates else "none",
     )
     used, because = _ticks(ticks, chosen.cpu_groups, missing)
     return msgspec.structs.replace(chosen, ticks=used, ticks_because=because)
@@ -190,8 +191,19 @@ def _quota_mechanism(cpu_by: CpuBy, missing: Look) -> Literal["cgroup", "duty"]:
     return "duty" if cpu_by == "duty" or missing("cgroup_cpu") else "cgroup"
 
 
+def _refuse_levels(hosts: Hosts | None, around: RunContext) -> None:
+    """Refuse levels that cpulimit has no percent for."""
+    placement = None if hosts is None else Placement(hosts)
+    for target, left_frac in sorted(around.cpu_left):
+        cores = 1.0 if placement is None else min(placement.host(target).cores or 1.0, 1.0)
+        try:
+            percent_for(left_frac * cores, cores)
+        except ValueError as error:
+            raise ConfigError(f"runtime.cpu_by=cpulimit: {target} with {left_frac:g} left: {error}") from None
+
+
 def _throttle_mechanism(
-    cpu_by: CpuBy, quotas: str, around: RunContext, missing: Look
+    cpu_by: CpuBy, quotas: str, hosts: Hosts | None, around: RunContext, missing: Look
 ) -> Literal["cgroup", "duty", "cpulimit"]:
     if cpu_by == "cpulimit":
         if whole := [target for target in around.targets_of("cpu") if target_of(target).form == "host"]:
@@ -204,6 +216,7 @@ def _throttle_mechanism(
                 "runtime.cpu_by=duty, or set cluster.hosts.cpu_cores=null"
             )
         _demand("cpulimit", "runtime.cpu_by=cpulimit", missing, "or use runtime.cpu_by=auto")
+        _refuse_levels(hosts, around)
         return "cpulimit"
     if quotas == "duty" or quotas == "cgroup":
         return quotas  # type: ignore[return-value]

@@ -310,7 +310,7 @@ class Agent:
         achieved, problem = None, ""
         try:
             if isinstance(message, Throttle):
-                achieved = self.throttles.set_cpu(message.target, message.cores, message.by)
+                achieved = self.throttles.set_cpu(message.target, message.cores, message.by, message.running_cores)
             else:
                 achieved = self.throttles.freeze(message.target, message.on)
         except (OSError, ValueError) as error:

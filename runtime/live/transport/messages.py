@@ -211,6 +211,8 @@ class Throttle(Message, frozen=True, kw_only=True, tag=True):
     cores: float | None
     by: str
     """``duty`` or ``cpulimit``."""
+    running_cores: float = 1.0
+    """The cores that the target may use without the limit."""
 
 
 class Freeze(Message, frozen=True, kw_only=True, tag=True):

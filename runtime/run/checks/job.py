@@ -112,6 +112,7 @@ def disturbed(job: Undisturbed, plan: Plan | None = None) -> CheckedJob:
         num_servers=config.topology.num_servers,
         transport=config.topology.transport,
         asked=frozenset((one.kind, one.target) for one in plan.disturbances),
+        cpu_left=frozenset((one.target, one.magnitude) for one in plan.disturbances if one.kind == "cpu"),
         commands=frozenset(command.__name__ for command in strategy.needs),
         containment=config.containment,
         cores_as=strategy.cores_as,

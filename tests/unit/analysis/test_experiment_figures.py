@@ -97,6 +97,7 @@ def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, mo
     given: dict[str, Any] = {"along": "size"} if along else {}
     given |= {"panels": "size"} if kind in ("bars", "loss", "curves") else {}
     given |= {"fixed": ["bsp"]} if kind == "against" else {}
+    given |= {"shows": {"jct_s": {"label": "seconds"}}} if kind in ("elastic", "dots", "cdf") else {}
     names = {"1": "one", "2": "two", "asp": "The other"}
     picture = module.draw(tmp_path / "x.png", results(tmp_path, kind, names=names, **given))
     assert picture.read_bytes().startswith(PNG)

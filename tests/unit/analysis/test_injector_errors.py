@@ -68,12 +68,12 @@ def test_misses_are_named() -> None:
 
 def test_of_cpulimit_nothing_is_promised_for_short_iterations() -> None:
     rows = [
-        window(by="cpulimit", magnitude=0.5, slowdown=slow, base_s=base) for slow, base in ((1.1, 0.06), (2.1, 0.2))
+        window(by="cpulimit", magnitude=0.5, slowdown=slow, base_s=base) for slow, base in ((1.1, 0.06), (2.1, 0.5))
     ]
     table = judged(*rows)
     assert list(table["promised"]) == [False, True]
     assert verdict(table) == [
-        "cpulimit: slow-down of iterations of 200 ms and more within 10 %: 1 of 1 levels",
+        "cpulimit: slow-down of iterations of 1000 ms under the limit and more within 10 %: 1 of 1 levels",
         "cpulimit: of shorter ones, for which nothing is promised: 0 of 1 levels; not 0.5 left at 60 ms (-45.0 %)",
     ]
 

@@ -124,6 +124,16 @@ def test_what_the_runtime_notes(text: str, tmp_path: Path) -> None:
     assert said(noted(bsp_story(plan=()), *NOTES[text]), tmp_path) == [text]
 
 
+def test_iterations_that_are_too_short_for_cpulimit(tmp_path: Path) -> None:
+    story = bsp_story(plan=(disturbance(0.1, 2.0, "worker:1", 0.5, kind="cpu"),))
+    about = {"target": "worker:1", "kind": "cpu", "by": "cpulimit", "late_s": 0.0, "took_s": 0.0}
+    notes = ((0.1, 0.5, 0.5),)
+    lines = [(t, "Injected", {**about, "level": level, "asked": cores, "achieved": cores}) for t, level, cores in notes]
+    (text,) = said(noted(story, *lines), tmp_path)
+    assert text.startswith("iterations were too short for cpulimit: worker:1: ")
+    assert text.endswith(" ms under its limit; use runtime.cpu_by=cgroup, or duty")
+
+
 def test_laws_that_a_record_breaks_and_what_its_strategy_says(tmp_path: Path) -> None:
     story = bsp_story(plan=())
     story.lines[-1]["note"] |= {"warning": "too short", "samples_applied": 1}

@@ -189,3 +189,11 @@ def test_looks_that_are_demanded_are_not_left_out(
     with pytest.raises(ConfigError) as error:
         choose(without, hosts, ticks=True)
     assert str(error.value) == words
+
+
+@pytest.mark.parametrize(("hosts", "least"), [(None, 0.06), (FOUR, 0.1)])
+def test_a_level_that_cpulimit_has_no_percent_for_is_refused(hosts: dict[str, Any] | None, least: float) -> None:
+    choose((), hosts, "cpulimit", hits=WORKER, cpu_left=frozenset([("worker:0", least)]))
+    with pytest.raises(ConfigError, match=r"worker:0 with 0\.01 left: .* use runtime\.cpu_by=cgroup"):
+        choose((), hosts, "cpulimit", hits=WORKER, cpu_left=frozenset([("worker:0", 0.01)]))
+    choose((), hosts, "cgroup", hits=WORKER, cpu_left=frozenset([("worker:0", 0.01)]))

@@ -23,7 +23,7 @@ from stragglab.grids.injectors import (
 )
 
 SAMPLE_S = 5e-4
-QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_50ms_1", "link_100mbps_1"]
+QUICK = ["sleep_50ms_1", "cgroup_50ms_1", "duty_50ms_1", "cpulimit_200ms_1", "link_100mbps_1"]
 
 
 def test_every_actuator_goes_through_all_levels_at_both_lengths() -> None:
@@ -31,7 +31,8 @@ def test_every_actuator_goes_through_all_levels_at_both_lengths() -> None:
     for cell in grid(SAMPLE_S, hosts=True, quick=False):
         by, length, _ = cell.name.split("_")
         found.setdefault((by, length), []).extend(row.magnitude for row in cell.windows)
-    for by in set(ACTUATORS) - {"sleep"}:
+    assert found["cpulimit", "200ms"] == found["cpulimit", "400ms"] == list(LEVELS[:-1])
+    for by in set(ACTUATORS) - {"sleep", "cpulimit"}:
         assert found[by, "50ms"] == found[by, "200ms"] == list(LEVELS)
     assert found["sleep", "50ms"] == pytest.approx([0.055 * (1 / level - 1) for level in LEVELS], abs=1e-6)
     for mbps in LINKS_MBPS:
