@@ -31,8 +31,9 @@ class FromResources:
     them. A prediction is kept within a fifth and five times of the worker's median. With fewer than ``min_records``
     iterations, and for one whose processor share is unknown, the last time is the prediction.
 
-    Departures: bandwidths are fractions of the worker's largest (:func:`predictors.lstm.relative`), times are fitted on
-    one job, so the model's name is no input. Sleep (delays, device pacing) shows in neither resource.
+    Departures: bandwidths, and the processors of a worker that uses several cores, are fractions of its largest
+    (:func:`predictors.lstm.whole`); times are fitted on one job, so the model's name is no input. In the seconds of a
+    GPU and of a sleep the processor counts as idle.
 
     Attributes:
         resources: how they are continued: ``lstm``, ``ema`` (weight 0.2 of the newest) or ``last``.

@@ -81,13 +81,15 @@ def _sigmoid(values: Floats) -> Floats:
     return 0.5 * (1.0 + np.tanh(0.5 * values))
 
 
-def relative(resources: Floats) -> Floats:
-    """(processor share, bandwidth) with the bandwidth as a fraction of the largest of each worker's history.
+def whole(resources: Floats) -> Floats:
+    """Return what counts as 1 of each worker's (processor share, bandwidth), float [workers, 1, 2].
 
-    So a file fitted on one network serves another. ``resources`` is float [workers, steps, 2].
+    It is the largest of the worker's history, so that a file fitted on one network serves another; of the processor one
+    core at least. ``resources`` is float [workers, steps, 2].
     """
-    largest = resources[:, :, 1].max(axis=1, keepdims=True)
-    return np.stack([resources[:, :, 0], resources[:, :, 1] / largest], axis=2)
+    largest: Floats = resources.max(axis=1, keepdims=True)
+    largest[:, :, 0] = np.maximum(largest[:, :, 0], 1.0)
+    return largest
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from predictors.history import Floats
-from predictors.lstm import load_lstm, relative
+from predictors.lstm import load_lstm, whole
 from predictors.stragglers import Observation
 
 RESOURCES = ("lstm", "ema", "last")
@@ -51,19 +51,17 @@ def forecast(name: str, weights: str, histories: Sequence[Received], first: int,
     """(processor share, bytes per second) of every worker's iterations from ``first`` to ``last`` ahead (1: the next).
 
     Float [workers, iterations, 2]. ``name`` is one of ``RESOURCES``; ``ema`` and ``last`` take what comes next to last.
-    Both numbers are at least a hundredth of the newest, and a share is at most 1.
+    Both numbers are at least a hundredth of the newest, and a share is at most 1, or the worker's largest.
     """
     tables = np.stack([each.table() for each in histories])
-    newest = tables[:, -1]
+    newest, most = tables[:, -1], whole(tables)
     if name == "lstm":
-        largest = tables[:, :, 1].max(axis=1)
-        ahead = load_lstm(weights, "resources").roll_out(relative(tables), last)[:, first - 1 :]
-        ahead = np.stack([ahead[:, :, 0], ahead[:, :, 1] * largest[:, None]], axis=2)
+        ahead = load_lstm(weights, "resources").roll_out(tables / most, last)[:, first - 1 :] * most
     elif name == "ema":
         powers = (1.0 - EMA_ALPHA) ** np.arange(tables.shape[1] - 1, -1, -1)
         ahead = np.repeat(np.einsum("wsv,s->wv", tables, powers / powers.sum())[:, None], last - first + 1, axis=1)
     else:
         ahead = np.repeat(newest[:, None], last - first + 1, axis=1)
-    shares = np.minimum(ahead[:, :, 0], 1.0)
+    shares = np.minimum(ahead[:, :, 0], most[:, :, 0])
     found: Floats = np.maximum(np.stack([shares, ahead[:, :, 1]], axis=2), newest[:, None] / 100)
     return found

@@ -17,9 +17,9 @@ class Observation(NamedTuple):
 
     ``iter_s`` (above zero) is how long it took: data, computing and sending, without waiting. ``cpu`` and ``memory``
     are as in :class:`predictors.base.SpeedRecord`: any consistent unit, 1 where nothing is known. The iteration's own
-    resources are ``cpu_frac``, its processor seconds per second without injected sleeps, and ``bytes_per_s``, the size
-    of the model over the time of sending; NaN where unknown. ``samples`` is its batch. ``data_s`` and ``send_s`` are
-    parts of ``iter_s``, and ``work`` is what is known of the batch beforehand (such as its tokens, in any unit).
+    resources are ``cpu_frac``, its processor seconds per second, and ``bytes_per_s``, the size of the model over the
+    time of sending; NaN where unknown. ``samples`` is its batch. ``data_s`` and ``send_s`` are parts of ``iter_s``, and
+    ``work`` is what is known of the batch beforehand (such as its tokens, in any unit).
     """
 
     t: float

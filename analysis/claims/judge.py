@@ -7,11 +7,12 @@ paper's? A shape has a side only, a plain number a size only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from typing import NamedTuple
 
 from analysis.claims.answers import NOTHING, Answer
 from analysis.claims.ledger import Bounds, Claim
+from analysis.measures.small_samples import narrowing
 
 TOLERANCE_FRAC = 0.15
 """Relative tolerance of a number."""
@@ -22,13 +23,16 @@ FEWEST_SEEDS = 5
 SHARE = 0.95
 """Part of the resampled seeds with which a shape must hold, or must not hold."""
 
-MET, LARGER, MISSED, INCONCLUSIVE = "met", "larger", "missed", "inconclusive"
+MANY_SEEDS = 100
+"""Number of seeds beyond which an effect that the present spread hides is too close to a bound to be decided."""
+
+MET, LARGER, MISSED, INCONCLUSIVE, TOO_CLOSE = "met", "larger", "missed", "inconclusive", "too close"
 UNEXERCISED, CONSTRUCTION = "not exercised", "by construction"
 CALIBRATED, ARITHMETIC, CONTEXT, OPEN = "calibrated", "by arithmetic", "context", "not run"
-JUDGED = (MET, LARGER, MISSED, INCONCLUSIVE)
+JUDGED = (MET, LARGER, MISSED, INCONCLUSIVE, TOO_CLOSE)
 DECIDED = (MET, LARGER, MISSED)
 NOT_JUDGED = (UNEXERCISED, CONSTRUCTION, CALIBRATED, ARITHMETIC, CONTEXT, OPEN)
-RISING = (MISSED, INCONCLUSIVE, LARGER, MET)
+RISING = (MISSED, TOO_CLOSE, INCONCLUSIVE, LARGER, MET)
 """From the worst to the best."""
 
 
@@ -140,7 +144,7 @@ def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
 
     Arithmetic gives the printed digits or does not: where runs leave that open, it was not arithmetic.
     """
-    if verdict == MISSED or (claim.arithmetic and verdict == INCONCLUSIVE):
+    if verdict == MISSED or (claim.arithmetic and verdict in (INCONCLUSIVE, TOO_CLOSE)):
         return verdict
     if claim.calibrated or by_any:
         return CALIBRATED if claim.calibrated else CONSTRUCTION
@@ -150,10 +154,25 @@ def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
 def decided(claim: Claim, answer: Answer, one: Callable[[Answer], str]) -> str:
     """The worst verdict of all cases, or with ``best`` the best."""
     verdicts = [
-        decided(claim, case, one) if case.cases and case.cases != (case,) else one(case)
+        decided(claim, case, one) if case.cases and case.cases != (case,) else _by_seeds(case, one)
         for case in answer.cases or (answer,)
     ]
     return (max if claim.best else min)(verdicts, key=RISING.index)
+
+
+def _by_seeds(case: Answer, one: Callable[[Answer], str]) -> str:
+    """The verdict of a case; ``TOO_CLOSE`` if ``MANY_SEEDS`` with the same spread would leave it open, too.
+
+    That is so if their interval contains a bound both around the median and around the middle of the present interval.
+    Shapes, and intervals that are not finite, say nothing about other numbers of seeds.
+    """
+    verdict = one(case)
+    if verdict != INCONCLUSIVE or not 1 < case.seeds < MANY_SEEDS or not (isfinite(case.low) and isfinite(case.high)):
+        return verdict
+    half = (case.high - case.low) / 2 * narrowing(case.seeds, MANY_SEEDS)
+    centres = (case.value, (case.low + case.high) / 2)
+    later = {one(case._replace(value=centre, low=centre - half, high=centre + half)) for centre in centres}
+    return TOO_CLOSE if later == {INCONCLUSIVE} else verdict
 
 
 def _interval(claim: Claim, ours: Answer) -> tuple[float, float]:

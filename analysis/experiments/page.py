@@ -60,12 +60,12 @@ within 15 % of the paper's, and its interval is no wider than that.
 
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
-  Of several cases the worst counts; where one suffices, the best, with a correspondingly higher confidence for each.
+  **Too close**: with 100 seeds of the same spread it still would. Of several cases the worst counts; where one
+  suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
-  **By construction**: no system here could miss it, or systems without the part in question (the claim's
-  *controls*) meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very
-  number (a miss remains a miss). **By arithmetic**: a definition was evaluated to the
-  printed digits, and nothing was run. **Context**: other
+  **By construction**: no system here could miss it, or systems without the part in question (the claim's *controls*)
+  meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number (a miss remains a
+  miss). **By arithmetic**: a definition was evaluated to the printed digits, and nothing was run. **Context**: other
   hardware, production, another quantity, or a variation of ours. None of these is evidence.
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
   `analysis/claims/`): the worst of them counts."""

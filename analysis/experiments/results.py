@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
 from math import nan
 from typing import Any
 
@@ -18,9 +20,9 @@ from analysis.claims.related import Ends, related
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.samples import counted, pooled, sample
-from analysis.experiments.spec import OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
+from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
-from analysis.measures.cluster.learning import Learning, tta_of
+from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
 from analysis.measures.metrics import completed
 from analysis.measures.small_samples import interval, median
 from analysis.measures.warned import disturbances_of, warnings_of_run
@@ -29,8 +31,6 @@ from analysis.records.cluster import Cluster
 from analysis.records.load import Run
 from analysis.records.provenance import caption
 
-TTA_OF_JOBS = ("tta_s", "tta_median_s")
-"""Measures of a set that are a mean, or a median, of its jobs' TTA."""
 VALUE, RATIO = "value", "ratio"
 """How a paper says a value: by itself, or by its ratio to another."""
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
@@ -156,14 +156,11 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
             samples.append(sample(run, wanted).assign(**cell.levels, seed=cell.seed))
     frame = pd.DataFrame(rows)
     if spec.target:
-        goals = [learnt.get(Cell({**cell.levels, **spec.target}, cell.seed).name) for cell, _ in runs]
-        found_s = [tta_of(learnt[cell.name], goal) for (cell, _), goal in zip(runs, goals, strict=True)]
-        frame = pd.concat([frame, pd.DataFrame(found_s)], axis="columns")
-        for (cell, _), goal in zip(runs, goals, strict=True) if wanted else ():
-            reached_s = [] if goal is None else list(learnt[cell.name].reached_s(goal.settled()).values())
-            samples += [
-                counted(reached_s, name).assign(**cell.levels, seed=cell.seed) for name in TTA_OF_JOBS if name in wanted
-            ]
+        losses = cache(lambda names: common_losses([learnt[name] for name in names]))
+        reached_s = [learnt[cell.name].reached_s(losses(references(spec, cell, learnt))) for cell, _ in runs]
+        frame["tta_s"] = [mean_tta_s(by_job) for by_job in reached_s]
+        for (cell, _), by_job in zip(runs, reached_s, strict=True) if "tta_s" in wanted else ():
+            samples.append(counted(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
     for name, rate in spec.until_target.items():
         frame[name] = frame[rate] * frame["tta_s"]
     if spec.paired:
@@ -199,13 +196,23 @@ def seeds_of(runs: pd.DataFrame) -> str:
     return f"medians over seeds {seeds}" if "," in seeds else f"seed {seeds}"
 
 
+def references(spec: Spec, cell: Cell, there: Container[str]) -> tuple[str, ...]:
+    """The names of the runs that set the target of a run; none unless all of them are there."""
+    chosen = [
+        [(axis, name) for name in (spec.axes[axis] if level == ALL_LEVELS else [level])]
+        for axis, level in spec.target.items()
+    ]
+    names = tuple(Cell({**cell.levels, **dict(levels)}, cell.seed).name for levels in product(*chosen))
+    return names if all(name in there for name in names) else ()
+
+
 def tta(spec: Spec, there: Sequence[Cell], curves: Sequence[pd.DataFrame], higher: Sequence[bool]) -> list[float]:
-    """Seconds of every run until the metric its reference cell converges to; NaN if that cell was not run."""
+    """Seconds of every run until the metric that its reference cell converges to; NaN if that cell was not run."""
     by_name = dict(zip((cell.name for cell in there), curves, strict=True))
     found = []
     for cell, curve, higher_is_better in zip(there, curves, higher, strict=True):
-        reference = Cell({**cell.levels, **spec.target}, cell.seed).name
-        target = targets.settled(by_name[reference]) if reference in by_name else nan
+        settled = [targets.settled(by_name[name]) for name in references(spec, cell, by_name)]
+        target = (min if higher_is_better else max)(settled, default=nan)
         reached_s = targets.tta_s(curve, target, higher_is_better)
         found.append(reached_s if target == target else nan)
     return found

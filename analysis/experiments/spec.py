@@ -18,7 +18,6 @@ from analysis.experiments.samples import SAMPLES
 from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.agreement import CASE, PACED, SIDE, SIDES, TOLERANCE_FRAC
-from analysis.measures.cluster.learning import TTAS
 from analysis.measures.prediction import ALARMS, RATES
 from reading import Unreadable
 from reading.errors import shown
@@ -30,6 +29,8 @@ PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
+ALL_LEVELS = "all"
+"""In ``target``: every level of the axis."""
 ALL = {name: [f"strategy={name}"] for name in sorted(STEADY)}
 """The levels of an axis that is ``all``."""
 KINDS = tuple(
@@ -210,8 +211,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Additional measures: JCT minus the named cell's JCT, for the same seed."""
     target: dict[str, str] = {}
     """Adds the measure ``tta_s``: seconds until the metric reaches what this cell's converges to, with the other levels
-    and the seed as in the run (STAR, section III: ASGD). Of a set of jobs: what the same job in that cell converges to,
-    by job, and the measures are ``TTAS`` of :mod:`analysis.measures.cluster.learning`."""
+    and the seed as in the run (STAR, section III: ASGD); with ``ALL_LEVELS`` the worst that any level's does. Of a set
+    of jobs: the mean over jobs until the held-out loss is what the same job converges to there."""
     until_target: dict[str, str] = {}
     """Additional measures with a ``target``: another measure, which is a rate, times ``tta_s``."""
     paired: dict[str, str] = {}
@@ -256,8 +257,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @property
     def measured(self) -> list[str]:
         """The columns that results have."""
-        reached = TTAS if self.clusters else ("tta_s",)
-        more = {**dict.fromkeys(reached, self.target), "gain": self.gain, PAIRED: self.paired}
+        more = {"tta_s": self.target, "gain": self.gain, PAIRED: self.paired}
         rates = (*RATES, *ALARMS) if self.predictors else ()
         return [
             *self.measures,
@@ -464,7 +464,7 @@ def _more_problem(spec: Spec) -> str | None:
     for axis, level in spec.target.items():
         if axis not in spec.axes:
             return f"target: {axis} is not one of the axes ({axes})"
-        if level not in spec.axes[axis]:
+        if level not in (ALL_LEVELS, *spec.axes[axis]):
             return f"target: {axis}={level} is no level"
     for name, rate in spec.until_target.items():
         if not spec.target:

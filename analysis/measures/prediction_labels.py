@@ -52,11 +52,10 @@ def timed(run: Run) -> pd.DataFrame:
 
 
 def _with_received(rows: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Rates over each iteration: processor seconds per second that it did not sleep, bytes per second of sending."""
+    """Rates over each iteration: processor seconds per second, bytes per second of sending."""
     started = next((line.event for line in run.notable_lines if isinstance(line.event, Started)), None)
     num_bytes = np.nan if started is None or started.model_bytes is None else float(started.model_bytes)
-    awake_s = rows["iter_s"] - rows["injected_s"]
-    cpu_frac = (rows["cpu_s"].astype("float64") / awake_s.where(awake_s > 0)).clip(upper=1.0)
+    cpu_frac = rows["cpu_s"].astype("float64") / rows["iter_s"]
     bytes_per_s = num_bytes / rows["send_s"].where(rows["send_s"] > 0)
     rows = rows.assign(cpu_frac=cpu_frac.where(cpu_frac > 0), bytes_per_s=bytes_per_s)
     kept = ["worker", "iteration", "begun_s", "t", "iter_s", "cpu_frac", "bytes_per_s", "samples", "data_s", "send_s"]

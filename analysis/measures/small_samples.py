@@ -48,6 +48,14 @@ def student(values: np.ndarray, confidence: float) -> tuple[float, float]:
     return float(min(mean - half, middle)), float(max(mean + half, middle))
 
 
+def narrowing(values: int, more: int, confidence: float = CONFIDENCE) -> float:
+    """The width of Student's interval of ``more`` values over its width for ``values``, at the same spread."""
+    from scipy.special import stdtrit
+
+    now, then = (stdtrit(number - 1, 0.5 + confidence / 2) / np.sqrt(number) for number in (values, more))
+    return float(then / now)
+
+
 def order_statistics(values: np.ndarray, confidence: float) -> tuple[float, float]:
     """The k-th sorted value from either end, with the largest k that misses the median rarely enough."""
     from scipy.stats import binom

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from analysis.files import write_file
 from analysis.measures.prediction_labels import losses, timed
 from analysis.records.load import RecordError, Run, find_runs, load_run
-from predictors.lstm import FORMAT, LAYERS, SERIES, relative
+from predictors.lstm import FORMAT, LAYERS, SERIES, whole
 from predictors.lstm_ratio import Deviations
 from predictors.stragglers import Observation
 from runtime.errors import ConfigError, print_error, refuse
@@ -96,9 +96,7 @@ def split(series: Sequence[Floats], history: int) -> tuple[Floats, Floats]:
         for start in range(0, len(values) - history, max(1, history // 2)):
             window = values[start : start + history + 1]
             if values.shape[1] == SERIES["resources"]:
-                window = np.vstack(
-                    [relative(window[None, :-1])[0], [window[-1, 0], window[-1, 1] / window[:-1, 1].max()]]
-                )
+                window = window / whole(window[None, :-1])[0]
             sets[number % HELD_OUT == HELD_OUT - 1].append(window)
     if not sets[0] or not sets[1]:
         raise ConfigError(

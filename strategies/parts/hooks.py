@@ -5,10 +5,10 @@ A part is a dataclass whose fields are its settings. A composition checks them a
 hooks as it needs.
 
 A part may also have ``needs`` (commands besides Compute and Apply that the runtime must be able to carry out),
-``watches_servers``, ``measures`` (updates), ``reads_received`` (resources, by iteration), ``fitted`` (files that it
-predicts by), and ``looks_at`` (the kinds of other parts that it queries). Before the job ``validate(num_workers)``,
-``validate_batch(num_workers, global_batch_samples)``, ``validate_length(epochs)`` and
-``validate_period(decide_every_s)``, of those that it has, raise ``ValueError`` naming the setting that does not fit.
+``watches_servers``, ``measures`` (updates), ``fitted`` (files that it predicts by), and ``looks_at`` (the kinds of
+other parts that it queries). Before the job ``validate(num_workers)``, ``validate_batch(num_workers,
+global_batch_samples)``, ``validate_length(epochs)`` and ``validate_period(decide_every_s)``, of those that it has,
+raise ``ValueError`` naming the setting that does not fit.
 """
 
 from __future__ import annotations

@@ -52,9 +52,6 @@ class Strategy(Protocol):
     attaches: bool = False
     """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
 
-    reads_received: bool = False
-    """Whether it predicts by the processor time and bandwidth of iterations, in which nothing that is slept shows."""
-
     fitted: tuple[str, ...] = ()
     """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""
 

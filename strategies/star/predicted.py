@@ -44,7 +44,7 @@ class PredictionSettings:
         warmup_iters: first iterations of a process that are ignored.
     """
 
-    predictor: str = "ema"
+    predictor: str = "last_value"
     straggler_frac: NonNegativeFloat = STRAGGLER_FRAC
     history_iters: PositiveInt = 100
     horizon_iters: PositiveInt = 30

@@ -6,9 +6,9 @@ updates of m samples that make one unit of progress, t_x the mean seconds from o
 
 1. Predict (IV-A; ``predicted``): every ``predict_every_iters`` (1) iterations of all workers on average, the mean T_i
    of the next ``horizon_iters`` (30). STAR's LSTM predicts from the last 100 iterations the processor and bandwidth
-   that a worker receives, and a regression turns them into times; here ``predictor`` (``ema``) says how, within 0.2 to
-   5 times the median of the last ``history_iters`` (100). Worker i is tagged if d_i > ``straggler_frac`` (0.2) in any
-   of these iterations.
+   that a worker receives, and a regression turns them into times; here ``predictor`` says how (``star``: so; shipped is
+   ``last_value``), within 0.2 to 5 times the median of the last ``history_iters`` (100). Worker i is tagged if d_i >
+   ``straggler_frac`` (0.2) in any of these iterations.
 2. If no worker is tagged: SSGD from the next update on. Here the present mode stays if SSGD would not cost less
    (``when_calm=cheaper``).
 3. Modes (IV-B; ``modal``): in static x-order any x gradients make an update; x = 1 is ASGD, x = N SSGD. In dynamic

@@ -3,6 +3,9 @@
 T_i is worker i's time for an iteration: loading, receiving parameters with the wait for the servers, computing and
 sending; waiting at barriers is left out. Its deviation is d_i = (T_i - min_k T_k) / min_k T_k over the workers of the
 same iteration, and it straggles if d_i > 20 %. An iteration is compared where at least two workers had a full batch.
+
+Workers are compared at equal work (beyond the paper, whose batches are equal): where batches differ, loading and
+computing count as if each had the mean batch. So who is as fast as the others and has more to do does not straggle.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
     Returns:
         ``worker``, ``iteration``, ``t`` (arrival, the job's clock), ``time_s`` (T), the parts of T in ``PARTS``
         (without a recorded ``recv_s`` all of the pull counts as ``link_s``), ``fastest_s``, ``deviation_frac`` and the
-        durations of ``STEPS``. If a worker repeated an iteration, its last attempt counts.
+        durations of ``STEPS``. If a worker repeated an iteration, its last attempt counts. All at equal work.
     """
     full = rows[(rows["samples"] > 0) & (rows["samples"] == rows["assigned_samples"])]
     full = full.sort_values(["iteration", "worker", "t"], kind="stable")
     full = full[~full.duplicated(["iteration", "worker"], keep="last")]
     starts, sizes = _iterations(full)
-    full = full[np.repeat(sizes > 1, sizes)].reset_index(drop=True)
+    full = _at_equal_work(full[np.repeat(sizes > 1, sizes)].reset_index(drop=True))
     recv_s = full["recv_s"].fillna(full["pull_s"]).clip(upper=full["pull_s"])
     time_s = full["data_s"] + full["pull_s"] + full["compute_s"] + full["send_s"]
     starts, sizes = _iterations(full)
@@ -54,6 +57,14 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
         "deviation_frac": time_s / np.where(keep, fastest_s, 1.0) - 1.0,
     }
     return pd.DataFrame(columns)[keep].reset_index(drop=True)
+
+
+def _at_equal_work(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with loading and computing in proportion to their iteration's mean batch; a sleep stays as it is."""
+    samples = rows["samples"].astype("float64")
+    factor = samples.groupby(rows["iteration"]).transform("mean") / samples
+    slept_s = rows["injected_s"]
+    return rows.assign(data_s=rows["data_s"] * factor, compute_s=(rows["compute_s"] - slept_s) * factor + slept_s)
 
 
 def _iterations(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf, nan
+from collections.abc import Mapping, Sequence
+from math import nan
 
 import numpy as np
 import pandas as pd
 
 from analysis.measures import targets
-from analysis.measures.small_samples import median
 from analysis.records.cluster import Cluster
 from analysis.records.job_evaluations import read_evaluations
 from analysis.records.load import load_object
@@ -45,12 +44,15 @@ class Learning:
         """The mean over jobs of exp(loss), at the loss that each converged to."""
         return float(np.mean(np.exp(list(self.settled(LOSS).values())))) if self.jobs else nan
 
-    def reached_s(self, goals: Mapping[str, float]) -> dict[str, float]:
-        """Return each job's seconds from its first computation to its goal: infinite if never, NaN without a goal."""
+    def reached_s(self, losses: Mapping[str, float]) -> dict[str, float]:
+        """Return each job's seconds from its first computation until its held-out loss is as low.
+
+        Interpolated between two evaluations; infinite if it never is, NaN for a job without a loss to reach.
+        """
         return {
             job: nan
-            if np.isnan(goals.get(job, nan))
-            else targets.tta_s(self._scores(job, self.metric), goals[job], self.higher_is_better)
+            if np.isnan(losses.get(job, nan))
+            else targets.tta_interp_s(self._scores(job, LOSS), losses[job], higher_is_better=False)
             for job in self.jobs
         }
 
@@ -58,22 +60,19 @@ class Learning:
         return targets.scores(self._evaluations.get(job, pd.DataFrame({"asked_s": []})), metric)
 
 
-def tta_of(learning: Learning, reference: Learning | None) -> dict[str, float]:
-    """TTA of a run's jobs: until each is at what the same job of the reference converges to.
+def common_losses(references: Sequence[Learning]) -> dict[str, float]:
+    """The loss of each job that it converges to, or below, in all runs: the highest of what they converge to.
 
-    ``tta_s`` the mean over jobs, infinite if one never is; ``tta_median_s``; ``reached_frac`` the share of jobs that
-    are. All NaN without the reference.
+    A run in which it was never evaluated sets none; NaN if that is so in all.
     """
-    times = [] if reference is None else list(learning.reached_s(reference.settled()).values())
-    known = [value for value in times if not np.isnan(value)]
-    if not known:
-        return dict.fromkeys(TTAS, nan)
-    return {
-        "tta_s": float(np.mean(known)),
-        "tta_median_s": median(np.array(known)),
-        "reached_frac": sum(value < inf for value in known) / len(known),
-    }
+    settled = pd.DataFrame([one.settled(LOSS) for one in references])
+    return {str(job): float(loss) for job, loss in settled.max().items()}
 
 
-TTAS = ("tta_s", "tta_median_s", "reached_frac")
-"""The measures that a target adds to sets of jobs."""
+def mean_tta_s(reached_s: Mapping[str, float]) -> float:
+    """The mean over jobs of the time to accuracy: the seconds in which each reached its loss (``Learning.reached_s``).
+
+    Infinite if one never did; NaN if no job had a loss to reach.
+    """
+    known = [value for value in reached_s.values() if not np.isnan(value)]
+    return float(np.mean(known)) if known else nan

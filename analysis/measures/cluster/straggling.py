@@ -24,7 +24,7 @@ from analysis.measures.cluster.histogram import PERCENTS, counts, tabulate
 from analysis.measures.cluster.occupancy import Occupancy
 from analysis.records.cluster import Cluster
 from analysis.records.job_rows import read_job_rows
-from analysis.records.load import RecordError
+from analysis.records.load import RecordError, load_object
 
 MOST_SERVERS = 3
 """Workers are grouped by the number of parameter servers on their host: 0, 1, 2, and this many or more."""
@@ -95,7 +95,15 @@ def straggling(cluster: Cluster) -> Straggling | None:
 
 
 def _compare(folder: Path) -> pd.DataFrame:
-    return compared(read_job_rows(folder))
+    """The iterations of a job; of a ring without communication.
+
+    The sum on its way round the ring is the same for all members, who wait for each other meanwhile, and a worker that
+    has left the ring has transfers of its own instead.
+    """
+    rows, about = read_job_rows(folder), folder / "meta.json"
+    if about.is_file() and (load_object(about).get("job") or {}).get("topology") == "allreduce":
+        rows = rows.assign(**dict.fromkeys(("pull_s", "send_s", "recv_s"), 0.0))
+    return compared(rows)
 
 
 def _join_runs(found: list[pd.DataFrame]) -> pd.DataFrame:

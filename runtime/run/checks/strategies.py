@@ -1,17 +1,14 @@
-"""Rules of strategies that measure, score, predict or keep replicas, and so need more of a job than others."""
+"""Rules of strategies that measure, score or keep replicas, and so need more of a job than others."""
 
 from __future__ import annotations
 
-from runtime.cluster.hosts import parse_hosts
 from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts
 from runtime.training.optimizers import rule_named
-from strategies.protocol import NodeId, Partition
+from strategies.protocol import Partition
 
 FOLLOWED = ("sgd", "tally")
 """Optimizers whose updates are bounded by norms of gradients."""
-PLACING = {"Launch", "Restart"}
-"""Commands by which a worker comes to a host that had none."""
 NEUTRAL = {"weight_decay": (None, 0), "nesterov": (None, False)}
 """Values with which these fields of an optimizer keep its steps within the bound."""
 RATES = ("gamma", "start_frac", "end_frac")
@@ -30,38 +27,6 @@ def _rising(job: Facts) -> dict[str, object]:
     rates = {name: job.workload.lr_schedule.get(name) for name in RATES}
     wrong = [(name, rate) for name, rate in rates.items() if isinstance(rate, int | float) and rate > 1]
     return dict(zip(("field", "value"), wrong[0], strict=True)) if wrong and job.strategy.replicas else {}
-
-
-def _find_pacing(job: Facts) -> dict[str, object]:
-    """The setting of a device that paces workers by sleeping, where a strategy predicts by received resources."""
-    if not job.strategy.reads_received:
-        return {}
-    cluster = job.config.cluster
-    hosts = cluster.hosts or {}
-    paced = {
-        "cluster.device": cluster.device,
-        "cluster.devices": cluster.devices,
-        "cluster.hosts.device": hosts.get("device"),
-        **{
-            f"cluster.hosts.overrides.{number}.device": own.get("device") and _may_compute(int(number), job)
-            for number, own in (hosts.get("overrides") or {}).items()
-        },
-    }
-    found = [name for name, device in paced.items() if device]
-    return {"setting": found[0]} if found else {}
-
-
-def _may_compute(number: int, job: Facts) -> bool:
-    """Whether the host may hold a worker: from the start, where a strategy puts it, or in a set, for its GPUs."""
-    config, strategy = job.config, job.strategy
-    assert config.cluster.hosts is not None
-    if any(command.__name__ in PLACING for command in strategy.needs):
-        return True
-    hosts = parse_hosts(config.cluster.hosts, config.num_workers, config.topology.num_servers + strategy.replicas)
-    if number >= len(hosts.hosts):
-        return False
-    host = hosts.hosts[number]
-    return bool(host.gpus) or any(NodeId.parse(task).role == "worker" for task in host.tasks)
 
 
 def _steps_along_gradients(name: str) -> bool:
@@ -160,13 +125,6 @@ STRATEGIES: tuple[Rule[Facts], ...] = (
         "workload.lr_schedule.{field}={value}: raises the learning rate, and strategy.num_replicas={strategy.replicas} "
         "bounds steps by the configured one",
         "use at most 1, and a higher workload.optimizer.lr",
-    ),
-    Rule(
-        "predictions by received resources and paced devices",
-        _find_pacing,
-        "{setting}: paces iterations by sleeping, and strategy={names.strategy} predicts by the processor time that "
-        "they received, in which no sleep shows",
-        "set {setting}=null, or predict by times (ema)",
     ),
 )
 """In the order in which they are looked at."""

@@ -49,6 +49,8 @@ class RealModelState:
         self.num_parameters = model.num_parameters
         self.evaluation_took_s = 0.0
         """Seconds (of this machine's clock) that the last evaluation took; 0 before the first."""
+        self._metrics: dict[str, float] | None = None
+        """Of the present parameters, once evaluated: evaluations may be closer together than updates."""
         self.params = aligned_vector(self.num_parameters)
         self.params[:] = model.initial_parameters()
         self._grads: dict[int, FloatVector] = {}
@@ -81,6 +83,7 @@ class RealModelState:
     def apply(self, order: ApplyOrder) -> None:
         """Make an update of gradients, which are used then."""
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
+        self._metrics = None
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
         if self.used is not None:
             self.used(order, [grad.copy() for grad in grads])
@@ -118,13 +121,14 @@ class RealModelState:
 
     def evaluate(self) -> dict[str, float]:
         """Metrics of the current parameters on held-out data."""
-        if not self._spare:
-            self._spare.append(aligned_vector(self.num_parameters))
-        begun_s = time.perf_counter()
-        self.model.attach(self.params, self._spare[-1])
-        metrics = self.model.evaluate()
-        self.evaluation_took_s = time.perf_counter() - begun_s
-        return metrics
+        if self._metrics is None:
+            if not self._spare:
+                self._spare.append(aligned_vector(self.num_parameters))
+            begun_s = time.perf_counter()
+            self.model.attach(self.params, self._spare[-1])
+            self._metrics = self.model.evaluate()
+            self.evaluation_took_s = time.perf_counter() - begun_s
+        return dict(self._metrics)
 
     def dump(self) -> tuple[FloatVector, dict[str, Any]]:
         """A copy of all that a checkpoint holds."""
@@ -135,6 +139,7 @@ class RealModelState:
     def load(self, dumped: tuple[FloatVector, dict[str, Any]]) -> None:
         """Restore a :meth:`dump`; gradients become void."""
         self.drop(tuple(self._grads))
+        self._metrics = None
         self.params[:] = dumped[0]
         self.optimizer.load_state(dict(dumped[1]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
@@ -64,6 +65,30 @@ def test_deviations_by_hand() -> None:
     assert found["communication_straggler_frac"] == 0.5
     assert found["fall_frac"] == 0.0
     assert rows[list(PARTS)].sum(axis="columns").tolist() == pytest.approx(rows["time_s"].tolist())
+
+
+def test_workers_are_compared_at_equal_work() -> None:
+    """Batches of 12 and 4: the same speed, then a worker at half of it; a sleep is no work."""
+    more = {"samples": 12, "assigned_samples": 12, "data_s": 0.15, "compute_s": 0.75}
+    less = {"samples": 4, "assigned_samples": 4, "data_s": 0.05, "compute_s": 0.25}
+    slept = {**less, "compute_s": 0.75, "injected_s": 0.5}
+    rows = compared(iterations([[more, less], [more, {**less, "data_s": 0.1, "compute_s": 0.5}], [more, slept]]))
+    assert rows["time_s"].tolist() == pytest.approx([1.0, 1.0, 1.0, 1.6, 1.0, 1.5])
+
+
+def test_a_ring_is_compared_without_its_sum_and_without_the_transfers_of_who_has_left_it(tmp_path: Path) -> None:
+    story = ClusterStory(gpus=(8,))
+    for job in ("ring", "servers"):
+        story.submit(0.0, job, gpus=2)
+        story.start(0.0, job, [0, 0])
+        story.iterate(job, 0, [{**USUAL, "send_s": 0.0}, USUAL | SLOWER["link"]])
+        story.end(2.0, job)
+    cluster = told(tmp_path, story)
+    for job, topology in (("ring", "allreduce"), ("servers", "ps")):
+        (cluster.folders[job] / "meta.json").write_text(json.dumps({"schema": 1, "job": {"topology": topology}}))
+    found = straggling(cluster)
+    assert found is not None
+    assert found.jobs.set_index("job")["straggler_frac"].to_dict() == {"ring": 0.0, "servers": 1.0}
 
 
 def test_deviations_at_their_limits() -> None:

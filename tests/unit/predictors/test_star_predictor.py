@@ -15,7 +15,7 @@ import torch
 from predictors.fitted_file import FITTED
 from predictors.from_resources import FromResources
 from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
-from predictors.lstm import Lstm, load_lstm, relative
+from predictors.lstm import Lstm, load_lstm, whole
 from predictors.received import RESOURCES, Received, forecast
 from predictors.registry import straggler_predictor
 from predictors.regressors import REGRESSORS, regressor
@@ -115,7 +115,10 @@ def test_inference_is_that_of_torch(values: int) -> None:
 
 
 def test_bandwidths_are_fractions_of_the_largest() -> None:
-    assert relative(np.array([[[0.5, 10.0], [0.7, 40.0]]])).tolist() == [[[0.5, 0.25], [0.7, 1.0]]]
+    assert whole(np.array([[[0.5, 10.0], [0.7, 40.0]], [[6.0, 1.0], [2.0, 1.0]]])).tolist() == [
+        [[1.0, 40.0]],
+        [[6.0, 1.0]],
+    ]
 
 
 @pytest.mark.parametrize("series", ["resources", "deviation"])

@@ -45,7 +45,6 @@ REFUSED_LINES: dict[str, str] = {
     "replicas of the server and an optimizer without a bound": f"{MLFABRIC} workload.optimizer.name=adagrad",
     "replicas of the server and steps without a bound": f"{MLFABRIC} +workload.optimizer.nesterov=true",
     "replicas of the server and a rising learning rate": f"{MLFABRIC} {STEPS}",
-    "predictions by received resources and paced devices": f"{NONE} strategy=star_h strategy.predictor=star",
     # topologies
     "parameter servers without a server": "topology.num_servers=0",
     "parameter servers and a collective": "topology.collective=ring",

@@ -147,7 +147,7 @@ def test_nothing_is_decided_by_what_is_no_time(bad: float, monkeypatch: pytest.M
 
 
 def test_what_an_iteration_received_is_passed_to_the_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.3 processor seconds in the second that it did not sleep, and 8 MB in 0.2 s."""
+    """0.3 processor seconds in 2 s, half of which it slept, and 8 MB in 0.2 s."""
     of = PredictedTimes(warmup_iters=0)
     of.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1, model_bytes=8_000_000))
     seen: list[Observation] = []
@@ -155,7 +155,7 @@ def test_what_an_iteration_received_is_passed_to_the_predictor(monkeypatch: pyte
     grad = make_grad(samples=4, iteration=5)
     timings = Timings(compute_s=1.8, send_s=0.2, injected_s=1.0, cpu_s=0.3, recv_s=0.1)
     of.observe_event(Arrived(t=1.0, grad=grad, timings=timings))
-    assert seen[0].cpu_frac == pytest.approx(0.3)
+    assert seen[0].cpu_frac == pytest.approx(0.15)
     assert seen[0].bytes_per_s == pytest.approx(4e7)
     assert (seen[0].samples, seen[0].iteration, seen[0].iter_s) == (4.0, 5, pytest.approx(2.1))
 

@@ -85,6 +85,29 @@ def test_it_notes_how_long_an_evaluation_takes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("runtime.virtual.tasks.model_state.time.perf_counter", lambda: next(clock))
     model_state.evaluate()
     assert model_state.evaluation_took_s == 7.5
+    model_state.evaluate()  # of the same parameters: asks no clock
+
+
+def test_parameters_are_evaluated_once_and_again_when_they_have_changed(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_state, number = torch_learner(digits), 0
+    evaluate = model_state.model.evaluate
+
+    def count() -> dict[str, float]:
+        nonlocal number
+        number += 1
+        return evaluate()
+
+    monkeypatch.setattr(model_state.model, "evaluate", count)
+    before, dumped = model_state.evaluate(), model_state.dump()
+    assert (model_state.evaluate(), number) == (before, 1)
+    model_state.gradient(compute(0))
+    model_state.apply(apply(0))
+    after = model_state.evaluate()
+    assert (after != before, number) == (True, 2)
+    model_state.load(dumped)
+    assert (model_state.evaluate(), number) == (before, 3)
 
 
 # ---- gradients ------------------------------------------------------------------------------------------------------
