@@ -313,7 +313,9 @@ def _fit_rare(runs: Sequence[Run], fitted: Calibration) -> None:
         fitted.estimates["checkpoint_base_s"] = replace(checkpoint, value=value)
     fitted.missing["pending_s"] = "contained in launch_s"
     fitted.missing["worker_cores"] = fitted.missing["server_cores"] = "not fitted: live tasks compute on one thread"
-    fitted.missing["wait_cores"] = "not fitted: tasks sleep while they wait"
+    for name in ("wait_cores", "server_wait_cores"):
+        fitted.missing[name] = "not fitted: tasks sleep while they wait"
+    fitted.missing["message_sigma"] = "not fitted: our messages differ by what shares the link"
     fitted.missing["concurrent_delays"] = "not fitted: servers have one thread for all updates"
     fitted.missing["run_sigma"] = "not fitted: runs of one fit differ in what they run"
     fitted.missing["disk_bytes_per_s"] = "contained in checkpoint_base_s"
