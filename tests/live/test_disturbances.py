@@ -112,7 +112,8 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
     run.finish()
     assert_carried_out(run)
     begun = run.notes("Injected")[0]
-    assert (begun["by"], begun["asked"], begun["achieved"]) == (by, 0.25, 0.25)
+    assert (begun["by"], begun["asked"]) == (by, 0.25)
+    assert begun["achieved"] == pytest.approx(0.25, rel=0.01)  # cpulimit takes whole percents
     nodes = load_run(run.run_dir).tables.nodes
     used = nodes[nodes.node == "worker:0"]
     before = used[(used.t > 0.4) & (used.t <= 1.2)].cpu_cores.median()
