@@ -81,8 +81,8 @@ def name_in(spec: Spec, row: Row) -> str:
 
 
 def is_busy(row: Row) -> bool:
-    """Whether other programs took so much of the machine that a timed run does not count."""
-    return bool(row["others_frac"]) and float(row["others_frac"]) > BUSY_FRAC
+    """Whether other programs took so much of the machine, or an unknown part, that a timed run does not count."""
+    return bool(row["others_frac"]) and not float(row["others_frac"]) <= BUSY_FRAC
 
 
 def results_of_rows(spec: Spec, by_name: Mapping[str, Row], claims: Sequence[Claim], kept: str) -> Results:

@@ -36,4 +36,5 @@ def spent() -> Spent:
 def others_frac(begin: Spent, end: Spent, cores: int | None = None) -> float:
     """Return the share of the machine's processor time that other programs took in between; at least 0, or NaN."""
     room_s = (cores or os.cpu_count() or 1) * (end.at_s - begin.at_s)
-    return max(0.0, (end.all_s - begin.all_s - (end.own_s - begin.own_s)) / room_s) if room_s > 0 else nan
+    others_s = end.all_s - begin.all_s - (end.own_s - begin.own_s)
+    return max(others_s / room_s, 0.0) if room_s > 0 else nan  # in this order, NaN stays NaN

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import time
 from collections.abc import Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,9 @@ def test_what_others_take_is_what_neither_we_nor_our_children_took() -> None:
     begin, end = Spent(10.0, 100.0, 5.0), Spent(20.0, 112.0, 13.0)
     assert others_frac(begin, end, cores=2) == pytest.approx(0.2)
     assert others_frac(begin, Spent(20.0, 104.0, 13.0), cores=2) == 0.0
+    unknown = others_frac(begin._replace(all_s=nan), end._replace(all_s=nan), cores=2)
+    assert isnan(unknown)
+    assert is_busy({"others_frac": str(unknown)}), "an unknown share is no evidence of an idle machine"
 
 
 def test_an_experiment_without_rows_shows_nothing(
