@@ -250,13 +250,14 @@ def test_a_killed_cpulimit_leaves_nobody_stopped_and_is_replaced(lab: Lab) -> No
 
 @NEEDS_CPULIMIT
 @pytest.mark.parametrize(
-    "cores", [0.5, pytest.param(0.25, marks=pytest.mark.long), pytest.param(0.1, marks=pytest.mark.long)]
+    "cores", [0.1, pytest.param(0.25, marks=pytest.mark.long), pytest.param(0.5, marks=pytest.mark.long)]
 )
 def test_cpulimit_grants_what_is_asked_for(lab: Lab, cores: float) -> None:
     target = lab.ask("start", "worker:0")
     lab.ask("set_cpu", "worker:0", cores, "cpulimit")
     used_s(target, 2 * WINDOW_S)  # of its ten passes, the first ones have no mean
-    assert used_s(target, 4 * WINDOW_S) == pytest.approx(4 * WINDOW_S * cores, rel=0.2)
+    # less than what the same percents would be off by: 0.24, 0.34 and 0.27 s
+    assert used_s(target, 8 * WINDOW_S) == pytest.approx(8 * WINDOW_S * cores, abs=0.16)
 
 
 @NEEDS_CPULIMIT
