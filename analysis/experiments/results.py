@@ -118,11 +118,15 @@ def with_references(
     """
     if spec.target:
         frame["tta_s"] = tta(spec, there, curves, higher)
-    for name, rate in spec.until_target.items():
-        frame[name] = frame[rate] * frame["tta_s"]
+    _add_until_target(spec, frame)
     for name, reference in spec.excess.items():
         frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame
+
+
+def _add_until_target(spec: Spec, frame: pd.DataFrame) -> None:
+    for name, rate in spec.until_target.items():
+        frame[name] = frame[rate] * frame["tta_s"]
 
 
 def warnings_of_live(runs: Sequence[Run]) -> list[str]:
@@ -131,16 +135,12 @@ def warnings_of_live(runs: Sequence[Run]) -> list[str]:
     return [one.text for one in together((warnings_of_run(run, disturbances_of(run)) for run in live), "live runs")]
 
 
-def measure_clusters(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> pd.DataFrame:
-    """The frame of :class:`Results` for runs that are sets of jobs; ``completed``: whether all jobs did.
-
-    ``paired`` and ``target`` compare jobs of a run with the same jobs of the reference with the same seed.
-    """
-    return measure_sets(spec, runs)[0]
-
-
 def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The frames ``runs`` (:func:`measure_clusters`) and ``samples`` of :class:`Results`."""
+    """The frames ``runs`` and ``samples`` of :class:`Results` for runs that are sets of jobs.
+
+    ``completed``: whether all jobs did. ``paired`` and ``target`` compare jobs of a run with the same jobs of the
+    reference with the same seed.
+    """
     rows, times, learnt = [], dict[str, pd.DataFrame](), dict[str, Learning]()
     wanted = [one.measure for one in spec.figure.several] if spec.figure.kind in OF_SHOWS else []
     samples = list[pd.DataFrame]()
@@ -161,8 +161,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         frame["tta_s"] = [mean_tta_s(by_job) for by_job in reached_s]
         for (cell, _), by_job in zip(runs, reached_s, strict=True) if "tta_s" in wanted else ():
             samples.append(counted(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
-    for name, rate in spec.until_target.items():
-        frame[name] = frame[rate] * frame["tta_s"]
+    _add_until_target(spec, frame)
     if spec.paired:
         bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
         frame[PAIRED] = [

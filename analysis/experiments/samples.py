@@ -12,10 +12,13 @@ from analysis.measures.cluster.deviations import STEPS
 from analysis.measures.cluster.histogram import PERCENTS
 from analysis.measures.cluster.hosts import host_samples
 from analysis.measures.cluster.learning import LOSS
+from analysis.measures.cluster.straggling import Straggling
 
 COLUMNS = ("group", "value", "count")
 """Of a distribution: a part of it, a value, and how often it is there."""
+SERVERS = tuple(f"servers={number}" for number in range(4))
 Sample = Callable[[Digest], pd.DataFrame]
+OfIterations = Callable[[Straggling], pd.DataFrame]
 
 
 def _jct(run: Digest) -> list[float]:
@@ -44,36 +47,26 @@ def _counted(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     return mine.assign(group=mine["kind"].map(dict(names))).rename(columns={"up_to": "value"})
 
 
-def _deviations(run: Digest) -> pd.DataFrame:
+def _deviations(found: Straggling) -> pd.DataFrame:
     """Of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
-    if run.found is None:
-        return pd.DataFrame(columns=COLUMNS)
-    steps = _counted(run.found.others, {f"{name}_deviation": name for name in STEPS})
-    return pd.concat([_counted(run.found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
+    steps = _counted(found.others, {f"{name}_deviation": name for name in STEPS})
+    return pd.concat([_counted(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
 
 
-def _straggler_shares(run: Digest) -> pd.DataFrame:
+def _straggler_shares(found: Straggling) -> pd.DataFrame:
     """Share of a job's iterations with a straggler; a job that never needs a step has none by it."""
-    if run.found is None:
-        return pd.DataFrame(columns=COLUMNS)
     names = {"straggler_frac": "iteration"} | {f"{name}_straggler_frac": name for name in STEPS}
-    jobs = run.found.jobs.reindex(columns=list(names)).fillna(0.0).rename(columns=names)
+    jobs = found.jobs.reindex(columns=list(names)).fillna(0.0).rename(columns=names)
     return jobs.melt(var_name="group").assign(count=1)
 
 
-def _kinds(kinds: Mapping[str, str], table: str = "others") -> Sample:
-    def sample(run: Digest) -> pd.DataFrame:
-        found = pd.DataFrame(columns=COLUMNS) if run.found is None else _counted(getattr(run.found, table), kinds)
-        return found
-
-    return sample
+def _kinds(kinds: Mapping[str, str], table: str = "others") -> OfIterations:
+    return lambda found: _counted(getattr(found, table), kinds)
 
 
-def _lengths(run: Digest) -> pd.DataFrame:
+def _lengths(found: Straggling) -> pd.DataFrame:
     """Iterations of every episode, and of the longest of every job that has any (STAR, figure 7)."""
-    if run.found is None:
-        return pd.DataFrame(columns=COLUMNS)
-    each = run.found.episodes.assign(value=run.found.episodes["iterations"].astype("float64"), count=1)
+    each = found.episodes.assign(value=found.episodes["iterations"].astype("float64"), count=1)
     longest = each.groupby("job", as_index=False)["value"].max().assign(count=1)
     return pd.concat([each.assign(group="stragglers"), longest.assign(group="longest of a job")], ignore_index=True)
 
@@ -92,15 +85,20 @@ def _host_use(resource: str) -> Sample:
     return sample
 
 
+def _of_iterations(make: OfIterations) -> Sample:
+    """A distribution of what was found in iterations; empty if a set has none."""
+    return lambda run: pd.DataFrame(columns=COLUMNS) if run.found is None else make(run.found)
+
+
 SAMPLES: dict[str, Sample] = {
-    "deviations": _deviations,
-    "straggler_shares": _straggler_shares,
-    "communication_share": _kinds({"communication": ""}),
-    "changes": _kinds({"change": ""}),
-    "episode_lengths": _lengths,
+    "deviations": _of_iterations(_deviations),
+    "straggler_shares": _of_iterations(_straggler_shares),
+    "communication_share": _of_iterations(_kinds({"communication": ""})),
+    "changes": _of_iterations(_kinds({"change": ""})),
+    "episode_lengths": _of_iterations(_lengths),
     "host_cpu": _host_use("cpu"),
     "host_link": _host_use("link"),
-    "deviations_by_servers": _kinds({f"servers={number}": f"servers={number}" for number in range(4)}, "deviations"),
+    "deviations_by_servers": _of_iterations(_kinds({name: name for name in SERVERS}, "deviations")),
 }
 """By the names that ``figure.shows`` uses (``cdf``)."""
 

@@ -520,12 +520,20 @@ def _cells_problem(spec: Spec) -> str | None:
     return "axes: two cells have the same name; rename a level" if len(set(names)) < len(names) else None
 
 
+def _beside(field: str, others: Mapping[str, bool]) -> str | None:
+    """A field that has no effect with one of these, which are set or not."""
+    for other, there in others.items():
+        if there:
+            return f"{field}: has no effect with {other}; leave one of them out"
+    return None
+
+
 def _times_problem(spec: Spec) -> str | None:
     """Problems of runs of which only the time is kept."""
     if not spec.times_only:
         return None
-    if other := "table" if spec.table is not None else "failing" if spec.failing else "":
-        return f"times_only: has no effect with {other}; leave one of them out"
+    if problem := _beside("times_only", {"table": spec.table is not None, "failing": spec.failing}):
+        return problem
     if spec.clusters:
         return "times_only: is of single jobs; leave out jobs=NAME"
     if spec.live:
@@ -537,8 +545,8 @@ def _rows_problem(spec: Spec) -> str | None:
     """Problems of an experiment whose rows stay."""
     if not spec.keep_rows:
         return None
-    if other := "table" if spec.table is not None else "times_only" if spec.times_only else "":
-        return f"keep_rows: has no effect with {other}; leave one of them out"
+    if problem := _beside("keep_rows", {"table": spec.table is not None, "times_only": spec.times_only}):
+        return problem
     if spec.clusters:
         return "keep_rows: a row is of a single job; leave out jobs=NAME"
     if spec.predictors:

@@ -21,10 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from analysis.experiments.spec import Also, Cell, load_spec, settings_of
 from analysis.files import write_file
 from analysis.measures.cluster.deviations import compared
 from analysis.records.cluster import load_cluster
@@ -35,6 +37,7 @@ from runtime.fitted import ROOT
 from runtime.run.jobs.models import Model, Models
 from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
+from stragglab.grids.experiments import known_specs
 from stragglab.grids.grid import QUIET, run_child
 
 HALF_FRAC, ENDS_FRAC = 0.75, (0.02, 0.93)
@@ -44,14 +47,9 @@ POLLING = (0.0, 1.0, 4.0, 12.0)
 STEPS = 6
 """Of a bisection: p to 0.02."""
 QUANTILES = (0.005, 0.995)
-JOBS, ITERATIONS, STUDY_JOBS, STUDY_SCALE = 60, 60, 350, 0.014
-LINK = "link_mbps: 10240"
-SLOW = f"{{gpus: 0, cpu_cores: 64, {LINK}}}"
-STUDY = (
-    *("runtime=virtual", "cluster=star_servers", "jobs=philly", "strategy=bsp", "record=iterations", "seed=0"),
-    *("replay.duration_scale=1000000", "cluster.hosts.link_mbps=10240"),
-    f"cluster.hosts.overrides={{5: {SLOW}, 6: {SLOW}, 7: {SLOW}}}",
-)
+JOBS, ITERATIONS = 60, 60
+STUDY, LINK = "star_study", {"link": "prevention"}
+"""The experiment whose runs these are, but for their sizes, and its links of 10 Gbit/s."""
 TABLE = ROOT / "models" / "star_messages.yaml"
 HEAD = """\
 # The ten models of STAR's evaluation (star.yaml says where their numbers are from), with messages that are work and
@@ -114,14 +112,23 @@ def communication_shares(folder: Path) -> NDArray[np.float64]:
     return np.concatenate([((one["pull_s"] + one["send_s"]) / one["time_s"]).to_numpy() for one in rows if len(one)])
 
 
+def study_words(jobs: int, table: Path) -> list[str]:
+    """Return the settings of a study of so many jobs, which arrive as densely as the experiment's."""
+    study = load_spec(known_specs()[STUDY])
+    given = dict(word.split("=", 1) for word in settings_of(study, Cell(LINK, 0)))
+    scale = float(given["jobs.time_scale"]) * jobs / int(given["jobs.num_jobs"])
+    sizes = (f"jobs.num_jobs={jobs}", f"jobs.time_scale={scale:.6g}", f"replay.max_iterations={ITERATIONS}")
+    smaller = Also(at={}, settings=(*sizes, f"replay.models={table}"))
+    return settings_of(msgspec.structs.replace(study, also=(*study.also, smaller)), Cell(LINK, 0))
+
+
 def measure_shares(share: float, cores: float, jobs: int) -> Shares:
     """Run the study; raises :class:`ConfigError` if that fails."""
     with TemporaryDirectory() as folder:
         table, record, log = (Path(folder) / name for name in ("models.yaml", "record", "log"))
         table.write_text(yaml.safe_dump(make_table(share, cores)))
-        sizes = (f"jobs.num_jobs={jobs}", f"jobs.time_scale={STUDY_SCALE * jobs / STUDY_JOBS:.6g}")
-        words = (*STUDY, *QUIET, *sizes, f"replay.max_iterations={ITERATIONS}", f"replay.models={table}")
-        if run_child((*words, f"hydra.run.dir={record}"), log):
+        words = (*study_words(jobs, table), *QUIET, f"hydra.run.dir={record}")
+        if run_child(words, log):
             raise ConfigError(f"a run failed: {log.read_text(errors='replace').strip()[-300:]}")
         shares = communication_shares(record)
     low, high = np.quantile(shares, QUANTILES)

@@ -13,7 +13,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -200,9 +199,9 @@ def _make(
     """Run a batch and write its rows."""
     out, live = folder_of(kept.spec, asked), batch[0].runtime == "live"
     words = {one.cell.name: [*one.words, *QUIET] for one in batch}
-    run = partial(fill, words, {}, out, console, runner or (run_child if live else run_here))
+    forks, own = (0 if live or runner else len(batch)), runner or (run_child if live else run_here)
     begin = spent()
-    found = run(live=False, forks=0 if live or runner else len(batch))  # no warning: the share of others is measured
+    found = fill(words, {}, out, console, own, live=False, forks=forks)  # not as live: the share of others is measured
     end = spent()
     others = others_frac(begin, end) if live else ""
     for one in batch:

@@ -13,7 +13,7 @@ import pytest
 from analysis.claims.answers import answer
 from analysis.claims.ledger import Claim
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, Digest, digest, paired_ratio
-from analysis.experiments.results import measure_clusters
+from analysis.experiments.results import measure_sets
 from analysis.experiments.spec import PAIRED, SpecError, cells
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.records.cluster import load_cluster
@@ -238,11 +238,11 @@ def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> 
     spec = spec_of(tmp_path, **SETS)
     ends = {"bsp_seed0": 10.0, "asp_seed0": 5.0, "bsp_seed1": 8.0, "asp_seed1": 6.0}
     runs = [(cell, load_cluster(told(ends[cell.name]).write(tmp_path / cell.name))) for cell in cells(spec)]
-    frame = measure_clusters(spec, runs).set_index(["system", "seed"])
+    frame = measure_sets(spec, runs)[0].set_index(["system", "seed"])
     assert frame[PAIRED].to_dict() == {("bsp", 0): 1.0, ("asp", 0): 0.75, ("bsp", 1): 1.0, ("asp", 1): 0.875}
     assert frame.loc[("asp", 0), "jct_mean_s"] == 8.5
     assert frame["completed"].all()
-    alone = measure_clusters(spec, [run for run in runs if run[0].levels["system"] == "asp"])
+    alone = measure_sets(spec, [run for run in runs if run[0].levels["system"] == "asp"])[0]
     assert alone[PAIRED].isna().all()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
-from analysis.experiments.results import measure_clusters
+from analysis.experiments.results import measure_sets
 from analysis.experiments.spec import cells
 from analysis.records.cluster import load_cluster
 from analysis.records.job_evaluations import read_evaluations
@@ -53,11 +53,11 @@ def test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_conver
     spec = spec_of(tmp_path, **{**LEARNS, "target": {"system": level}}, seeds=[0])
     curves = {"bsp_seed0": {"a": RISING, "b": LOW}, "asp_seed0": {"a": LOW, "b": RISING}}
     runs = [(cell, load_cluster(written(tmp_path / cell.name, **curves[cell.name]))) for cell in cells(spec)]
-    frame = measure_clusters(spec, runs).set_index("system")
+    frame = measure_sets(spec, runs)[0].set_index("system")
     assert spec.measured == ["converged_metric_mean", "tta_s"]
     assert frame["tta_s"].to_dict() == pytest.approx({"bsp": bsp_s, "asp": asp_s})
     assert frame["converged_metric_mean"].tolist() == pytest.approx([0.6, 0.6])
-    alone = measure_clusters(spec, [run for run in runs if run[0].levels["system"] == "bsp"])
+    alone = measure_sets(spec, [run for run in runs if run[0].levels["system"] == "bsp"])[0]
     assert alone["tta_s"].isna().all()
 
 
@@ -67,7 +67,7 @@ def test_a_rate_until_the_target(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, **{**LEARNS, **wanted}, seeds=[0])
     assert spec.measured[:3] == ["converged_metric_mean", "makespan_s", "spent"]
     runs = [(cell, load_cluster(written(tmp_path / cell.name, a=LOW, b=RISING))) for cell in cells(spec)]
-    frame = measure_clusters(spec, runs).set_index("system")
+    frame = measure_sets(spec, runs)[0].set_index("system")
     assert frame.loc["asp", "spent"] == frame.loc["asp", "makespan_s"] * 2.0
 
 
