@@ -23,6 +23,7 @@ from analysis.measures.cluster.learning import Learning
 from analysis.measures.cluster.per_task import use_per_task
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
+from analysis.measures.metrics import CONVERGED
 from analysis.measures.small_samples import median
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.cluster import MOVED, Cluster
@@ -165,6 +166,11 @@ def completed_frac(run: Digest) -> float:
     return float(run.times["completed"].mean()) if len(run.times) else nan
 
 
+def converged_frac(run: Digest) -> float:
+    """Share of all jobs that ended because their metric had converged (``stop_at_convergence``)."""
+    return float(run.times["reason"].str.endswith(CONVERGED).mean()) if len(run.times) else nan
+
+
 def moves_per_job(run: Digest) -> float:
     """Tasks that were restarted on another host, per job."""
     return float((run.cluster.spans["ended"] == MOVED).sum()) / len(run.times) if len(run.times) else nan
@@ -252,6 +258,7 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "fall_frac": _of_jobs("fall_frac"),
     "completed_frac": completed_frac,
     "moves_per_job": moves_per_job,
+    "converged_frac": converged_frac,
     "converged_metric_mean": lambda run: run.learning.converged(),
     "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,
