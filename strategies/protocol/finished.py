@@ -1,4 +1,4 @@
-"""What a job used, known when it has finished: from such values later jobs of its kind may begin."""
+"""The needs of a job, known when it has finished: from these, later jobs of its kind may begin."""
 
 from __future__ import annotations
 

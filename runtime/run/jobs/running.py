@@ -42,7 +42,7 @@ def placed_job(checked: CheckedJob, places: Places, num_hosts: int) -> CheckedJo
 def begun_from(checked: CheckedJob, history: list[dict[str, Any]], kind: tuple[str, str]) -> CheckedJob:
     """The job with a ``history`` of finished jobs from which its strategy begins, if that has one and none is set.
 
-    ``kind``: what it trains, and its user. The job stays as it is if what those jobs used does not fit its limits.
+    ``kind``: its workload, and its user. The job stays as it is if what those jobs used does not fit its limits.
     """
     if not history or checked.config.strategy.get("history") != []:
         return checked
@@ -61,7 +61,7 @@ def begun_from(checked: CheckedJob, history: list[dict[str, Any]], kind: tuple[s
 class RunningJob:
     """A job of a set, which writes its record to ``run_dir``; a runtime's executor holds it.
 
-    ``administrator``: keeps what finished jobs used, for the jobs that start later; None: nobody does.
+    ``administrator``: keeps the needs of finished jobs for jobs that start later; None: nobody does.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RunningJob:
         self._administrator = administrator
         self._kind = (job.checked.config.workload.name, job.request.user)
         self.use = JobUse(float(getattr(job.checked.strategy, "unit_cores", 1.0)))
-        """What its nodes use."""
+        """The use of its nodes."""
         self._job: SetJob | None = job
         self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
         self.begun = False

@@ -34,7 +34,7 @@ class Desk(Protocol):
         """Ask for so many cores of a node's host; returns why it does not get them, None if it has them."""
 
     def leaving(self, node: NodeId) -> None:
-        """Give a node back, or what was asked for it."""
+        """Give a node back, or take a request back."""
 
 
 @final

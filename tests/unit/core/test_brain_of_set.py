@@ -180,7 +180,7 @@ def test_more_cores_need_room_and_nobody_who_waits() -> None:
     scene = Scene()
     scene.submit("a", 1, worker=2.0)
     worker = NodeId.worker(0)
-    assert scene.cluster.allot(0.0, "a", worker, 5.0) == "cpu_cores=5: host:0 has only that of its other nodes left"
+    assert scene.cluster.allot(0.0, "a", worker, 5.0) == "cpu_cores=5: host:0 has not so many left"
     assert scene.cluster.allot(0.0, "a", worker, 3.0) is None
     server = scene.ask("a", "server:0", 6.0)
     waiting = scene.ask("a", "server:1", 4.0)

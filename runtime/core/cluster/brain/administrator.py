@@ -1,4 +1,4 @@
-"""The administrator: what jobs use while they run, and what finished ones used (DLRover section 4.3; pure)."""
+"""The administrator: the use of jobs while they run, and of finished jobs (DLRover section 4.3; pure)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, final
 
 import msgspec
 
-from strategies.protocol import FinishedJob, NodeUse
+from strategies.protocol import FinishedJob, NodeId, NodeUse
 from strategies.protocol.finished import WINDOW
 
 MEMORY_BYTES = 8 * 2**30
@@ -17,7 +17,7 @@ MEMORY_BYTES = 8 * 2**30
 
 @final
 class JobUse:
-    """One job's use, sample by sample: peaks, and what it used last.
+    """One job's use, sample by sample: peaks, and the last samples.
 
     Args:
         unit_cores: cores of the job's machines that its strategy counts as one.
@@ -33,7 +33,7 @@ class JobUse:
         """One sample of all nodes; without a worker's cores it says nothing."""
         row: dict[str, list[float]] = {"worker": [], "server": []}
         for use in uses:
-            role = use.node.partition(":")[0]
+            role = NodeId.parse(use.node).role
             if use.cpu_cores is not None and role in row:
                 row[role].append(use.cpu_cores / self._unit_cores)
                 self._bytes[role] = max(self._bytes[role], use.memory_bytes or 0)
@@ -43,7 +43,7 @@ class JobUse:
                 self._server_cores = max(self._server_cores, self._mean_server_cores())
 
     def finished(self, workload: str, dataset: str) -> FinishedJob | None:
-        """What it needed; None: nothing was sampled."""
+        """Its needs; None: nothing was sampled."""
         if not self._rows:
             return None
         at_end = [cores for row in self._rows for cores in row["worker"]]
@@ -63,7 +63,7 @@ class JobUse:
 
 @final
 class Administrator:
-    """The finished jobs of a set, by what they trained, the oldest first."""
+    """The finished jobs of a set, by their workload, the oldest first."""
 
     def __init__(self) -> None:
         self._finished: dict[str, list[FinishedJob]] = {}

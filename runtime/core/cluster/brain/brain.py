@@ -62,7 +62,7 @@ Fits = Callable[[Room, Grants], bool]
 
 @final
 class Brain:
-    """What was asked and is not answered; it decides one thing at a time, by the books as they are then.
+    """The unanswered requests; it decides one thing at a time, by the books as they are then.
 
     Args:
         wait_s: seconds for which a node may wait.

@@ -1,13 +1,13 @@
 """Carries the Brain's decisions out: keeps the record of grants, orders the runtime, and survives the Brain (pure).
 
-Its notes, in addition to those of :mod:`runtime.core.cluster.coordinator`; ``workers`` and ``servers`` are the numbers
+It writes these notes besides the notes of :mod:`runtime.core.cluster.coordinator`; ``workers`` and ``servers`` are the numbers
 of the machines of all nodes of the job from then on:
 
 - ``Granted`` (``job``, ``node``, ``host``, ``cores``, ``low``, ``workers``, ``servers``): the node may start there;
 - ``Denied`` (``job``, ``node``, ``reason``): it does not come;
-- ``TakenBack`` (``job``, ``node``): it was ordered to leave, and holds its cores until it is ``Returned``;
+- TakenBack (``job``, ``node``): it was ordered to leave, and holds its cores until it is ``Returned``;
 - ``Returned`` (``job``, ``node``, ``workers``, ``servers``): it has left, and its cores are free;
-- ``Allotted`` (``job``, ``node``, ``cores``): it has so many cores of its machine from now on;
+- Allotted (``job``, ``node``, ``cores``): it has so many cores of its machine from now on;
 - ``BrainLost``, ``BrainBack``: nothing is decided in between, and jobs go on with what they have.
 """
 
@@ -75,7 +75,7 @@ class Executor:
         self.placement = WithinCores(placement, about.start, self.grants)
         self.brain: Brain | None = Brain(about.wait_s)
         self._unanswered: dict[Task, Asked] = {}
-        """What jobs have asked for, as they know it: they ask a new Brain again."""
+        """Requests that jobs wait for: they ask a new Brain again."""
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Executor:
             if self.brain.waits:
                 return f"cpu_cores={cores:g}: other nodes wait for cores"
             if cores > round(self.grants.cores_left(held.machine) + held.cores, 9):
-                return f"cpu_cores={cores:g}: host:{held.machine} has only that of its other nodes left"
+                return f"cpu_cores={cores:g}: host:{held.machine} has not so many left"
         self.grants.change(task, cores)
         self.note(t, "Allotted", job=task.job, node=str(task.node), cores=cores)
         return None

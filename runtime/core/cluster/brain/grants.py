@@ -39,7 +39,7 @@ class Grants:
         self._cores: list[dict[Task, float]] = [{} for _ in self.machines]
 
     def without(self, tasks: Iterable[Task]) -> Grants:
-        """What the record would be if these had left."""
+        """The record as it would be if these had left."""
         gone, other = set(tasks), Grants(self.machines)
         for task, held in self.held.items():
             if task not in gone:

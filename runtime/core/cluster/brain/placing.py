@@ -51,7 +51,7 @@ class WithinCores(Placement):
         return None if servers is None else Places(workers=places.workers, servers=servers)
 
     def _left(self, room: Room) -> list[float]:
-        """Cores of every machine that no job in these books has; those of a job that is only tried count as well."""
+        """Cores of every machine that no job in these books has; a job that is only tried has its own, too."""
         left = [inf if machine.cpu_cores is None else machine.cpu_cores for machine in room.machines]
         granted = set[str]()
         for task, held in self.grants.held.items():
