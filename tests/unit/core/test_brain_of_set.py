@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from runtime.core.cluster.brain.brain import Asked
 from runtime.core.cluster.brain.executor import Elasticity
 from runtime.core.cluster.brain.grants import Grants, Held, Task
+from runtime.core.cluster.brain.placing import WithinCores
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import (
     AnyInput,
@@ -32,7 +34,7 @@ from runtime.core.cluster.inputs import (
 )
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.policies.fifo import Fifo
-from strategies.protocol import JobRequest, JobState, Machine, NodeId, Places, ProtocolError
+from strategies.protocol import JobRequest, JobState, Machine, NodeId, Places, ProtocolError, Room
 from tests.support.granted_nodes import Nodes, after
 
 MACHINES = (
@@ -353,3 +355,34 @@ class AnySet(RuleBasedStateMachine):
 
 TestAnySet = AnySet.TestCase
 TestAnySet.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+# ---- where a job starts ---------------------------------------------------------------------------------------------
+
+
+@given(
+    left=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), min_size=1, max_size=3),
+    gpus=st.integers(1, 3),
+    servers=st.integers(0, 2),
+    worker=st.integers(0, 3),
+    server=st.integers(0, 3),
+)
+def test_a_gang_starts_only_where_its_cores_are_left(
+    left: list[tuple[int, int]], gpus: int, servers: int, worker: int, server: int
+) -> None:
+    """And if it has no servers, wherever any of all arrangements has room for it."""
+    machines = [Machine(number=n, gpus=gpu, cpu_cores=float(cores)) for n, (gpu, cores) in enumerate(left)]
+    start = {"a": {"worker": float(worker), "server": float(server)}}
+    request = JobRequest(job="a", submit_s=0.0, gpus=gpus, servers=servers)
+    places = WithinCores(FirstFit(), start, Grants(machines)).place(request, Room(machines))
+    if places is not None:
+        for number, (gpu, cores) in enumerate(left):
+            workers = places.workers.count(number)
+            assert workers <= gpu
+            assert workers * worker + places.servers.count(number) * server <= cores
+    elif servers == 0:
+        arrangements = product(range(len(left)), repeat=gpus)
+        assert not any(
+            all(chosen.count(n) <= gpu and chosen.count(n) * worker <= cores for n, (gpu, cores) in enumerate(left))
+            for chosen in arrangements
+        )

@@ -1,7 +1,7 @@
 """Carries the Brain's decisions out: keeps the record of grants, orders the runtime, and survives the Brain (pure).
 
-It writes these notes besides the notes of :mod:`runtime.core.cluster.coordinator`; ``workers`` and ``servers`` are the numbers
-of the machines of all nodes of the job from then on:
+It writes these notes besides the notes of :mod:`runtime.core.cluster.coordinator`; ``workers`` and ``servers`` are the
+numbers of the machines of all nodes of the job from then on:
 
 - ``Granted`` (``job``, ``node``, ``host``, ``cores``, ``low``, ``workers``, ``servers``): the node may start there;
 - ``Denied`` (``job``, ``node``, ``reason``): it does not come;
