@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.measures.cluster.beside import beside_servers, shared_use
 from analysis.measures.cluster.comparing import SAME_JOB
+from analysis.measures.cluster.granted import granted_use
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.measures.cluster.jobs import job_times
 from analysis.measures.cluster.learning import Learning
@@ -54,6 +55,11 @@ class Digest:
     def use(self) -> dict[str, float]:
         """Return what a task of each role uses; it is read at the first call."""
         return use_per_task(self.cluster)
+
+    @cached_property
+    def granted(self) -> dict[str, float]:
+        """Return how much of its given cores a role uses; it is read at the first call."""
+        return granted_use(self.cluster)
 
     @cached_property
     def beside(self) -> pd.DataFrame:
@@ -199,6 +205,11 @@ def beside_servers_rise_frac(run: Digest) -> float:
     return float(shares[1] - shares[0])
 
 
+def _granted(role: str) -> Measure:
+    """Used over given core-seconds (DLRover, section 6.4)."""
+    return lambda run: run.granted[role]
+
+
 def _per_task(name: str) -> Measure:
     return lambda run: run.use[name]
 
@@ -257,6 +268,7 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "rise_frac": _of_jobs("rise_frac"),
     "fall_frac": _of_jobs("fall_frac"),
     "completed_frac": completed_frac,
+    **{f"{role}_cores_used_frac": _granted(role) for role in ("worker", "server", "node")},
     "moves_per_job": moves_per_job,
     "converged_frac": converged_frac,
     "converged_metric_mean": lambda run: run.learning.converged(),
