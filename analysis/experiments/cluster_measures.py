@@ -17,12 +17,14 @@ import pandas as pd
 
 from analysis.measures.cluster.beside import beside_servers, shared_use
 from analysis.measures.cluster.comparing import SAME_JOB
+from analysis.measures.cluster.granted import granted_use
 from analysis.measures.cluster.hosts import busy_shares
 from analysis.measures.cluster.jobs import job_times
 from analysis.measures.cluster.learning import Learning
 from analysis.measures.cluster.per_task import use_per_task
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
+from analysis.measures.metrics import CONVERGED
 from analysis.measures.small_samples import median
 from analysis.measures.work import STRAGGLER_FRAC
 from analysis.records.cluster import MOVED, Cluster
@@ -53,6 +55,11 @@ class Digest:
     def use(self) -> dict[str, float]:
         """Return what a task of each role uses; it is read at the first call."""
         return use_per_task(self.cluster)
+
+    @cached_property
+    def granted(self) -> dict[str, float]:
+        """Return how much of its given cores a role uses; it is read at the first call."""
+        return granted_use(self.cluster)
 
     @cached_property
     def beside(self) -> pd.DataFrame:
@@ -165,6 +172,11 @@ def completed_frac(run: Digest) -> float:
     return float(run.times["completed"].mean()) if len(run.times) else nan
 
 
+def converged_frac(run: Digest) -> float:
+    """Share of all jobs that ended because their metric had converged (``stop_at_convergence``)."""
+    return float(run.times["reason"].str.endswith(CONVERGED).mean()) if len(run.times) else nan
+
+
 def moves_per_job(run: Digest) -> float:
     """Tasks that were restarted on another host, per job."""
     return float((run.cluster.spans["ended"] == MOVED).sum()) / len(run.times) if len(run.times) else nan
@@ -191,6 +203,11 @@ def beside_servers_rise_frac(run: Digest) -> float:
         total = mine["count"].sum()
         shares.append(mine.loc[mine["up_to"] > STRAGGLER_FRAC, "count"].sum() / total if total else nan)
     return float(shares[1] - shares[0])
+
+
+def _granted(role: str) -> Measure:
+    """Used over given core-seconds (DLRover, section 6.4)."""
+    return lambda run: run.granted[role]
 
 
 def _per_task(name: str) -> Measure:
@@ -251,7 +268,9 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "rise_frac": _of_jobs("rise_frac"),
     "fall_frac": _of_jobs("fall_frac"),
     "completed_frac": completed_frac,
+    **{f"{role}_cores_used_frac": _granted(role) for role in ("worker", "server", "node")},
     "moves_per_job": moves_per_job,
+    "converged_frac": converged_frac,
     "converged_metric_mean": lambda run: run.learning.converged(),
     "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,

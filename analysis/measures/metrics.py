@@ -16,6 +16,8 @@ from analysis.records.load import Run
 
 TIME_IS_UP = "max_time_s="
 """How the reason of a job begins that was stopped because it took too long."""
+CONVERGED = " has converged"
+"""How the reason of a job ends that ``stop_at_convergence`` ended."""
 
 
 def jct_s(run: Run) -> float:

@@ -29,6 +29,8 @@ GPUS_ONLY = "gpus_only"
 """The value of ``replay.detail`` with which jobs hold GPUs and do nothing else."""
 MOVED = "moved"
 """How a span ends when a task moves, and the job continues."""
+RESIZED = "resized"
+"""How a span ends when a node comes or leaves, and the job continues."""
 USED = ("cpu_cores", "in_bytes_per_s", "out_bytes_per_s")
 HOST_COLUMNS = ("t_s", "host", "gpus_used", *USED)
 HOST_TYPES = {"t_s": "float64", "host": "int64", "gpus_used": "int64", **dict.fromkeys(USED, "float64")}
@@ -50,7 +52,8 @@ class Cluster:
     ``refused`` (reservations), ``status`` (as in ``Ended``; ``running`` or ``waiting`` at the end of the record) and
     ``reason``. ``spans`` has a row per time in
     which a job held the same GPUs: ``job``, ``start_s``, ``end_s`` (of the record if it still ran), ``ended``
-    (``preempted``, ``moved``: a task is elsewhere in the next; ``ended``, ``open``), ``workers`` and ``servers``
+    (``preempted``, ``moved``: a task is elsewhere in the next, ``resized``: a node more or less; ``ended``, ``open``),
+    ``workers`` and ``servers``
     (tuples of host numbers). ``hosts`` has the samples of the hosts (empty if there are none). ``stored`` is
     ``jobs.parquet``, None if the run did not come to write it. ``end_s``: time of the last line; ``torn``: a line
     after it was cut off.
@@ -148,6 +151,8 @@ class _Life:
                 self.zero_s = t if isnan(self.zero_s) else self.zero_s
             case notes.Moved(task=task, host=host) if self.placed is not None:
                 self._move(t, task, host)
+            case notes.Granted() | notes.Returned() if self.placed is not None:
+                self._resize(t, note.workers, note.servers)
             case notes.Preempted() if self.placed is not None and not self.leaves:
                 self.leaves = True
             case notes.Queued() if not self.status and (self.placed is None or self.leaves):
@@ -179,6 +184,14 @@ class _Life:
         hosts[node.number] = host
         self.placed, self.leaves = (t, replace(before, **{f"{node.role}s": tuple(hosts)})), leaves
 
+    def _resize(self, t: float, workers: tuple[int, ...], servers: tuple[int, ...]) -> None:
+        """Begin a new span for the nodes that it has from now on; several changes of one moment are one."""
+        assert self.placed is not None
+        (since_s, before), leaves = self.placed, self.leaves
+        if t > since_s:
+            self._leave(t, RESIZED)
+        self.placed, self.leaves = (t, replace(before, workers=workers, servers=servers)), leaves
+
     def closed(self, end_s: float) -> list[tuple[Any, ...]]:
         """Its spans; one that is open at the end of the record ends there."""
         self._leave(end_s, "open")
@@ -194,7 +207,7 @@ class _Life:
         numbers = (
             about.gpus,
             about.servers,
-            len(ends) - ends.count(MOVED),
+            len(ends) - ends.count(MOVED) - ends.count(RESIZED),
             ends.count("preempted"),
             self.granted,
             self.refused,

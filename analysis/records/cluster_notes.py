@@ -54,6 +54,21 @@ class Moved(_OfJob, frozen=True, tag=True):
     host: int
 
 
+class Granted(_OfJob, frozen=True, tag=True):
+    """The job has a node more, which it asked for while it ran; the hosts of all its workers and servers then."""
+
+    workers: tuple[int, ...]
+    servers: tuple[int, ...] = ()
+    cores: float = 0.0
+
+
+class Returned(_OfJob, frozen=True, tag=True):
+    """A node of the job has left; likewise."""
+
+    workers: tuple[int, ...]
+    servers: tuple[int, ...] = ()
+
+
 class Preempted(_OfJob, frozen=True, tag=True):
     """The job was ordered to give its GPUs back; it has them until it is ``Queued``, placed again or has ended."""
 
@@ -80,7 +95,7 @@ class Finished(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     reason: str = ""
 
 
-OfJob = Submitted | Queued | Placed | Began | Moved | Preempted | Reserved | Refused | Ended
+OfJob = Submitted | Queued | Placed | Began | Moved | Granted | Returned | Preempted | Reserved | Refused | Ended
 Note = OfJob | Finished
 
 

@@ -195,12 +195,18 @@ class Placement:
         """The name of that host (``host:2``); None for a task that was never placed."""
         return str(NodeId("host", self.host_of[task])) if task in self.host_of else None
 
-    def add(self, task: str, not_on: Collection[str] = (), cores: float | None = None) -> None:
+    def add(self, task: str, not_on: Collection[str] = (), cores: float | None = None, to: int | None = None) -> None:
         """Place a newcomer; raises ValueError if no host takes it.
 
         Without ``cores`` it goes to the least loaded host (the first of equals), else to the one with most cores left,
-        where it takes so many. ``not_on``: names of hosts that are excluded.
+        where it takes so many. ``not_on``: names of hosts that are excluded. ``to``: the number of the host, where
+        somebody else has chosen it.
         """
+        if to is not None:
+            if cores is not None:
+                self.cores[task] = cores
+            self._put(task, to)
+            return
         numbers = [host.number for host in self.hosts.hosts if str(NodeId("host", host.number)) not in not_on]
         if not numbers:
             raise ValueError("not_on: excludes every host")

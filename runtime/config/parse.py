@@ -138,6 +138,9 @@ class Replay(_Strict, frozen=True):
     grace_s: Annotated[float, Meta(ge=0)]
     models: str | None
     stand_in: bool
+    node_wait_s: Positive
+    brain_away_s: tuple[Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0)]] | None
+    history: bool
 
 
 class Config(_Strict, frozen=True):

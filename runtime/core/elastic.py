@@ -100,6 +100,7 @@ class Elastic:
                 cpu_cores=command.cpu_cores,
                 memory_bytes=command.memory_bytes,
                 not_on=command.not_on,
+                low=command.priority == "low",
             )
         )
 

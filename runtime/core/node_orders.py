@@ -28,6 +28,8 @@ class LaunchOrder(msgspec.Struct, frozen=True, kw_only=True):
     cpu_cores: float | None = None
     memory_bytes: int | None = None
     not_on: tuple[str, ...] = ()
+    low: bool = False
+    """Whether it has low priority, so that a set of jobs may take it back."""
 
 
 class RetireOrder(msgspec.Struct, frozen=True):

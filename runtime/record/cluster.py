@@ -60,6 +60,8 @@ class JobTable:
         self.held_s = 0.0
         """GPU seconds that jobs have held, of each until it has given its GPUs back."""
         self._since_s: dict[str, float] = {}
+        self._gpus: dict[str, int] = {}
+        """Of jobs that hold any."""
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Update the row of the job that the note is about."""
@@ -74,7 +76,11 @@ class JobTable:
                 row.starts += 1
                 row.status = "running"
                 row.start_s = t if row.start_s is None else row.start_s
-                self._since_s[row.job] = t
+                self._since_s[row.job], self._gpus[row.job] = t, len(row.worker_hosts)
+            case "Granted" | "Returned":
+                self._on_released(row, t)
+                row.worker_hosts, row.server_hosts = list(fields["workers"]), list(fields["servers"])
+                self._since_s[row.job], self._gpus[row.job] = t, len(row.worker_hosts)
             case "Moved":
                 node = NodeId.parse(fields["task"])
                 hosts = row.worker_hosts if node.role == "worker" else row.server_hosts
@@ -89,7 +95,7 @@ class JobTable:
                 self._on_released(row, t)
 
     def _on_released(self, row: JobRow, t: float) -> None:
-        self.held_s += row.gpus * (t - self._since_s.pop(row.job, t))
+        self.held_s += self._gpus.pop(row.job, 0) * (t - self._since_s.pop(row.job, t))
 
     def counts(self) -> dict[str, int]:
         """Number of jobs by status."""

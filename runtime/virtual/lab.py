@@ -148,6 +148,13 @@ class VirtualLab:
         session.resume(hosts)
         return True
 
+    def reach(self, name: str, act: Callable[[VirtualSession], None]) -> None:
+        """Do something with a job that runs, in its own time; nothing if it is over."""
+        tenant = self._tenant(name)
+        if tenant is not None and tenant.session is not None and not tenant.session.over:
+            tenant.clock.catch_up()
+            act(tenant.session)
+
     def _tenant(self, name: str) -> _Tenant | None:
         """A job that runs; None: it is over."""
         return next((tenant for tenant in self._running if tenant.name == name), None)

@@ -13,7 +13,7 @@ memory; where memory was not sampled, 8 GB. The exit code is 0, or 2 for invalid
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,46 +21,23 @@ import yaml
 
 from analysis.files import write_file
 from analysis.records.load import RecordError, Run, find_runs, load_run
+from runtime.core.cluster.brain.administrator import JobUse
 from runtime.errors import ConfigError, print_error, refuse
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
-from strategies.dlrover.history import FinishedJob
-from strategies.parts.scaling.usage import WINDOW
-from strategies.protocol import NodeUse, Observed
+from strategies.protocol import FinishedJob, Observed
 
-MEMORY_BYTES = 8 * 2**30
 NAME = "strategy/dlrover_hot.yaml"
 HEAD = "# The settings of dlrover, begun from finished jobs. Written by scripts/fitting/job_history.py.\n"
 
 
 def finished_job(run: Run) -> FinishedJob | None:
     """Return a job's needs; None if it did not end by itself, or nothing was sampled."""
-    samples = [line.event for line in run.notable_lines if isinstance(line.event, Observed)]
-    rows = [{use.node: use for use in sample.nodes if use.cpu_cores is not None} for sample in samples]
-    rows = [row for row in rows if any(name.startswith("worker:") for name in row)]
-    if run.status != "done" or not rows:
-        return None
-
-    unit = float(run.job["strategy_fields"].get("unit_cores", 1.0))
-
-    def cores(row: Mapping[str, NodeUse], role: str) -> list[float]:
-        return [(use.cpu_cores or 0.0) / unit for name, use in row.items() if name.startswith(role)]
-
-    def memory(role: str) -> int:
-        seen = [use.memory_bytes or 0 for row in rows for name, use in row.items() if name.startswith(role)]
-        return max(seen, default=0) or MEMORY_BYTES
-
-    windows = [rows[first : first + WINDOW] for first in range(max(1, len(rows) - WINDOW + 1))]
-    at_end = [own for row in rows[-WINDOW:] for own in cores(row, "worker:")]
-    return FinishedJob(
-        workload=str(run.job["workload"]),
-        dataset=dataset_of(run),
-        server_cores_used=max(sum(sum(cores(row, "server:")) for row in window) / len(window) for window in windows),
-        worker_cores_used=sum(at_end) / len(at_end),
-        workers=len(cores(rows[-1], "worker:")),
-        worker_bytes=memory("worker:"),
-        server_bytes=memory("server:"),
-    )
+    use = JobUse(float(run.job["strategy_fields"].get("unit_cores", 1.0)))
+    for line in run.notable_lines:
+        if isinstance(line.event, Observed):
+            use.observe(line.event.nodes)
+    return use.finished(str(run.job["workload"]), dataset_of(run)) if run.status == "done" else None
 
 
 def dataset_of(run: Run) -> str:

@@ -4,7 +4,7 @@ python -m scripts.fitting.train_modes --out modes.npz                           
 python -m scripts.fitting.train_modes runs/star --draw 0 --epochs 200 --out modes.npz  # only recorded runs of star_h
 python -m scripts.fitting.train_modes runs/rings --topology allreduce --draw 1000 --out ring_modes.npz
 
-The commands that made the files that come along are in docs/methods/star.md.
+The commands that made the files that come along are in predictors/fitted/README.md.
 
 A decision is the workers' predicted times, the batch and the noise scale; the model learns the costs of all modes by
 STAR-H (strategies/star/learned.py). Drawn are 4 to 16 workers with lognormal times (0.1 to 0.7), at least one of them a

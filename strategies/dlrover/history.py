@@ -12,27 +12,14 @@ from statistics import fmean, median_low
 
 import msgspec
 
-from reading.ranges import NonNegativeFloat, PositiveInt, check_settings
+from reading.ranges import check_settings
 from strategies.dlrover.plan import WHOLE, Limits
+from strategies.protocol import FinishedJob
 
 LAST = 5
 """Finished jobs that count."""
 CORES_MARGIN, MEMORY_MARGIN = 1.5, 1.2
 """Factor by which a plan exceeds the used cores of servers and the used memory of nodes."""
-
-
-class FinishedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The needs of one job. Cores and bytes are peaks; ``worker_cores_used`` is its w_hat, the last one measured."""
-
-    workload: str
-    dataset: str
-    server_cores_used: NonNegativeFloat
-    """Cores that all servers used together."""
-    worker_cores_used: NonNegativeFloat
-    workers: PositiveInt
-    """Number of workers at the job's end."""
-    worker_bytes: PositiveInt
-    server_bytes: PositiveInt
 
 
 class InitialPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,12 +53,13 @@ from typing import final
 
 from reading.ranges import PositiveInt
 from strategies.dlrover.brain import BrainSettings
-from strategies.dlrover.history import FinishedJob, check_history, initial_plan
+from strategies.dlrover.history import check_history, initial_plan
 from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import EachGate
 from strategies.parts.scaling.scaler import Scaler, ScalerSettings
+from strategies.protocol import FinishedJob
 
 
 @final

@@ -77,6 +77,7 @@ from strategies.protocol.events import ServerLost as ServerLost
 from strategies.protocol.events import Started as Started
 from strategies.protocol.events import Updated as Updated
 from strategies.protocol.events import Woke as Woke
+from strategies.protocol.finished import FinishedJob as FinishedJob
 from strategies.protocol.nodes import AGGREGATOR as AGGREGATOR
 from strategies.protocol.nodes import NodeId as NodeId
 from strategies.protocol.policy import Placement as Placement

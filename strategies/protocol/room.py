@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
+import msgspec
+
 from strategies.protocol.cluster import JobRequest, Machine, Places, TaskDemand
 from strategies.protocol.nodes import NodeId
 from strategies.protocol.values import ProtocolError
@@ -93,6 +95,23 @@ class Room:
         self.release(job)
         self.take(request, moved)
         return moved
+
+    def resize(self, job: str, places: Places) -> JobRequest:
+        """The job has these workers and servers from now on; returns its request with these numbers of tasks.
+
+        Raises :class:`ProtocolError` if the job holds nothing, or a machine has no free GPU for a worker.
+        """
+        if job not in self.held:
+            raise ProtocolError(f"job {job}: holds nothing that could grow or shrink")
+        before, was = self.held[job]
+        request = msgspec.structs.replace(before, gpus=len(places.workers), servers=len(places.servers))
+        self.release(job)
+        try:
+            self.take(request, places)
+        except ProtocolError:
+            self.take(before, was)
+            raise
+        return request
 
     def servers_on(self, machine: int) -> int:
         """Number of parameter servers there."""

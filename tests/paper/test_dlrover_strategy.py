@@ -11,11 +11,10 @@ import pytest
 from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
 from strategies.dlrover.brain import BrainSettings, Stage
-from strategies.dlrover.history import FinishedJob
 from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
-from strategies.protocol import Arrived, Joined, NodeId, NodeUse, Observed, Started, Timings
+from strategies.protocol import Arrived, FinishedJob, Joined, NodeId, NodeUse, Observed, Started, Timings
 from tests.support.cli import run_cli
 from tests.support.grads import make_grad
 from tests.support.growing import numbers

@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.measures.cluster.hosts import held
 from analysis.measures.cluster.jobs import gpus_used, in_system, running
 from analysis.measures.cluster.steps import counted
-from analysis.records.cluster import Cluster
+from analysis.records.cluster import RESIZED, Cluster
 from analysis.records.run import Integrity
 
 UNSUBMITTED = "unsubmitted"
@@ -82,11 +82,12 @@ def _jobs(cluster: Cluster, stored: pd.DataFrame) -> Iterator[str]:
 
 
 def _places(cluster: Cluster) -> Iterator[str]:
-    """Every job has a GPU for each of its workers, on hosts that exist."""
+    """Every job of a fixed size has a GPU for each of its workers, on hosts that exist."""
+    resized = set(cluster.spans.loc[cluster.spans["ended"] == RESIZED, "job"])
     needs = cluster.jobs.set_index("job")["gpus"]
     known = set(cluster.machines.index)
     for row in cluster.spans.itertuples():
-        if len(row.workers) != needs[row.job]:
+        if len(row.workers) != needs[row.job] and row.job not in resized:
             yield f"job {row.job}: placed with {len(row.workers)} workers, but it needs {needs[row.job]} GPUs"
         if unknown := (set(row.workers) | set(row.servers)) - known:
             yield f"job {row.job}: placed on unknown hosts {sorted(unknown)}"

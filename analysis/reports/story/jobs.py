@@ -32,7 +32,7 @@ def tell_job(lines: Iterable[RawLine], num_gpus: int, policy: str, job: str | No
             place = f"job {name}: " if job is None and name else ""
             for what, why in _entries(note, held, wanted.get(name, 0), num_gpus, policy, last):
                 entries.append(Entry(line.t, line.t, line.seq, place + what, why))
-        if kind == "Placed":
+        if kind in ("Placed", "Granted", "Returned"):
             held[name] = len(note.get("workers", ()))
         elif kind in ("Queued", "Ended") and held.pop(name, None) is not None:
             last = f"job {name} gave its GPUs back at {line.t:.3f} s"
@@ -65,6 +65,12 @@ def _entries(  # noqa: C901 (a case for each note)
             yield "trains", ""
         case {"type": "Ended", "status": status, "reason": reason}:
             yield f"has ended: {status}", str(reason)
+        case {"type": "Granted", "node": node, "cores": cores, "host": host}:
+            yield f"gets {node}, with {cores:g} cores of host:{host}", ""
+        case {"type": "Denied", "node": node, "reason": reason}:
+            yield f"does not get {node}", str(reason)
+        case {"type": "Returned", "node": node}:
+            yield f"gives {node} back", ""
         case {"type": "Reserved"}:
             yield "is granted a reservation", named(note, "job", "demands")
         case {"type": "Refused"}:

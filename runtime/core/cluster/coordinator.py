@@ -10,6 +10,8 @@ cluster. Times are seconds of the cluster's clock. Its notes, in the order in wh
 - ``Moved`` (``job``, ``task``, ``host``): one of its tasks, which its strategy restarts, is on another machine now;
 - ``Preempted`` (``job``): it was ordered to give its GPUs back; ``Queued`` follows when they are free;
 - ``Ended`` (``job``, ``status``, ``attained_s``): it is over, and its GPUs are free.
+
+Where strategies ask for nodes, :mod:`runtime.core.cluster.brain` answers, with notes of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +23,19 @@ from typing import assert_never
 
 from msgspec.structs import asdict, replace
 
+from runtime.core.cluster.brain.executor import Elasticity, Executor
+from runtime.core.cluster.brain.grants import Task
 from runtime.core.cluster.checks import problem_of
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, JobSubmitted, TaskMoved, Woke
+from runtime.core.cluster.inputs import (
+    AnyInput,
+    JobEnded,
+    JobGone,
+    JobStarted,
+    JobSubmitted,
+    NodeInput,
+    TaskMoved,
+    Woke,
+)
 from runtime.core.cluster.places import elsewhere
 from runtime.core.cluster.port import ClusterNote, ClusterPort
 from strategies.protocol import (
@@ -32,6 +45,7 @@ from strategies.protocol import (
     Machine,
     NodeId,
     Placement,
+    Places,
     Policy,
     PreemptJob,
     ProtocolError,
@@ -49,6 +63,7 @@ class ClusterCoordinator:
         placement: chooses their machines.
         port: the runtime; it carries orders out, and reports by :meth:`receive`.
         note: writes the record.
+        elasticity: how nodes come to jobs while they run; None: no strategy asks for any.
     """
 
     def __init__(
@@ -58,9 +73,14 @@ class ClusterCoordinator:
         placement: Placement,
         port: ClusterPort,
         note: ClusterNote,
+        elasticity: Elasticity | None = None,
     ) -> None:
         self.room, self.empty = Room(machines), Room(machines)
         self.policy, self.placement, self.port, self.note = policy, placement, port, note
+        self.nodes: Executor | None = None
+        if elasticity is not None:
+            self.nodes = Executor(elasticity, self.room, placement, note, self._resized)
+            self.placement = self.nodes.placement
         self.t = 0.0
         """Time of the last report."""
         self.num_submitted = self.num_waiting = 0
@@ -136,6 +156,15 @@ class ClusterCoordinator:
             self._moving[job, node] += 1
         return machine
 
+    def allot(self, t: float, job: str, node: NodeId, cores: float) -> str | None:
+        """A node is to have so many cores of its machine; returns why not, None if it has them from this moment on.
+
+        The runtime reports ``CoresReturned`` after that.
+        """
+        assert self.nodes is not None, "no strategy asks for cores"
+        self.t = max(t, self.t)
+        return self.nodes.allot(self.t, Task(job, node), cores)
+
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def _book(self, given: AnyInput) -> bool:
@@ -160,8 +189,18 @@ class ClusterCoordinator:
                     return False
                 self._wake_s = math.inf
             case _:
-                assert_never(given)
+                self._book_nodes(given)
         return True
+
+    def _book_nodes(self, given: NodeInput) -> None:
+        if self.nodes is None:
+            raise ProtocolError(f"{type(given).__name__}, and no strategy of this cluster asks for nodes")
+        self.nodes.book(self.t, given)
+
+    def _resized(self, job: str, request: JobRequest, places: Places) -> None:
+        """A job has other nodes."""
+        state = self._jobs[job]
+        self._become(state, replace(state, request=request, places=places))
 
     def _on_submitted(self, request: JobRequest) -> None:
         if problem := self.problem_of(request):
@@ -184,6 +223,8 @@ class ClusterCoordinator:
         else:
             self.room.release(job)
         self._all_left(job)
+        if self.nodes is not None:
+            self.nodes.ended(job)
         self.note(self.t, "Ended", job=job, status=given.status, attained_s=attained_s)
         self._become(state, None)
 
@@ -213,7 +254,7 @@ class ClusterCoordinator:
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        if self.num_waiting:
+        if self.num_waiting and not self._brain_lost:
             for command in self.policy.decide(self.t, self.room.copy(), self.placement):
                 self._carry_out(command)
         for job in self._to_queue:
@@ -221,6 +262,14 @@ class ClusterCoordinator:
             if state is not None and state.phase == "waiting":
                 self.note(self.t, "Queued", job=job, attained_s=state.attained_s)
         self._to_queue.clear()
+        if self.nodes is not None:
+            waiting = (state.request for state in self._jobs.values() if state.phase == "waiting")
+            self.nodes.decide(self.t, next(waiting, None))
+
+    @property
+    def _brain_lost(self) -> bool:
+        """Whether nobody decides about nodes, those that jobs start with among them."""
+        return self.nodes is not None and self.nodes.brain is None
 
     def _carry_out(self, command: ClusterCommand) -> None:
         state = self._jobs.get(command.job)
@@ -233,7 +282,8 @@ class ClusterCoordinator:
                 self.room.take(state.request, places)
                 self.num_waiting -= 1
                 fields = {"workers": places.workers, "servers": places.servers, "starts": state.starts}
-                self.note(self.t, "Placed", job=command.job, **fields)
+                cores = {} if self.nodes is None else self.nodes.started(state.request, places)
+                self.note(self.t, "Placed", job=command.job, **fields, **cores)
                 now = {"phase": "starting", "places": places, "since_s": self.t, "starts": state.starts + 1}
                 self._become(state, replace(state, **now))
                 self.port.start(state, places)
@@ -264,7 +314,9 @@ class ClusterCoordinator:
         if self._undecided:  # it is about to be asked anyway
             return
         next_s = self.policy.next_s(self.t) if self.num_waiting else math.inf
-        if self.num_waiting and not self.room.held and next_s == math.inf:
+        if self.nodes is not None:
+            next_s = min(next_s, self.nodes.next_s())
+        if self.num_waiting and not self.room.held and next_s == math.inf and not self._brain_lost:
             raise ProtocolError(
                 f"{type(self.policy).__name__} at {self.t:g} s: nothing runs, {self.num_waiting} jobs wait, and it "
                 "starts none of them"

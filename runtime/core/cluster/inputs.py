@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from runtime.core.cluster.brain.brain import Asked
 from strategies.protocol import JobRequest, NodeId
 
 
@@ -46,4 +47,33 @@ class Woke(msgspec.Struct, frozen=True):
     """The time has come for which the port was asked by ``wake``."""
 
 
-AnyInput = JobSubmitted | JobStarted | JobEnded | JobGone | TaskMoved | Woke
+class NodeAsked(msgspec.Struct, frozen=True):
+    """The strategy of a job asks for a node more."""
+
+    asked: Asked
+
+
+class NodeLeft(msgspec.Struct, frozen=True):
+    """A node has left its job, or is not wanted any more; also one that was never granted."""
+
+    job: str
+    node: NodeId
+
+
+class CoresReturned(msgspec.Struct, frozen=True):
+    """A node has fewer cores from now on, as ``ClusterCoordinator.allot`` has booked."""
+
+    job: str
+
+
+class BrainLost(msgspec.Struct, frozen=True):
+    """The Brain has died, with all that was asked and not answered."""
+
+
+class BrainBack(msgspec.Struct, frozen=True):
+    """A new Brain is there, and continues from the record of grants."""
+
+
+NodeInput = NodeAsked | NodeLeft | CoresReturned | BrainLost | BrainBack
+"""About nodes of jobs that run."""
+AnyInput = JobSubmitted | JobStarted | JobEnded | JobGone | TaskMoved | Woke | NodeInput

@@ -30,6 +30,8 @@ BLOCK = 1024
 """Positions that are computed at once where they are asked for one by one."""
 MAX_SORTED = 1024
 """Length up to which the whole permutation is a sort of keyed hashes: ten times faster for a worker's batch."""
+KEPT = 1024
+"""Whole permutations that are kept: a set has as many under way as its jobs have workers (8 kB each)."""
 MAX_TABLE = 4096
 """Halves up to this size (lengths up to 16 million) have their hashes looked up, which is several times faster."""
 
@@ -120,7 +122,7 @@ def _block(number: int, length: int, key: Key) -> list[int]:
     return values
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=KEPT)
 def _sorted(length: int, key: Key) -> NDArray[np.int64]:
     """A whole short permutation: positions in the order of their keyed hashes (SplitMix64, so there are no ties)."""
     words = np.arange(1, length + 1, dtype=np.uint64)

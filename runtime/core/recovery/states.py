@@ -1,7 +1,4 @@
-"""States of tasks, phases of a recovery, and their transitions: two tables (pure).
-
-``docs/recovery.md`` is generated from here, which a test checks.
-"""
+"""States of tasks, phases of a recovery, and their transitions: two tables (pure)."""
 
 from __future__ import annotations
 
@@ -14,72 +11,69 @@ class TaskState(StrEnum):
     """The state of a task's newest incarnation."""
 
     LAUNCHING = "launching"
+    """Its process has been ordered and has not said yet that it is built."""
     READY = "ready"
+    """It can be reached, and waits for its part."""
     ATTACHED = "attached"
+    """It is connected to all whose parameters it needs."""
     HELD = "held"
+    """The plan has killed it, or the cluster has taken its place, and it may not start yet."""
     PENDING = "pending"
+    """The strategy wants it, or wants it elsewhere, and the scheduler has no place yet."""
     LEFT = "left"
+    """It is gone for good."""
 
 
 class TaskStep(StrEnum):
     """Steps that change the state of a task."""
 
     BUILT = "built"
+    """Its process is ready."""
     DETACHED = "detached"
+    """It has to connect again, since the parameters are elsewhere or of another generation."""
     CONNECTED = "connected"
+    """It says that it is connected."""
     REPLACED = "replaced"
+    """It is gone; its next incarnation is launched."""
     STOPPED = "stopped"
+    """The plan kills it, or the cluster takes its place."""
     MOVED = "moved"
+    """The strategy restarts it."""
     CROWDED = "crowded"
+    """Its device has too little memory left, and may soon have more."""
     RELEASED = "released"
+    """Nobody keeps it from starting any more; it is launched."""
     DEPARTED = "departed"
+    """It is gone and does not come back, or the request for it is taken back."""
 
 
 class Phase(StrEnum):
     """The phase of a recovery towards one version."""
 
     RENDEZVOUS = "rendezvous"
+    """Waits for the servers to be ready, or for all replicas to say which version they hold."""
     LOADING = "loading"
+    """The servers read the checkpoint."""
     ATTACHING = "attaching"
+    """Workers connect to the servers, or replicas take over what they lack."""
     RUNNING = "running"
+    """The job trains."""
 
 
 class PhaseStep(StrEnum):
     """Steps that change the phase of a recovery."""
 
     LOSS = "loss"
+    """The parameters of one are gone, all roll back, or others hold them; a new generation begins."""
     ALL_READY = "all_ready"
+    """All servers are ready."""
     AGREED = "agreed"
+    """The state that everybody continues from is known, and no server has to read it first."""
     LOADED = "loaded"
+    """All servers have read the checkpoint."""
     COMPLETE = "complete"
+    """Everybody who is waited for is attached."""
 
-
-MEANING: dict[TaskState | TaskStep | Phase | PhaseStep, str] = {
-    TaskState.LAUNCHING: "its process has been ordered and has not said yet that it is built",
-    TaskState.READY: "it can be reached, and waits for its part",
-    TaskState.ATTACHED: "it is connected to all whose parameters it needs",
-    TaskState.HELD: "the plan has killed it, or the cluster has taken its place, and it may not start yet",
-    TaskState.PENDING: "the strategy wants it, or wants it elsewhere, and the scheduler has no place yet",
-    TaskState.LEFT: "it is gone for good",
-    TaskStep.BUILT: "its process is ready",
-    TaskStep.DETACHED: "it has to connect again, since the parameters are elsewhere or of another generation",
-    TaskStep.CONNECTED: "it says that it is connected",
-    TaskStep.REPLACED: "it is gone; its next incarnation is launched",
-    TaskStep.STOPPED: "the plan kills it, or the cluster takes its place",
-    TaskStep.MOVED: "the strategy restarts it",
-    TaskStep.CROWDED: "its device has too little memory left, and may soon have more",
-    TaskStep.RELEASED: "nobody keeps it from starting any more; it is launched",
-    TaskStep.DEPARTED: "it is gone and does not come back, or the request for it is taken back",
-    Phase.RENDEZVOUS: "waits for the servers to be ready, or for all replicas to say which version they hold",
-    Phase.LOADING: "the servers read the checkpoint",
-    Phase.ATTACHING: "workers connect to the servers, or replicas take over what they lack",
-    Phase.RUNNING: "the job trains",
-    PhaseStep.LOSS: "the parameters of one are gone, all roll back, or others hold them; a new generation begins",
-    PhaseStep.ALL_READY: "all servers are ready",
-    PhaseStep.AGREED: "the state that everybody continues from is known, and no server has to read it first",
-    PhaseStep.LOADED: "all servers have read the checkpoint",
-    PhaseStep.COMPLETE: "everybody who is waited for is attached",
-}
 
 _GONE = {
     TaskStep.REPLACED: TaskState.LAUNCHING,

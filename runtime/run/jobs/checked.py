@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -41,6 +42,8 @@ class CheckedSet:
     placement: Placement
     prevention: Prevention | None
     """None: no job asks for anything."""
+    start_cores: Mapping[str, Mapping[str, float]]
+    """Cores of the first workers and servers of each job whose strategy asks for nodes while it runs."""
     needs: Needs
     """Requirements of all jobs together, to prepare before they start."""
     real_time: bool

@@ -7,7 +7,7 @@ Rules refuse combinations of settings (:mod:`runtime.run.jobs.rules`). This modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ from runtime.api import Needs
 from runtime.cluster.device import DeviceProfile, parse_device
 from runtime.cluster.hosts import Host, Hosts, parse_machines
 from runtime.config.anchoring import anchored
+from runtime.config.checking import show
 from runtime.config.foreign import refuse_foreign
 from runtime.config.instantiate import TARGET, instantiate, locate
 from runtime.config.parse import Config, parse
 from runtime.config.rules import check_combinations
+from runtime.core.cluster.brain.grants import Grants
+from runtime.core.cluster.brain.placing import StartCores, WithinCores
 from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
 from runtime.run.checks.backends import END
@@ -30,7 +33,7 @@ from runtime.run.checks.facts import facts_of
 from runtime.run.checks.job import CheckedJob, check_job, explained
 from runtime.run.jobs.checked import CheckedSet, SetJob
 from runtime.run.jobs.models import Model, Models
-from runtime.run.jobs.rules import IN_SET, MODELS, PLACES, SETS, InSet, Modelled, SetFacts
+from runtime.run.jobs.rules import IN_SET, MODELS, PLACES, SETS, InSet, Modelled, SetFacts, asks_for_nodes
 from runtime.run.jobs.shaping import (
     Raw,
     duration_s_of,
@@ -69,7 +72,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     if not submissions:
         raise ConfigError(f"jobs={source}: gives no job")
     shaper = _Shaper(raw, config, start, again, hosts, foreign=getattr(arrivals, "foreign", False))
-    jobs, names = [], set[str]()
+    jobs, names = list[SetJob](), set[str]()
     empty = Room(machines)
     for number, submission in enumerate(submissions):
         with _name(f"jobs={source}: job {submission.job}"):
@@ -78,12 +81,26 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
             names.add(submission.job)
             _refuse_size(submission, empty)
             job = shaper.shape(number, submission)
-        if problem := problem_of(job.request, empty, policy, placement):
-            raise ConfigError(f"jobs={source}: {problem}")
         jobs.append(job)
+    start_cores = _start_cores(source, jobs, empty, policy, placement)
     asks = config.replay.detail == "iterations" and any(Reserve in job.checked.strategy.needs for job in jobs)
+    if asks and start_cores and config.replay.detail == "iterations":
+        raise ConfigError(
+            f"jobs={source}: one job reserves room on hosts (strategy.prevent=true), and job {next(iter(start_cores))} "
+            "asks for nodes of its own, which would be two answers to one question; use strategy.prevent=false"
+        )
     for job in jobs:
-        check_combinations(IN_SET, InSet(job=job.checked, policy=policy, prevention=prevention, asks=asks))
+        one = InSet(
+            job=job.checked,
+            policy=policy,
+            prevention=prevention,
+            asks=asks,
+            grows=bool(start_cores),
+            servers_on=getattr(placement, "servers_on", "any"),
+        )
+        check_combinations(IN_SET, one)
+    if (away_s := config.replay.brain_away_s) is not None and away_s[0] >= away_s[1]:
+        raise ConfigError(f"replay.brain_away_s={show(list(away_s))}: must be [from, until] with from before until")
     needs = Needs()
     for job in jobs:
         needs = needs.with_those_of(job.checked.needs)
@@ -99,10 +116,34 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         machines=machines,
         policy=policy,
         placement=placement,
+        start_cores=start_cores,
         needs=needs,
         real_time=real_time,
         prevention=prevention if asks else None,
     )
+
+
+def _start_cores(
+    source: str, jobs: Sequence[SetJob], empty: Room, policy: Policy, placement: Placement
+) -> Mapping[str, StartCores]:
+    """Of the jobs that ask for nodes; raises :class:`ConfigError` for a job that could never start."""
+    start = {
+        job.request.job: {role: job.checked.strategy.start_cores.get(role, 0.0) for role in ("worker", "server")}
+        for job in jobs
+        if asks_for_nodes(job.checked)
+    }
+    placing = WithinCores(placement, start, Grants(empty.machines))
+    for request in (job.request for job in jobs):
+        if problem := problem_of(request, empty, policy, placement):
+            raise ConfigError(f"jobs={source}: {problem}")
+        if placing.place(request, empty) is None:
+            cores = start[request.job]
+            raise ConfigError(
+                f"jobs={source}: job {request.job}: {request.gpus} workers of {cores['worker']:g} cores and "
+                f"{request.servers} servers of {cores['server']:g} do not fit on the empty cluster; use larger "
+                "hosts or fewer strategy.worker_cores"
+            )
+    return start
 
 
 @contextmanager

@@ -31,6 +31,7 @@ class _OnClock:
         runtime = checked.runtime
         assert isinstance(runtime, VirtualRuntime)
         session = runtime.session(spec, Schedule(checked.plan), make_model_state(spec), clock, tenancy)
+        session.reports.watched = self._job.use.observe
         self._job.begun = True
         return session
 
@@ -71,4 +72,7 @@ def on_clock(
         restart_s=replay.restart_s,
         grace_s=replay.grace_s,
         tick=tick,
+        start_cores=checked.start_cores,
+        node_wait_s=replay.node_wait_s,
+        brain_away_s=replay.brain_away_s,
     )

@@ -10,6 +10,7 @@ import msgspec
 
 from runtime.api import Outcome, RunStatus
 from runtime.config.instantiate import TARGET
+from runtime.core.cluster.brain.administrator import Administrator
 from runtime.errors import FAILED, NO_SPACE, ConfigError, is_full
 from runtime.record.checkpoint import publish
 from runtime.record.cluster import ClusterRecorder, JobRow
@@ -62,8 +63,10 @@ def _run_recorded(checked: CheckedSet, run_dir: Path, watching: Callable[[Tick],
     num_hosts, detailed = len(checked.machines), checked.config.replay.detail != "gpus_only"
     if detailed:
         (run_dir / JOBS).mkdir()
+    administrator = Administrator() if checked.start_cores and checked.config.replay.history else None
     running = {
-        job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record) for job in checked.jobs
+        job.request.job: RunningJob(job, run_dir / JOBS / job.request.job, num_hosts, record, administrator)
+        for job in checked.jobs
     }
     view = make_cluster_view(checked.config.view, record.table, title(checked), _num_gpus(checked))
     cluster = _cluster(checked, running, record, watching(view.tick))

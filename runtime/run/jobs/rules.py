@@ -17,7 +17,7 @@ from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs.models import Model
 from strategies.protocol import Policy, Prevention, Reserve
 
-STAYING = ("Launch", "Retire")
+CHANGING = ("Launch", "Retire")
 """Commands that change the number of nodes."""
 UNDISTURBED = "none"
 """Name of the pattern that disturbs nobody."""
@@ -158,10 +158,9 @@ MODELS: tuple[Rule[Modelled], ...] = (
 """Before a job is shaped."""
 
 
-def _moving(job: CheckedJob) -> dict[str, object]:
-    """A command for which the job would need more places than the cluster gave it, or fewer."""
-    found = sorted(command.__name__ for command in job.strategy.needs if command.__name__ in STAYING)
-    return {"command": found[0]} if found else {}
+def asks_for_nodes(job: CheckedJob) -> bool:
+    """Whether its strategy changes the number of its nodes, which the set grants and takes back."""
+    return any(command.__name__ in CHANGING for command in job.strategy.needs)
 
 
 def _of_all(job: CheckedJob) -> dict[str, object]:
@@ -173,13 +172,6 @@ def _of_all(job: CheckedJob) -> dict[str, object]:
 
 
 PLACES: tuple[Rule[CheckedJob], ...] = (
-    Rule(
-        "a set of jobs and a strategy that launches or retires nodes",
-        _moving,
-        "strategy={written.names.strategy}: needs {command}, and a job of a set has the places that the cluster gave "
-        "it",
-        "choose another strategy",
-    ),
     Rule(
         "a set of jobs and replicas of the server",
         lambda job: job.strategy.replicas,
@@ -193,7 +185,7 @@ PLACES: tuple[Rule[CheckedJob], ...] = (
         "disturb workers or servers, or choose straggler=none",
     ),
 )
-"""A job has as many places as the cluster gave it, and disturbs nobody's machines."""
+"""A job has the tasks that the cluster gives places to, and disturbs nobody's machines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,11 +197,20 @@ class InSet:
     prevention: Prevention
     asks: bool
     """Whether a job of the set asks for room on hosts."""
+    grows: bool
+    """Whether a job of the set asks for nodes while it runs."""
+    servers_on: str
+    """Machines to which the placement restricts servers; ``any`` for a placement that does not."""
 
     @property
     def names(self) -> Names:
         """The choices of the config groups."""
         return self.job.written.names
+
+    @property
+    def asks_for_nodes(self) -> bool:
+        """Whether this job does."""
+        return asks_for_nodes(self.job)
 
 
 IN_SET: tuple[Rule[InSet], ...] = (
@@ -234,6 +235,38 @@ IN_SET: tuple[Rule[InSet], ...] = (
         "straggler={names.straggler}: slows nobody down with replay.detail=gpus_only, by which jobs only hold their "
         "GPUs",
         "use straggler=none, or replay.detail=iterations",
+    ),
+    # only the virtual clock has somebody who answers what jobs ask for
+    Rule(
+        "live jobs that ask for nodes",
+        lambda one: one.asks_for_nodes and one.job.runtime.real_time,
+        "strategy={names.strategy}: asks the set for nodes, which runtime={names.runtime} cannot grant",
+        "choose runtime=virtual, or start one job (jobs=none)",
+    ),
+    Rule(
+        "nodes asked for and jobs that only hold their GPUs",
+        lambda one: one.asks_for_nodes and one.job.config.replay.detail == "gpus_only",
+        "strategy={names.strategy}: asks for nodes as it trains, and with replay.detail=gpus_only no job does",
+        "use replay.detail=iterations",
+    ),
+    # a preempted job gives all its places back, and the record of grants has no place for a job that waits
+    Rule(
+        "nodes asked for and preemption",
+        lambda one: one.asks_for_nodes and one.policy.preempts,
+        "policy={names.policy}: preempts jobs, and strategy={names.strategy} gives single nodes back",
+        "choose policy=fifo, backfill or sjf",
+    ),
+    Rule(
+        "nodes asked for and servers on machines of one kind",
+        lambda one: one.asks_for_nodes and one.servers_on != "any",
+        "placement.servers_on={servers_on}: servers that strategy={names.strategy} asks for go where cores are left",
+        "use placement.servers_on=any",
+    ),
+    Rule(
+        "a Brain that dies where no job asks",
+        lambda one: one.job.config.replay.brain_away_s is not None and not one.grows,
+        "replay.brain_away_s={job.config.replay.brain_away_s}: no job asks for nodes, so it has no effect",
+        "use strategy=dlrover, or null",
     ),
 )
 """When all jobs are known."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import msgspec
 
 from runtime.api import Outcome, RunSpec, record_outcome
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import Config
+from runtime.core.cluster.brain.administrator import Administrator, JobUse
+from runtime.errors import ConfigError
 from runtime.record.cluster import ClusterRecorder
 from runtime.record.crash import log_crash
 from runtime.record.sums import write_sums
@@ -37,11 +39,43 @@ def placed_job(checked: CheckedJob, places: Places, num_hosts: int) -> CheckedJo
     return dataclasses.replace(checked, written=written, config=config, runtime=runtime)
 
 
+def begun_from(checked: CheckedJob, history: list[dict[str, Any]], kind: tuple[str, str]) -> CheckedJob:
+    """The job with a ``history`` of finished jobs from which its strategy begins, if that has one and none is set.
+
+    ``kind``: its workload, and its user. The job stays as it is if what those jobs used does not fit its limits.
+    """
+    if not history or checked.config.strategy.get("history") != []:
+        return checked
+    more = {"history": history, "history_of": list(kind)}
+    written, config = (
+        msgspec.structs.replace(one, strategy={**one.strategy, **more}) for one in (checked.written, checked.config)
+    )
+    try:
+        strategy = instantiate(config.strategy, "strategy")
+    except ConfigError:
+        return checked
+    return dataclasses.replace(checked, written=written, config=config, strategy=strategy)
+
+
 @final
 class RunningJob:
-    """A job of a set, which writes its record to ``run_dir``; a runtime's executor holds it."""
+    """A job of a set, which writes its record to ``run_dir``; a runtime's executor holds it.
 
-    def __init__(self, job: SetJob, run_dir: Path, num_hosts: int, record: ClusterRecorder) -> None:
+    ``administrator``: keeps the needs of finished jobs for jobs that start later; None: nobody does.
+    """
+
+    def __init__(
+        self,
+        job: SetJob,
+        run_dir: Path,
+        num_hosts: int,
+        record: ClusterRecorder,
+        administrator: Administrator | None = None,
+    ) -> None:
+        self._administrator = administrator
+        self._kind = (job.checked.config.workload.name, job.request.user)
+        self.use = JobUse(float(getattr(job.checked.strategy, "unit_cores", 1.0)))
+        """The use of its nodes."""
         self._job: SetJob | None = job
         self._name, self._run_dir, self._num_hosts, self._record = job.request.job, run_dir, num_hosts, record
         self.begun = False
@@ -52,6 +86,8 @@ class RunningJob:
         """Open its record; it runs once, so nothing of it is kept."""
         assert self._job is not None
         checked, self._job = placed_job(self._job.checked, places, self._num_hosts), None
+        if self._administrator is not None:
+            checked = begun_from(checked, self._administrator.history(self._kind[0]), self._kind)
         job = make_job(checked, prepare_data(checked.task, checked.config))
         self._run_dir.mkdir(exist_ok=True)
         self._recorder = open_record(checked.config, self._run_dir)
@@ -74,6 +110,9 @@ class RunningJob:
             self._recorder.close()
             write_sums(self._run_dir)
             del self._recorder
+        finished = self.use.finished(*self._kind) if outcome.status == "done" else None
+        if self._administrator is not None and finished is not None:
+            self._administrator.add(finished)
         self._record.table.rows[self._name].iterations = outcome.samples_applied // self._batch_samples
         self._record.reasons[self._name] = outcome.reason
 

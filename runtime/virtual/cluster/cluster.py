@@ -8,8 +8,10 @@ from typing import final
 
 from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
+from runtime.core.cluster.brain.executor import Elasticity
+from runtime.core.cluster.brain.placing import StartCores
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, Woke
+from runtime.core.cluster.inputs import AnyInput, BrainBack, BrainLost, Woke
 from runtime.record.cluster import ClusterRecorder
 from runtime.virtual.clock import TIMER
 from runtime.virtual.cluster.executors import DetailedJob, InDetail
@@ -37,6 +39,9 @@ class VirtualCluster:
         restart_s: seconds until a job that was preempted computes again once it has GPUs.
         grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
+        start_cores: of the jobs whose strategies ask for nodes.
+        node_wait_s: seconds for which a node may wait.
+        brain_away_s: when the Brain dies and when a new one is there; None: it lives.
     """
 
     def __init__(
@@ -54,12 +59,16 @@ class VirtualCluster:
         restart_s: float = 0.0,
         grace_s: float = 0.0,
         tick: Callable[[float], None] = lambda t: None,
+        start_cores: Mapping[str, StartCores] | None = None,
+        node_wait_s: float = math.inf,
+        brain_away_s: tuple[float, float] | None = None,
     ) -> None:
         self.record, self._tick, self._every_s = record, tick, use_every_s
         self.lab = VirtualLab(sites, self, prevention, self._note)
         self.clock = new_clock(self.lab.timeline)
         assert self.lab.machines is not None
         self._use = HostUse(self.lab.machines, [site.name for site in sites])
+        start_cores = start_cores or {}
         self._executor = InDetail(
             self.lab,
             jobs,
@@ -69,10 +78,16 @@ class VirtualCluster:
             lambda: self.now,
             self._use.leaving,
             lambda job, node: self._coordinator.relocate(self.now, job, node),
+            lambda job, node, cores: self._coordinator.allot(self.now, job, node, cores),
+            start_cores,
             restart_s=restart_s,
             grace_s=grace_s,
         )
-        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
+        elasticity = None
+        if start_cores:
+            elasticity = Elasticity(start=start_cores, port=self._executor, wait_s=node_wait_s)
+        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note, elasticity)
+        self._brain_away_s = brain_away_s if start_cores else None
         self._batches = by_submission(requests)
         self._reports: list[AnyInput] = []
         self._wake = 0
@@ -82,6 +97,9 @@ class VirtualCluster:
         """Until all jobs are over, or a signal; the outcomes of those that have begun, by name."""
         self._await_next()
         self.clock.at(self._every_s, TIMER, self._sample)
+        if self._brain_away_s is not None:
+            for at_s, given in zip(self._brain_away_s, (BrainLost(), BrainBack()), strict=True):
+                self.clock.at(at_s, TIMER, self._report, given)
         outcomes = self.lab.run()
         if self._over:
             self._end_all()

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol, final
 
 from runtime.api import Outcome
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved
+from runtime.core.cluster.brain.brain import Asked
+from runtime.core.cluster.brain.grants import Task
+from runtime.core.cluster.inputs import (
+    AnyInput,
+    CoresReturned,
+    JobEnded,
+    JobGone,
+    JobStarted,
+    NodeAsked,
+    NodeLeft,
+    TaskMoved,
+)
 from runtime.core.cluster.places import hosts_of
+from runtime.core.inputs import TimerFired
+from runtime.core.node_orders import LaunchOrder
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
@@ -33,6 +46,39 @@ class DetailedJob(Protocol):
 
 
 @final
+class JobDesk:
+    """Where one job asks its cluster; see :class:`runtime.virtual.control.nodes.Desk`."""
+
+    def __init__(
+        self,
+        job: str,
+        clock: Clock,
+        report: Report,
+        allot: Callable[[str, NodeId, float], str | None],
+        leaving: Callable[[str], None],
+    ) -> None:
+        self._job, self._clock, self._report, self._allot, self._leaving = job, clock, report, allot, leaving
+
+    def ask(self, node: NodeId, order: LaunchOrder) -> None:
+        not_on = tuple(NodeId.parse(host).number for host in order.not_on)
+        asked = Asked(job=self._job, node=node, cores=order.cpu_cores or 0.0, low=order.low, not_on=not_on)
+        self._report(NodeAsked(asked))
+        self._clock.catch_up()
+
+    def allot(self, node: NodeId, cores: float) -> str | None:
+        refused = self._allot(self._job, node, cores)
+        if refused is None:
+            self._report(CoresReturned(self._job))
+        self._clock.catch_up()
+        return refused
+
+    def leaving(self, node: NodeId) -> None:
+        self._leaving(self._job)
+        self._report(NodeLeft(self._job, node))
+        self._clock.catch_up()
+
+
+@final
 class InDetail:
     """Jobs of a lab: they slow each other down, as their tasks share processors and links.
 
@@ -43,6 +89,8 @@ class InDetail:
         clock: the cluster's, whose time is ``now``.
         leaving: called with a job whose tasks are about to leave.
         elsewhere: called with a job and a task that it restarts; returns the number of its next host (None: the same).
+        allot: called with a job, a node and the cores that it is to have; returns why not.
+        asking: the jobs whose strategies ask for nodes and cores.
         restart_s: seconds until a job that was preempted computes again once it has GPUs.
         grace_s: seconds that a job has to finish an update when it is preempted.
     """
@@ -57,13 +105,15 @@ class InDetail:
         now: Callable[[], float],
         leaving: Callable[[str], None],
         elsewhere: Callable[[str, NodeId], int | None],
+        allot: Callable[[str, NodeId, float], str | None],
+        asking: Collection[str],
         *,
         restart_s: float,
         grace_s: float,
     ) -> None:
         self._models, self._clock = models, clock
         self._lab, self._jobs, self._report, self._now, self._leaving = lab, jobs, report, now, leaving
-        self._elsewhere = elsewhere
+        self._elsewhere, self._allot, self._asking = elsewhere, allot, asking
         self._restart_s, self._grace_s = restart_s, grace_s
         self._places: dict[str, Places] = {}
         """Of jobs that hold GPUs and do not compute yet."""
@@ -96,7 +146,34 @@ class InDetail:
     def _make(self, name: str, places: Places, clock: Clock, tenancy: Tenancy | None) -> VirtualSession:
         session = self._jobs[name].begin(places, clock, tenancy)
         session.elsewhere = partial(self._next_host, name)
+        if name in self._asking:
+            self._connect(name, session)
         return session
+
+    def _connect(self, name: str, session: VirtualSession) -> None:
+        """A job that asks for nodes; one of its tasks that it restarts stays where it is."""
+        session.elsewhere = lambda task: None
+        session.nodes.desk = desk = JobDesk(name, session.clock, self._report, self._allot, self._leaving)
+        session.places.leaving = desk.leaving
+
+    # ---- nodes of jobs that run --------------------------------------------------------------------------------------
+
+    def grant(self, task: Task, machine: int) -> None:
+        def act(session: VirtualSession) -> None:
+            session.drive(lambda t: session.nodes.granted(t, task.node, machine))
+
+        self._lab.reach(task.job, act)
+
+    def refuse(self, task: Task, reason: str) -> None:
+        def act(session: VirtualSession) -> None:
+            session.drive(lambda t: session.nodes.refused(t, task.node, reason))
+
+        self._lab.reach(task.job, act)
+
+    def take_back(self, task: Task) -> None:
+        self._lab.reach(task.job, lambda session: session.tell(TimerFired(f"runtime:evict:{task.node}")))
+
+    # ---- from start to end -------------------------------------------------------------------------------------------
 
     def _next_host(self, name: str, task: str) -> int | None:
         """A task that the job restarts moves as the cluster says."""

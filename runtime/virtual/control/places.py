@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import final
 
 from runtime.cluster.hosts import Placement
@@ -34,14 +34,21 @@ class Places:
         self.requests = requests
         self.placement, self.machines, self.servers, self.workers = placement, machines, servers, workers
         self._uses = {"worker": costs.worker_cores, "server": costs.server_cores}
+        self.leaving: Callable[[NodeId], None] | None = None
+        """Called with a node that is about to leave for good, where a cluster gives the places."""
 
     # ---- nodes that come and go --------------------------------------------------------------------------------------
 
-    def enter(self, t: float, node: NodeId, cores: float | None, not_on: Collection[str]) -> None:
-        """A node with a new number, idle from ``t`` on; raises ``ValueError`` if no host takes it."""
+    def enter(
+        self, t: float, node: NodeId, cores: float | None, not_on: Collection[str], to: int | None = None
+    ) -> None:
+        """A node with a new number, idle from ``t`` on; raises ``ValueError`` if no host takes it.
+
+        ``to``: the number of its host, where a cluster has chosen it.
+        """
         task = str(node)
         if self.placement is not None:
-            self.placement.add(task, not_on, cores)
+            self.placement.add(task, not_on, cores, to)
         if self.machines is not None:
             uses = {} if self.placement is None else {"uses_cores": self._uses[node.role]}
             self.machines.enter(task, self.host_of(task) or task, **uses)
@@ -54,6 +61,8 @@ class Places:
     def leave(self, node: NodeId) -> None:
         """A node has left for good: its host and its cores are free."""
         task = str(node)
+        if self.leaving is not None:
+            self.leaving(node)
         self.servers.cores.pop(task, None)
         if node.role == "server":
             self.servers.leave(task)

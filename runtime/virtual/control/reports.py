@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import final
 
@@ -13,6 +13,7 @@ from runtime.core.coordinator import Coordinator
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.usage import Usage
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer, ServerGroup
+from strategies.protocol import NodeUse
 
 Note = Callable[..., None]
 
@@ -47,6 +48,8 @@ class Reports:
         self._tell, self._note = tell, note
         self.rests = False
         """Whether nobody is there."""
+        self.watched: Callable[[Sequence[NodeUse]], None] | None = None
+        """Called with every sample, where somebody else keeps what jobs use."""
         self._silent: list[Callable[[], None]] = []
         """Reports that have been left out meanwhile."""
 
@@ -77,6 +80,8 @@ class Reports:
             return
         period_s, nodes = self.usage.sample(self.clock.now)
         if nodes:
+            if self.watched is not None:
+                self.watched(nodes)
             self._tell(inputs.Observed(period_s, nodes))
         self.clock.at(self.clock.now + every_s, TIMER, self.observe, every_s)
 

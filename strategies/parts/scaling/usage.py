@@ -9,9 +9,7 @@ from typing import final
 import msgspec
 
 from strategies.protocol import NodeId
-
-WINDOW = 5
-"""Observations that used cores are the mean of; all with the same nodes."""
+from strategies.protocol.finished import WINDOW
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):

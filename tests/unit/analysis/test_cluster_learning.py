@@ -12,9 +12,11 @@ import pytest
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from analysis.experiments.results import measure_sets
 from analysis.experiments.spec import cells
+from analysis.measures.metrics import CONVERGED
 from analysis.records.cluster import load_cluster
 from analysis.records.job_evaluations import read_evaluations
 from analysis.records.load import RecordError
+from tests.support.cluster_records import ClusterStory
 from tests.unit.analysis.test_cluster_experiments import SETS, told
 from tests.unit.analysis.test_experiments import spec_of
 
@@ -59,6 +61,16 @@ def test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_conver
     assert frame["converged_metric_mean"].tolist() == pytest.approx([0.6, 0.6])
     alone = measure_sets(spec, [run for run in runs if run[0].levels["system"] == "bsp"])[0]
     assert alone["tta_s"].isna().all()
+
+
+def test_the_share_of_jobs_that_ended_because_they_had_converged(tmp_path: Path) -> None:
+    jobs = ClusterStory(gpus=(3,))
+    for job, reason in (("a", f"accuracy{CONVERGED}"), ("b", "all samples used"), ("c", f"loss{CONVERGED}")):
+        jobs.submit(0.0, job, gpus=1)
+        jobs.start(0.0, job, [0], [0])
+        jobs.end(4.0, job, "done", reason)
+    run = digest(load_cluster(jobs.write(tmp_path / "run")))
+    assert CLUSTER_MEASURES["converged_frac"](run) == pytest.approx(2 / 3)
 
 
 def test_a_rate_until_the_target(tmp_path: Path) -> None:

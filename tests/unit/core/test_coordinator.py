@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from analysis.measures.metrics import CONVERGED
 from runtime.core import executor, inputs
 from runtime.core.convergence import Convergence
 from strategies.basic.asp import ASP
@@ -309,7 +310,7 @@ def test_a_job_may_end_when_its_metric_has_converged(values: list[float], stop: 
     for at, value in enumerate(values):
         rig.core.receive(float(at), inputs.Evaluated(0, at - 0.5, {"accuracy": value}))
         if at == ends_at:
-            assert rig.core.reason == "accuracy has converged"
+            assert rig.core.reason == f"accuracy{CONVERGED}", "what an experiment's `converged_frac` looks for"
         assert (rig.core.status == "done") == (ends_at is not None and at >= ends_at)
 
 

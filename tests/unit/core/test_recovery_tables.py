@@ -1,9 +1,8 @@
-"""The tables of transitions: all of them happen, no other is let through, and the page draws them."""
+"""The tables of transitions: all of them happen, no other is let through."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from random import Random
 
@@ -12,7 +11,6 @@ import pytest
 from runtime.core.recovery import state as state_module
 from runtime.core.recovery import task as task_module
 from runtime.core.recovery.states import (
-    MEANING,
     PHASE_TABLE,
     TASK_TABLE,
     ImpossibleTransitionError,
@@ -23,10 +21,8 @@ from runtime.core.recovery.states import (
     after,
 )
 from tests.support.recovery_world import World
-from tests.support.runs import ROOT
 from tests.unit.core.test_recovery import SIZES, begun, explore, play, rules
 
-PAGE = ROOT / "docs" / "recovery.md"
 TABLES = {"tasks": (TASK_TABLE, TaskState, TaskStep), "phases": (PHASE_TABLE, Phase, PhaseStep)}
 
 
@@ -73,37 +69,3 @@ def test_what_the_table_does_not_have_is_refused(name: str) -> None:
                 after(table, state, step, "it", ("a", "b"))  # type: ignore[type-var, arg-type]
             with pytest.raises(ImpossibleTransitionError, match=r"before: nothing\)$"):
                 after(table, state, step, "it", ())  # type: ignore[type-var, arg-type]
-
-
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
-def drawn(name: str) -> Iterator[str]:
-    """Words, then the table: a row for every state, a column for every step."""
-    table, states, steps = TABLES[name]
-    for words, kind in (("States:", states), ("Steps:", steps)):
-        yield from ("", words, "")
-        yield from (f"* `{one}`: {MEANING[one]}" for one in kind)  # type: ignore[index]
-    yield ""
-    yield "| | " + " | ".join(f"`{step}`" for step in steps) + " |"
-    yield "| --- |" + " --- |" * len(list(steps))
-    for state in states:
-        yield f"| `{state}` | " + " | ".join(str(table[state].get(step, "")) for step in steps) + " |"  # type: ignore[index]
-    yield ""
-
-
-def marks(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: drawn from runtime/core/recovery/states.py by pytest --rewrite -->", f"<!-- end of {name} -->"
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_page_draws_the_tables(name: str, pytestconfig: pytest.Config) -> None:
-    begin, end = marks(name)
-    section = re.compile(f"{re.escape(begin)}\n(.*?){re.escape(end)}", re.DOTALL)
-    wanted = "\n".join(drawn(name)) + "\n"
-    text = PAGE.read_text()
-    if pytestconfig.getoption("--rewrite"):
-        PAGE.write_text(text := section.sub(lambda _: f"{begin}\n{wanted}{end}", text))
-    found = section.search(text)
-    assert found is not None
-    assert found[1] == wanted

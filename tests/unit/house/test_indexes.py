@@ -73,6 +73,26 @@ def test_a_parameter_that_no_code_has_is_unnamed() -> None:
     assert unnamed({"k", "eager", "bound", "data"}, "`strategy.k=3` and `eager`; data, bound") == {"bound", "data"}
 
 
+LAST = "\n## In the source, not here\n\n"
+
+
+def listed_at_the_end(text: str) -> list[str]:
+    """What a card says of its source at its end, an item a line; empty if it ends with anything else."""
+    lines = text.rpartition(LAST)[2].splitlines() if LAST in text else []
+    return lines if all(line.startswith("- ") for line in lines) else []
+
+
+def test_a_card_ends_with_the_parts_of_its_source_that_are_not_here() -> None:
+    few = {file: len(listed_at_the_end((METHODS.parent / file).read_text())) for file in CARDS}
+    assert {file: count for file, count in few.items() if not 2 <= count <= 6} == {}
+
+
+@pytest.mark.parametrize("text", ["# A", f"# A{LAST}", f"# A{LAST}- b\n\n**More.** c\n", "# A\n- b\n- c\n"])
+def test_a_card_that_ends_otherwise_is_found(text: str) -> None:
+    assert listed_at_the_end(text) == []
+    assert listed_at_the_end(f"# A{LAST}- b\n- c\n") == ["- b", "- c"]
+
+
 def folders() -> dict[str, set[str]]:
     """The folder of every method, with the names of its YAMLs."""
     found: dict[str, set[str]] = {}

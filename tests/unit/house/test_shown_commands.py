@@ -19,7 +19,7 @@ from runtime.errors import ConfigError
 from stragglab.commands import COMMANDS
 from tests.support.runs import ROOT
 
-PAGES = ["README.md", "DESIGN.md", "CONTRIBUTING.md"]
+PAGES = ["README.md", "DESIGN.md", "CONTRIBUTING.md", "predictors/fitted/README.md"]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 BLOCK = re.compile(r"^ *```\w*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"^    (?=python |make |pytest )(.*)$", re.MULTILINE)

@@ -128,11 +128,16 @@ REFUSED_LINES: dict[str, str] = {
     "live jobs and reservations": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=4 "
     "strategy=star_h strategy.prevent=true",
     # jobs of a set and their places
-    "a set of jobs and a strategy that launches or retires nodes": f"{LIST} strategy=dlrover",
     "a set of jobs and replicas of the server": f"{LIST} backend=torch {MLFABRIC}",
     "a set of jobs and disturbances of what they share": f"{LIST} straggler=link_throttle",
     # jobs of a set among the others
     "preemption and aggregators": f"{LIST} policy=las strategy=star_h strategy.tree_fanout=2",
     "prevention where no job asks": f"{LIST} prevention=star",
     "disturbances and jobs that only hold their GPUs": f"{LIST} replay.detail=gpus_only straggler=persistent",
+    "live jobs that ask for nodes": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=4 "
+    "cluster.hosts.cpu_cores=32 cluster.hosts.real_cores_per_core=0.01 strategy=dlrover strategy.unit_cores=0.01",
+    "nodes asked for and jobs that only hold their GPUs": f"{LIST} strategy=dlrover replay.detail=gpus_only",
+    "nodes asked for and preemption": f"{LIST} strategy=dlrover policy=las",
+    "nodes asked for and servers on machines of one kind": f"{LIST} strategy=dlrover placement.servers_on=gpu",
+    "a Brain that dies where no job asks": f"{LIST} replay.brain_away_s=[1,2]",
 }

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from runtime.config.instantiate import instantiate
-from scripts.fitting.job_history import MEMORY_BYTES, NAME, main, read_jobs
+from runtime.core.cluster.brain.administrator import MEMORY_BYTES
+from scripts.fitting.job_history import NAME, main, read_jobs
 from strategies.dlrover import DLRover
 from tests.support.records import Story
 
