@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 WORDS = (*CONF, "strategy=reserving", "prevention=parts", "placement=spread", "draw=false")
 PACED = "cluster.device={base_s:0.02,per_sample_s:0}"
-DEMANDS = "strategy.demands={'server:0':{cpu_cores:0.1}}"
+MORE = "strategy.more=['server:0@0.1']"
 TASKS = ("server:0", "worker:0", "worker:1")
 
 
 def begin_two(start: Start, asks: int = 300, gives: int = 300) -> Run:
     """A job that reserves, and one beside it that has to leave something, of so many epochs."""
-    two = (with_settings(entry("asks", 0, 2, asks), DEMANDS), entry("gives", 0, 2, gives))
+    two = (with_settings(entry("asks", 0, 2, asks), MORE), entry("gives", 0, 2, gives))
     return begin(start, *two, words=(*WORDS, PACED), env=ALLOW)
 
 

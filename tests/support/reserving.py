@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from strategies.basic.bsp import BSP
@@ -28,19 +28,19 @@ AGAIN_S = 0.3
 
 @dataclass(kw_only=True)
 class Reserving(Strategy):
-    """BSP that asks for ``demands`` of its nodes, by name and resource, until it has them, and keeps them.
+    """BSP that asks for ``more`` cores of its nodes, such as ``server:0@0.5``, until it has them, and keeps them.
 
-    An empty dictionary: it asks for nothing. Whatever other jobs lose is worth it.
+    Without any it asks for nothing. Whatever other jobs lose is worth it.
     """
 
     needs: ClassVar[frozenset[type[Command]]] = BSP().needs | {Reserve, Wake}
 
-    demands: dict[str, dict[str, float]] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
     data: str = "dynamic"
 
     def __post_init__(self) -> None:
         self._inner = BSP()
-        self._granted = not self.demands
+        self._granted = not self.more
 
     def waiting_groups(self) -> Sequence[Sequence[int]]:
         return self._inner.waiting_groups()
@@ -50,7 +50,8 @@ class Reserving(Strategy):
             case Started() if not self._granted:
                 return [*self._inner.handle(event), Wake(at_s=event.t + AGAIN_S, tag="reserve")]
             case Woke(tag="reserve"):
-                demands = tuple(Demand(node=node, **amounts) for node, amounts in self.demands.items())
+                asked = [one.partition("@") for one in self.more]
+                demands = tuple(Demand(node=node, cpu_cores=float(cores)) for node, _, cores in asked)
                 return [Reserve(demands=demands, worth_s=1e9)]
             case Reserved(ok=ok):
                 self._granted = ok
