@@ -29,7 +29,7 @@ After = Callable[[float, Callable[[], None]], None]
 
 
 def silent(kind: str, /, **fields: object) -> None:
-    """No record."""
+    """Write nothing: the lab has no record."""
 
 
 class Tenant(Meter, Protocol):

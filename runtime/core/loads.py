@@ -25,7 +25,7 @@ GAIN_S = 120.0
 
 
 class Meter(Protocol):
-    """What a runtime knows of the use of one job's tasks; a node is named as in ``server:0``."""
+    """A runtime's readings of the use of one job's tasks; a node is named as in ``server:0``."""
 
     coordinator: Coordinator
 

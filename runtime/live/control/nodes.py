@@ -112,11 +112,16 @@ class LiveNodes:
 
     def moved(self, node: NodeId) -> Place | None:
         """A restarted task starts elsewhere, or where it was, under the disturbances of that place."""
-        to = None if self.elsewhere is None else self.elsewhere(str(node))
-        place = None if self.elsewhere is not None and to is None else self._move(node, to)
+        place = self._relocate(node)
         if self.rehoused is not None:
             self.rehoused()
         return place
+
+    def _relocate(self, node: NodeId) -> Place | None:
+        if self.elsewhere is None:
+            return self._move(node)
+        to = self.elsewhere(str(node))
+        return None if to is None else self._move(node, to)
 
     def resume(self, hosts: Mapping[str, int]) -> None:
         """A preempted job continues, with every task on the host of this number.

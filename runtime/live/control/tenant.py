@@ -21,7 +21,7 @@ class LiveTenant:
         self.coordinator = job.session.coordinator
         self._job = job
         self._used: dict[str, tuple[int, float, float]] = {}
-        """Process of a server, its processor seconds when they were read last, and those of its predecessors."""
+        """Process of a server, its processor seconds at the last reading, and the seconds of its former processes."""
 
     def servers(self) -> Mapping[str, int]:
         supervisor, spec = self._job.session.supervisor, self._job.spec

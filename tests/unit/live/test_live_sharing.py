@@ -70,7 +70,7 @@ class Measured:
         self.load, self.known = load, True
 
     def sample(self, t: float) -> None:
-        """Nothing is measured."""
+        """Everything was read before."""
 
     def measured(self, *_: Any, **__: Any) -> JobLoad:
         return self.load
