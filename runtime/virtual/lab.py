@@ -14,17 +14,18 @@ from typing import Protocol, final
 import msgspec
 
 from runtime.api import Crashed, Outcome, never_began
+from runtime.core.host_sharing import HostSharing, Note, ReservationClient, silent
 from runtime.errors import is_full
-from runtime.virtual.clock import START, Clock
-from runtime.virtual.control.host_sharing import HostSharing, Note, ReservationClient, silent
+from runtime.virtual.clock import START, TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
+from runtime.virtual.control.tenant import VirtualTenant
 from runtime.virtual.event_loop.loop import EventLoop, loop_of
 from runtime.virtual.garbage import rare_collections
 from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.machines.tenancy import Tenancy
-from strategies.protocol import Prevention
+from strategies.protocol import HostRoom, Prevention
 
 LOOK_EVERY = 256
 """Steps between two checks of the wall clock, for the view."""
@@ -90,7 +91,8 @@ class VirtualLab:
         """Those that all jobs share."""
         self.submitter, self.sharing = submitter, None
         if prevention is not None and self.machines is not None:
-            self.sharing = HostSharing(self.machines, shared, prevention, note)
+            clock, rooms = self.machines.clock, [room_of(site) for site in shared]
+            self.sharing = HostSharing(rooms, prevention, partial(_now_of, clock), partial(_after, clock), note)
         self._names: set[str] = set()
         self._waiting: list[_Tenant] = []
         self._running: list[_Tenant] = []
@@ -141,10 +143,9 @@ class VirtualLab:
         tenant = self._tenant(name)
         if tenant is None or tenant.session is None or tenant.session.over:
             return False
-        session, tenancy = tenant.session, tenant.tenancy
+        session = tenant.session
         tenant.clock.catch_up()
-        if self.sharing is not None and tenancy is not None:
-            self.sharing.enter(session, tenancy, tenant.model)
+        self._share(tenant)
         session.resume(hosts)
         return True
 
@@ -174,8 +175,8 @@ class VirtualLab:
         self._waiting.remove(tenant)
         tenancy, sharing = None, self.sharing
         if self.machines is not None:
-            reservation_client = None if sharing is None else ReservationClient(sharing, tenant.name, tenant.clock)
-            tenancy = tenant.tenancy = Tenancy(tenant.name, tenant.clock, self.machines, reservation_client)
+            client = None if sharing is None else ReservationClient(sharing, tenant.name, tenant.clock.catch_up)
+            tenancy = tenant.tenancy = Tenancy(tenant.name, tenant.clock, self.machines, client)
         try:
             tenant.session = tenant.make(tenant.clock, tenancy)
         except Exception as error:
@@ -184,13 +185,19 @@ class VirtualLab:
             self._never_began(tenant, never_began(tenant.crashed(error)), tenancy)
             return
         tenant.session.crashed = tenant.crashed
-        if sharing is not None and tenancy is not None:
-            sharing.enter(tenant.session, tenancy, tenant.model)
-            tenant.clock.catch_up()
+        self._share(tenant)
         self._running.append(tenant)
         tenant.session.begin()
         if self.machines is None and self.submitter is None:  # whose actions are on the timeline, too
             tenant.loop = loop_of(tenant.session)
+
+    def _share(self, tenant: _Tenant) -> None:
+        """A job is about to use the hosts: from now on it is measured for others that reserve something there."""
+        session, tenancy, sharing = tenant.session, tenant.tenancy, self.sharing
+        if session is not None and tenancy is not None and sharing is not None:
+            session.loads = sharing.enter(tenant.name, VirtualTenant(session, tenancy), tenant.model)
+            session.rehoused = sharing.rehoused
+            tenant.clock.catch_up()
 
     def _never_began(self, tenant: _Tenant, outcome: Outcome, tenancy: Tenancy | None) -> None:
         """A job that could not be created leaves nothing."""
@@ -284,6 +291,21 @@ class VirtualLab:
             self.submitter.look(self.interrupted_by)
         if shows:
             self._seen_s = now_s
+
+
+def room_of(site: Site) -> HostRoom:
+    """Return the room of a machine for its tasks together."""
+    cores, rate = (None if amount == math.inf else amount for amount in (site.cores, site.link_bytes_per_s))
+    return HostRoom(host=site.name, cpu_cores=cores, link_bytes_per_s=rate)
+
+
+def _now_of(clock: Clock) -> float:
+    clock.catch_up()
+    return clock.now
+
+
+def _after(clock: Clock, delay_s: float, call: Callable[[], None]) -> None:
+    clock.at(clock.now + delay_s, TIMER, call)
 
 
 class Interruptible(Protocol):

@@ -59,10 +59,10 @@ class Neighbours:
 
     def __init__(self, *, prevention: Prevention | None = None, cores: float = 2.0, costs: Costs = COSTS) -> None:
         self.cores, self.costs = cores, costs
-        self.notes: list[tuple[float, str, dict[str, Any]]] = []
+        self.notes: list[tuple[str, dict[str, Any]]] = []
         self.tapes: dict[str, NeighbourTape] = {}
         sites = sites_of_hosts(self._hosts(HOSTS, 2), costs)
-        self.lab = VirtualLab(sites, None, prevention, lambda t, kind, **fields: self.notes.append((t, kind, fields)))
+        self.lab = VirtualLab(sites, None, prevention, lambda kind, **fields: self.notes.append((kind, fields)))
 
     def _hosts(self, placement: list[list[str]], num_workers: int) -> Any:
         about = {"count": 2, "cpu_cores": self.cores, "link_mbps": 1000.0, "placement": placement}

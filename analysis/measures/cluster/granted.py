@@ -19,6 +19,8 @@ def granted_use(cluster: Cluster) -> dict[str, float]:
     """
     used, given = defaultdict[str, float](float), defaultdict[str, float](float)
     for folder in cluster.folders.values():
+        if not (folder / "meta.json").is_file():  # a job that never ran, or without a record of its own
+            continue
         nodes = load_run(folder).tables.nodes
         nodes = nodes[nodes["limit_cores"].notna() & nodes["cpu_cores"].notna()]
         for role in ROLES:

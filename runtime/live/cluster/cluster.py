@@ -12,13 +12,16 @@ from runtime.core.cluster.arriving import by_submission
 from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved, Woke
 from runtime.core.cluster.places import hosts_of
+from runtime.core.host_sharing import HostSharing, ReservationClient
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
 from runtime.live.control.job_resources import JobResources
 from runtime.live.control.lab import LiveLab
+from runtime.live.control.tenant import LiveTenant
+from runtime.live.hosts.rules import PAYLOAD_FRAC
 from runtime.live.transport.loop import Loop
 from runtime.record.cluster import ClusterRecorder
-from strategies.protocol import JobRequest, JobState, Machine, NodeId, Placement, Places, Policy
+from strategies.protocol import HostRoom, JobRequest, JobState, Machine, NodeId, Placement, Places, Policy, Prevention
 
 INTERRUPTED = "interrupted"
 VIEW_EVERY_S = 0.25
@@ -44,6 +47,7 @@ class LiveCluster:
     Args:
         lab: with the machines.
         requests: in the order of submission.
+        prevention: decides what jobs reserve of each other's hosts; None: none of them does.
         jobs: by name.
         grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
@@ -58,6 +62,7 @@ class LiveCluster:
         placement: Placement,
         record: ClusterRecorder,
         *,
+        prevention: Prevention | None = None,
         jobs: Mapping[str, JobOfProcesses],
         use_every_s: float,
         grace_s: float = 0.0,
@@ -67,6 +72,11 @@ class LiveCluster:
         self._grace_s = grace_s
         self.clock = Loop(lab.loop)
         self._use = LiveHostUse(lab.machines, len(machines))
+        self._models = {request.job: request.model for request in requests}
+        self._sharing: HostSharing | None = None
+        if prevention is not None:
+            rooms = [_room_of(machine) for machine in machines]
+            self._sharing = HostSharing(rooms, prevention, lambda: self.now, self.clock.after, self._note)
         self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
         self._batches = by_submission(requests)
         self._statuses: dict[str, str] = {}
@@ -118,6 +128,8 @@ class LiveCluster:
     def start(self, job: JobState, places: Places) -> None:
         name = job.request.job
         if (begun := self.lab.job(_in_lab(job))) is not None:
+            if not begun.over:
+                self._share(name, begun)
             begun.resume(hosts_of(places))
         else:
             begin, ended = partial(self._begin, name, places), partial(self._on_ended, name)
@@ -153,12 +165,26 @@ class LiveCluster:
             self._report(Woke())
 
     def _begin(self, name: str, places: Places, resources: JobResources) -> LiveJob:
+        if self._sharing is not None:
+            resources = resources._replace(reservations=ReservationClient(self._sharing, name))
         job = self._jobs[name].begin(places, resources)
+        self._share(name, job)
         job.begun = partial(self._report, JobStarted(name))
         job.nodes.elsewhere = partial(self._next_host, name, job)
         if (early := self._early.pop(name, None)) is not None:
             job.preempt(self._grace_s, partial(self._on_left, early))
         return job
+
+    def _share(self, name: str, job: LiveJob) -> None:
+        """A job is about to use the hosts: from now on it is measured for others that reserve something there."""
+        if self._sharing is not None:
+            job.session.loads = self._sharing.enter(name, LiveTenant(job), self._models[name])
+            job.nodes.rehoused, job.trained = self._sharing.rehoused, partial(self._unshare, name)
+
+    def _unshare(self, name: str) -> None:
+        """A job is over, or has left: others have again what it has reserved of their hosts."""
+        if self._sharing is not None:
+            self._sharing.leave(name, returns=True)
 
     def _next_host(self, name: str, job: LiveJob, task: str) -> int | None:
         """A task that the job restarts moves as the cluster says; its GPU is free when its process has ended."""
@@ -170,12 +196,18 @@ class LiveCluster:
 
     def _on_left(self, job: JobState) -> None:
         """The time until its last process has ended counts as well; ``job``: as it was ordered to leave."""
+        self._unshare(job.request.job)
         self._report(JobGone(job.request.job, job.attained_at(self.now)))
 
     def _on_ended(self, name: str, outcome: Outcome) -> None:
+        self._unshare(name)
         self._jobs[name].end(outcome)
         self._statuses[name] = outcome.status
         self._report(JobEnded(name, outcome.status))
+
+    def _note(self, kind: str, /, **fields: object) -> None:
+        """Note the jobs' reservations, at the cluster's time."""
+        self.record.note(self.now, kind, **fields)
 
     def _report(self, *given: AnyInput) -> None:
         """Tell the automaton, unless all is about to end."""
@@ -189,6 +221,12 @@ class LiveCluster:
     def _look(self) -> None:
         self._tick(self.now)
         self.clock.after(VIEW_EVERY_S, self._look)
+
+
+def _room_of(machine: Machine) -> HostRoom:
+    """The room of a host for its tasks together."""
+    rate = None if machine.link_bytes_per_s is None else machine.link_bytes_per_s * PAYLOAD_FRAC
+    return HostRoom(host=str(NodeId("host", machine.number)), cpu_cores=machine.cpu_cores, link_bytes_per_s=rate)
 
 
 def _in_lab(job: JobState) -> str:

@@ -3,16 +3,17 @@
 Cores are limited by control groups or, without them, by the agent (duty cycles, cpulimit); where they are requested
 (``strategy.cores_as``), they are a share of the host, by control groups only. Memory is limited by these, too, the rate
 by the node's own sockets. A node keeps what it was given through all its incarnations. Every limit is read
-back, and noted (``Enforced``).
+back, and noted (``Enforced``). Where jobs share hosts, prevention limits nodes, too: the smaller limit is in force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from injectors.actuators.duty import check_cores
+from injectors.actuators.duty import MIN_CORES, check_cores
 from runtime.core.node_orders import LaunchOrder
 from runtime.live.machines.machines import HostMachines
+from runtime.live.transport.address import least
 from runtime.live.transport.messages import Actuated, Message, Pace, Paced
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
@@ -37,7 +38,9 @@ class Allotter:
         self.machines, self.level, self.send, self.throttle = machines, level, send, throttle
         self.note, self.failed = note, failed
         self._rates: dict[NodeId, int] = {}
-        """Bytes per second of the nodes whose sending is limited."""
+        """Bytes per second of the nodes whose sending is limited, by connection."""
+        self._rates_left: dict[NodeId, int] = {}
+        """The same, as other jobs on their hosts leave them."""
         self._memory_bytes: dict[str, int] = {}
         """Memory of the nodes that were launched with a limit."""
 
@@ -82,6 +85,7 @@ class Allotter:
     def dismiss(self, node: NodeId) -> None:
         """A node has left for good."""
         self._rates.pop(node, None)
+        self._rates_left.pop(node, None)
         self._memory_bytes.pop(str(node), None)
         if str(node) in self.machines.allocated and self.machines.mechanisms.allocations in ("duty", "cpulimit"):
             self.throttle(str(node), None, self.machines.mechanisms.allocations, lambda message: None)
@@ -98,15 +102,39 @@ class Allotter:
                 self._set_cores(str(node), cpu_cores)
         except (ValueError, OSError) as error:
             self.failed(f"{node}: its cores could not be allocated: {error}")
-        if link_bytes_per_s is not None:
-            self._rates[node] = max(1, round(link_bytes_per_s))
-            self.send(node, Pace(bytes_per_s=self._rates[node]))
-        elif self._rates.pop(node, None) is not None:
-            self.send(node, Pace())
+        if link_bytes_per_s is not None or node in self._rates:
+            self._pace(node, self._rates, link_bytes_per_s)
+
+    def leave(self, node: NodeId, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Other jobs leave a node so much from now on, the rate by connection; None: as much as its own job gives it.
+
+        Fewer cores than a quota can hold become as many as that. A limit that cannot be set ends the run.
+        """
+        name, left = str(node), self.machines.left
+        cores = None if cpu_cores is None else max(cpu_cores, MIN_CORES)
+        if cores != left.get(name):
+            left.pop(name, None)
+            if cores is not None:
+                left[name] = cores
+            try:
+                self._enforce_cores(name)
+            except (ValueError, OSError) as error:
+                self.failed(f"{node}: its cores could not be limited for other jobs: {error}")
+        if link_bytes_per_s is not None or node in self._rates_left:
+            self._pace(node, self._rates_left, link_bytes_per_s)
+
+    def _pace(self, node: NodeId, rates: dict[NodeId, int], bytes_per_s: float | None) -> None:
+        rates.pop(node, None)
+        if bytes_per_s is not None:
+            rates[node] = max(1, round(bytes_per_s))
+        self.send(node, Pace(bytes_per_s=self._rate(node)))
+
+    def _rate(self, node: NodeId) -> int | None:
+        return least(self._rates.get(node), self._rates_left.get(node))
 
     def ready(self, node: NodeId) -> None:
         """The next incarnation of a node is built: it sends as slowly as its predecessor."""
-        if (rate := self._rates.get(node)) is not None:
+        if (rate := self._rate(node)) is not None:
             self.send(node, Pace(bytes_per_s=rate))
 
     def paced(self, node: NodeId, message: Paced) -> None:

@@ -51,6 +51,8 @@ class LiveJob:
         self.outcome: Outcome | None = None
         self.begun: Callable[[], None] | None = None
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
+        self.trained: Callable[[], None] | None = None
+        """Called when it is over, before its last evaluation."""
         self._winding_down = False
         self._gone_by_s = 0.0
         self.loop, self.secret = Loop(resources.loop), site.secret or secrets.token_bytes(32)
@@ -68,9 +70,22 @@ class LiveJob:
             requests=spec.strategy.cores_as == "request",
         )
         self.machines.places = site.placed(self.machines.places)
+        on_devices = any(place.device for place in self.machines.places.values())
+        self.paced = on_devices or bool(processes.device or processes.devices)
+        """Whether workers sleep until their device's time has passed."""
         users = DeviceUsers(processes.gpus, spec.job.num_workers, self.machines.host_of)
         self.setup = JobSetup(
-            self.loop, self.secret, resources.launcher, self.machines, site, spec, schedule, processes, users, threads
+            self.loop,
+            self.secret,
+            resources.launcher,
+            self.machines,
+            site,
+            spec,
+            schedule,
+            processes,
+            users,
+            threads,
+            resources.reservations,
         )
         self.session = LiveSession(self.setup, self._start_clock, self._report_begun)
         self.agents, self.injector, self.nodes = self.session.agents, self.session.injector, self.session.nodes
@@ -100,6 +115,8 @@ class LiveJob:
             if not self._winding_down:
                 self._winding_down = True
                 self.injector.stop()
+                if self.trained is not None:
+                    self.trained()
             if self.session.last_evaluation():
                 if self.session.unscored:
                     print(

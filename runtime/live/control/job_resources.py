@@ -7,6 +7,7 @@ from typing import NamedTuple
 from injectors.schedule import Schedule
 from runtime.api import Launcher, RunSpec
 from runtime.cluster.gpu_hogs import DeviceUsers
+from runtime.core.reservations import Reservations
 from runtime.live.control.settings import Processes
 from runtime.live.joining.site import Site
 from runtime.live.machines.machines import HostMachines
@@ -24,6 +25,8 @@ class JobResources(NamedTuple):
     machines: SharedMachines
     launcher: Launcher
     """Starts the agents of this job."""
+    reservations: Reservations | None = None
+    """Answers what it reserves of hosts that it shares; None: it has what it needs."""
 
 
 class JobSetup(NamedTuple):
@@ -42,6 +45,8 @@ class JobSetup(NamedTuple):
     users: DeviceUsers
     threads: int
     """That a worker computes with."""
+    reservations: Reservations | None = None
+    """As its resources have them."""
 
     @property
     def paces_links(self) -> bool:

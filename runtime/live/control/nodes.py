@@ -48,6 +48,8 @@ class LiveNodes:
         self.host_of, self.joined = host_of, joined
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
+        self.rehoused: Callable[[], None] | None = None
+        """Called when a task may have another host, where jobs reserve what hosts have."""
         self._layout_version = 0
         """Of the nodes that have places."""
 
@@ -110,6 +112,12 @@ class LiveNodes:
 
     def moved(self, node: NodeId) -> Place | None:
         """A restarted task starts elsewhere, or where it was, under the disturbances of that place."""
+        place = self._relocate(node)
+        if self.rehoused is not None:
+            self.rehoused()
+        return place
+
+    def _relocate(self, node: NodeId) -> Place | None:
         if self.elsewhere is None:
             return self._move(node)
         to = self.elsewhere(str(node))

@@ -12,6 +12,7 @@ from runtime.api import RunStatus
 from runtime.cluster.leases import OF_AGENTS
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.loads import Loads
 from runtime.core.replication import step_of
 from runtime.core.stuck import Vigil
 from runtime.core.vectors import PARAMETER_BYTES
@@ -64,6 +65,8 @@ class LiveSession:
         self._links = {} if machines.hosts is None else machines.hosts.links
         self._step = step_of(spec.optimizer)
         self.started = False
+        self.loads: Loads | None = None
+        """Measures it for the jobs on the same hosts, where any of them may reserve something."""
         self.failure: str | None = None
         self.recorded = False
         """Whether the end is in the record: later reports of tasks are not."""
@@ -123,6 +126,7 @@ class LiveSession:
             stopwatch=time.perf_counter,
             scheduler=spec.scheduler,
             place_of=machines.host_of,
+            reservations=setup.reservations,
         )
         self.initial_state = self.coordinator.snapshot()
 
@@ -224,6 +228,8 @@ class LiveSession:
 
     def receive(self, given: inputs.AnyInput) -> None:
         """Pass an input to the coordinator, then send its orders."""
+        if self.loads is not None and isinstance(given, inputs.GradientArrived):
+            self.loads.arrived(given)
         self._drive(lambda t: self.coordinator.receive(t, given))
 
     def _aggregators_away(self) -> None:
@@ -373,6 +379,21 @@ class LiveSession:
         """Continue without the evaluation: it is not available."""
         if self.started:
             self.coordinator.receive(self.t, inputs.AuxiliaryLost(EVALUATOR.name, 0))
+
+    # ---- other jobs on its hosts -------------------------------------------------------------------------------------
+
+    def limited(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Another job needs that a task uses no more than this; None: it may again.
+
+        The rate is divided among the task's connections, over which it sends the same amount each.
+        """
+        layout, key = self.coordinator.members.layout, NodeId.parse(node)
+        if key not in layout.nodes:  # it has left
+            return
+        self.note("Limited", node=node, cpu_cores=cpu_cores, link_bytes_per_s=link_bytes_per_s)
+        peers = layout.workers if key.role == "server" else layout.holders
+        rate = None if link_bytes_per_s is None else link_bytes_per_s / max(1, len(peers))
+        self.allotter.leave(key, cpu_cores, rate)
 
     # ---- preemption --------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class HostMachines:
         """At which newcomers on other machines listen, by task."""
         self.allocated: dict[str, float] = {}
         """Cores of this machine that a strategy has allocated, by task."""
+        self.left: dict[str, float] = {}
+        """Cores that other jobs on its host leave to a task, where they leave it less than it could use."""
         self._left: dict[str, list[Cgroup]] = {}
         """Control groups from which tasks have moved, while these may have processes."""
         self._memory_kills: dict[str, int] = {}
@@ -111,6 +113,7 @@ class HostMachines:
     def dismiss(self, task: str) -> None:
         """A task has left for good; its group, which its process may still be leaving, goes with the job's."""
         self.allocated.pop(task, None)
+        self.left.pop(task, None)
         if self.placement is not None and task in self.placement.host_of:
             self.placement.remove(task)
             self.endpoints.close_port(task)
@@ -150,7 +153,7 @@ class HostMachines:
         if target_of(target).form == "host":
             return self._host(target).cores or float(os.cpu_count() or 1)
         unlimited = self.unlimited(target)
-        return min(unlimited, self.limit(target) or unlimited)
+        return min(unlimited, self._least(target) or unlimited)
 
     def unlimited(self, task: str) -> float:
         """Cores that a task may use without any limit of its own."""
@@ -162,7 +165,12 @@ class HostMachines:
         """Cores that remain at a level; None if no limit is needed."""
         if level < 1.0:
             return level * self.allotment(target)
-        return self._host(target).cores if target_of(target).form == "host" else self.limit(target)
+        return self._host(target).cores if target_of(target).form == "host" else self._least(target)
+
+    def _least(self, task: str) -> float | None:
+        """The smaller of a task's own limit and of what other jobs leave to it; None: neither limits it."""
+        limits = (self.limit(task), self.left.get(task))
+        return min((cores for cores in limits if cores is not None), default=None)
 
     def limit(self, task: str) -> float | None:
         """Cores that a task was given as a limit of its own."""

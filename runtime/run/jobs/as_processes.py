@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import final
 
 import msgspec
@@ -18,24 +18,24 @@ from runtime.live.launchers.local import LocalLauncher
 from runtime.live.machines.mechanisms import Mechanisms
 from runtime.live.runtime import LiveRuntime
 from runtime.record.cluster import ClusterRecorder
-from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.running import RunningJob
 from strategies.protocol import Places
 
 
-def shared_mechanisms(jobs: Sequence[CheckedJob]) -> Mechanisms:
+def shared_mechanisms(checked: CheckedSet) -> Mechanisms:
     """Choose the mechanisms by which this machine emulates the hosts and carries out the plans of all jobs together.
 
     Raises :class:`ConfigError` for what is impossible here.
     """
+    jobs, limits = [job.checked for job in checked.jobs], checked.limits
     first = jobs[0]
     assert isinstance(first.runtime, LiveRuntime)
     arounds = [job.around for job in jobs]
     together = msgspec.structs.replace(
         first.around,
         asked=frozenset().union(*(around.asked for around in arounds)),
-        commands=frozenset().union(*(around.commands for around in arounds)),
+        commands=frozenset({"Allocate"} if limits else ()).union(*(around.commands for around in arounds)),
         cores_as="request" if any(around.cores_as == "request" for around in arounds) else "limit",
     )
     mechanisms = first.runtime.mechanisms(together)
@@ -44,6 +44,11 @@ def shared_mechanisms(jobs: Sequence[CheckedJob]) -> Mechanisms:
             f"cluster.hosts.cpu_cores={(first.config.cluster.hosts or {}).get('cpu_cores')}: without control groups "
             "each job would get all of it; jobs that share hosts need runtime.cpu_by=cgroup (python run.py doctor), or "
             "cluster.hosts.cpu_cores=null"
+        )
+    if limits and mechanisms.allocations == "cpulimit":
+        raise ConfigError(
+            f"runtime.cpu_by=cpulimit: grants whole percents of a core, and prevention={first.config.names.prevention} "
+            "limits tasks to any part of one; use runtime.cpu_by=auto"
         )
     return mechanisms
 
@@ -75,7 +80,7 @@ def as_processes(
     checked: CheckedSet, jobs: Mapping[str, RunningJob], record: ClusterRecorder, tick: Callable[[float], None]
 ) -> LiveCluster:
     """Make the runner of jobs as processes; ``jobs`` by name."""
-    mechanisms = shared_mechanisms([job.checked for job in checked.jobs])
+    mechanisms = shared_mechanisms(checked)
     return LiveCluster(
         LiveLab(checked.hosts, mechanisms, LocalLauncher),
         checked.machines,
@@ -83,6 +88,7 @@ def as_processes(
         checked.policy,
         checked.placement,
         record,
+        prevention=checked.prevention,
         jobs={name: _AsProcesses(job) for name, job in jobs.items()},
         use_every_s=checked.config.replay.use_every_s,
         grace_s=checked.config.replay.grace_s,

@@ -50,6 +50,12 @@ class CheckedSet:
     """Whether it runs in wall-clock time."""
 
     @property
+    def limits(self) -> bool:
+        """Whether tasks may be limited to the cores that other jobs leave them."""
+        takes = self.prevention is not None and self.prevention.takes
+        return takes and any(host.cores is not None for host in self.hosts.hosts)
+
+    @property
     def draws(self) -> bool:
         """Whether its record becomes tables, figures and a report at the end."""
         return self.config.draw

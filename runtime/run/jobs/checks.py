@@ -104,11 +104,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
     needs = Needs()
     for job in jobs:
         needs = needs.with_those_of(job.checked.needs)
-    if real_time:
-        from runtime.run.jobs.as_processes import shared_mechanisms
-
-        shared_mechanisms([job.checked for job in jobs])
-    return CheckedSet(
+    checked = CheckedSet(
         written=written,
         config=config,
         jobs=tuple(jobs),
@@ -121,6 +117,11 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
         real_time=real_time,
         prevention=prevention if asks else None,
     )
+    if real_time:
+        from runtime.run.jobs.as_processes import shared_mechanisms
+
+        shared_mechanisms(checked)
+    return checked
 
 
 def _start_cores(

@@ -15,7 +15,7 @@ from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts
 from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs.models import Model
-from strategies.protocol import Policy, Prevention, Reserve
+from strategies.protocol import Policy, Prevention
 
 CHANGING = ("Launch", "Retire")
 """Commands that change the number of nodes."""
@@ -145,14 +145,6 @@ MODELS: tuple[Rule[Modelled], ...] = (
         lambda one: one.stand_in and not one.job.backend.computes,
         "replay.stand_in=true: backend={job.names.backend} computes no gradients, so nothing represents another",
         "set it to false",
-    ),
-    # real jobs have nobody yet who answers what they ask of the hosts
-    Rule(
-        "live jobs and reservations",
-        lambda one: one.job.runtime.real_time and Reserve in one.job.strategy.needs,
-        "strategy={job.names.strategy}: reserves room on hosts, which runtime={job.names.runtime} cannot do for a set "
-        "of jobs",
-        "use strategy.prevent=false, or runtime=virtual",
     ),
 )
 """Before a job is shaped."""

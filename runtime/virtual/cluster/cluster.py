@@ -178,6 +178,6 @@ class VirtualCluster:
         lab_s, rest_s = self.lab.timeline.moment
         return math.nextafter(lab_s, math.inf) if rest_s > 0 else lab_s
 
-    def _note(self, t: float, kind: str, /, **fields: object) -> None:
+    def _note(self, kind: str, /, **fields: object) -> None:
         """Note the jobs' reservations, at the cluster's time."""
         self.record.note(self.now, kind, **fields)

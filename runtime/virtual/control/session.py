@@ -13,6 +13,7 @@ from runtime.cluster.gpu_hogs import DeviceUsers
 from runtime.cluster.hosts import Hosts, Placement, aggregator_hosts
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
+from runtime.core.loads import Loads
 from runtime.core.membership import Membership
 from runtime.core.replication import step_of
 from runtime.core.vectors import PARAMETER_BYTES
@@ -20,7 +21,6 @@ from runtime.errors import is_full, no_space
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.control.factory import assemble, replicas_of
 from runtime.virtual.control.inbox import Inbox, Stopwatch
-from runtime.virtual.control.loads import Loads
 from runtime.virtual.control.nodes import Nodes
 from runtime.virtual.control.places import Places
 from runtime.virtual.control.port import VirtualPort
@@ -375,9 +375,8 @@ class VirtualSession:
 
     def _tell_on_shared(self, given: inputs.GradientArrived) -> None:
         """A gradient that has arrived, of a job on machines that others share."""
-        order = self._ledger.busy.get(given.worker)
-        if self.loads is not None and order is not None and order.grad_id == given.grad_id:
-            self.loads.arrived(given.worker, given.timings, order.samples)
+        if self.loads is not None:
+            self.loads.arrived(given)
         self.tell(given)
 
     def fail(self, reason: str) -> None:

@@ -70,6 +70,7 @@ class Scene:
         self.machines = object.__new__(HostMachines)  # neither groups nor networks are made here
         self.machines.hosts, self.machines.mechanisms, self.machines.tasks = HOSTS, mechanisms, TASKS
         self.machines.cores_each, self.machines.allocated, self.machines.requests = 1.0, {}, False
+        self.machines.left = {}
         self.machines.placement = Placement(HOSTS)
         self.links = Links()
         self.machines.network = self.links  # type: ignore[assignment]

@@ -15,6 +15,7 @@ def session_of(heard: list[inputs.AnyInput]) -> LiveSession:
     session = LiveSession.__new__(LiveSession)
     session.loop, session.record = cast("Any", SimpleNamespace(now=2.0)), cast("Any", nobody)
     session.started, session.recorded, session.failure, session._driven_s = True, False, None, None
+    session.loads = None
     session.port = cast("Any", SimpleNamespace(flush=lambda: None))
     session.nodes = cast("Any", SimpleNamespace(free_places=lambda: None))
     session.coordinator = cast(

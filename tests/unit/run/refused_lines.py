@@ -125,8 +125,6 @@ REFUSED_LINES: dict[str, str] = {
     "gradients and a model of which only times are known": f"{LIST} {MODEL} backend=torch",
     "the times of another model and jobs without a model": f"{LIST} backend=torch replay.stand_in=true",
     "the times of another model without gradients": f"{LIST} {MODEL} replay.stand_in=true",
-    "live jobs and reservations": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=4 "
-    "strategy=star_h strategy.prevent=true",
     # jobs of a set and their places
     "a set of jobs and replicas of the server": f"{LIST} backend=torch {MLFABRIC}",
     "a set of jobs and disturbances of what they share": f"{LIST} straggler=link_throttle",

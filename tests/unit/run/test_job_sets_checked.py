@@ -17,6 +17,7 @@ from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs import checks
+from runtime.run.jobs.as_processes import shared_mechanisms
 from runtime.run.jobs.models import Models
 from runtime.run.jobs.shaping import seed_of
 from runtime.run.preflight import preflight
@@ -119,6 +120,25 @@ def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPat
     assert checked.needs == Needs(isolation=Isolation.NETWORK, janitor=True)
     assert checked.real_time
     assert checked_set([row("a")]).needs == Needs()
+
+
+ASKING = ("strategy=star_h", "strategy.prevent=true", "prevention=star")
+
+
+def test_live_jobs_that_reserve_need_quotas_of_their_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where hosts have quotas; cpulimit, which grants whole percents, is refused."""
+    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
+    jobs, workload = [row("a", model="")], ("workload=digits", "backend=torch")
+    words = (*LIVE, *workload, *ASKING)
+    allocations = [
+        shared_mechanisms(checked_set(jobs, *each)).allocations
+        for each in (words, (*words, "cluster.hosts.cpu_cores=null"), (*words, "prevention=none"))
+    ]
+    assert allocations == ["cgroup", "none", "none"]
+    with pytest.raises(
+        ConfigError, match=r"^runtime\.cpu_by=cpulimit: grants whole percents .* prevention=star limits"
+    ):
+        checked_set(jobs, *words, "runtime.cpu_by=cpulimit")
 
 
 @pytest.mark.few(1)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from runtime.core import host_sharing
 from runtime.virtual.clock import TIMER
-from runtime.virtual.control import host_sharing
 from runtime.virtual.machines.kernel import new_clock
 from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.star import StarPrevention
@@ -67,7 +67,7 @@ def test_the_end_of_the_job_gives_back(ends: float | None) -> None:
     (_, begin), (end_s, end) = lab.tapes["b"].noted("Limited")
     assert (begin["cpu_cores"], end["cpu_cores"]) == (0.5, None)
     assert end_s == pytest.approx(4.0 if ends else 3.0, abs=1e-3)
-    assert [kind for _, kind, _ in lab.notes] == ["Reserved", "Released"]
+    assert [kind for kind, _ in lab.notes] == ["Reserved", "Released"]
 
 
 def test_a_job_that_was_preempted_comes_back_without_limits() -> None:

@@ -1,19 +1,14 @@
-"""Prevention in a lab: measures the jobs on shared hosts, asks the policy, and carries out what it grants."""
+"""Prevention on shared hosts in both runtimes: measures jobs, asks the policy, and limits tasks as it grants (pure)."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Protocol, final
 
+from runtime.core.loads import SAMPLE_S, Loads, Meter
 from runtime.core.shared_hosts import SharedHosts, Task
-from runtime.virtual.clock import TIMER, Clock
-from runtime.virtual.control.loads import SAMPLE_S, Loads
-from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import Site
-from runtime.virtual.machines.tenancy import Tenancy
 from strategies.protocol import (
     RESOURCES,
     Asked,
@@ -28,16 +23,28 @@ from strategies.protocol import (
 )
 
 Note = Callable[..., None]
-"""Writes a fact at a time of the lab: ``note(t, kind, **fields)``."""
+"""Writes a fact now: ``note(kind, **fields)``."""
+After = Callable[[float, Callable[[], None]], None]
+"""Calls something in so many seconds."""
 
 
-def silent(t: float, kind: str, /, **fields: object) -> None:
-    """No record of the lab."""
+def silent(kind: str, /, **fields: object) -> None:
+    """Write nothing: the lab has no record."""
+
+
+class Tenant(Meter, Protocol):
+    """One job on the hosts, as its runtime measures and limits it."""
+
+    def limit(self, node: str, cpu_cores: float | None, link_bytes_per_s: float | None) -> None:
+        """Limit a task while it works, for other jobs' sake, and note that; None: no limit any more.
+
+        The job's own limits stay in force. Nothing happens if the task has left.
+        """
 
 
 @final
 class HostSharing:
-    """One lab's shared hosts, and its jobs' reservations of them.
+    """The hosts of one lab, and its jobs' reservations of them.
 
     Its notes, each with the name of the job that has asked:
 
@@ -45,14 +52,22 @@ class HostSharing:
       expected additional seconds of the other jobs' iterations;
     - ``Refused``: ``reason``;
     - ``Released``: the job has given back what it had, or has ended.
+
+    ``now`` returns the lab's time in seconds, ``after`` calls back by that clock.
     """
 
     def __init__(
-        self, machines: ModelledMachines, sites: Sequence[Site], policy: Prevention, note: Note = silent
+        self,
+        rooms: Sequence[HostRoom],
+        policy: Prevention,
+        now: Callable[[], float],
+        after: After,
+        note: Note = silent,
     ) -> None:
-        self.machines, self.policy, self.note = machines, policy, note
-        self.books = SharedHosts(tuple(room_of(site) for site in sites))
-        self._jobs: dict[str, tuple[VirtualSession, Tenancy, str]] = {}
+        self.policy, self.note = policy, note
+        self.books = SharedHosts(tuple(rooms))
+        self._now, self._after = now, after
+        self._jobs: dict[str, tuple[Tenant, Loads, str]] = {}
         self._before: dict[str, JobLoad] = {}
         """The needs of jobs before they reserved anything, as long as they hold something."""
         self._unlimited: dict[Task, TaskLoad] = {}
@@ -61,25 +76,28 @@ class HostSharing:
         """Limits that are carried out, of tasks while they work."""
         self._sampling = False
 
-    def enter(self, session: VirtualSession, tenancy: Tenancy, model: str = "") -> None:
-        """A job that is about to begin is measured from now on."""
-        self.machines.clock.catch_up()
-        session.loads = Loads(tenancy, session.servers, session.workers, session.coordinator)
-        session.rehoused = self.rehoused
-        self._jobs[tenancy.name] = (session, tenancy, model)
+    def enter(self, job: str, tenant: Tenant, model: str = "") -> Loads:
+        """A job that is about to begin is measured from now on; tell the result of its gradients."""
+        loads = Loads(tenant)
+        self._jobs[job] = (tenant, loads, model)
         if not self._sampling:
             self._sampling = True
             self._sample()
+        return loads
 
     def leave(self, job: str, *, returns: bool = False) -> None:
-        """A job is over, with its tasks still on the machines; or it was preempted, and ``returns`` without limits."""
-        self.machines.clock.catch_up()
-        session, tenancy, _ = self._jobs[job]
+        """A job is over, with its tasks still on the machines; or it was preempted, and ``returns`` without limits.
+
+        Nothing happens if it has left.
+        """
+        if job not in self._jobs:
+            return
+        self._now()
+        tenant, _, _ = self._jobs[job]
         for node in [node for name, node in self._limits if name == job and returns]:
-            if tenancy.limit(node, None, None):
-                session.limited(node, None, None)
+            tenant.limit(node, None, None)
         if self.books.holds(job):
-            self.note(self._now, "Released", job=job)
+            self.note("Released", job=job)
         self.books.forget(job)
         self._before.pop(job, None)
         del self._jobs[job]
@@ -88,7 +106,7 @@ class HostSharing:
 
     def rehoused(self) -> None:
         """A task may be on another host: its share of the former one, granted or left to it, has ended."""
-        self.machines.clock.catch_up()
+        self._now()
         self._drop_departed()
         self._carry_out()
 
@@ -100,7 +118,7 @@ class HostSharing:
                 self.books.release(job)
                 self._before.pop(job, None)
                 self._carry_out()
-                self.note(self._now, "Released", job=job)
+                self.note("Released", job=job)
             return Reserved(t=t, ok=True)
         if self.policy.takes and (unknown := self._unknown()):
             return self._refuse(job, t, f"it is not known yet what {', '.join(unknown)} need")
@@ -127,27 +145,21 @@ class HostSharing:
                 self._unlimited.setdefault((load.job, task.node), task)
         self._carry_out()
         shares = [{"job": task[0], **_plain(share)} for task, share in grant.shares.items()]
-        self.note(self._now, "Reserved", job=job, shares=shares, added_s=grant.added_s)
+        self.note("Reserved", job=job, shares=shares, added_s=grant.added_s)
         return Reserved(t=t, ok=True, shares=self.books.granted_to(job))
 
     def _refuse(self, job: str, t: float, reason: str) -> Reserved:
-        self.note(self._now, "Refused", job=job, reason=reason)
+        self.note("Refused", job=job, reason=reason)
         return Reserved(t=t, ok=False, reason=reason)
 
     def _unknown(self) -> list[str]:
         """Jobs that have just begun."""
-        loads = {name: session.loads for name, (session, _, _) in self._jobs.items()}
-        return [name for name, load in loads.items() if load is not None and not load.known]
-
-    @property
-    def _now(self) -> float:
-        return self.machines.clock.now
+        return [name for name, (_, loads, _) in self._jobs.items() if not loads.known]
 
     def _load(self, job: str, books: SharedHosts, *, asks: bool) -> JobLoad:
-        session, _, model = self._jobs[job]
+        _, loads, model = self._jobs[job]
         held = {node: books.share_of((one, node)) for one, node in books.tasks() if one == job}
-        assert session.loads is not None
-        return session.loads.measured(job, self._now, model, asks=asks, held=held)
+        return loads.measured(job, self._now(), model, asks=asks, held=held)
 
     def _drop_departed(self) -> None:
         """Tasks that have left, or live on another host now, hold nothing."""
@@ -162,9 +174,7 @@ class HostSharing:
         for task in sorted(self._limits.keys() | wanted.keys(), key=lambda task: (task not in wanted, task)):
             limit = wanted.get(task, Share(node=task[1]))
             if limit != self._limits.get(task, Share(node=task[1])):
-                session, tenancy, _ = self._jobs[task[0]]
-                if tenancy.limit(task[1], limit.cpu_cores, limit.link_bytes_per_s):
-                    session.limited(task[1], limit.cpu_cores, limit.link_bytes_per_s)
+                self._jobs[task[0]][0].limit(task[1], limit.cpu_cores, limit.link_bytes_per_s)
         self._limits = wanted
         self._unlimited = {task: load for task, load in self._unlimited.items() if task in self.books.tasks()}
 
@@ -185,30 +195,22 @@ class HostSharing:
         self._sampling = bool(self._jobs)
         if not self._sampling:
             return
-        for session, _, _ in self._jobs.values():
-            if session.loads is not None:
-                session.loads.sample(self._now)
-        self.machines.clock.at(self._now + SAMPLE_S, TIMER, self._sample)
+        for _, loads, _ in self._jobs.values():
+            loads.sample(self._now())
+        self._after(SAMPLE_S, self._sample)
 
 
 @final
 class ReservationClient:
-    """Where one job of the lab asks, which has this clock."""
+    """Where one job asks; ``back`` is called after every answer, when other jobs have been limited."""
 
-    def __init__(self, sharing: HostSharing, job: str, clock: Clock) -> None:
-        self.sharing, self.job, self.clock = sharing, job, clock
+    def __init__(self, sharing: HostSharing, job: str, back: Callable[[], None] = lambda: None) -> None:
+        self.sharing, self.job, self._back = sharing, job, back
 
     def reserve(self, t: float, command: Reserve) -> Reserved:
-        self.sharing.machines.clock.catch_up()
         answer = self.sharing.reserve(self.job, t, command)
-        self.clock.catch_up()
+        self._back()
         return answer
-
-
-def room_of(site: Site) -> HostRoom:
-    """Return the room of a machine for its tasks together."""
-    cores, rate = (None if amount == float("inf") else amount for amount in (site.cores, site.link_bytes_per_s))
-    return HostRoom(host=site.name, cpu_cores=cores, link_bytes_per_s=rate)
 
 
 def _limit_of(share: float | None, before: float, peak: float) -> float | None:

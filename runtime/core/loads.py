@@ -1,4 +1,4 @@
-"""The recent needs of one job's tasks on shared hosts, as a policy of prevention is given them."""
+"""The recent needs of one job's tasks on shared hosts, as a policy of prevention is given them (pure)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
-from typing import final
+from typing import Protocol, final
 
 from msgspec.structs import replace
 
 from runtime.core.coordinator import Coordinator
-from runtime.virtual.machines.tenancy import Machines
-from runtime.virtual.tasks.iteration import WorkerModel
-from runtime.virtual.tasks.servers import ServerGroup
+from runtime.core.inputs import GradientArrived
 from strategies.protocol import RESOURCES, JobLoad, NodeId, Share, TaskLoad, Timings
 
 ITERATIONS = 10
@@ -26,40 +24,51 @@ GAIN_S = 120.0
 """Seconds over which a metric's improvement counts (STAR: 2 minutes)."""
 
 
+class Meter(Protocol):
+    """A runtime's readings of the use of one job's tasks; a node is named as in ``server:0``."""
+
+    coordinator: Coordinator
+
+    def servers(self) -> Mapping[str, int]:
+        """Bytes of parameters by server; none where replicas exchange gradients."""
+
+    def core_seconds(self, node: str) -> float:
+        """The processor seconds of a server until now."""
+
+    def traffic(self) -> tuple[float, float]:
+        """Return a worker's additional work for an iteration: bytes that it sends, core-seconds of an update."""
+
+    def worked_s(self, worker: int, timings: Timings, samples: int) -> float:
+        """Seconds of an iteration in which a worker's processor loaded and computed, without sleep."""
+
+    def peak_cores(self, node: str) -> float:
+        """Cores that a task can use at the same time."""
+
+
 @final
 class Loads:
-    """Measures one job on the machines that it shares.
+    """Measures one job on the machines that it shares."""
 
-    Args:
-        machines: as the job sees them.
-        servers: of the job, as the next two.
-    """
-
-    def __init__(
-        self, machines: Machines, servers: ServerGroup, workers: WorkerModel, coordinator: Coordinator
-    ) -> None:
-        self.machines, self.servers, self.workers, self.coordinator = machines, servers, workers, coordinator
+    def __init__(self, meter: Meter) -> None:
+        self.meter, self.coordinator = meter, meter.coordinator
         self._iterations: dict[int, deque[tuple[Timings, float]]] = {}
         """Last iterations of every worker, with the seconds for which its processor worked."""
         self._samples: deque[tuple[float, int, dict[str, float]]] = deque()
         self._arrived = 0
 
-    def arrived(self, worker: int, timings: Timings, samples: int) -> None:
-        """A worker has delivered a gradient."""
+    def arrived(self, given: GradientArrived) -> None:
+        """A gradient has arrived, which the coordinator does not know yet; one that nobody awaits does not count."""
+        worker, order = given.worker, self.coordinator.ledger.busy.get(given.worker)
+        if order is None or order.grad_id != given.grad_id:
+            return
         self._arrived += 1
-        if samples:
-            worked_s = timings.data_s + self._computing_s(worker, timings, samples)
-            self._iterations.setdefault(worker, deque(maxlen=ITERATIONS)).append((timings, worked_s))
-
-    def _computing_s(self, worker: int, timings: Timings, samples: int) -> float:
-        """Seconds of computing without the sleep of a paced device."""
-        if self.workers.profiles[worker] is None or timings.overrun_s:
-            return timings.compute_s - timings.injected_s
-        return self.workers.costs.compute_s(samples)
+        if order.samples:
+            worked_s = self.meter.worked_s(worker, given.timings, order.samples)
+            self._iterations.setdefault(worker, deque(maxlen=ITERATIONS)).append((given.timings, worked_s))
 
     def sample(self, t: float) -> None:
         """Read what the servers have used until ``t``, on any clock."""
-        used = {name: self.machines.core_seconds(name) for name in self.servers.tasks}
+        used = {name: self.meter.core_seconds(name) for name in self.meter.servers()}
         self._samples.append((t, self._arrived, used))
         while len(self._samples) > 2 and self._samples[1][0] <= t - WINDOW_S:
             self._samples.popleft()
@@ -67,7 +76,8 @@ class Loads:
     @property
     def known(self) -> bool:
         """Whether every worker has delivered a gradient, so that it is known what it needs."""
-        return all(worker in self._iterations for worker in self.coordinator.members.here())
+        here = self.coordinator.members.here()
+        return bool(self._iterations) and all(worker in self._iterations for worker in here)
 
     def measured(self, job: str, t: float, model: str, *, asks: bool, held: Mapping[str, Share]) -> JobLoad:
         """Return the job's needs; for a job that ``asks``, its workers' waiting counts.
@@ -79,7 +89,10 @@ class Loads:
         workers = [worker for worker in self.coordinator.members.here() if worker in self._iterations]
         tasks = [
             *(self._worker(worker, gradients_s, asks) for worker in workers),
-            *(self._server(place, gradients_s, cores) for place in range(len(self.servers.tasks))),
+            *(
+                self._server(node, float(sent_bytes), gradients_s, cores[node])
+                for node, sent_bytes in self.meter.servers().items()
+            ),
         ]
         groups = self.coordinator.strategy.waiting_groups()
         gain = self.coordinator.evaluations.gained(self.coordinator.course.t, GAIN_S)
@@ -102,10 +115,10 @@ class Loads:
 
     def _worker(self, worker: int, gradients_s: float, asks: bool) -> TaskLoad:
         iterations, node = self._iterations[worker], str(NodeId.worker(worker))
-        sent_bytes, update_cpu_s = self.servers.traffic()
+        sent_bytes, update_cpu_s = self.meter.traffic()
         cpu_s = fmean(timings.cpu_s or 0.0 for timings, _ in iterations) + update_cpu_s
         # replicas send while they make an update, which is their pull
-        updating_s = 0.0 if self.servers.tasks else fmean(timings.pull_s for timings, _ in iterations)
+        updating_s = 0.0 if self.meter.servers() else fmean(timings.pull_s for timings, _ in iterations)
         worked_s = fmean(worked_s for _, worked_s in iterations) + updating_s
         sending_s = fmean(timings.send_s for timings, _ in iterations) + updating_s
         own_s = fmean(timings.own_s for timings, _ in iterations) + updating_s
@@ -115,23 +128,22 @@ class Loads:
             host=self.coordinator.place_of(node) or "",
             cpu_cores=per_s * cpu_s,
             link_bytes_per_s=per_s * sent_bytes,
-            peak_cores=min(cpu_s / worked_s, self.workers.costs.worker_cores) if worked_s > 0 else math.inf,
+            peak_cores=min(cpu_s / worked_s, self.meter.peak_cores(node)) if worked_s > 0 else math.inf,
             peak_bytes_per_s=sent_bytes / sending_s if sending_s > 0 else math.inf,
             cpu_s=cpu_s,
             sent_bytes=sent_bytes,
             iter_s=own_s,
         )
 
-    def _server(self, place: int, gradients_s: float, cores: Mapping[str, float]) -> TaskLoad:
-        node, sent_bytes = self.servers.names[place], float(self.servers.num_bytes[place])
+    def _server(self, node: str, sent_bytes: float, gradients_s: float, cores: float) -> TaskLoad:
         count = len(self.coordinator.members.here())
         return TaskLoad(
             node=node,
             host=self.coordinator.place_of(node) or "",
-            cpu_cores=cores[node],
+            cpu_cores=cores,
             link_bytes_per_s=gradients_s * sent_bytes,
-            peak_cores=self.workers.costs.server_cores,
-            cpu_s=cores[node] * count / gradients_s if gradients_s else 0.0,
+            peak_cores=self.meter.peak_cores(node),
+            cpu_s=cores * count / gradients_s if gradients_s else 0.0,
             sent_bytes=sent_bytes * count,
         )
 
