@@ -24,8 +24,8 @@ LIVE_PARALLEL := -n 3 --dist loadgroup --benchmark-disable
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Many tests start programs: they compile what they import once, whatever the environment says of compiled files.
 export PYTHONDONTWRITEBYTECODE :=
-# LONG=1 (what CI runs) adds the long tests and all cases of every test, with the same examples every time.
-ALL_OF_THEM = $(if $(LONG),--long --hypothesis-profile ci,--cases 3)
+# LONG=1 (what CI runs) adds the long tests, with the same examples every time.
+ALL_OF_THEM = $(if $(LONG),--long --hypothesis-profile ci)
 
 .PHONY: help setup run quick test mutants check bench fidelity harm injectors figures paper gpu predictors ray chaos slow release docs clean
 

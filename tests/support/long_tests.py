@@ -9,14 +9,11 @@ same file that is not long and would notice most of what it notices, ``@pytest.m
 file: ``path::test_name``, which counts wherever that file is collected, too).
 
 ``@pytest.mark.few(3)`` leaves three of the cases of a test for every commit, spread evenly, and the others are long.
-``--cases 3`` (``make test``) does so with every test that has more; where the first of them is depends on the test's
-name, so that tests with the same cases do not all leave out the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from zlib import crc32
 
 import pytest
 
@@ -52,24 +49,15 @@ def spread(count: int, always: int) -> set[int]:
     return {round(number * (count - 1) / max(1, always - 1)) for number in range(always)}
 
 
-def turned(kept: Iterable[int], count: int, name: str) -> set[int]:
-    """The same distances between so many cases, from another first one for every name."""
-    return {(number + crc32(name.encode())) % count for number in kept}
-
-
-def mark_the_others_of_few(items: Iterable[pytest.Item], at_most: int | None) -> None:
-    """Of a function that is marked ``few``, all cases but so many become long; of every other all but ``at_most``."""
+def mark_the_others_of_few(items: Iterable[pytest.Item]) -> None:
+    """Of a function that is marked ``few``, all cases but so many become long."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("long") is None:
+        if item.get_closest_marker("few") is not None and item.get_closest_marker("long") is None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for name, found in cases.items():
-        if marker := found[0].get_closest_marker("few"):
-            kept = spread(len(found), *marker.args)
-        elif at_most is not None and at_most < len(found):
-            kept = turned(spread(len(found), at_most), len(found), name)
-        else:
-            continue
+    for found in cases.values():
+        marker = found[0].get_closest_marker("few")
+        kept = spread(len(found), *marker.args)
         for number, item in enumerate(found):
             if number not in kept:
                 item.add_marker(pytest.mark.long)
@@ -88,9 +76,9 @@ def rows_long_after(rows: Iterable[tuple[object, ...]], always: int) -> list[obj
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("long tests")
-    group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-    group.addoption("--cases", type=int, metavar="N", help="so many cases of every test at most, unless --long")
+    parser.getgroup("long tests").addoption(
+        "--long", action="store_true", help="run the tests that are marked long, too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long ones out, unless they were asked for."""
-    mark_the_others_of_few(items, config.getoption("cases"))
+    mark_the_others_of_few(items)
     named = {argument for argument in config.args if "[" in argument}
     long = {item for item in items if item.get_closest_marker("long")}
     if not any("::" in argument for argument in config.args):

@@ -81,40 +81,6 @@ def test_of_a_test_with_few_cases_these_are_spread_evenly(pytester: pytest.Pytes
     assert [sorted(spread(5, always)) for always in (1, 2, 3, 9)] == [[0], [0, 4], [0, 2, 4], [0, 1, 2, 3, 4]]
 
 
-TWO_GRIDS = """
-import pytest
-
-@pytest.mark.parametrize("number", range(9))
-def test_grid(number):
-    pass
-
-@pytest.mark.parametrize("number", range(9))
-def test_other(number):
-    pass
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.long), 1, 2, 3, 4])
-def test_few(number):
-    pass
-
-@pytest.mark.parametrize("number", range(3))
-def test_small(number):
-    pass
-"""
-
-
-def test_every_test_may_have_so_many_cases_and_not_the_same_ones(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(TWO_GRIDS)
-    everything = run(pytester)
-    assert len(everything) == 9 + 9 + 4 + 3
-    assert run(pytester, "--cases", "3", "--long") == everything | {"test_few[0]"}
-    kept = run(pytester, "--cases", "3")
-    cases = {grid: {name[-2] for name in kept if name.startswith(f"test_{grid}[")} for grid in ("grid", "other")}
-    assert [len(numbers) for numbers in cases.values()] == [3, 3]
-    assert cases["grid"] != cases["other"]
-    assert {name for name in everything if name.startswith(("test_few", "test_small"))} <= kept
-
-
 def test_a_grid_without_a_small_case_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(ALL_LONG)
     result = pytester.runpytest_inprocess("-p", "tests.support.long_tests", "-p", "no:cacheprovider", "--long")
