@@ -17,12 +17,14 @@ from tests.support.job_sets import notes_of, table_of
 from tests.support.leaks import Start
 from tests.support.runs import CONF, RecordSink, Run
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 WORDS = (*CONF, "strategy=reserving", "prevention=parts", "placement=spread", "draw=false")
 PACED = "cluster.device={base_s:0.02,per_sample_s:0}"
 MORE = "strategy.more=['server:0@0.1']"
 TASKS = ("server:0", "worker:0", "worker:1")
+SLOW_S = 150.0
+"""For machines on which two jobs take a minute to start."""
 
 
 def begin_two(start: Start, asks: int = 300, gives: int = 300) -> Run:
@@ -52,10 +54,10 @@ def quota(record: RecordSink, task: str) -> float | None:
 def await_limits(run: Run) -> RecordSink:
     """The record of ``gives``, once the kernel has limited its tasks to what it is left."""
     record = record_of(run, "gives")
-    run.await_that(lambda: set(limits(record)) == set(TASKS), "all limits")
+    run.await_that(lambda: set(limits(record)) == set(TASKS), "all limits", SLOW_S)
     for task, limit in limits(record).items():
         assert quota(record, task) == pytest.approx(max(limit["cpu_cores"], 0.01), rel=0.02)
-    run.await_that(lambda: {*rates(record)} == {*TASKS}, "all rates")
+    run.await_that(lambda: {*rates(record)} == {*TASKS}, "all rates", SLOW_S)
     for task, limit in limits(record).items():
         connections = 2 if task == "server:0" else 1
         assert rates(record)[task] == pytest.approx(limit["link_bytes_per_s"] / connections, abs=1.0)
@@ -69,9 +71,9 @@ def rates(record: RecordSink) -> dict[str, float]:
 
 
 def assert_none_is_left(run: Run, record: RecordSink) -> None:
-    run.await_that(lambda: not any(map(is_limited, limits(record).values())), "the end of all limits")
+    run.await_that(lambda: not any(map(is_limited, limits(record).values())), "the end of all limits", SLOW_S)
     assert [quota(record, task) for task in TASKS] == [None] * 3
-    run.await_that(lambda: rates(record) == {}, "the end of all rates")
+    run.await_that(lambda: rates(record) == {}, "the end of all rates", SLOW_S)
 
 
 def is_limited(note: dict[str, Any]) -> bool:
@@ -83,7 +85,7 @@ def test_a_reservation_limits_the_neighbour_until_its_job_ends(start: Start) -> 
     record = await_limits(run)
     run.await_that(lambda: record_of(run, "asks").notes("Finished"), "the end of the job that asks")
     assert_none_is_left(run, record)
-    run.finish(100.0)
+    run.finish(SLOW_S)
     assert set(table_of(run.run_dir).status) == {"done"}
     of_asks = [note for note in notes_of(run.run_dir) if note["type"] in ("Reserved", "Released")]
     assert [note["type"] for note in of_asks] == ["Reserved", "Released"]
