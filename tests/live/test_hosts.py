@@ -110,7 +110,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
         "cluster.hosts.link_mbps=100",
         "workload.task.hidden_units=1024",
         "workload.epochs=null",
-        "max_time_s=6",
+        "max_time_s=12",
         "runtime.telemetry_every_s=0.25",
         *words,
     ).finish()
