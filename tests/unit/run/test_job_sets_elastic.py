@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
 from runtime.errors import ConfigError
-from tests.support.granted_nodes import violations
+from tests.support.granted_nodes import Nodes, after, violations
 from tests.support.job_sets import checked_set, notes_of, row, run_rows
 from tests.support.long_tests import long_after
 from tests.unit.run.test_job_sets_preempted import final, notes_in
@@ -97,6 +98,38 @@ def test_every_sample_is_used_once_through_grants_and_kills(tmp_path: Path, name
     assert broken(tmp_path / "run", CORES - 1), "the negative control"
     cluster = load_cluster(tmp_path / "run")
     assert check_cluster(cluster, job_times(cluster)).problems == ()
+
+
+def used_and_granted(run_dir: Path) -> dict[str, tuple[float, float]]:
+    """Core-seconds of each role: used by the samples in the jobs' logs, granted by the cluster's notes until then."""
+    found = {"worker": (0.0, 0.0), "server": (0.0, 0.0)}
+    notes = notes_of(run_dir)
+    for note in [note for note in notes if note["type"] == "Started"]:
+        log = (run_dir / "jobs" / note["job"] / "events.jsonl").read_text().splitlines()
+        events = [json.loads(line).get("event") or {} for line in log]
+        for sample in [event for event in events if event.get("type") == "Observed"]:
+            held: Nodes = {}
+            for earlier in [one for one in notes if one["t"] <= note["t"] + sample["t"]]:
+                held = after(held, earlier)
+            for node in sample["nodes"]:
+                role = node["node"].partition(":")[0]
+                if role in found:
+                    cores = held[note["job"], node["node"]][1]
+                    used, given = found[role]
+                    found[role] = used + node["cpu_cores"] * sample["period_s"], given + cores * sample["period_s"]
+    return found
+
+
+def test_the_use_of_granted_cores_is_what_logs_and_grants_say(tmp_path: Path) -> None:
+    more = (*DLROVER, "straggler=none", "strategy.server_cores=3")
+    run_rows(tmp_path / "run", jobs(2), *words(tmp_path, *more))
+    assert of_kind(tmp_path / "run", "Granted")
+    worker, server = used_and_granted(tmp_path / "run").values()
+    wanted = {"worker": worker, "server": server, "node": (worker[0] + server[0], worker[1] + server[1])}
+    run = digest(load_cluster(tmp_path / "run"))
+    for role, (used, given) in wanted.items():
+        assert CLUSTER_MEASURES[f"{role}_cores_used_frac"](run) == pytest.approx(used / given, rel=1e-9)
+    assert worker[0] / worker[1] != pytest.approx(server[0] / server[1], rel=0.1)
 
 
 def test_without_the_brain_jobs_keep_what_they_have(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import final
 
 import msgspec
 
-from runtime.core.cluster.brain.grants import Grants, Task
+from runtime.core.cluster.brain.grants import DIGITS, Grants, Task
 from strategies.protocol import JobRequest, NodeId, Placement, Room
 
 
@@ -169,7 +169,7 @@ def machine_for(asked: Asked, room: Room, grants: Grants) -> int | None:
         machine.number
         for machine in room.machines
         if machine.number not in asked.not_on
-        and grants.cores_left(machine.number) >= round(asked.cores, 9)
+        and grants.cores_left(machine.number) >= round(asked.cores, DIGITS)
         and (asked.node.role != "worker" or room.free[machine.number])
     ]
     return max(fitting, key=lambda number: (grants.cores_left(number), -number), default=None)

@@ -20,7 +20,7 @@ from typing import Protocol, assert_never, final
 import msgspec
 
 from runtime.core.cluster.brain.brain import Asked, Brain, Give, Refuse, TakeBack
-from runtime.core.cluster.brain.grants import Grants, Held, Task
+from runtime.core.cluster.brain.grants import DIGITS, Grants, Held, Task
 from runtime.core.cluster.brain.placing import StartCores, WithinCores
 from runtime.core.cluster.inputs import BrainBack, BrainLost, CoresReturned, NodeAsked, NodeInput, NodeLeft
 from runtime.core.cluster.port import ClusterNote
@@ -145,7 +145,7 @@ class Executor:
                 return "the Brain is lost, and nobody grants cores"
             if self.brain.waits:
                 return f"cpu_cores={cores:g}: other nodes wait for cores"
-            if cores > round(self.grants.cores_left(held.machine) + held.cores, 9):
+            if cores > round(self.grants.cores_left(held.machine) + held.cores, DIGITS):
                 return f"cpu_cores={cores:g}: host:{held.machine} has not so many left"
         self.grants.change(task, cores)
         self.note(t, "Allotted", job=task.job, node=str(task.node), cores=cores)

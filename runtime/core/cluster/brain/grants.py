@@ -82,7 +82,7 @@ class Grants:
 
     def of(self, job: str) -> dict[NodeId, Held]:
         """The nodes of a job, by role and number."""
-        return {task.node: held for task, held in sorted(self.held.items()) if task.job == job}
+        return {task.node: self.held[task] for task in sorted(task for task in self.held if task.job == job)}
 
     def places(self, job: str) -> Places:
         """The machines of a job's nodes, each role in the order of their numbers."""
