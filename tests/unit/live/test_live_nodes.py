@@ -76,7 +76,7 @@ class Owner:
     ],
 )
 def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: inputs.AnyInput) -> None:
-    def admit(order: LaunchOrder) -> Place:
+    def admit(order: LaunchOrder, host: int | None) -> Place:
         raise ValueError("no room")
 
     members = SimpleNamespace(layout=SimpleNamespace(version=0, nodes=()))
