@@ -29,7 +29,7 @@ class JobDesk:
         report: tells the automaton.
         allot: asks the automaton for cores.
         leaving: called with the job's name before one of its nodes is reported as gone.
-        told: called when the automaton knows.
+        reported: called after every report.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class JobDesk:
         report: Report,
         allot: Allot,
         leaving: Callable[[str], None] = _nothing,
-        told: Callable[[], None] = _nothing,
+        reported: Callable[[], None] = _nothing,
     ) -> None:
-        self._job, self._report, self._allot, self._leaving, self._told = job, report, allot, leaving, told
+        self._job, self._report, self._allot, self._leaving, self._reported = job, report, allot, leaving, reported
 
     def ask(self, node: NodeId, order: LaunchOrder) -> None:
         not_on = tuple(NodeId.parse(host).number for host in order.not_on)
         asked = Asked(job=self._job, node=node, cores=order.cpu_cores or 0.0, low=order.low, not_on=not_on)
         self._report(NodeAsked(asked))
-        self._told()
+        self._reported()
 
     def allot(self, node: NodeId, cores: float) -> str | None:
         refused = self._allot(self._job, node, cores)
         if refused is None:
             self._report(CoresReturned(self._job))
-        self._told()
+        self._reported()
         return refused
 
     def leaving(self, node: NodeId) -> None:
         self._leaving(self._job)
         self._report(NodeLeft(self._job, node))
-        self._told()
+        self._reported()

@@ -109,8 +109,9 @@ class LiveCluster:
         self._await_next()
         self.clock.at(self._every_s, self._sample)
         if self._brain_away_s is not None:
-            for at_s, given in zip(self._brain_away_s, (BrainLost(), BrainBack()), strict=True):
-                self.clock.at(at_s, partial(self._report, given))
+            lost_s, back_s = self._brain_away_s
+            self.clock.at(lost_s, partial(self._report, BrainLost()))
+            self.clock.at(back_s, partial(self._report, BrainBack()))
         self._look()
         self.lab.submitter = self
         try:
