@@ -184,3 +184,15 @@ def test_what_is_taken_back_or_retired_is_free_when_its_process_has_ended(start:
     assert (lost["worker"], lost["cause"]) == (1, "evicted")
     exited = [(note["role"], note["id"]) for note in record.notes("Exited")]
     assert exited[:2] == [("server", 1), ("worker", 1)]
+
+
+@pytest.mark.long(like="test_one_brain_grants_what_is_free_and_denies_the_rest")
+def test_an_interrupt_while_nodes_come_leaves_nothing(start: Start) -> None:
+    run = begin(start, *words("dlrover"), "replay.node_wait_s=60", jobs=(entry("a", 0, 900), entry("b", 0, 900)))
+    run.await_that(lambda: len(of_kind(run, "Granted")) == 2, "two nodes")
+    run.process.send_signal(signal.SIGINT)
+    code, _, err = run.wait()
+    assert code == 130, err
+    assert table_of(run.run_dir).status.to_dict() == {"a": "interrupted", "b": "interrupted"}
+    assert broken(run) == []
+    assert held_at_the_end(run) == {}
