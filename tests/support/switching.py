@@ -19,6 +19,7 @@ from strategies.protocol import (
     Launch,
     Lost,
     NodeId,
+    Priority,
     Repartition,
     Restored,
     Retire,
@@ -49,7 +50,8 @@ class Switching(Strategy):
     cpu_cores: float | None = None
     memory_bytes: int | None = None
     not_on: tuple[str, ...] = ()
-    """All three are of the nodes that are launched."""
+    priority: Priority = "normal"
+    """All four are of the nodes that are launched."""
     insists: bool = True
 
     def __post_init__(self) -> None:
@@ -155,4 +157,4 @@ class Switching(Strategy):
         self._next[role] += missing
         asked.update(new)
         limits = {"cpu_cores": self.cpu_cores, "memory_bytes": self.memory_bytes, "not_on": tuple(self.not_on)}
-        return [Launch(node=f"{role}:{number}", **limits) for number in new]
+        return [Launch(node=f"{role}:{number}", priority=self.priority, **limits) for number in new]

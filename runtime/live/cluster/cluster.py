@@ -9,10 +9,13 @@ from typing import Protocol, final
 
 from runtime.api import Outcome
 from runtime.core.cluster.arriving import by_submission
+from runtime.core.cluster.brain.executor import Elasticity
+from runtime.core.cluster.brain.placing import StartCores
 from runtime.core.cluster.coordinator import ClusterCoordinator
-from runtime.core.cluster.inputs import AnyInput, JobEnded, JobGone, JobStarted, TaskMoved, Woke
+from runtime.core.cluster.inputs import AnyInput, BrainBack, BrainLost, JobEnded, JobGone, JobStarted, TaskMoved, Woke
 from runtime.core.cluster.places import hosts_of
 from runtime.core.host_sharing import HostSharing, ReservationClient
+from runtime.live.cluster.granting import Granting
 from runtime.live.cluster.use import LiveHostUse
 from runtime.live.control.job import LiveJob
 from runtime.live.control.job_resources import JobResources
@@ -51,6 +54,9 @@ class LiveCluster:
         jobs: by name.
         grace_s: seconds that a job has to finish an update when it is preempted.
         tick: called a few times per second with the cluster's time, for the view.
+        start_cores: of the jobs whose strategies ask for nodes.
+        node_wait_s: seconds for which a node may wait.
+        brain_away_s: when the Brain dies and when a new one is there; None: it lives.
     """
 
     def __init__(
@@ -67,6 +73,9 @@ class LiveCluster:
         use_every_s: float,
         grace_s: float = 0.0,
         tick: Callable[[float], None] = lambda t: None,
+        start_cores: Mapping[str, StartCores] | None = None,
+        node_wait_s: float = math.inf,
+        brain_away_s: tuple[float, float] | None = None,
     ) -> None:
         self.lab, self.record, self._jobs, self._tick, self._every_s = lab, record, jobs, tick, use_every_s
         self._grace_s = grace_s
@@ -77,7 +86,15 @@ class LiveCluster:
         if prevention is not None:
             rooms = [_room_of(machine) for machine in machines]
             self._sharing = HostSharing(rooms, prevention, lambda: self.now, self.clock.after, self._note)
-        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note)
+        self._asking = start_cores or {}
+        self._granting = Granting(
+            self._report, lambda job, node, cores: self._coordinator.allot(self.now, job, node, cores)
+        )
+        elasticity = None
+        if self._asking:
+            elasticity = Elasticity(start=self._asking, port=self._granting, wait_s=node_wait_s)
+        self._coordinator = ClusterCoordinator(machines, policy, placement, self, record.note, elasticity)
+        self._brain_away_s = brain_away_s if self._asking else None
         self._batches = by_submission(requests)
         self._statuses: dict[str, str] = {}
         """Of jobs that have ended after an interrupt."""
@@ -91,6 +108,10 @@ class LiveCluster:
         self.clock.restart_clock()
         self._await_next()
         self.clock.at(self._every_s, self._sample)
+        if self._brain_away_s is not None:
+            lost_s, back_s = self._brain_away_s
+            self.clock.at(lost_s, partial(self._report, BrainLost()))
+            self.clock.at(back_s, partial(self._report, BrainBack()))
         self._look()
         self.lab.submitter = self
         try:
@@ -171,6 +192,8 @@ class LiveCluster:
         self._share(name, job)
         job.begun = partial(self._report, JobStarted(name))
         job.nodes.elsewhere = partial(self._next_host, name, job)
+        if name in self._asking:
+            self._granting.connect(name, job)
         if (early := self._early.pop(name, None)) is not None:
             job.preempt(self._grace_s, partial(self._on_left, early))
         return job
@@ -201,6 +224,7 @@ class LiveCluster:
 
     def _on_ended(self, name: str, outcome: Outcome) -> None:
         self._unshare(name)
+        self._granting.ended(name)
         self._jobs[name].end(outcome)
         self._statuses[name] = outcome.status
         self._report(JobEnded(name, outcome.status))

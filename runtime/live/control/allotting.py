@@ -44,12 +44,13 @@ class Allotter:
         self._memory_bytes: dict[str, int] = {}
         """Memory of the nodes that were launched with a limit."""
 
-    def admit(self, order: LaunchOrder) -> Place:
+    def admit(self, order: LaunchOrder, host: int | None = None) -> Place:
         """The place of a node that was not there before, with its limits; raises ``ValueError``: there is none.
 
-        On hosts it counts on no more cores than others have left there.
+        On hosts it counts on no more cores than others have left there. ``host``: the number of the host, where a
+        cluster has chosen it.
         """
-        self.machines.admit(order.node, order.not_on, cores=order.cpu_cores, memory_bytes=order.memory_bytes)
+        self.machines.admit(order.node, order.not_on, cores=order.cpu_cores, memory_bytes=order.memory_bytes, to=host)
         try:
             if order.cpu_cores is not None:
                 self._set_cores(order.node, order.cpu_cores)

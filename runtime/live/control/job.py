@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from runtime.live.machines.machines import build_machines
 from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import NodeId, Partition, Send
+from strategies.protocol import NodeId, NodeUse, Partition, Send
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -53,6 +53,8 @@ class LiveJob:
         """Called when its clock starts, and when it continues after a preemption: all tasks are there."""
         self.trained: Callable[[], None] | None = None
         """Called when it is over, before its last evaluation."""
+        self.watched: Callable[[Sequence[NodeUse]], None] | None = None
+        """Called with every sample, where somebody else keeps what jobs use."""
         self._winding_down = False
         self._gone_by_s = 0.0
         self.loop, self.secret = Loop(resources.loop), site.secret or secrets.token_bytes(32)
@@ -260,6 +262,8 @@ class LiveJob:
             return
         period_s, nodes = self.session.sampler.sample(self.loop.now, self._list_sampled_pids())
         if nodes:
+            if self.watched is not None:
+                self.watched(nodes)
             self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, assert_never, final
 
 from runtime.core import inputs
+from runtime.core.desk import Requests
 from runtime.core.node_orders import (
     AllocateOrder,
     LaunchOrder,
@@ -46,6 +48,7 @@ class LiveNodes:
     ) -> None:
         self.session, self.supervisor, self.injector, self.allotter = session, supervisor, injector, allotter
         self.host_of, self.joined = host_of, joined
+        self.requests = Requests()
         self.elsewhere: Callable[[str], int | None] | None = None
         """Says to which host a task goes that is restarted (None: it stays), where a cluster gives the places."""
         self.rehoused: Callable[[], None] | None = None
@@ -62,9 +65,11 @@ class LiveNodes:
                 self.supervisor.restart(NodeId.parse(node), pending_s)
             case LaunchOrder():
                 self._launch(order)
-            case RetireOrder(node, reason):
-                self.supervisor.tell(recovery.Dismiss(NodeId.parse(node), reason))
-                self.allotter.dismiss(NodeId.parse(node))
+            case RetireOrder(node, reason):  # one without a place never was there
+                self.requests.withdraw(key := NodeId.parse(node))
+                if key in self.supervisor.tasks:
+                    self.supervisor.tell(recovery.Dismiss(key, reason))
+                self.allotter.dismiss(key)
             case RepartitionOrder(shares):
                 parts = tuple((NodeId.parse(server), share) for server, share in shares)
                 self.supervisor.tell(recovery.Repartition(parts))
@@ -76,22 +81,51 @@ class LiveNodes:
                 assert_never(order)
 
     def _launch(self, order: LaunchOrder) -> None:
-        """A node more, whose number nobody had, if there is a place for it."""
+        """A node more, whose number nobody had, if there is a place for it, which a set of jobs decides later."""
+        if self.requests.ask(order):
+            return
         self.free_places()
         if self.joined is not None:
             self.joined.choose(order.node)
+        self._admit(order)
+
+    def _admit(self, order: LaunchOrder, host: int | None = None) -> bool:
+        """It starts, on the host of this number (None: on one that has room), or the job learns why it cannot."""
         try:
-            place = self.allotter.admit(order)
+            place = self.allotter.admit(order, host)
         except ValueError as error:
             self.session.receive(inputs.did_not_start(NodeId.parse(order.node), str(error)))
-            return
+            return False
         self.supervisor.launch(order, place)
         self.injector.plan.admitted(order.node)
+        return True
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve cores for a node; returns why that is impossible."""
         self.free_places()
-        return self.allotter.refuses(NodeId.parse(order.node), order.cpu_cores)
+        node = NodeId.parse(order.node)
+        return self.requests.allot(node, order.cpu_cores) or self.allotter.refuses(node, order.cpu_cores)
+
+    # ---- answers of a cluster ----------------------------------------------------------------------------------------
+
+    def granted(self, node: NodeId, host: int) -> None:
+        """The set has granted a node on the host of this number, which may not be wanted any more."""
+        order = self.requests.answered(node)
+        if order is None:
+            return
+        self.free_places()
+        if not self._admit(order, host):
+            self.left(node)
+
+    def refused(self, node: NodeId, reason: str) -> None:
+        """The set does not grant a node."""
+        if self.requests.answered(node) is not None:
+            self.session.receive(inputs.did_not_start(node, reason))
+
+    def left(self, node: NodeId) -> None:
+        """A node has left for good; others can have what it was granted when its last process has ended."""
+        if self.requests.desk is not None:
+            self.supervisor.once_ended(node, partial(self.requests.desk.leaving, node))
 
     # ---- places ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from runtime.core.node_orders import LaunchOrder
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
-from runtime.core.recovery.states import ImpossibleTransitionError
+from runtime.core.recovery.states import ImpossibleTransitionError, TaskState
 from runtime.core.recovery.task import Key
 from runtime.live.control.agents import Agents
 from runtime.live.control.leases import Leases
@@ -350,6 +350,8 @@ class LiveSupervisor:
                 self._wait(effect)
             elif isinstance(effect, effects.OfProcess):
                 self.orders.of_process(effect, self.loop.now)
+                if isinstance(effect, effects.Fence) and self.tasks[effect.key].life.state == TaskState.LEFT:
+                    self.session.nodes.left(effect.key)
             elif isinstance(effect, effects.OfGroup):
                 self.orders.of_group(effect)
             else:

@@ -86,11 +86,18 @@ class HostMachines:
     # ---- tasks that come and go --------------------------------------------------------------------------------------
 
     def admit(
-        self, task: str, not_on: Collection[str] = (), *, cores: float | None = None, memory_bytes: int | None = None
+        self,
+        task: str,
+        not_on: Collection[str] = (),
+        *,
+        cores: float | None = None,
+        memory_bytes: int | None = None,
+        to: int | None = None,
     ) -> None:
         """Make a place for a task that was not there at the start; raises ``ValueError`` if there is none.
 
-        On hosts :meth:`runtime.cluster.hosts.Placement.add` chooses it; ``not_on``: names of hosts that are excluded.
+        On hosts :meth:`runtime.cluster.hosts.Placement.add` chooses it; ``not_on``: names of hosts that are excluded;
+        ``to``: the number of the host, where somebody else has chosen it.
         The limits are set later, and only have to be possible.
         """
         if cores is not None and self.mechanisms.allocations == "none":
@@ -98,7 +105,7 @@ class HostMachines:
         if memory_bytes is not None and not self.mechanisms.memory:
             raise ValueError(f"memory_bytes={memory_bytes}: {NO_GROUPS}; strategy.limit_memory=false does without")
         if self.placement is not None:
-            self.placement.add(task, not_on, cores)
+            self.placement.add(task, not_on, cores, to)
         try:
             if self.placement is not None:
                 self.endpoints.open({task: self.placement.host_of[task]})

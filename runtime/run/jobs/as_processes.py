@@ -63,6 +63,7 @@ class _AsProcesses:
         checked, self._spec = self._job.open(places)
         assert isinstance(checked.runtime, LiveRuntime)
         job = checked.runtime.job(self._spec, Schedule(checked.plan), resources)
+        job.watched = self._job.use.observe
         self._job.begun = True
         return job
 
@@ -93,4 +94,7 @@ def as_processes(
         use_every_s=checked.config.replay.use_every_s,
         grace_s=checked.config.replay.grace_s,
         tick=tick,
+        start_cores=checked.start_cores,
+        node_wait_s=checked.config.replay.node_wait_s,
+        brain_away_s=checked.config.replay.brain_away_s,
     )

@@ -228,13 +228,6 @@ IN_SET: tuple[Rule[InSet], ...] = (
         "GPUs",
         "use straggler=none, or replay.detail=iterations",
     ),
-    # only the virtual clock has somebody who answers what jobs ask for
-    Rule(
-        "live jobs that ask for nodes",
-        lambda one: one.asks_for_nodes and one.job.runtime.real_time,
-        "strategy={names.strategy}: asks the set for nodes, which runtime={names.runtime} cannot grant",
-        "choose runtime=virtual, or start one job (jobs=none)",
-    ),
     Rule(
         "nodes asked for and jobs that only hold their GPUs",
         lambda one: one.asks_for_nodes and one.job.config.replay.detail == "gpus_only",

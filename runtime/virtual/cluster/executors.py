@@ -7,29 +7,16 @@ from functools import partial
 from typing import Protocol, final
 
 from runtime.api import Outcome
-from runtime.core.cluster.brain.brain import Asked
 from runtime.core.cluster.brain.grants import Task
-from runtime.core.cluster.inputs import (
-    AnyInput,
-    CoresReturned,
-    JobEnded,
-    JobGone,
-    JobStarted,
-    NodeAsked,
-    NodeLeft,
-    TaskMoved,
-)
+from runtime.core.cluster.desk import Allot, JobDesk, Report
+from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, TaskMoved
 from runtime.core.cluster.places import hosts_of
 from runtime.core.inputs import TimerFired
-from runtime.core.node_orders import LaunchOrder
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
 from strategies.protocol import JobState, NodeId, Places
-
-Report = Callable[[AnyInput], None]
-"""Tells the automaton of the cluster what has happened, now."""
 
 
 class DetailedJob(Protocol):
@@ -43,39 +30,6 @@ class DetailedJob(Protocol):
 
     def crashed(self, error: Exception) -> str:
         """Note an unexpected error, for which it fails; returns one line about it."""
-
-
-@final
-class JobDesk:
-    """Where one job asks its cluster; see :class:`runtime.virtual.control.nodes.Desk`."""
-
-    def __init__(
-        self,
-        job: str,
-        clock: Clock,
-        report: Report,
-        allot: Callable[[str, NodeId, float], str | None],
-        leaving: Callable[[str], None],
-    ) -> None:
-        self._job, self._clock, self._report, self._allot, self._leaving = job, clock, report, allot, leaving
-
-    def ask(self, node: NodeId, order: LaunchOrder) -> None:
-        not_on = tuple(NodeId.parse(host).number for host in order.not_on)
-        asked = Asked(job=self._job, node=node, cores=order.cpu_cores or 0.0, low=order.low, not_on=not_on)
-        self._report(NodeAsked(asked))
-        self._clock.catch_up()
-
-    def allot(self, node: NodeId, cores: float) -> str | None:
-        refused = self._allot(self._job, node, cores)
-        if refused is None:
-            self._report(CoresReturned(self._job))
-        self._clock.catch_up()
-        return refused
-
-    def leaving(self, node: NodeId) -> None:
-        self._leaving(self._job)
-        self._report(NodeLeft(self._job, node))
-        self._clock.catch_up()
 
 
 @final
@@ -105,7 +59,7 @@ class InDetail:
         now: Callable[[], float],
         leaving: Callable[[str], None],
         elsewhere: Callable[[str, NodeId], int | None],
-        allot: Callable[[str, NodeId, float], str | None],
+        allot: Allot,
         asking: Collection[str],
         *,
         restart_s: float,
@@ -153,7 +107,8 @@ class InDetail:
     def _connect(self, name: str, session: VirtualSession) -> None:
         """A job that asks for nodes; one of its tasks that it restarts stays where it is."""
         session.elsewhere = lambda task: None
-        session.nodes.desk = desk = JobDesk(name, session.clock, self._report, self._allot, self._leaving)
+        desk = JobDesk(name, self._report, self._allot, self._leaving, session.clock.catch_up)
+        session.nodes.requests.desk = desk
         session.places.leaving = desk.leaving
 
     # ---- nodes of jobs that run --------------------------------------------------------------------------------------

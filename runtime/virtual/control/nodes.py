@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, assert_never, final
+from typing import assert_never, final
 
 from runtime.core.coordinator import Coordinator
+from runtime.core.desk import Requests
 from runtime.core.inputs import did_not_start
 from runtime.core.node_orders import (
     AllocateOrder,
@@ -22,19 +23,6 @@ from runtime.virtual.control.places import Places
 from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.tasks.host_replicas import HostReplicas
 from strategies.protocol import NodeId
-
-
-class Desk(Protocol):
-    """Where a job of a set asks for nodes and cores, which its cluster grants."""
-
-    def ask(self, node: NodeId, order: LaunchOrder) -> None:
-        """Ask for a node; ``Nodes.granted`` or ``Nodes.refused`` follows."""
-
-    def allot(self, node: NodeId, cores: float) -> str | None:
-        """Ask for so many cores of a node's host; returns why it does not get them, None if it has them."""
-
-    def leaving(self, node: NodeId) -> None:
-        """Give a node back, or take a request back."""
 
 
 @final
@@ -54,9 +42,7 @@ class Nodes:
     ) -> None:
         self.clock, self.coordinator, self.supervisor = clock, coordinator, supervisor
         self.places, self.entered = places, entered
-        self.desk: Desk | None = None
-        """None: hosts belong to the job alone, or to jobs of a fixed size."""
-        self._asked: dict[NodeId, LaunchOrder] = {}
+        self.requests = Requests()
 
     def carry_out(self, t: float, order: NodeOrder) -> None:
         """Carry out an order about nodes that leaves the coordinator at ``t``."""
@@ -66,9 +52,8 @@ class Nodes:
             case LaunchOrder():
                 self._launch(t, order)
             case RetireOrder(node, reason):  # one without a place never was there
-                if self._asked.pop(NodeId.parse(node), None) is not None and self.desk is not None:
-                    self.desk.leaving(NodeId.parse(node))
-                if (key := NodeId.parse(node)) in self.supervisor.recovery.tasks:
+                self.requests.withdraw(key := NodeId.parse(node))
+                if key in self.supervisor.recovery.tasks:
                     self.supervisor.tell(t, inputs.Dismiss(key, reason))
             case RepartitionOrder(shares):  # iterations in progress are void
                 self.supervisor.workers.lose_all()
@@ -85,19 +70,14 @@ class Nodes:
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""
-        if self.desk is not None:
-            refused = self.desk.allot(NodeId.parse(order.node), order.cpu_cores or 0.0)
-            if refused is not None:
-                return refused
-        return self.places.book(order.node, order.cpu_cores, order.link_bytes_per_s)
+        refused = self.requests.allot(NodeId.parse(order.node), order.cpu_cores)
+        return refused or self.places.book(order.node, order.cpu_cores, order.link_bytes_per_s)
 
     def _launch(self, t: float, order: LaunchOrder) -> None:
         """A node with a new number starts when there is a place for it, and joins after the time that this takes."""
-        node = NodeId.parse(order.node)
-        if self.desk is not None:
-            self._asked[node] = order
-            self.desk.ask(node, order)
+        if self.requests.ask(order):
             return
+        node = NodeId.parse(order.node)
         try:
             self.places.enter(t, node, order.cpu_cores, order.not_on)
         except ValueError as error:
@@ -114,14 +94,14 @@ class Nodes:
 
     def granted(self, t: float, node: NodeId, host: int) -> None:
         """The set has granted a node on the host of this number, which may not be wanted any more."""
-        order = self._asked.pop(node, None)
+        order = self.requests.answered(node)
         if order is not None:
             self.places.enter(t, node, order.cpu_cores, (), host)
             self._admit(t, node, order)
 
     def refused(self, t: float, node: NodeId, reason: str) -> None:
         """The set does not grant a node."""
-        if self._asked.pop(node, None) is not None:
+        if self.requests.answered(node) is not None:
             self._deny(t, node, reason)
 
     def _deny(self, t: float, node: NodeId, reason: str) -> None:

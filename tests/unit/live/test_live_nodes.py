@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from runtime.core import inputs
-from runtime.core.node_orders import LaunchOrder
+from runtime.core.node_orders import AllocateOrder, LaunchOrder, RetireOrder
+from runtime.core.recovery import inputs as recovery
 from runtime.live.control.nodes import LiveNodes
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
@@ -76,7 +77,7 @@ class Owner:
     ],
 )
 def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: inputs.AnyInput) -> None:
-    def admit(order: LaunchOrder) -> Place:
+    def admit(order: LaunchOrder, host: int | None) -> Place:
         raise ValueError("no room")
 
     members = SimpleNamespace(layout=SimpleNamespace(version=0, nodes=()))
@@ -84,3 +85,110 @@ def test_a_newcomer_without_a_place_is_lost_before_it_starts(node: str, heard: i
     nodes = LiveNodes(cast("Any", owner), nobody, nobody, cast("Any", SimpleNamespace(admit=admit)), lambda task: None)
     nodes.carry_out(LaunchOrder(node=node, pending_s=0.0))
     assert owner.heard == [heard]
+
+
+class Desk:
+    """A cluster that answers later."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def ask(self, node: NodeId, order: LaunchOrder) -> None:
+        self.heard.append(("ask", str(node)))
+
+    def allot(self, node: NodeId, cores: float) -> str | None:
+        self.heard.append(("allot", f"{node} {cores:g}"))
+        return None if cores < 2.0 else "there are not so many"
+
+    def leaving(self, node: NodeId) -> None:
+        self.heard.append(("leaving", str(node)))
+
+
+class AtDesk:
+    """The nodes of a job that asks a cluster; ``room``: whether its own machines can take a newcomer."""
+
+    def __init__(self, *, room: bool = True) -> None:
+        self.room, self.desk, self.owner = room, Desk(), Owner()
+        self.did: list[tuple[Any, ...]] = []
+        self.ends: list[Any] = []
+        """Called when the processes of nodes that have left end."""
+        members = SimpleNamespace(layout=SimpleNamespace(version=0, nodes=()))
+        supervisor = SimpleNamespace(
+            members=members,
+            tasks={NodeId.worker(0): None},
+            launch=lambda order, place: self.did.append(("launch", order.node, place.host)),
+            tell=lambda given: self.did.append(("tell", given)),
+            once_ended=lambda node, then: self.ends.append(then),
+        )
+        allotter = SimpleNamespace(admit=self._admit, dismiss=lambda node: None, refuses=lambda node, cores: None)
+        injector = SimpleNamespace(plan=SimpleNamespace(admitted=lambda task: None), paced=None)
+        about: Any = (self.owner, supervisor, injector, allotter)
+        self.nodes = LiveNodes(*about, lambda task: None)
+        self.nodes.requests.desk = self.desk
+
+    def _admit(self, order: LaunchOrder, host: int | None) -> Place:
+        if not self.room:
+            raise ValueError("no room")
+        return Place(host=f"host:{host}")
+
+
+ASKED, LAUNCH = NodeId.worker(1), LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=1.0)
+
+
+def test_a_node_starts_when_and_where_the_cluster_grants_it() -> None:
+    job = AtDesk()
+    job.nodes.carry_out(LAUNCH)
+    assert (job.desk.heard, job.did) == ([("ask", "worker:1")], [])
+    job.nodes.granted(ASKED, 2)
+    job.nodes.granted(ASKED, 2)
+    assert job.did == [("launch", "worker:1", "host:2")]
+
+
+def test_a_node_that_cannot_start_where_it_was_granted_gives_its_cores_back() -> None:
+    job = AtDesk(room=False)
+    job.nodes.carry_out(LAUNCH)
+    job.nodes.granted(ASKED, 2)
+    assert job.owner.heard == [inputs.WorkerLost(1, 0, "no room", restarting=False)]
+    job.ends.pop()()
+    assert job.desk.heard == [("ask", "worker:1"), ("leaving", "worker:1")]
+
+
+def test_a_node_that_is_refused_does_not_start() -> None:
+    job = AtDesk()
+    job.nodes.carry_out(LAUNCH)
+    job.nodes.refused(ASKED, "nothing is left")
+    job.nodes.refused(ASKED, "nothing is left")
+    job.nodes.granted(ASKED, 2)
+    assert job.owner.heard == [inputs.WorkerLost(1, 0, "nothing is left", restarting=False)]
+    assert job.did == []
+
+
+def test_a_request_that_is_taken_back_is_no_loss_of_a_task() -> None:
+    """A node that was there leaves by the recovery, which reports it when it is gone."""
+    job = AtDesk()
+    job.nodes.carry_out(LAUNCH)
+    job.nodes.carry_out(RetireOrder("worker:1", "not needed"))
+    job.nodes.granted(ASKED, 2)
+    assert job.desk.heard == [("ask", "worker:1"), ("leaving", "worker:1")]
+    assert job.did == []
+    job.nodes.carry_out(RetireOrder("worker:0", "not needed"))
+    assert job.did == [("tell", recovery.Dismiss(NodeId.worker(0), "not needed"))]
+    assert job.desk.heard[2:] == []
+
+
+def test_cores_are_the_clusters_until_the_last_process_of_a_node_has_ended() -> None:
+    job = AtDesk()
+    job.nodes.left(ASKED)
+    assert job.desk.heard == []
+    job.ends.pop()()
+    assert job.desk.heard == [("leaving", "worker:1")]
+    job.nodes.requests.desk = None
+    job.nodes.left(ASKED)
+    assert job.ends == []
+
+
+@pytest.mark.parametrize(("cores", "refused"), [(1.5, None), (2.5, "there are not so many"), (None, None)])
+def test_other_cores_are_asked_for(cores: float | None, refused: str | None) -> None:
+    job = AtDesk()
+    assert job.nodes.book(AllocateOrder("worker:0", cores, None)) == refused
+    assert job.desk.heard == [("allot", f"worker:0 {cores or 0:g}")]

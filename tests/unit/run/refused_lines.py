@@ -132,8 +132,6 @@ REFUSED_LINES: dict[str, str] = {
     "preemption and aggregators": f"{LIST} policy=las strategy=star_h strategy.tree_fanout=2",
     "prevention where no job asks": f"{LIST} prevention=star",
     "disturbances and jobs that only hold their GPUs": f"{LIST} replay.detail=gpus_only straggler=persistent",
-    "live jobs that ask for nodes": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=4 "
-    "cluster.hosts.cpu_cores=32 cluster.hosts.real_cores_per_core=0.01 strategy=dlrover strategy.unit_cores=0.01",
     "nodes asked for and jobs that only hold their GPUs": f"{LIST} strategy=dlrover replay.detail=gpus_only",
     "nodes asked for and preemption": f"{LIST} strategy=dlrover policy=las",
     "nodes asked for and servers on machines of one kind": f"{LIST} strategy=dlrover placement.servers_on=gpu",
