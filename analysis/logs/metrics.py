@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.logs.gathering import gather, refuse_several
 from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.roles import Roles, roles_of
-from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.logs.step_log import PER_ROW, LogError, StepLog, Untimed
 from reading.errors import listed, shown
 from reading.units import unit_of
 
@@ -65,12 +65,13 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)
-    apart = np.diff(np.unique(rows["step"]))
+    apart, job = np.diff(np.unique(rows["step"])), {}
     if len(apart) and (every := int(np.median(apart))) > 1:
         rest = "" if roles.whole else " and counts it as one that took as long as all of them"
         what = f"one step of every {every}" if roles.whole else f"the mean of every {every} steps"
         said.append(f"the log has {what}{rest}: what is slow between two rows hardly shows; log every step")
-    return gather(source, rows, remarks=said)
+        job = {} if roles.whole else {PER_ROW: every}
+    return gather(source, rows, remarks=said, job=job)
 
 
 def _usable(source: str, long: pd.DataFrame, roles: Roles, unit_s: float | None, said: list[str]) -> Roles:
