@@ -17,7 +17,7 @@ from analysis.logs.json_values import decoded
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlflow_run import metric_files_in, read_mlflow
-from analysis.logs.mlperf import is_mllog, read_mllog
+from analysis.logs.mlperf import is_mllog, read_mllog, refuse_without_steps
 from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.nsight import is_database, read_nsight
@@ -178,6 +178,7 @@ def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:
+        refuse_without_steps(str(path), lines)
         raise LogError(f"{path}: {why_refused(path) or f'is no log that is known here; name {KNOWN}'}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()

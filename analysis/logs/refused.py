@@ -29,11 +29,6 @@ MARKS = (
         "went on, with a column of ranks",
     ),
     (
-        re.compile(r"^:::MLLOG "),
-        "is a log of MLPerf Training without train_step_time: it has moments of blocks and evaluations, perhaps "
-        "samples per second, and the time of no single step; log train_step_time in tracked_stats",
-    ),
-    (
         re.compile(r"^s:\d{1,9} t[re]l:"),
         "is the main.log of llm.c: it has losses by step and no times; give what the program printed (ms of steps)",
     ),
