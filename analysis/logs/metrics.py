@@ -24,6 +24,10 @@ NEMO = "train_step_timing"
 WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
 RARE = 0.05
 """A metric that more steps lack, or that is as long as more steps, is not used as a part of steps."""
+OWN_WORK = (
+    "a rank's step counts as its own work: if ranks wait for each other within it, a slow rank does not show; log the "
+    "seconds of computing or of communication on every rank"
+)
 HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
 
 
@@ -62,6 +66,8 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     else:
         rows = _timed_by_clock(source, long, roles, names)
     said.append(_say_used(roles) if roles.whole else BY_CLOCK)
+    if not (roles.sending or roles.computing) and rows["rank"].nunique() > 1:
+        said.append(OWN_WORK)
     said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)

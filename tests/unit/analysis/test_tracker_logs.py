@@ -198,6 +198,7 @@ def test_records_of_ranks_in_a_folder_may_be_objects_by_epoch_and_step(tmp_path:
     log = read_log(tmp_path)
     assert (log.ranks, len(log.steps)) == (("0", "1", "2"), 24)
     assert log.own_s[5].tolist() == [1.0, 2.0, 3.0]
+    assert any("if ranks wait for each other within it, a slow rank does not show" in each for each in log.remarks)
     (tmp_path / "rank1.json").write_text("{}")
     with pytest.raises(LogError, match=r"rank0\.json: is no Chrome trace"):
         read_log(tmp_path)
