@@ -28,6 +28,7 @@ LOADING = re.compile(
     r"(?:\s{0,9}\(\s{0,9}([\d.]++)\))?"
 )
 TRAINS = ("poch", "Train", "Iter", "iter: ", "global_step")
+"""Every such line has one of these; other lines need no expression."""
 ONE_CLOCK = (
     "these lines have whole iterations by the clock of the process that printed them: the tail is known, ranks are "
     "not; a line of every rank, with a prefix of its rank and its own time of computing, would tell them"
