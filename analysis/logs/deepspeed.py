@@ -10,10 +10,13 @@ from statistics import median
 from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
 from analysis.logs.rows import Rows
+from analysis.logs.step_log import RELATIVE
 
 RANK = re.compile(r"\[Rank (\d++)\]|\brank=(\d++) time")
 STEP = re.compile(r"\] step=(\d++), skipped=|/global_step=(\d++),")
 RATE = re.compile(r"CurrSamplesPerSec=([^\s,]++)")
+PIPELINE = re.compile(r"\bsteps: (\d++) loss: \S++ iter time \(s\): (\S++) samples/sec: ")
+"""Of its engine for stages, which prints the mean of the steps since the last line."""
 BATCH = re.compile(r"\btrain_batch_size \.++ (\d++)$")
 TIMES = re.compile(r"\btime \(ms\)((?: \| [a-z_]++: [^\s|]++)++)")
 TIMER = re.compile(r"\| ([a-z_]++): ([^\s|]++)")
@@ -29,7 +32,7 @@ NO_UNIT = "of samples per second and an unknown batch only relative times follow
 
 def is_deepspeed(line: Line) -> bool:
     """Whether a line is one of a step."""
-    return _timers(line) is not None or RATE.search(line.text) is not None
+    return _timers(line) is not None or any(one.search(line.text) is not None for one in (RATE, PIPELINE))
 
 
 def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
@@ -37,12 +40,14 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
 
     A step is its forward pass, backward pass and update; own work is the same without sums of gradients. The step's
     number is printed before its timers, and lines of timers between two numbers are of the steps between them. Without
-    timers, seconds follow from samples per second and the batch, if that was printed.
+    timers, the engine for stages has printed seconds, or they follow from samples per second and the batch, if that was
+    printed.
 
     Raises:
         LogError: a number is none.
     """
-    timed, rated = Rows(source, EACH, sampled=True), Rows(source, EACH, sampled=True, remarks=[NO_TIMERS])
+    timed, staged = Rows(source, EACH, sampled=True), Rows(source, EACH, remarks=[NO_TIMERS])
+    rated = Rows(source, EACH, sampled=True, remarks=[NO_TIMERS])
     following, batch = dict[str, int](), nan
     rates = list[tuple[str, int, float]]()
     for line in lines:
@@ -55,6 +60,9 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
             following[rank] = whole(said[1] or said[2], "step", where, MOST_STEP)
         if (rate := RATE.search(line.text)) and (per_s := positive(rate[1], "CurrSamplesPerSec", where, MOST_RATE)):
             rates.append((rank, following.get(rank, 1), per_s))
+        elif stage := PIPELINE.search(line.text):
+            step_s = max(positive(stage[2], "iter time (s)", where, MOST_SECONDS), LEAST_PRINTED_S)
+            staged.add(rank, whole(stage[1], "step", where, MOST_STEP), step_s)
         elif (timers := _timers(line)) is not None:
             times_s = {name: MILLI * positive(found, name, where, MOST_SECONDS) for name, found in timers.items()}
             step_s = sum(seconds for name, seconds in times_s.items() if any(name in part for part in PARTS))
@@ -62,10 +70,11 @@ def read_deepspeed(source: str, lines: Iterable[Line]) -> Rows:
             step = following.get(rank, 1)
             timed.add(rank, step, max(step_s - sums_s, LEAST_PRINTED_S), max(step_s, LEAST_PRINTED_S))
             following[rank] = step + 1
-    if len(timed):
-        return timed
+    if len(timed) or len(staged):
+        return timed if len(timed) else staged
     if batch != batch and rates:
         rated.remarks.append(NO_UNIT)
+        rated.job[RELATIVE] = True
         batch = median(per_s for _, _, per_s in rates)
     for rank, step, per_s in rates:
         rated.add(rank, step, batch / per_s)

@@ -28,6 +28,11 @@ NO_TIMES = (
     "step and rank"
 )
 
+NO_DURATIONS = (
+    "is an execution trace of PyTorch: it has operators and their order, and no time of any; give the trace of "
+    "torch.profiler of the same steps"
+)
+
 
 def read_json(path: Path, content: Any) -> StepLog | None:
     """The log of a file that has one of these forms; None: it has none.
@@ -37,6 +42,8 @@ def read_json(path: Path, content: Any) -> StepLog | None:
     """
     if _has_weights(content):
         raise LogError(f"{path}: {NO_TIMES}")
+    if isinstance(content, dict) and {"schema", "nodes"} <= content.keys():
+        raise LogError(f"{path}: {NO_DURATIONS}")
     return next((form.read(str(path), content) for form in FORMS if form.holds(content)), None)
 
 

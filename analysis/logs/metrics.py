@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.logs.gathering import gather, refuse_several
 from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.roles import Roles, roles_of
-from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.logs.step_log import PER_ROW, LogError, StepLog, Untimed
 from reading.errors import listed, shown
 from reading.units import unit_of
 
@@ -24,6 +24,10 @@ NEMO = "train_step_timing"
 WITHOUT_LOADING = "NeMo's train_step_timing begins after loading: it cannot tell whether steps wait for data"
 RARE = 0.05
 """A metric that more steps lack, or that is as long as more steps, is not used as a part of steps."""
+OWN_WORK = (
+    "a rank's step counts as its own work: if ranks wait for each other within it, a slow rank does not show; log the "
+    "seconds of computing or of communication on every rank"
+)
 HOW_TO_LOG = "log the seconds of every step, of loading and of communication on every rank"
 
 
@@ -62,15 +66,18 @@ def read_metrics(source: str, long: pd.DataFrame, remarks: Sequence[str] = (), u
     else:
         rows = _timed_by_clock(source, long, roles, names)
     said.append(_say_used(roles) if roles.whole else BY_CLOCK)
+    if not (roles.sending or roles.computing) and rows["rank"].nunique() > 1:
+        said.append(OWN_WORK)
     said += [f"{unknown:,} values without a rank are left out"] if unknown else []
     if any(NEMO in name for name in roles.whole):
         said.append(WITHOUT_LOADING)
-    apart = np.diff(np.unique(rows["step"]))
+    apart, job = np.diff(np.unique(rows["step"])), {}
     if len(apart) and (every := int(np.median(apart))) > 1:
         rest = "" if roles.whole else " and counts it as one that took as long as all of them"
         what = f"one step of every {every}" if roles.whole else f"the mean of every {every} steps"
         said.append(f"the log has {what}{rest}: what is slow between two rows hardly shows; log every step")
-    return gather(source, rows, remarks=said)
+        job = {} if roles.whole else {PER_ROW: every}
+    return gather(source, rows, remarks=said, job=job)
 
 
 def _usable(source: str, long: pd.DataFrame, roles: Roles, unit_s: float | None, said: list[str]) -> Roles:

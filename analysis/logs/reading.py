@@ -10,13 +10,14 @@ from typing import NamedTuple
 from analysis.logs.archive import refuse_archive
 from analysis.logs.chakra import chakra_in, is_chakra, read_chakra
 from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
+from analysis.logs.epoch_lines import is_epoch_line, read_epoch_lines
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
 from analysis.logs.json_values import decoded
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlflow_run import metric_files_in, read_mlflow
-from analysis.logs.mlperf import is_mllog, read_mllog
+from analysis.logs.mlperf import is_mllog, read_mllog, refuse_without_steps
 from analysis.logs.nanogpt import is_nanogpt, read_nanogpt
 from analysis.logs.nanotron import is_nanotron, read_nanotron
 from analysis.logs.nsight import is_database, read_nsight
@@ -24,7 +25,7 @@ from analysis.logs.opening import refuse_irregular
 from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
-from analysis.logs.records import is_lines, read_records, records_in
+from analysis.logs.records import is_lines, ranks_in, read_ranks, read_records, records_in
 from analysis.logs.refused import why_refused
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
@@ -69,6 +70,11 @@ PRINTED = (
     Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
     Printed("nanoGPT", is_nanogpt, lambda source, lines, _: read_nanogpt(source, lines)),
     Printed("StragglAR", is_rank_line, lambda source, lines, _: read_rank_lines(source, lines)),
+    Printed(
+        "programs that count iterations of epochs",
+        is_epoch_line,
+        lambda source, lines, _: read_epoch_lines(source, lines),
+    ),
     Printed("NVIDIA's resiliency extension", is_resiliency, lambda source, lines, _: read_resiliency(source, lines)),
 )
 KNOWN = (
@@ -131,7 +137,9 @@ def _other_folder(path: Path, unit_s: float | None) -> StepLog | None:
         return read_chakra(graphs)
     if events := event_files_in(path):
         return read_event_files(events, unit_s)
-    return read_mlflow(path, unit_s) if metric_files_in(path) else None
+    if metric_files_in(path):
+        return read_mlflow(path, unit_s)
+    return read_ranks(path, files, unit_s) if (files := ranks_in(path)) else None
 
 
 def _file(path: Path, reading: Reading) -> StepLog:
@@ -170,6 +178,7 @@ def _read_printed(path: Path, reading: Reading) -> StepLog:
     lines = Lines(path)
     printed = _program(lines)
     if printed is None:
+        refuse_without_steps(str(path), lines)
         raise LogError(f"{path}: {why_refused(path) or f'is no log that is known here; name {KNOWN}'}")
     rows = printed.read(str(path), lines, reading)
     frame = rows.frame()

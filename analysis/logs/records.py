@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
+from analysis.logs.json_values import decoded
+from analysis.logs.limits import MOST_LINE
 from analysis.logs.metric_table import metric_column
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
-from analysis.logs.roles import roles_of
+from analysis.logs.opening import opened_text
+from analysis.logs.roles import Roles, roles_of
 from analysis.logs.step_log import StepLog, Untimed
+from analysis.logs.trace_folder import RANK
 from reading.unpacked import plain_name
 
 LINES = (".jsonl", ".ndjson")
@@ -21,16 +26,49 @@ SUMMARY = "train_runtime"
 
 
 def is_lines(path: Path) -> bool:
-    """Whether the file is named as one with a JSON object per line."""
-    return plain_name(path).endswith(LINES)
+    """Whether the file is named as one with a JSON object per line, or named as JSON and begins with two of them."""
+    if not plain_name(path).endswith(".json"):
+        return plain_name(path).endswith(LINES)
+    with opened_text(path) as file:
+        lines = [file.readline(MOST_LINE).strip() for _ in range(2)]
+    return lines[0].startswith("{") and lines[0].endswith("}") and lines[1].startswith("{")
 
 
 def records_in(found: Any) -> list[dict[str, Any]]:
-    """The records of steps in the content of a JSON file: its longest list of objects that have a step, or none."""
+    """The records of steps in a JSON file: of its lists of objects that have a step the longest, or none.
+
+    Objects by number or by name, and such objects by epoch, are a list, too. Lists with times go before others.
+    """
     lists = [found, *found.values()] if isinstance(found, dict) else [found]
-    records = [[each for each in some if isinstance(each, dict)] for some in lists if isinstance(some, list)]
-    stepped = [some for some in records if some and roles_of(_keys(some)).step]
-    return max(stepped, key=len, default=[])
+    stepped = [some for some in map(_listed, lists) if some and roles_of(_keys(some)).step]
+    return max(stepped, key=lambda some: (bool(roles_of(_keys(some)).whole), len(some)), default=[])
+
+
+def _listed(some: Any) -> list[dict[str, Any]]:
+    """The objects of a list, or of an object of objects; of such an object by epoch all of them."""
+    values = list(some.values()) if isinstance(some, dict) else some if isinstance(some, list) else []
+    if isinstance(some, dict) and not all(isinstance(each, dict) for each in values):
+        return []
+    if isinstance(some, dict) and values and all(all(isinstance(a, dict) for a in each.values()) for each in values):
+        values = [each for epoch in values for each in epoch.values()]
+    return [each for each in values if isinstance(each, dict)]
+
+
+def ranks_in(folder: Path) -> dict[str, Path]:
+    """Files of records by rank, of a folder with one per rank (``rank0.json``); empty if it has not."""
+    files = [path for path in folder.iterdir() if path.is_file() and plain_name(path).endswith((*LINES, ".json"))]
+    named = [(str(int(said[1])), path) for path in sorted(files) if (said := RANK.search(path.name))]
+    return dict(named) if len(dict(named)) == len(named) > 1 else {}
+
+
+def read_ranks(folder: Path, files: dict[str, Path], unit_s: float | None = None) -> StepLog | None:
+    """The steps of records of all ranks; None: a file has no records of steps."""
+    records = list[dict[str, Any]]()
+    for rank, path in files.items():
+        if not (some := records_in(decoded(path, lines=is_lines(path)))):
+            return None
+        records += [{"rank": rank, **one} for one in some]
+    return read_records(folder, records, unit_s)
 
 
 def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | None = None) -> StepLog:
@@ -49,7 +87,7 @@ def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | 
         return read_metrics(str(path), long.dropna(subset=["value"]), unit_s=unit_s)
     if SUMMARY in records[-1]:
         _refuse_trainer(path, records)
-    wide = pd.DataFrame([record for record in records if record.get(roles.step or "") is not None])
+    wide = pd.DataFrame([one for one in _of_training(records, roles) if one.get(roles.step or "") is not None])
     values = [key for key in wide if key not in (roles.step, roles.rank)]
     frames = [
         metric_column(wide, roles, key)
@@ -60,6 +98,15 @@ def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | 
         raise Untimed(f"{path}: its records have a step and no numbers; {HOW_TO_LOG}")
     long = pd.concat(frames).sort_index(kind="stable").dropna(subset=["value"])
     return read_metrics(str(path), long, unit_s=unit_s)
+
+
+def _of_training(records: Sequence[dict[str, Any]], roles: Roles) -> Sequence[dict[str, Any]]:
+    """Without records of evaluations, which have a time and lack most of what a record of a training step has."""
+    timed = [one for one in records if any(name in one for name in roles.whole)]
+    if 2 * len(timed) <= len(records):
+        return records
+    usual = {key for key, count in Counter(key for one in timed for key in one).items() if 2 * count > len(timed)}
+    return [one for one in records if 2 * len(usual & one.keys()) > len(usual)]
 
 
 def _keys(records: Sequence[dict[str, Any]]) -> list[str]:

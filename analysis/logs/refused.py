@@ -29,6 +29,10 @@ MARKS = (
         "went on, with a column of ranks",
     ),
     (
+        re.compile(r"^s:\d{1,9} t[re]l:"),
+        "is the main.log of llm.c: it has losses by step and no times; give what the program printed (ms of steps)",
+    ),
+    (
         re.compile(r"^Rank \d{1,9}, fault_type: "),
         "has the faults that were injected, and no times; name the folder with the dumps of the flight recorder",
     ),

@@ -29,6 +29,15 @@ WHOLE = re.compile(
 CLOCK = re.compile(
     r"^(?:timestamp|runtime|wall time|elapsed(?: time)?(?: s| ms| seconds)?|train time|relative time(?: process)?)$"
 )
+OF_RANKS = re.compile(
+    r"\b(?:rank|worker|process|proc|replica|node|host|machine|gpu|device|card|npu|tpu|dp)s?\b|^[a-z]?$"
+)
+"""Names of columns of a rank each, without numbers."""
+OF_OTHERS = re.compile(
+    r"\b(?:loss|losses|acc|accuracy|error|err|score|reward|grad|gradient|norm|lr|rate|tokens|samples|throughput|tps|mfu|"
+    r"tflops|memory|mem|util|utilization|temp|temperature|power|energy|clock|bytes|gb|mb)\b"
+)
+"""Names of what is no time."""
 STEPS = ("trainer global step", "train global step", "global step", "step", "iteration", "iter")
 """The first of these that there is: trackers count their own calls as ``_step``."""
 RANKS = ("rank", "global rank", "dp rank", "worker", "worker id", "process index")
@@ -52,6 +61,12 @@ def plain(name: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", words.replace("%", " % ")).split()).lower() + (" %" if "%" in name else "")
 
 
+def may_be_of_ranks(name: str) -> bool:
+    """Whether a column may have the times of a rank, of columns that differ by their numbers only."""
+    words = plain(re.sub(r"\d+", " ", name))
+    return bool(re.search(TIME, words) or (OF_RANKS.search(words) and not OF_OTHERS.search(words)))
+
+
 def roles_of(names: Iterable[str]) -> Roles:
     """Tell the names of steps, ranks, times of whole steps and of their parts, and clocks."""
     by_words = {name: plain(name) for name in names if len(name) <= MOST_NAME}  # of long ones the search is endless
@@ -66,4 +81,9 @@ def roles_of(names: Iterable[str]) -> Roles:
             found["clock"].append(name)
         elif not OTHER.search(words) and (role := next((r for r, p in patterns.items() if p.search(words)), None)):
             found[role].append(name)
+    for role in ("loading", "sending", "computing"):  # a rank's own (rank_data_time) beside the same of all
+        longer = {one for one in found[role] for other in found[role] if by_words[one].endswith(f" {by_words[other]}")}
+        found[role] = [name for name in found[role] if name not in longer]
+    if not found["whole"] and any(by_words[name] == "data time" for name in found["loading"]):
+        found["whole"] = [name for name, words in by_words.items() if words == "time"]  # detectron2, OpenMMLab
     return Roles(first(STEPS), first(RANKS), **{role: tuple(some) for role, some in found.items()})

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.limits import MOST_ROWS
-from analysis.logs.step_log import Extremes, LogError
+from analysis.logs.step_log import PER_ROW, Extremes, LogError
 
 PART = "part "
 """Begins the names of columns with parts of steps."""
@@ -46,14 +46,21 @@ class Rows:
     _steps: array[int] = field(default_factory=lambda: array("q"))
     _own_s: array[float] = field(default_factory=lambda: array("d"))
     _round_s: array[float] = field(default_factory=lambda: array("d"))
+    _data_s: array[float] = field(default_factory=lambda: array("d"))
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def add(
-        self, rank: str, step: int, own_s: float, round_s: float = nan, parts_s: Mapping[str, float] = NO_PARTS
+        self,
+        rank: str,
+        step: int,
+        own_s: float,
+        round_s: float = nan,
+        parts_s: Mapping[str, float] = NO_PARTS,
+        data_s: float = nan,
     ) -> None:
-        """Add a step of a rank; ``parts_s``: seconds of its parts by name.
+        """Add a step of a rank; ``parts_s``: seconds of its parts by name; ``data_s``: seconds of loading.
 
         Raises:
             LogError: there are more than ``MOST_ROWS``.
@@ -66,28 +73,30 @@ class Rows:
         self._steps.append(step)
         self._own_s.append(own_s)
         self._round_s.append(round_s)
+        self._data_s.append(data_s)
         for name, seconds in parts_s.items():
             fracs = self._parts.setdefault(name, array("d"))
             fracs.extend([nan] * (len(self) - 1 - len(fracs)))
             fracs.append(seconds / (own_s if isnan(round_s) else round_s))
 
     def frame(self) -> pd.DataFrame:
-        """Columns ``rank``, ``step``, ``own_s``, ``round_s``, parts of steps, and ``host`` if hosts are known.
+        """Columns ``rank``, ``step``, ``own_s``, ``round_s``, ``data_s``, parts of steps, and ``host`` if known.
 
         A row that is the mean of several steps has their sum, and ``extremes`` are changed likewise.
         """
         ranks = pd.Categorical.from_codes(np.array(self._ranks, "int64"), list(self._names))
         rows = pd.DataFrame({"rank": ranks, "step": np.array(self._steps, "int64")})
-        rows["own_s"], rows["round_s"] = np.array(self._own_s), np.array(self._round_s)
+        times = {"own_s": self._own_s, "round_s": self._round_s, "data_s": self._data_s}
+        rows = rows.assign(**{name: np.array(seconds) for name, seconds in times.items()})
         for name, fracs in self._parts.items():
             rows[f"{PART}{name}"] = np.array([*fracs, *[nan] * (len(self) - len(fracs))])
         if self.hosts:
             rows["host"] = rows["rank"].astype("str").map(self.hosts).fillna("?")
         every = self._interval()
         if every > 1:
+            self.job[PER_ROW] = every
             counts = _steps_of(rows, every)
-            rows["own_s"] *= counts
-            rows["round_s"] *= counts
+            rows[list(times)] = rows[list(times)].mul(counts, axis=0)
             for step, count in zip(rows["step"], counts, strict=True) if self.extremes else ():
                 if step in self.extremes:
                     self.extremes[step] = tuple(one.times(count) for one in self.extremes[step])

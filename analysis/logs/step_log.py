@@ -16,6 +16,10 @@ Floats = NDArray[np.float64]
 
 OF_SLOWEST = " of the slowest rank"
 """Ends the name of a part of steps that is the longest of all ranks."""
+PER_ROW = "steps_per_row"
+"""The fact about a job that a row of its log stands for so many steps, and has the time of all of them."""
+RELATIVE = "relative"
+"""The fact about a job that its times are in units of the usual step."""
 
 
 class LogError(RecordError):
@@ -70,7 +74,7 @@ class StepLog:
         extremes: of steps of which the log has the quickest and the slowest rank only, by step.
         job: facts about the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
-            ``own_clock`` (its settings in seconds are meant for it), ``jct_s``.
+            ``own_clock`` (its settings in seconds are meant for it), ``jct_s``, ``PER_ROW``, ``RELATIVE``.
         remarks: what a reader of the results must know about this log.
     """
 

@@ -24,6 +24,8 @@ FURTHEST_APART = 100.0
 """Steps begin so many times further apart than they take, at most: milliseconds are 1000 times as many as seconds."""
 PAI = {"worker", "gpu", "time", "batch_time_norm"}
 """Columns of the mini-batch times that Alibaba published (clusterdata, GPU v2020); ``time`` counts steps."""
+OF_RUNS = {"Name", "State", "Created", "Runtime"}
+"""Columns of a list of runs, as Weights & Biases exports it."""
 NORMALISED = "its times are normalised to at most 1000, so ratios and shares count, and seconds do not"
 SHOWN = 12
 """So many column names in a message."""
@@ -102,6 +104,11 @@ def _otherwise(table: TableFile, columns: Columns, unit_s: float | None) -> Step
         named = Columns(rank="worker", step="time", seconds="batch_time_norm")
         log = read_table(table.path, named, unit_s or 1.0)
         return replace(log, remarks=(*log.remarks, NORMALISED))
+    if set(table.names) >= OF_RUNS:
+        raise LogError(
+            f"{table.path}: is a list of runs, with a row per run and no steps; export the history of one run (the CSV "
+            "of a chart, or run.history())"
+        )
     long = metric_rows(table)
     return None if long is None else read_metrics(str(table.path), long, unit_s=unit_s)
 

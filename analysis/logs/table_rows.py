@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.logs.cells import has_commas, numbers, whole_numbers
 from analysis.logs.limits import MOST_NAME, MOST_ROWS
+from analysis.logs.roles import may_be_of_ranks
 from analysis.logs.step_log import Floats, LogError
 from analysis.logs.table_file import TableFile
 from reading.errors import shown
@@ -99,7 +100,7 @@ def columns_of_ranks(names: Sequence[str], wanted: dict[str, str]) -> list[str]:
     for name in dict.fromkeys(names):
         if name != wanted["step"] and not name.endswith(EXTREMES) and re.search("[0-9]", name):
             alike[re.sub("[0-9]+", "0", name)].append(name)
-    groups = [group for group in alike.values() if len(group) > 1]
+    groups = [group for group in alike.values() if len(group) > 1 and may_be_of_ranks(group[0])]
     return groups[0] if len(groups) == 1 else []
 
 

@@ -9,6 +9,7 @@ from statistics import median
 from analysis.logs.limits import MOST_STEP
 from analysis.logs.lines import Line, positive, ranks_of, whole
 from analysis.logs.rows import Rows
+from analysis.logs.step_log import RELATIVE
 
 STEP = re.compile(r"\bstep:\s*+(\d++)\b")
 RATE = re.compile(r"\b(?:tps|wps):\s*+(\S++)")
@@ -53,6 +54,7 @@ def read_torchtitan(source: str, lines: Iterable[Line], tokens: float | None = N
             steps.append(whole(step[1], "step", where, MOST_STEP))
             rates.append(per_s)
     rows = Rows(source, EACH, remarks=[WAITS] if tokens else [NO_UNIT, WAITS])
+    rows.job[RELATIVE] = tokens is None
     usual = tokens or (median(rates) if rates else 1.0)
     for rank, step_number, per_s in zip(ranks_of(processes), steps, rates, strict=True):
         rows.add(rank, step_number, usual / per_s)

@@ -67,8 +67,9 @@ class SlowSteps:
 def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
     """Compare every step of every rank with the quicker ranks of that step, and with what is usual for that rank.
 
-    A rank whose offset from the others is as large as a slow step's is compared with the others only. All else is in
-    logarithms, so that twice and half as long count alike, and outliers have no weight (medians).
+    A rank whose offset from the others is as large as a slow step's, or that is slow nearly always, is compared with
+    the others only: else the few steps that are left would say what is usual. All else is in logarithms, so that twice
+    and half as long count alike, and outliers have no weight (medians).
 
     Args:
         own_s: [steps, ranks] seconds, NaN where unknown.
@@ -90,6 +91,7 @@ def slow_steps(own_s: Floats, slow_frac: float = SLOW_FRAC) -> SlowSteps:
         slow = np.nan_to_num(over, nan=0.0) > max(least, SIGMAS * sigma)
         rows = np.where(slow, np.nan, logs - shared[:, None])
         offset = _centre(_medians(rows, logs - shared[:, None]), least)
+        offset[slow.sum(axis=0) >= PERSISTENT_FRAC * (~np.isnan(logs)).sum(axis=0)] = 0.0
     return _describe(own_s, slow, offset)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.logs.step_log import OF_SLOWEST, Extremes, Floats, StepLog, without_first
+from analysis.logs.step_log import OF_SLOWEST, PER_ROW, RELATIVE, Extremes, Floats, StepLog, without_first
 from analysis.measures.levels import levels, warm_up
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools
@@ -45,14 +45,16 @@ def whole_steps(log: StepLog) -> list[str]:
     middle = min(middles)
     slow = seconds > (1.0 + WORST) * middle
     lost_frac = float((seconds[slow] - middle).sum() / seconds.sum())
+    every, unit = log.job.get(PER_ROW, 1), "" if log.job.get(RELATIVE) else " s"
+    rows = f"{len(seconds)} rows of {every} steps" if every > 1 else f"{len(seconds)} steps"
     usual = "median step takes" if len(found) == 1 else "usual step takes"
     return [
         *([f"the first steps get shorter and shorter: a warm-up of {warm}, left out below"] if warm else []),
-        f"{len(seconds)} steps, {seconds_text(seconds.sum())} s in all; the {usual} {middle:.4g} s",
-        f"{slow.mean():.1%} of the steps took more than {1 + WORST:g} times as long; their excess is {lost_frac:.1%} "
-        "of the time (by a slow rank or a checkpoint: this log cannot tell)",
+        f"{rows}, {seconds_text(seconds.sum())}{unit} in all; the {usual} {middle / every:.4g}{unit}",
+        f"{slow.mean():.1%} of the {'rows' if every > 1 else 'steps'} took more than {1 + WORST:g} times as long; "
+        f"their excess is {lost_frac:.1%} of the time (by a slow rank or a checkpoint: this log cannot tell)",
         f"without these slow steps the job would take {1 - lost_frac:.3f} of its time, at best",
-        *_changes(steps, found, middles),
+        *_changes(steps, found, [one / every for one in middles], unit),
         _tail(seconds, middle),
         *(_periods(steps, slow) if len(found) == 1 else []),
         *(_parts(log) or ([] if log.extremes else part_lines(log))),
@@ -60,15 +62,16 @@ def whole_steps(log: StepLog) -> list[str]:
     ]
 
 
-def _changes(steps: Sequence[int], found: Sequence[tuple[int, int]], middles: Sequence[float]) -> list[str]:
+def _changes(steps: Sequence[int], found: Sequence[tuple[int, int]], middles: Sequence[float], unit: str) -> list[str]:
     """A line for each change of the level."""
     lines = []
     for place in range(1, len(found)):
         (earlier, start), (_, end), before, after = found[place - 1], found[place], middles[place - 1], middles[place]
         why = f"; at step {steps[start]} a link, a node or a setting changed" if after > before else ""
         lines.append(
-            f"from step {steps[start]} to {steps[end - 1]} the median step takes {after:.4g} s, {after / before:.2f} "
-            f"times as long as before ({before:.4g} s from step {steps[earlier]} to {steps[start - 1]}){why}"
+            f"from step {steps[start]} to {steps[end - 1]} the median step takes {after:.4g}{unit}, "
+            f"{after / before:.2f} times as long as before ({before:.4g}{unit} from step {steps[earlier]} to "
+            f"{steps[start - 1]}){why}"
         )
     return lines
 
@@ -120,8 +123,9 @@ def _extremes(log: StepLog) -> list[str]:
         apart_s = [one.apart_s for one in some]
         cost_frac = sum(apart_s) / sum(seconds for seconds, one in found if one.what == what)
         lines.append(
-            f"the slowest rank's {what} takes {ratio:.3f} times as long as the quickest's, {np.median(apart_s):.3g} s "
-            f"more (medians of {len(some)} lines), {cost_frac:.1%} of the time in all: slow ranks cost that at most"
+            f"the slowest rank's {what} takes {ratio:.3f} times as long as the quickest's, "
+            f"{np.median(apart_s) / log.job.get(PER_ROW, 1):.3g} s more (medians of {len(some)} lines), "
+            f"{cost_frac:.1%} of the time in all: slow ranks cost that at most"
         )
         lines += _slowest(some)
     return lines

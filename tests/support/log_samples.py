@@ -121,6 +121,12 @@ def _parts() -> bytes:
     return "\n".join(lines).encode()
 
 
+def _epochs() -> bytes:
+    """As PyTorch's example for ImageNet prints them: the time of an iteration and, in brackets, the mean until then."""
+    line = "Epoch: [{}][{:4d}/50]\tTime {:.3f} ({:.3f})\tData  0.010 ( 0.012)\tLoss 6.9 (6.9)"
+    return "\n".join(line.format(epoch, place, 0.2, 0.21) for epoch in range(3) for place in range(0, 50, 10)).encode()
+
+
 def _nsight() -> bytes:
     """Kernels of two devices, with ranges of steps."""
     with closing(sqlite3.connect(":memory:")) as database:
@@ -162,6 +168,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "mlperf.log": (lambda: _program("MLPerf"), Reading()),
     "nanogpt.log": (lambda: _program("nanoGPT"), Reading()),
     "modded.log": (lambda: _program("modded-nanogpt"), Reading()),
+    "epochs.log": (_epochs, Reading()),
     "ranks.log": (lambda: _program("StragglAR"), Reading()),
     "records.json": (_records, Reading()),
     "golden.json": (_golden, Reading()),

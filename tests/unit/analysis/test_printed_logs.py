@@ -10,6 +10,7 @@ import pytest
 
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
+from analysis.reports.whole_steps import whole_steps
 from tests.support.log_samples import refusal
 from tests.support.written_logs import ENCODINGS, LAUNCHERS
 
@@ -159,6 +160,20 @@ def test_deepspeed_without_timers_has_samples_per_second(batch: int | None, tmp_
     assert log.own_s[3].tolist() == pytest.approx([0.5, 1.0] if batch else [0.75, 1.5])
     assert any("wall_clock_breakdown" in remark for remark in log.remarks)
     assert any("only relative times" in remark for remark in log.remarks) == (batch is None)
+
+
+def test_deepspeed_s_engine_for_stages_prints_means(tmp_path: Path) -> None:
+    line = "steps: {} loss: 12.6435 iter time (s): 23.560 samples/sec: 0.679"
+    log = read(tmp_path / "a.log", "\n".join(line.format(step) for step in range(10, 300, 10)))
+    assert log.own_s[:, 0].tolist() == pytest.approx([235.6] * 29)
+    assert "29 rows of 10 steps, 6,832 s in all; the median step takes 23.56 s" in whole_steps(log)
+
+
+def test_relative_times_are_no_seconds(tmp_path: Path) -> None:
+    text = "".join(f"{titan(0, step)}\n" for step in range(10, 400, 10))
+    assert "39 rows of 10 steps, 390 in all; the median step takes 1" in whole_steps(read(tmp_path / "a.log", text))
+    log = read(tmp_path / "a.log", text, Reading(tokens=4000.0))
+    assert "39 rows of 10 steps, 195 s in all; the median step takes 0.5 s" in whole_steps(log)
 
 
 def test_what_trains_with_deepspeed_s_help_says_more(tmp_path: Path) -> None:

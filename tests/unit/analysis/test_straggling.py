@@ -43,6 +43,15 @@ def test_planted_steps_are_found_and_no_others() -> None:
     assert (found.excess[~found.slow] == 0).all()
 
 
+def test_a_rank_that_is_slow_throughout_and_varies_has_no_usual_steps_of_its_own() -> None:
+    """A published job has this form: rank 1 of 6 pauses at random in every step, and its means of 20 steps vary."""
+    own_s = noisy(6, sigma=0.001)
+    own_s[:, 1] *= 1.17 * np.exp(0.035 * np.random.default_rng(1).standard_normal(STEPS))
+    found = slow_steps(own_s)
+    assert found.persistent.tolist() == [False, True, False, False, False, False]
+    assert float(np.median(found.excess[found.slow[:, 1], 1])) == pytest.approx(0.17, abs=0.02)
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("factor", [1.3, 1.9, 4.0])
 @pytest.mark.parametrize("sigma", [0.003, 0.03])

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.logs.reading import Reading, read_log
+from analysis.logs.roles import may_be_of_ranks
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns
 from reading.units import unit_in, unit_of, unit_said
@@ -147,6 +148,16 @@ def test_columns_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
         read_log(tmp_path / "a.csv")
     with pytest.raises(LogError, match=r"columns must be apart by commas, semicolons, tabs or \|"):
         read(tmp_path / "a.csv", rows(lambda rank, _: f"{rank + 1}.0", separator=" "))
+
+
+@pytest.mark.parametrize("name", ["rank3", "worker 3 (ms)", "time_3", "w3", "3", "gpu3/step_s"])
+def test_a_column_of_a_rank_is_named_so_or_as_a_time(name: str) -> None:
+    assert may_be_of_ranks(name)
+
+
+@pytest.mark.parametrize("name", ["port_port1_loss", "gpu0_util", "layer1 grad norm", "top5_accuracy", "rank2 tokens"])
+def test_other_columns_that_differ_by_a_number_are_no_times(name: str) -> None:
+    assert not may_be_of_ranks(name)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -174,6 +174,36 @@ def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
     assert history(tmp_path, records).own_s.tolist() == read_log(tmp_path / "a.json").own_s.tolist()
 
 
+def test_lines_of_a_trainer_that_are_named_json_have_a_time_beside_that_of_loading(tmp_path: Path) -> None:
+    """As detectron2 and OpenMMLab write them; the latter writes evaluations between them, with a count of epochs."""
+    lines = [
+        {"data_time": 0.1, "rank_data_time": 0.1, "iteration": 20 * row, "lr": 1e-3, "loss": 2.0, "time": 0.4, "eta": 9}
+        for row in range(1, 25)
+    ]
+    lines.insert(9, {"iteration": 1, "coco/bbox_mAP": 0.2, "time": 7.0, "data_time": 6.0})
+    (tmp_path / "metrics.json").write_text("\n".join(map(json.dumps, lines)))
+    log = read_log(tmp_path / "metrics.json")
+    assert log.steps == tuple(range(20, 481, 20))
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.4] * 24)
+    assert log.data_s is not None
+    assert log.data_s[:, 0].tolist() == pytest.approx([0.1] * 24)
+
+
+def test_records_of_ranks_in_a_folder_may_be_objects_by_epoch_and_step(tmp_path: Path) -> None:
+    for rank in range(3):
+        steps = {f"{step:04d}": {"global_step": step, "step_time": 1.0 + rank} for step in range(24)}
+        epochs = {"0": dict(list(steps.items())[:12]), "1": dict(list(steps.items())[12:])}
+        content = {"config": {"rank": rank}, "updates": epochs, "minival": {"0": {"0": {"global_step": 0, "loss": 1}}}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(content))
+    log = read_log(tmp_path)
+    assert (log.ranks, len(log.steps)) == (("0", "1", "2"), 24)
+    assert log.own_s[5].tolist() == [1.0, 2.0, 3.0]
+    assert any("if ranks wait for each other within it, a slow rank does not show" in each for each in log.remarks)
+    (tmp_path / "rank1.json").write_text("{}")
+    with pytest.raises(LogError, match=r"rank0\.json: is no Chrome trace"):
+        read_log(tmp_path)
+
+
 NAMES = {
     "whole": (
         *("train_step_timing in s", "perf/step_time_ms", "iteration-time", "train/iter_time", "timing_s/step"),
