@@ -87,9 +87,6 @@ def test_only_training_images_are_augmented() -> None:
     np.testing.assert_array_equal(random.batch_inputs(IMAGES, drawn()), expected)
 
 
-# ---- the way from an order to the task ------------------------------------------------------------------------------
-
-
 class Watched:
     """Digits whose pre-processing is written down, and adds one to every pixel."""
 
@@ -125,17 +122,12 @@ def test_the_backend_hands_over_seed_epochs_and_samples(tmp_path: Path) -> None:
 
 
 def test_held_out_samples_are_not_drawn(tmp_path: Path) -> None:
-    """They are pre-processed as well, or accuracy would be that of other images."""
+    """They are pre-processed as well, or accuracy would be that of other images; without it samples are as they are."""
     task = Watched(str(tmp_path))
-    model = TorchModel(task, seed=5, num_threads=1)
-    one = model.evaluate()
+    one = TorchModel(task, seed=5, num_threads=1).evaluate()
     assert task.seen
     assert all(drawn is None for drawn in task.seen)
-    assert one != TorchModel(Digits(data_dir=str(tmp_path)), seed=5, num_threads=1).evaluate()
-
-
-def test_a_task_without_it_is_given_its_samples_as_they_are(tmp_path: Path) -> None:
-    task = Digits(data_dir=str(tmp_path))
-    task.prepare()
-    inputs, _ = TorchModel(task, seed=0, num_threads=1).batch(np.array([3, 1]))
+    plain = TorchModel(task.inner, seed=5, num_threads=1)
+    assert one != plain.evaluate()
+    inputs, _ = plain.batch(np.array([3, 1]))
     np.testing.assert_array_equal(inputs.numpy(), task.load().train[0][[3, 1]])

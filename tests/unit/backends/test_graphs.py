@@ -47,7 +47,7 @@ def on_device(task: Any) -> TorchModel:
     return TorchModel(task, 3, 1, device="fake", graphs=True)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", PLAIN)
 def test_bits_and_buffers_are_those_of_the_cpu(name: str, parts: int) -> None:
@@ -64,12 +64,14 @@ def test_bits_and_buffers_are_those_of_the_cpu(name: str, parts: int) -> None:
         assert len(model.graphs.recorded) == 2
 
 
-def test_what_warms_up_is_no_batch_of_batch_normalisation() -> None:
+def test_what_warms_up_is_no_batch_of_batch_normalisation_and_masks_need_the_host() -> None:
     _, _, statistics = trained(TorchModel(NORMALISED, 3, 1), 1)
     _, _, found = trained(on_device(NORMALISED), 1)
     assert len(found) > 3
     for one, same in zip(found, statistics, strict=True):
         np.testing.assert_array_equal(one, same)
+    task = Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=1, dropout=0.5))
+    assert on_device(task).graphs is None
 
 
 def test_one_that_is_large_goes_as_a_whole_when_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +117,6 @@ def test_weighted_gradients_are_launched_one_by_one(monkeypatch: pytest.MonkeyPa
         model.gradient(model.batch(np.arange(8)), micro)
 
 
-def test_masks_need_the_host_for_every_batch() -> None:
-    task = Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=1, dropout=0.5))
-    assert on_device(task).graphs is None
-
-
 def batch(samples: int) -> Any:
     return torch.zeros(samples, 2), torch.zeros(samples)
 
@@ -134,9 +131,6 @@ def test_forms_are_recorded_when_they_come_often_and_not_without_end() -> None:
         assert found == [False] * (OFTEN - 1) + [often, often]
     assert len(launched.recorded) == FORMS
     assert launched.launch(batch(1), one) is not None
-
-
-# ---- the fake device ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.backends.initial import Initial, Part, draws_parts, wrong_part
+from runtime.backends.initial import Initial, draws_parts, wrong_part
 from runtime.config.instantiate import instantiate
 from tests.unit.run.test_preflight import composed
 
@@ -105,11 +105,3 @@ def test_tasks_that_come_along_draw_their_parts(name: str) -> None:
     task = instantiate(raw["workload"]["task"])
     assert draws_parts(task)
     assert wrong_part(task, 3) == ""
-
-
-def test_values_are_kept_whatever_becomes_of_them() -> None:
-    values, out = np.ones(3, np.float32), np.zeros(3, np.float32)
-    part = Part.of(values)
-    values[:] = 5
-    part.fill(out)
-    assert out.tolist() == [1, 1, 1]

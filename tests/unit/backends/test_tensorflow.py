@@ -15,9 +15,10 @@ import torch
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend
+from runtime.errors import ConfigError
 from runtime.run.checks import job as checks
 from runtime.run.checks.backends import is_written_in
-from tests.support.cli import run_cli
+from runtime.run.preflight import preflight
 from tests.support.long_tests import long_after
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import Facts, needs_tensorflow
@@ -27,9 +28,6 @@ from workloads.digits import Digits
 KINDS = ("mlp", "cnn")
 pytestmark = pytest.mark.timeout(400)
 """Whoever asks TensorFlow first waits for all that the tests of this folder ask it."""
-
-
-# ---- what needs no TensorFlow ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**40 + 3])
@@ -64,12 +62,11 @@ def test_layouts(name: str, shape: tuple[int, ...], stored: tuple[int, ...]) -> 
 
 
 def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^backend\.num_threads=0: must be at least 1$"):
+        preflight(["workload=digits", "backend=tensorflow", "backend.num_threads=0"])
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    finished = run_cli("workload=digits", "backend=tensorflow")
-    assert finished.exit_code == 2
-    assert (
-        finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
-    )
+    with pytest.raises(ConfigError, match="tensorflow is not installed; pip install 'stragglab"):
+        preflight(["workload=digits", "backend=tensorflow"])
 
 
 @dataclass
@@ -83,11 +80,6 @@ def test_a_promise_that_the_task_does_not_keep_is_refused() -> None:
     assert not is_written_in(OnlyTorch(), TensorflowBackend())
     assert is_written_in(OnlyTorch(), TorchBackend())
     assert is_written_in(Digits(), TensorflowBackend())
-
-
-def test_a_number_of_threads_is_one_at_least() -> None:
-    finished = run_cli("workload=digits", "backend=tensorflow", "backend.num_threads=0")
-    assert (finished.exit_code, finished.err) == (2, "run.py: backend.num_threads=0: must be at least 1\n")
 
 
 @pytest.mark.parametrize("backend", long_after(["numpy", "torch"], 1))
@@ -110,9 +102,6 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
     loaded = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
     assert ["torch"] * (backend == "torch") in loaded, done.stdout + done.stderr
     assert not any({"tensorflow", "keras"} & set(names) for names in loaded)
-
-
-# ---- what TensorFlow computes ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

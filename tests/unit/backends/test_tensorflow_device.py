@@ -35,6 +35,7 @@ def test_arithmetic_is_exact_and_memory_is_shared() -> None:
     tensorflow, asked = stand_in(["first", "second"])
     assert use_gpu(tensorflow) == FIRST_GPU
     assert asked == ["deterministic", ("tf32", False), ("first", True)]
+    assert is_device_full(type("ResourceExhaustedError", (Exception,), {})("OOM when allocating tensor"))
 
 
 def test_without_a_gpu_it_says_so() -> None:
@@ -43,11 +44,6 @@ def test_without_a_gpu_it_says_so() -> None:
     with pytest.raises(ValueError, match="device=fake: must be cpu or cuda; only PyTorch has a fake one"):
         TensorflowBackend(device="fake")
     assert TensorflowBackend(device="cuda").device == "cuda"
-
-
-def test_a_device_that_is_full_is_known() -> None:
-    error = type("ResourceExhaustedError", (Exception,), {})("OOM when allocating tensor")
-    assert is_device_full(error)
 
 
 @needs_tensorflow

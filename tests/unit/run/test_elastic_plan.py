@@ -29,22 +29,3 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
     assert min(joined) >= 4
     metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
     assert metrics["least_uses"] == metrics["most_uses"]
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
-        (("strategy=asp_even",), "data=even: every epoch is cut into one part per worker"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_where_nodes_cannot_change_it_is_refused_before_the_job(
-    words: tuple[str, ...], complaint: str, tmp_path: Path
-) -> None:
-    found = run_cli(*WORDS, *words, f"hydra.run.dir={tmp_path}")
-    assert found.exit_code != 0
-    assert complaint in " ".join(found.err.split())
-    assert "straggler=elastic lets workers join or leave" in " ".join(found.err.split())
-    assert not (tmp_path / "events.jsonl").exists()

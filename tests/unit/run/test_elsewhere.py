@@ -44,9 +44,9 @@ def test_notes_of_an_earlier_sweep_do_not_count(tmp_path: Path) -> None:
 
 
 def test_failures_are_named_in_one_line() -> None:
-    assert tell([]) == ""
-    assert tell([Failure(2, "out/1_bsp")]) == "1 job failed: 1_bsp (exit code 2)"
-    assert (
-        tell([Failure(2, "out/1_bsp"), Failure(1, "out/3_ssp")])
-        == "2 jobs failed: 1_bsp (exit code 2), 3_ssp (exit code 1)"
-    )
+    failed = [Failure(2, "out/1_bsp"), Failure(1, "out/3_ssp")]
+    assert [tell(failed[:count]) for count in range(3)] == [
+        "",
+        "1 job failed: 1_bsp (exit code 2)",
+        "2 jobs failed: 1_bsp (exit code 2), 3_ssp (exit code 1)",
+    ]

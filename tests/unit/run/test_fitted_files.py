@@ -71,9 +71,5 @@ def test_records_of_a_set_and_of_its_jobs_name_them(tmp_path: Path) -> None:
     names = [name_of(FITTED / "deviation.npz")]
     heads = [tmp_path / "set" / place / "meta.json" for place in ("jobs/a", "jobs/b", ".")]
     assert [json.loads(head.read_text())["fitted"] for head in heads] == [names, [], names]
-
-
-def test_a_set_whose_strategies_decide_nothing_names_none(tmp_path: Path) -> None:
-    rows = [row("a", settings=["strategy=star_h", "strategy.predictor=lstm_ratio"])]
-    run_rows(tmp_path / "set", rows, "replay.detail=gpus_only")
-    assert json.loads((tmp_path / "set" / "meta.json").read_text())["fitted"] == []
+    run_rows(tmp_path / "counted", rows, "replay.detail=gpus_only")
+    assert json.loads((tmp_path / "counted" / "meta.json").read_text())["fitted"] == [], "nobody decides there"

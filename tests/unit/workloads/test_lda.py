@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -198,9 +197,6 @@ def test_parameters_that_a_stale_step_made_negative_do_no_harm(data_dir: str) ->
     assert (grad[::7] < 0).all()  # and steps lead back
 
 
-# ---- the documents --------------------------------------------------------------------------------------------------
-
-
 def test_documents_have_the_shares_and_the_words_of_their_topics(data_dir: str) -> None:
     """Frequencies over all held-out documents are those of the truth, within four standard errors of 2,000 words."""
     topics, shares = TEXT.truth(data_dir)
@@ -209,20 +205,8 @@ def test_documents_have_the_shares_and_the_words_of_their_topics(data_dir: str) 
     assert np.abs(found - expected).max() < 4 * math.sqrt(expected.max() / 2000)
     assert np.allclose(topics.sum(axis=1), 1)
     assert np.allclose(shares.sum(axis=1), 1)
-
-
-def test_targets_are_the_next_words(data_dir: str) -> None:
     inputs, targets = TEXT.load(data_dir).train
     np.testing.assert_array_equal(inputs[:, 1:], targets[:, :-1])
-
-
-@pytest.mark.parametrize("other", [{"data_seed": 2}, {"samples": 30}, {"topics": 3}, {"topic_prior": 1.0}])
-def test_every_setting_has_documents_of_its_own(other: dict[str, Any], tmp_path: Path) -> None:
-    settings = {"samples": 20, "length": 5, "words": 9, "topics": 2}
-    one, two = PlantedTopics(**settings), PlantedTopics(**{**settings, **other})
-    for own in (one, two, one):
-        own.prepare(str(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 2
-    again = PlantedTopics(**settings)
-    again.prepare(str(tmp_path / "again"))
-    np.testing.assert_array_equal(one.load(str(tmp_path)).train[0], again.load(str(tmp_path / "again")).train[0])
+    others = [{}, {"data_seed": 4}, {"samples": 30}, {"topics": 3}, {"topic_prior": 1.0}]
+    about = {"samples": 20, "length": 5, "words": 9, "topics": 2, "data_seed": 3}
+    assert len({PlantedTopics(**{**about, **other}).directory(data_dir) for other in others}) == 5  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from workloads import metrics
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000], ids=["mostly ties", "many ties", "few ties"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_auc_is_scikit_learns_ties_included(levels: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, levels, 300) / levels
@@ -34,9 +34,9 @@ def test_auc_by_hand(scores: list[float], labels: list[int], expected: float) ->
     assert metrics.auc(scores, labels) == expected
 
 
-@pytest.mark.parametrize(("scores", "labels"), [([1.0, 2.0], [1, 1]), ([1.0, 2.0], [0, 0]), ([math.nan, 1.0], [0, 1])])
-def test_auc_of_what_has_none(scores: list[float], labels: list[int]) -> None:
-    assert math.isnan(metrics.auc(scores, labels))
+def test_auc_of_what_has_none() -> None:
+    for scores, labels in (([1.0, 2.0], [1, 1]), ([1.0, 2.0], [0, 0]), ([math.nan, 1.0], [0, 1])):
+        assert math.isnan(metrics.auc(scores, labels))
 
 
 @pytest.mark.long(like="test_the_expected_auc_is_the_mean_over_labels")
@@ -51,9 +51,6 @@ def test_perplexity() -> None:
     assert metrics.perplexity(1e9, 10) == metrics.perplexity(math.inf, 1) == math.exp(80)
     assert np.isfinite(np.float32(metrics.perplexity(1e9, 10)))
     assert math.isnan(metrics.perplexity(math.nan, 1))
-
-
-def test_a_perplexity_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="num_tokens=0"):
         metrics.perplexity(0.0, 0)
 
