@@ -150,14 +150,6 @@ def test_kernels_are_recorded_when_libraries_have_warmed_up(
     assert Driver.log[-1] == "replayed"
 
 
-def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked: list[Any] = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: locked.append(values) or values)
-    device.torch_name, values = "meta", torch.ones(2)
-    assert device.place(values).device.type == "meta"
-    assert locked[0] is values, "or the copy would wait for the device"
-
-
 def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Multiplications of 0.25 ms: four make a kernel. With others' turns it lasts ten times as long."""
     now_s, each_s, launched = [0.0], [0.25e-3], []
@@ -201,12 +193,19 @@ def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatc
     assert load.run() == pytest.approx(0.9e-3), "the clock of the device has become faster"
 
 
-def test_kernels_are_exact_unless_asked_otherwise(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_exact_unless_asked_otherwise_and_inputs_placed_there(
+    device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
     monkeypatch.setattr(cuda, "make_exact", lambda: made.append("exact"))
     for exact, count in ((False, 0), (True, 1)):
         make_device("cuda", exact=exact)
         assert len(made) == count
+    locked: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: locked.append(values) or values)
+    device.torch_name, values = "meta", torch.ones(2)
+    assert device.place(values).device.type == "meta"
+    assert locked[0] is values, "or the copy would wait for the device"
 
 
 EXACT = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.backends.initial import Initial, draws_parts, wrong_part
+from runtime.backends.initial import Initial, Part, draws_parts, wrong_part
 from runtime.config.instantiate import instantiate
 from tests.unit.run.test_preflight import composed
 
@@ -65,6 +65,11 @@ class Backend:
 
 @pytest.mark.parametrize(("task", "sign"), [(Whole(), 1), (InParts(), -1)])
 def test_a_part_as_often_as_needed(task: Any, sign: int) -> None:
+    values, kept = np.ones(3, np.float32), np.zeros(3, np.float32)
+    copied = Part.of(values)
+    values[:] = 5
+    copied.fill(kept)
+    assert kept.tolist() == [1, 1, 1], "values are kept whatever becomes of them"
     initial = Initial(Backend(), task, 2)  # type: ignore[arg-type]
     assert initial.num_parameters == len(WHOLE)
     part = initial.part(3, 7)

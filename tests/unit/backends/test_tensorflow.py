@@ -92,13 +92,16 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
         "atexit.register(lambda: print('loaded', *[name for name in names if name in sys.modules]))\n"
         "runpy.run_path('run.py', run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words, "workload.epochs=1", "straggler=none", f"hydra.run.dir={tmp_path}/run"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [
+        sys.executable,
+        "-c",
+        script,
+        *words,
+        "workload.epochs=1",
+        "straggler=none",
+        f"hydra.run.dir={tmp_path}/run",
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     loaded = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
     assert ["torch"] * (backend == "torch") in loaded, done.stdout + done.stderr
     assert not any({"tensorflow", "keras"} & set(names) for names in loaded)
@@ -113,39 +116,25 @@ def found(computed: Computed) -> tuple[Facts, str]:
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
-def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(found: tuple[Facts, str]) -> None:
+def test_graphs_statistics_and_assessments(found: tuple[Facts, str]) -> None:
+    """One graph serves every number of samples and reads the vector itself; statistics move and are no parameters.
+
+    Who only scores has graphs of a step, of the metrics and of the statistics before the first score. An assessment
+    depends on the parameters alone; the third is the negative control, with statistics as training has left them.
+    """
     facts = found[0]
     assert facts["bn_traces"] == 1
     assert facts["bn_halved_loss"] != pytest.approx(float(facts["bn_loss"]), rel=1e-3)
     assert str(facts["bn_weights_refused"]).startswith("independent_samples: the model has batch normalisation")
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_who_only_scores_has_its_graphs_before_the_first_score_and_gives_the_same(found: tuple[Facts, str]) -> None:
-    """Graphs of a step, of the metrics and of the statistics."""
-    facts = found[0]
     assert facts["only_scores_traces"].tolist() == [[0, 1, 1], [0, 1, 1]]
     assert facts["only_scores_metrics"].tolist() == [facts["bn_accuracy"], facts["bn_mean_loss"]]
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None:
-    facts = found[0]
     assert len(facts["bn_initial"]) == 64 * 6 + 6 + 2 * 6 + 60 + 10
     assert facts["bn_moved"] > 0
     assert facts["bn_initial"].tobytes() == facts["bn_again"].tobytes()
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str]) -> None:
-    """The third is the negative control: with statistics as training has left them."""
-    before, after, unmeasured = found[0]["norms"]
+    before, after, unmeasured = facts["norms"]
     assert before.tolist() == after.tolist()
     assert unmeasured.tolist() != after.tolist()
-    np.testing.assert_allclose(found[0]["measured"], found[0]["wanted_means"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(facts["measured"], facts["wanted_means"], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")

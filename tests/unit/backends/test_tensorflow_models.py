@@ -60,21 +60,14 @@ def test_masks_are_those_of_seed_and_batch(facts: Facts) -> None:
     assert mask == again == in_another_process
     assert mask not in (of_another_batch, of_another_seed)
     assert of_another_batch == facts["mask_after_evaluation"].tolist()
-
-
-def test_every_layer_and_every_call_has_its_own_masks(facts: Facts) -> None:
-    for mask in facts["masks"]:
-        assert len({part.tobytes() for part in np.split(mask, 3)}) == 3
-
-
-@pytest.mark.parametrize("dropping", sorted(DROPPING))
-def test_an_evaluation_drops_nothing(facts: Facts, dropping: str) -> None:
-    assert facts["kept"] == 1.0
-    assert facts[f"{dropping}_dropping_metrics"].tolist() == facts[f"{dropping}_metrics"].tolist()
+    for one in facts["masks"]:
+        assert len({part.tobytes() for part in np.split(one, 3)}) == 3, "every layer and every call has its own"
 
 
 @pytest.mark.parametrize("dropping", sorted(DROPPING))
 def test_a_gradient_is_a_function_of_parameters_and_samples(facts: Facts, dropping: str) -> None:
+    assert facts["kept"] == 1.0, "an evaluation drops nothing"
+    assert facts[f"{dropping}_dropping_metrics"].tolist() == facts[f"{dropping}_metrics"].tolist()
     first, of_other_samples, again = facts[f"{dropping}_dropping"]
     assert first.tobytes() == again.tobytes() != of_other_samples.tobytes()
     assert apart(first, facts[f"{dropping}_grad"]) > 0.1, "nothing was dropped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -204,16 +205,14 @@ def test_servers_draw_initial_parameters_without_a_device(monkeypatch: pytest.Mo
 
 
 def test_only_pytorch_has_devices() -> None:
-    with pytest.raises(ValueError, match=r"^exact=false: changes nothing on device=cpu"):
-        TorchBackend(exact=False)
-    with pytest.raises(ValueError, match=r"^graphs=true: device=cpu launches no kernels; needs device=cuda"):
-        TorchBackend(graphs=True)
-    with pytest.raises(ValueError, match="device=tpu: must be one of cpu, cuda, fake"):
-        TorchBackend(device="tpu")
-    with pytest.raises(
-        ValueError, match="device=cuda: only PyTorch and TensorFlow compute on devices; use backend=torch"
+    for make, said in (
+        (lambda: TorchBackend(exact=False), "^exact=false: changes nothing on device=cpu"),
+        (lambda: TorchBackend(graphs=True), "^graphs=true: device=cpu launches no kernels; needs device=cuda"),
+        (lambda: TorchBackend(device="tpu"), "device=tpu: must be one of cpu, cuda, fake"),
+        (lambda: NumpyBackend(device="cuda"), "device=cuda: only PyTorch and TensorFlow compute on devices"),
     ):
-        NumpyBackend(device="cuda")
+        with pytest.raises(ValueError, match=said):
+            make()
 
 
 @pytest.mark.parametrize("shape", [(7, 5, 3), (300, 64)])
@@ -234,23 +233,17 @@ def test_masks_drawn_on_the_host_are_torch_s_own(turned: bool, p: float, shape: 
     assert layer(inputs) is inputs
 
 
-@pytest.mark.parametrize(
-    ("layer", "refused"),
-    [
+def test_masks_that_only_a_device_could_draw_are_refused() -> None:
+    for layer, refused in (
         (nn.LSTM(2, 2, 2, dropout=0.5), True),
         (nn.LSTM(2, 2, 2), False),
         (nn.MultiheadAttention(2, 1, dropout=0.5), True),
         (nn.TransformerEncoderLayer(2, 1, 2, 0.0), False),
         (nn.Dropout2d(0.5), True),
-    ],
-)
-def test_masks_that_only_a_device_could_draw_are_refused(layer: Any, refused: bool) -> None:
-    module = nn.Sequential(nn.Linear(2, 2), layer)
-    if refused:
-        with pytest.raises(ValueError, match=r"backend\.device: 1 \(.*\) draws dropout masks on the device"):
-            draw_on_host(module, torch.clone)
-    else:
-        draw_on_host(module, torch.clone)
+    ):
+        said = r"backend\.device: 1 \(.*\) draws dropout masks on the device"
+        with pytest.raises(ValueError, match=said) if refused else nullcontext():
+            draw_on_host(nn.Sequential(nn.Linear(2, 2), layer), torch.clone)
 
 
 @pytest.mark.few(2)

@@ -136,9 +136,6 @@ def test_metrics_are_a_function_of_the_parameters_alone() -> None:
     busy.evaluate()
     attached(busy, residual())
     assert busy.evaluate() == busy.evaluate() == evaluated(residual())
-
-
-def test_an_evaluation_leaves_no_trace_in_training() -> None:
     bare, interrupted = TorchModel(Images(RESIDUAL), 0, 1), TorchModel(Images(RESIDUAL), 0, 1)
     interrupted.evaluate()
     np.testing.assert_array_equal(trained(bare, 3), trained(interrupted, 3))
@@ -175,17 +172,14 @@ def test_metrics_do_not_depend_on_the_batches() -> None:
         assert evaluated(params, layers=PLAIN, eval_batch_samples=size) == pytest.approx(expected, rel=1e-5)
 
 
-def test_no_forward_pass_sees_more_than_a_batch() -> None:
-    seen: list[int] = []
-    model = TorchModel(Images(RESIDUAL), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
-    model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
-    model.evaluate()
-    assert seen == [50] * 3 + [50] * 7 + [10]
-
-
 def test_a_task_without_figures_is_evaluated_at_once_and_without_training_data() -> None:
-    """As ever: to the bit, and without a pass over training data for a model without statistics."""
+    """As ever: to the bit, and without a pass over training data; else no pass sees more than a batch."""
     seen: list[int] = []
+    whole = TorchModel(Images(RESIDUAL), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
+    whole.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    whole.evaluate()
+    assert seen == [50] * 3 + [50] * 7 + [10]
+    seen.clear()
     model = TorchModel(AtOnce(PLAIN), 0, 1, eval_batch_samples=50)
     model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
     found = model.evaluate()
@@ -203,14 +197,8 @@ def test_masks_depend_on_seed_and_samples_only() -> None:
     np.testing.assert_array_equal(gradient(first, params, indices), gradient(second, params, indices))
     np.testing.assert_array_equal(gradient(first, params, indices), gradient(first, params, indices))
     assert evaluated(params, layers=DROPPING, seed=1) == evaluated(params, layers=DROPPING, seed=2)
+    halves = gradient(first, params, indices[:10]) + gradient(first, params, indices[10:])
+    np.testing.assert_allclose(gradient(first, params, indices, accum=2), halves, rtol=1e-5, atol=1e-6)
+    assert np.abs(gradient(first, params, indices) - halves).max() > 1e-3, "each micro-batch has masks of its own"
     reseeded = TorchModel(Images(DROPPING), 6, 1)
     assert np.abs(gradient(first, params, indices) - gradient(reseeded, params, indices)).max() > 1e-3
-
-
-def test_each_micro_batch_has_masks_of_its_own() -> None:
-    """So all holders of a part of a coded round mean the same by its gradient."""
-    model = TorchModel(Images(DROPPING), 5, 1)
-    params, indices = model.initial_parameters(), np.arange(20)
-    halves = gradient(model, params, indices[:10]) + gradient(model, params, indices[10:])
-    np.testing.assert_allclose(gradient(model, params, indices, accum=2), halves, rtol=1e-5, atol=1e-6)
-    assert np.abs(gradient(model, params, indices) - halves).max() > 1e-3

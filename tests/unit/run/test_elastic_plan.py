@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.errors import ConfigError
+from runtime.run.preflight import preflight
 from tests.support.cli import run_cli
 from tests.support.runs import read_lines
 
@@ -29,3 +31,8 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
     assert min(joined) >= 4
     metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
     assert metrics["least_uses"] == metrics["most_uses"]
+
+
+def test_where_nodes_cannot_change_it_is_refused_before_the_job() -> None:
+    with pytest.raises(ConfigError, match=r"the shared buffers .*\(straggler=elastic lets workers join or leave\)"):
+        preflight([*WORDS, "topology.transport=shm"])

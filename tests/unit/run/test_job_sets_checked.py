@@ -97,20 +97,15 @@ def test_a_machine_that_cannot_hold_live_jobs_says_why(monkeypatch: pytest.Monke
         checked_set([row("a", model="")], *LIVE)
 
 
-def test_live_jobs_need_all_that_one_of_them_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
-    checked = checked_set([row("a", model="")], *LIVE)
-    assert checked.needs == Needs(isolation=Isolation.NETWORK, janitor=True)
-    assert checked.real_time
-    assert checked_set([row("a")]).needs == Needs()
-
-
 ASKING = ("strategy=star_h", "strategy.prevent=true", "prevention=star")
 
 
 def test_live_jobs_that_reserve_need_quotas_of_their_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where hosts have quotas; cpulimit, which grants whole percents, is refused."""
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
+    checked = checked_set([row("a", model="")], *LIVE)
+    assert (checked.needs, checked.real_time) == (Needs(isolation=Isolation.NETWORK, janitor=True), True)
+    assert checked_set([row("a")]).needs == Needs()
     jobs, workload = [row("a", model="")], ("workload=digits", "backend=torch")
     words = (*LIVE, *workload, *ASKING)
     allocations = [
@@ -139,6 +134,9 @@ def test_a_jobs_length_follows_from_its_duration() -> None:
     job = checked_set([row("a", iterations=None, duration_s=200.0)], *words).jobs[0]
     assert job.request.duration_s == pytest.approx(100.0, rel=0.01)
     assert job.checked.config.workload.task["num_samples"] == job.iterations * 2 * 128
+    own = checked_set([row("a", model="anything")], "replay.models=null", "cluster.costs=star_lstm").jobs[0]
+    assert own.checked.config.cluster.costs == "star_lstm", "without a table of models all jobs are the run's own"
+    assert own.checked.config.workload.global_batch_samples == 2 * 16  # 128 of 8 workers
     capped = checked_set([row("a", iterations=None, duration_s=200.0)], "replay.max_iterations=7").jobs[0]
     assert capped.iterations == 7
 
@@ -190,12 +188,6 @@ def test_jobs_that_only_hold_gpus_are_checked_once_for_each_kind(monkeypatch: py
     assert len(seen) == 3 + 6
 
 
-def test_no_table_of_models_makes_all_jobs_the_runs_own(tmp_path: Path) -> None:
-    job = checked_set([row("a", model="anything")], "replay.models=null", "cluster.costs=star_lstm").jobs[0]
-    assert job.checked.config.cluster.costs == "star_lstm"
-    assert job.checked.config.workload.global_batch_samples == 2 * 16  # 128 of 8 workers
-
-
 LISTED = ("jobs=list", "jobs.entries=[]", "runtime=virtual", "cluster=star_servers", "view=none")
 
 
@@ -204,12 +196,6 @@ def listed(folder: Path, *settings: str, **more: Any) -> tuple[str, ...]:
     path = folder / "jobs.yaml"
     path.write_bytes(msgspec.yaml.encode([{"job": "a", "submit_s": 0, "gpus": 2, "settings": settings, **more}]))
     return (*LISTED, f"jobs.path={path}")
-
-
-def test_a_file_of_jobs_may_say_what_describes_a_job(tmp_path: Path) -> None:
-    ready = preflight(listed(tmp_path, "strategy=ssp", "strategy.bound=7", iterations=5))
-    (job,) = ready.jobs.pending[0][1].jobs  # type: ignore[union-attr]
-    assert job.checked.strategy.bound == 7  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +217,9 @@ def test_a_file_of_jobs_may_not_say_more(
 
 
 def test_the_command_line_may_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the caller's own."""
+    """It is the caller's own; a file may say what describes a job."""
+    ready = preflight(listed(tmp_path, "strategy=ssp", "strategy.bound=7", iterations=5))
+    assert ready.jobs.pending[0][1].jobs[0].checked.strategy.bound == 7  # type: ignore[union-attr,attr-defined]
     monkeypatch.setenv("STRAGGLAB_BOUND", "9")
     settings = '["strategy=ssp", "strategy.bound=${oc.env:STRAGGLAB_BOUND}"]'
     job = f"{{job: a, submit_s: 0, gpus: 2, iterations: 5, settings: {settings}}}"

@@ -87,6 +87,13 @@ def host_violations(hosts: pd.DataFrame, machines: list[dict[str, Any]]) -> list
 
 
 def test_no_gpu_core_or_link_is_used_twice(mixed: Path) -> None:
+    """And jobs start in the order of their submission."""
+    table = table_of(mixed)
+    assert table.start_s.is_monotonic_increasing
+    assert (table.start_s > table.submit_s).any()
+    assert (table.start_s >= table.submit_s).all()
+    assert (table.status == "done").all()
+    assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
     machines = msgspec.json.decode((mixed / "meta.json").read_bytes())["machine"]["hosts"]
     hosts = pd.read_parquet(mixed / "hosts.parquet")
     assert gpu_violations(notes_of(mixed), [machine["gpus"] for machine in machines]) == []
@@ -112,15 +119,6 @@ def test_the_work_of_hosts_is_the_work_of_their_tasks(mixed: Path) -> None:
         per_gradient_s = job.request.server.cpu_s * job.request.servers / job.request.gpus
         servers_s += per_gradient_s * (applied < applied.max()).sum()
     assert used_s == pytest.approx(workers_s + servers_s, rel=1e-6)
-
-
-def test_jobs_start_in_the_order_of_their_submission(mixed: Path) -> None:
-    table = table_of(mixed)
-    assert table.start_s.is_monotonic_increasing
-    assert (table.start_s > table.submit_s).any()
-    assert (table.start_s >= table.submit_s).all()
-    assert (table.status == "done").all()
-    assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
 
 
 @pytest.mark.long(like="test_no_gpu_core_or_link_is_used_twice")
@@ -279,14 +277,10 @@ def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkey
     found = load_cluster(tmp_path / "run")
     assert (found.status, found.hosts.t_s.max()) == ("killed", 2.5)
     pd.testing.assert_frame_equal(found.hosts, whole[whole.t_s <= 2.5])
-
-
-def test_a_row_without_counters_is_unknown_in_lines_and_in_the_table(tmp_path: Path) -> None:
     recorder = ClusterRecorder(tmp_path, [])
     recorder.hosts([HostRow(1.0, 0, 2, nan, 3.0, nan)])
-    lines = (tmp_path / "hosts.jsonl").read_bytes()
+    assert (tmp_path / "hosts.jsonl").read_bytes() == b"[1.0,0,2,null,3.0,null]\n", "without counters it is unknown"
     recorder.close()
-    assert lines == b"[1.0,0,2,null,3.0,null]\n"
     assert pd.read_parquet(tmp_path / "hosts.parquet").isna().to_numpy().tolist() == [[False] * 3 + [True, False, True]]
 
 

@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
+import yaml
 
 from injectors.patterns import NoStragglers
 from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
@@ -22,8 +24,10 @@ from runtime.config.compose import Composer, composing
 from runtime.config.parse import parse
 from runtime.errors import ConfigError
 from runtime.live import LiveRuntime
+from runtime.record.meta import describe_versions
 from runtime.run.checks.job import check_job
 from runtime.run.preflight import preflight
+from runtime.version import own_version
 from tests.support.cli import ROOT, refusal, run_cli
 from tests.support.long_tests import long_after
 from tests.unit.run.bad_lines import BAD_LINES, REPLICATED
@@ -293,3 +297,17 @@ def test_a_window_that_cannot_be_is_named_by_its_setting_and_pattern(monkeypatch
     assert str(caught.value).startswith(
         "straggler=none: plans what cannot be (delay of worker:9 from 2.5 s, disturbance 1 of pattern none): there is "
     )
+
+
+def test_what_only_the_program_itself_shows(tmp_path: Path) -> None:
+    """Hydra gets flags first; the version is the same everywhere; a worker can build things without Hydra."""
+    assert preflight(["strategy=ssp", "-m", "seed=0,1"]).argv == ["-m", "strategy=ssp", "seed=0,1"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f"\n## [{version}] - {citation['date-released']}\n" in (ROOT / "CHANGELOG.md").read_text()
+    assert citation["version"] == describe_versions()["stragglab"] == own_version() == version
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "other"\nversion = "9"\n')
+    assert own_version(tmp_path / "pyproject.toml") != "9"
+    listing = "print([name for name in ('hydra', 'omegaconf') if name in sys.modules])"
+    words = [sys.executable, "-c", f"import sys, runtime.config.instantiate; {listing}"]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -55,10 +55,6 @@ def test_what_no_machine_has_is_refused(line: str, message: str, monkeypatch: py
         preflight(line.split())
 
 
-def test_without_gradients_a_model_of_any_size_fits() -> None:
-    preflight(["runtime=virtual", "backend=none", "workload.target=null", "workload.task.hidden_units=100000000000"])
-
-
 @pytest.mark.parametrize(("model", "hidden_units"), [("mlp", 1), ("mlp", 128), ("cnn", 3), ("cnn", 32)])
 def test_weights_are_counted_as_torch_has_them(model: str, hidden_units: int) -> None:
     task = Digits(model=model, hidden_units=hidden_units)
@@ -66,7 +62,8 @@ def test_weights_are_counted_as_torch_has_them(model: str, hidden_units: int) ->
 
 
 def test_the_demand_by_hand(default: Config) -> None:
-    """Four workers, two servers, an evaluator; a model of 9,610 weights."""
+    """Four workers, two servers, an evaluator; a model of 9,610 weights. Without gradients one of any size fits."""
+    preflight(["runtime=virtual", "backend=none", "workload.target=null", "workload.task.hidden_units=100000000000"])
     demand = demand_of(default, Digits(), real_time=True, computes=True, scores=False)
     assert demand.memory_bytes == 4 * 9610 * (4 * 2 + 2) + 7 * resources.TASK_BYTES
     assert demand.processes == 2 + 5 * 2 + 2 * 2

@@ -148,8 +148,12 @@ def test_what_cannot_be_read_of_its_note_runs_again(
 @pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 @pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
 def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:
+    """Nor does who wants none of it where the same words, this one included, have left something unfinished."""
     interrupt(copied, after=2)
-    before = events(copied)
+    before, note = events(copied), read(copied)
+    if more == ("resume=never",):
+        head = msgspec.structs.replace(note.head, settings=(*note.head.settings, *more))
+        begin(copied, head, list(note.ended.values()))
     done = sweep(tmp_path, *more)
     assert done.exit_code == 0, done.err
     assert len(list((tmp_path / "runs").iterdir())) == 2
@@ -157,17 +161,6 @@ def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp
     assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
     assert "holds a record already" in refused.err
     assert events(copied) == before
-
-
-@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
-def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None:
-    """Also where the same words, this one included, have left something unfinished."""
-    interrupt(copied, after=2)
-    note = read(copied)
-    head = msgspec.structs.replace(note.head, settings=(*note.head.settings, "resume=never"))
-    begin(copied, head, list(note.ended.values()))
-    assert sweep(tmp_path, "resume=never").exit_code == 0
-    assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 @pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")

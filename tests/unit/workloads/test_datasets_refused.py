@@ -230,6 +230,13 @@ def test_pickles_with_more_than_data_are_refused(content: bytes, expected: str) 
         read_pickle(content)
 
 
+def test_an_evil_batch_is_refused_by_name(tmp_path: Path) -> None:
+    raw_files.cifar_pickles(tmp_path / "raw")
+    (tmp_path / "raw" / "data_batch_2").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    said = refusal(Cifar10(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path)
+    assert "raw/data_batch_2: is a pickle that names os.system" in said
+
+
 @pytest.mark.parametrize(
     ("break_it", "expected"),
     [

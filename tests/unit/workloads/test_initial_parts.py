@@ -34,14 +34,7 @@ def test_a_part_has_the_bits_of_the_whole(lo: int, hi: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "resnet20_cifar10",
-        "densenet121_cifar10_laptop",
-        "lstm_wikitext2_laptop",
-        "transformer_wikitext2_laptop",
-        "xdeepfm_criteo_laptop",
-    ],
+    "name", ["resnet20_cifar10", "lstm_wikitext2_laptop", "transformer_wikitext2_laptop", "xdeepfm_criteo_laptop"]
 )
 def test_a_module_draws_no_values_of_its_own(name: str) -> None:
     raw: Any

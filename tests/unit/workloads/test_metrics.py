@@ -56,20 +56,17 @@ def test_perplexity() -> None:
 
 
 def test_the_expected_auc_is_the_mean_over_labels() -> None:
-    """Of ten thousand draws of labels; weighted by pairs, as it is a ratio of means."""
+    """Of four thousand draws of labels; weighted by pairs, as it is a ratio of means."""
     rng = np.random.default_rng(3)
     chance = rng.choice([0.1, 0.3, 0.3, 0.6, 0.9], 40)
     right = pairs = 0.0
-    for _ in range(10_000):
+    for _ in range(4_000):
         labels = rng.random(40) < chance
         own = labels.sum() * (40 - labels.sum())
         if own:
             right, pairs = right + own * metrics.auc(chance, labels), pairs + own
-    assert metrics.expected_auc(chance) == pytest.approx(right / pairs, abs=0.002)
-
-
-def test_the_expected_auc_by_hand() -> None:
-    """Two samples: (0.8, 0.2) is right with 0.64, wrong with 0.04."""
+    assert metrics.expected_auc(chance) == pytest.approx(right / pairs, abs=0.004)
+    # by hand: two samples (0.8, 0.2) are right with 0.64, wrong with 0.04
     assert metrics.expected_auc([0.8, 0.2]) == pytest.approx(0.64 / 0.68)
     assert metrics.expected_auc([0.5, 0.5, 0.5]) == pytest.approx(0.5)
     assert math.isnan(metrics.expected_auc([1.0, 1.0]))

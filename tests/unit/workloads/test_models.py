@@ -162,9 +162,9 @@ def test_wide_and_deep_in_torch(crosses: tuple[tuple[int, int], ...]) -> None:
     assert size_of(WideDeep(size, FIELDS)) == size.count(FIELDS)
 
 
-@pytest.mark.parametrize(
-    ("layers", "shape", "after"),
-    [
+def test_torch_agrees_about_shapes_and_counts() -> None:
+    """A shortcut of option A leaves pixels out and adds zeros."""
+    cases: list[tuple[Layers, Shape, Shape]] = [
         ((Conv(5),), (3, 8, 9), (5, 8, 9)),
         ((Conv(5, 3, 2),), (3, 7, 7), (5, 4, 4)),
         ((Conv(5, 7, 2), MaxPool(3, 2, 1)), (3, 224, 224), (5, 56, 56)),
@@ -172,18 +172,13 @@ def test_wide_and_deep_in_torch(crosses: tuple[tuple[int, int], ...]) -> None:
         ((Concat(((), (Conv(4),))),), (3, 8, 8), (7, 8, 8)),
         ((Sum(((Conv(4, 3, 2),), (Skip(4, 2),))),), (3, 8, 8), (4, 4, 4)),
         ((Conv(2, depthwise=True),), (2, 8, 8), (2, 8, 8)),
-    ],
-)
-def test_torch_agrees_about_shapes_and_counts(layers: Layers, shape: Shape, after: Shape) -> None:
-    assert shape_after(layers, shape) == after
-    module = build(layers, shape)
-    assert module(torch.zeros(2, *shape)).shape == (2, *after)
-    assert size_of(module) == count(layers, shape)
-
-
-def test_a_shortcut_of_option_a_leaves_pixels_out_and_adds_zeros() -> None:
-    images = torch.arange(16.0).view(1, 1, 4, 4)
-    short = build((Skip(3, 2),), (1, 4, 4))(images)
+    ]
+    for layers, shape, after in cases:
+        assert shape_after(layers, shape) == after
+        module = build(layers, shape)
+        assert module(torch.zeros(2, *shape)).shape == (2, *after)
+        assert size_of(module) == count(layers, shape)
+    short = build((Skip(3, 2),), (1, 4, 4))(torch.arange(16.0).view(1, 1, 4, 4))
     assert short[0, 0].tolist() == [[0, 2], [8, 10]]
     assert short[0, 1:].abs().sum() == 0
 

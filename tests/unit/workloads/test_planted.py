@@ -69,6 +69,8 @@ def test_the_truth_itself_scores_what_is_expected(data_dir: str) -> None:
         log_loss(np.random.default_rng(0).random(len(chance)) < chance, chance), abs=0.05
     )
     assert auc(np.random.default_rng(1).permutation(chance), labels) < 0.55
+    assert np.log(chance / (1 - chance)).std() == pytest.approx(SMALL.spread, rel=0.2)
+    assert 0.15 < SMALL.load(data_dir).train[1].mean() < 0.4, "clicks are rare"
 
 
 def test_log_odds_are_those_of_the_sum_over_pairs() -> None:
@@ -82,12 +84,6 @@ def test_log_odds_are_those_of_the_sum_over_pairs() -> None:
             truth.factors[one, ids[one]] @ truth.factors[two, ids[two]] for two in range(6) for one in range(two)
         )
         assert odds == pytest.approx(expected)
-
-
-def test_the_spread_is_as_asked_and_clicks_are_rare(data_dir: str) -> None:
-    chance = load_array(SMALL.directory(data_dir), "test_probabilities")
-    assert np.log(chance / (1 - chance)).std() == pytest.approx(SMALL.spread, rel=0.2)
-    assert 0.15 < SMALL.load(data_dir).train[1].mean() < 0.4
 
 
 def test_every_setting_has_arrays_of_its_own_and_the_same_are_the_same(tmp_path: Path) -> None:

@@ -77,10 +77,6 @@ def test_metrics_do_not_depend_on_the_batches(name: str) -> None:
     assert found[0] == pytest.approx(at_once, rel=1e-5)
 
 
-def test_accuracy_counts_hits() -> None:
-    assert TASKS["cnn"].metrics(np.array([[1, 0.5], [0, 1.5], [1, 1.0], [1, 1.0]])) == {"accuracy": 0.75, "loss": 1.0}
-
-
 def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary() -> None:
     found = TASKS["lstm"].metrics(np.full((7, 1), np.log(40)))
     assert found == pytest.approx({"perplexity": 40, "loss": np.log(40)})
@@ -91,21 +87,20 @@ def test_perplexity_of_a_model_that_knows_nothing_is_the_size_of_the_vocabulary(
 
 
 def test_auc_is_the_chance_that_a_click_scores_higher() -> None:
-    """Clicks score 3 and 1, the others 2 and 0: three of four pairs are in order."""
+    """Clicks score 3 and 1, the others 2 and 0: three of four pairs are in order. Accuracy counts hits."""
+    hits = np.array([[1, 0.5], [0, 1.5], [1, 1.0], [1, 1.0]])
+    assert TASKS["cnn"].metrics(hits) == {"accuracy": 0.75, "loss": 1.0}
     figures = np.array([[3, 0.1, 1], [2, 0.2, 0], [1, 0.3, 1], [0, 0.4, 0]])
     assert TASKS["xdeepfm"].metrics(figures) == pytest.approx({"auc": 0.75, "loss": 0.25})
     assert np.isnan(TASKS["xdeepfm"].metrics(figures[[0, 2]])["auc"])
 
 
-def test_a_part_of_the_samples_is_spread_over_the_file() -> None:
+def test_a_part_of_the_samples_is_spread_over_the_file_and_no_more_than_there_are() -> None:
     task = Images(dataset=PHOTOS, model="cnn", train_samples=7, test_samples=6)
     split = task.load()
     assert task.num_samples == task.prepare() == len(split.train[1]) == 7
     np.testing.assert_array_equal(split.train[0], PHOTOS.arrays(30, 0)[0][[0, 4, 8, 12, 16, 20, 24]])
     assert len(split.test[1]) == 6
-
-
-def test_no_more_than_there_are() -> None:
     for asked in (None, 30, 31):
         task = Images(dataset=PHOTOS, model="cnn", train_samples=asked)
         assert task.num_samples == task.prepare() == len(task.load().train[1]) == 30
