@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +87,8 @@ def test_the_python_of_the_first_page_prints_a_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exactly the block that the page shows, in a directory of its own; its six runs are forks of this process."""
+    for name in ("torch", "sklearn.datasets", "runtime.run.preflight", "runtime.virtual", "analysis.reports.finish"):
+        import_module(name)  # once, for all forks
     (code,) = blocks("README.md", "python")
     assert len(code.splitlines()) <= MOST_LINES
 
