@@ -16,10 +16,7 @@ from runtime.core.vectors import aligned_vector
 from workloads.data import Split
 from workloads.images import Images
 from workloads.models import alexnet, googlenet, vgg
-from workloads.models.layers import (
-    MaxPool,
-    Relu,
-)
+from workloads.models.layers import MaxPool, Relu
 
 SEED = 5
 BATCH, TEST, CLASSES = 24, 40, 10

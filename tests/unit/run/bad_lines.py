@@ -9,15 +9,9 @@ REPLICATED = (
 BAD_LINES: list[tuple[str, str]] = [
     # names that do not exist
     ("strategy=spp", "strategy=spp: no such strategy; did you mean ssp? ("),
-    (
-        "strategy=ssp strategy.bonud=3",
-        "strategy.bonud=3: no such setting of strategy=ssp; did you mean strategy.bound?",
-    ),
+    ("strategy=ssp strategy.bonud=3", "strategy.bonud=3: no such setting of strategy=ssp; did you mean"),
     ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data, "),
-    (
-        "strategy=composed strategy.load.min_batch_samples=99",
-        "strategy.load.min_batch_samples=99: 4 workers would need",
-    ),
+    ("strategy=composed strategy.load.min_batch_samples=99", "strategy.load.min_batch_samples=99: 4 workers would"),
     (
         "strategy=composed strategy.decide_every_s=99",
         "strategy.detectors.stragglers.short_window_s=6.0: must be at least",
@@ -34,23 +28,14 @@ BAD_LINES: list[tuple[str, str]] = [
     ("cluster.num_workers=1e3", "cluster.num_workers=1000.0: must be a whole number, at least 1"),
     ("cluster.num_workers=???", "cluster.num_workers: missing"),
     ("runtime.heartbeat_s=0", "runtime.heartbeat_s=0: must be at least 0.001"),
-    (
-        "strategy=bsp\N{NO-BREAK SPACE}seed=1",
-        "strategy=bsp seed=1: is several settings in one word; give each as a word of its own",
-    ),
+    ("strategy=bsp\N{NO-BREAK SPACE}seed=1", "strategy=bsp seed=1: is several settings in one word; give each as"),
     (
         "runtime=virtual topology=allreduce cluster=hybrid cluster.replica.parts=[1,1]",
         "cluster.replica.parts=[1, 1]: must be a list of 3",
     ),
-    (
-        "runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}",
-        "cluster.hosts.device: has no bas_s; its fields are base_s, per_sample_s, saturation_s",
-    ),
+    ("runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}", "cluster.hosts.device: has no bas_s; its"),
     ("workload=wide_deep_adult workload.task.size.hidden=64", "workload.task.size.hidden=64: must be a list"),
-    (
-        "straggler=persistent straggler.sleep_iters=1e9",
-        "straggler.sleep_iters=1000000000.0: makes a delay of 4.8e+07 s",
-    ),
+    ("straggler=persistent straggler.sleep_iters=1e9", "straggler.sleep_iters=1000000000.0: makes a delay of"),
     ("runtime.lease_s=0.6", "runtime.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
     ("runtime.port=70000", "runtime.port=70000: must be between 0"),
     ("strategy=star_h strategy.phi=null workload.optimizer.name=foo", "workload.optimizer.name=foo: must be one of "),
@@ -64,7 +49,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     (
         "runtime=virtual jobs=list cluster=star_servers cluster.device.base_s=-1",
-        "jobs=list: job first: cluster.device: base_s=-1.0 must be 0 or more",
+        "job first: cluster.device: base_s=-1.0",
     ),
     (
         "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
@@ -79,10 +64,7 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.link_mbps=9",
         "straggler.targets=link:2: there is no such target; valid are worker:0 to worker:3, server:0 to server:1, link",
     ),
-    (
-        "launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=0",
-        "launcher.link_mbps=0: must be more than 0, or null where no link is slowed",
-    ),
+    ("launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=0", "launcher.link_mbps=0: must be more than 0"),
     (
         "topology=allreduce straggler=link_throttle launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=9 "
         "launcher.shared_dir=/tmp",
@@ -93,14 +75,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.listen=127.0.0.1",
         "launcher=join: connections can be paced, and nothing cuts link:0; choose kind bandwidth, or",
     ),
-    (
-        "topology.transport=shm launcher=join launcher.listen=127.0.0.1",
-        "topology.transport=shm: machines share no memory; use topology.transport=tcp",
-    ),
-    (
-        "strategy=mlfabric strategy.tau_max=2",
-        "strategy.tau_max=2: while one of 4 workers computes, 3 updates of others",
-    ),
+    ("topology.transport=shm launcher=join launcher.listen=127.0.0.1", "topology.transport=shm: machines share no"),
+    ("strategy=mlfabric strategy.tau_max=2", "strategy.tau_max=2: while one of 4 workers computes, 3 updates of"),
     (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy: has aggregators (1; num_aggregators or tree_fanout), which are tasks of hosts; choose cluster=hosts",
@@ -128,14 +104,8 @@ BAD_LINES: list[tuple[str, str]] = [
         f"{REPLICATED} strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy.num_replicas=1: receive gradients from their workers, and num_aggregators=1 sends sums",
     ),
-    (
-        "stop_at_target=true workload.target=null",
-        "stop_at_target=true: there is no target to reach; set workload.target",
-    ),
-    (
-        "stop_at_target=true eval_every_s=null",
-        "stop_at_target=true: eval_every_s=null evaluates nothing while the job trains; give it seconds, or set",
-    ),
+    ("stop_at_target=true workload.target=null", "stop_at_target=true: there is no target to reach; set"),
+    ("stop_at_target=true eval_every_s=null", "stop_at_target=true: eval_every_s=null evaluates nothing while the"),
     ("cluster=hosts cluster.hosts.count=251", "cluster.hosts.count=251: must be at most 250"),
     ("workload=ledger backend=numpy workload.batches_per_shard=100", "makes 2 shards of 2000 samples, fewer than two"),
     (
@@ -146,22 +116,10 @@ BAD_LINES: list[tuple[str, str]] = [
     ("runtime.start_deadline_s=0", "runtime.start_deadline_s=0.0: must be more than 0 (null for one that suits)"),
     ("seed=${nope}", "seed: refers to nope, which is not set"),
     ("strategy=ssp strategy.bound=-1", "strategy.bound=-1: must be 0 or more (null for no bound)"),
-    (
-        "strategy=zeno_pp strategy.validation_samples=1438",
-        "strategy.validation_samples=1438: leaves 0 of the 1438 training samples, fewer than ",
-    ),
-    (
-        "strategy=lb_bsp strategy.min_batch_samples=33",
-        "strategy.min_batch_samples=33: 4 workers would need 132 samples, the global batch has 128",
-    ),
-    (
-        "strategy=antdt_dd strategy.max_batch_samples=6",
-        "strategy.max_batch_samples=6: the largest micro-batches (type 0 6), 5 per worker, sum to 120 samples",
-    ),
-    (
-        "hydra.run.dir=/dev/null/x",
-        "hydra.run.dir=/dev/null/x: cannot be written (not a directory); choose another directory",
-    ),
+    ("strategy=zeno_pp strategy.validation_samples=1438", "strategy.validation_samples=1438: leaves 0 of the 1438"),
+    ("strategy=lb_bsp strategy.min_batch_samples=33", "strategy.min_batch_samples=33: 4 workers would need 132"),
+    ("strategy=antdt_dd strategy.max_batch_samples=6", "strategy.max_batch_samples=6: the largest micro-batches"),
+    ("hydra.run.dir=/dev/null/x", "hydra.run.dir=/dev/null/x: cannot be written (not a directory); choose another"),
     # form
     ("strategy", "strategy: must be written setting=value"),
     ("'jobs.job_column=Job (id)'", """within those of the shell: 'jobs.job_column="Job (id)"'"""),
@@ -180,10 +138,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("--experimental-rerun x.pickle", "--experimental-rerun: not supported"),
     # sweeps: every job is checked before the first starts
     ("-m strategy=ssp strategy.bound=3,1,-1", "must be 0 or more (null for no bound) (in the job strategy.bound=-1)"),
-    (
-        "strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3",
-        "(in the job strategy.num_backup=3",
-    ),
+    ("strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3", "strategy.num_backup=3"),
     ("-m seed=interval(0,1)", "seed=interval(0,1): the basic sweeper needs a list of values"),
     ("-m hydra.sweeper.params={seed:0}", "hydra.sweeper.params={seed:0}: is for files; here write what is swept"),
     ("-m seed=range(0,1001)", "--multirun: more than 1000 jobs in one sweep"),

@@ -28,11 +28,7 @@ LIVE = ("runtime=live", "workload=ledger", "backend=numpy", "cluster=hosts", "cl
 BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "gang": ([row("a"), row("b", gpus=41)], (), r"^jobs=given: job b: gpus=41: the cluster has 40 GPUs; "),
     "twice": ([row("a"), row("a")], (), r"^jobs=given: job a: there is another one of this name"),
-    "no length": (
-        [row("a", iterations=None)],
-        ("workload.epochs=null",),
-        r"^jobs=given: job a: gives neither duration_s nor iterations",
-    ),
+    "no length": ([row("a", iterations=None)], ("workload.epochs=null",), r"^jobs=given: job a: gives neither"),
     "no server": ([row("a", servers=0)], (), r"^jobs=given: job a: topology.num_servers=0: "),
     "bound of the strategy": (
         [row("a", gpus=4), row("b", gpus=2)],
@@ -42,12 +38,12 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "convergence": (
         [row("a")],
         ("stop_at_convergence=true", "workload.convergence={evaluations:5,max_change:0.1}"),
-        r"^jobs=given: job a: stop_at_convergence=true: backend=none measures no .*set stop_at_convergence=false",
+        r"^jobs=given: job a: stop_at_convergence=true: backend=none measures no .*set",
     ),
     "rare stragglers": (
         [row("a", iterations=2)],
         ("replay.detail=gpus_only", "straggler=transient", "straggler.probability=0.000001"),
-        r"^straggler=transient: slows nobody down with replay.detail=gpus_only",
+        r"^straggler=transient: slows nobody down with",
     ),
     "live without GPUs": ([row("a")], (*LIVE, "cluster.hosts.gpus=null"), r"^cluster.hosts.gpus=null: every worker"),
     "live on modelled hosts": (
@@ -58,11 +54,7 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
     "live model of another": ([row("a")], LIVE, r"^jobs=given: job a: backend=numpy: trains workload=ledger, and"),
     "no job": ([], (), r"^jobs=given: gives no job"),
     "table": ([row("a")], ("replay.models=nowhere",), r"^replay.models=nowhere: cannot be read"),
-    "seed of its own": (
-        [row("a", settings=["seed=7"])],
-        (),
-        r"^jobs=given: job a: settings=seed=7: has no effect, as it follows from the run's seed and the job's place",
-    ),
+    "seed of its own": ([row("a", settings=["seed=7"])], (), r"^jobs=given: job a: settings=seed=7: has no effect"),
     "batch of a model": (
         [row("a", settings=["workload.global_batch_samples=512"])],
         (),
@@ -73,11 +65,7 @@ BAD: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], str]] = {
         (),
         r"^jobs=given: job b: settings=workload.epochs=3: has no effect, as the source says how long the job is;",
     ),
-    "setting of all": (
-        [row("a", settings=["cluster=local"])],
-        (),
-        r"^jobs=given: job a: settings=cluster=local: is the same",
-    ),
+    "setting of all": ([row("a", settings=["cluster=local"])], (), r"^jobs=given: job a: settings=cluster=local: is"),
 }
 
 

@@ -20,10 +20,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "hosts": (("cluster=hosts",), "cluster.hosts: hosts need the compiled kernel"),
     "pauses": (("straggler=pause",), "straggler: disturbances of work in progress (pause) need the compiled kernel"),
     "rated": (("cluster.costs=@rated.yaml",), "cluster.costs: links with a rate (link_bytes_per_s) need the compiled"),
-    "throttled": (
-        ("straggler=cpu_throttle", *REAL),
-        "straggler: disturbances of work in progress (cpu) need the compiled",
-    ),
+    "throttled": (("straggler=cpu_throttle", *REAL), "straggler: disturbances of work in progress (cpu) need the"),
 }
 
 

@@ -131,11 +131,7 @@ def change_parameters(record: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "questions"),
-    [
-        (change_table, {"files", "tables"}),
-        (change_parameters, {"files", "parameters"}),
-        (change_summary, {"summary"}),
-    ],
+    [(change_table, {"files", "tables"}), (change_parameters, {"files", "parameters"}), (change_summary, {"summary"})],
     ids=["a table", "parameters", "summary"],
 )
 def test_the_smallest_change_is_noticed(change: Callable[[Path], None], questions: set[str], record: Path) -> None:

@@ -27,7 +27,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "empty": (lambda place: (place / "train_inputs.npy").write_bytes(b""), "/train_inputs.npy: is empty"),
     "cut": (
         lambda place: (place / "train_inputs.npy").write_bytes((place / "train_inputs.npy").read_bytes()[:4000]),
-        "/train_inputs.npy: is not a complete NumPy array",
+        "/train_inputs.npy: is not a complete NumPy",
     ),
     "objects": (save("train_targets", np.array([{}], dtype=object)), "/train_targets.npy: is not a complete NumPy"),
     "images": (save("train_inputs", np.zeros((1438, 3, 32, 32))), "train inputs have the shape (3, 32, 32) instead of"),
