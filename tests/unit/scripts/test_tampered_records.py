@@ -16,6 +16,7 @@ from analysis.reports.vouching import Check, files_of
 from stragglab.commands.verify import main
 from stragglab.vouching.record import verify
 from tests.support.cli import run_cli
+from tests.support.long_tests import rows_long_after
 from tests.support.tampering import change_a_number, flip_a_byte, sum_again
 
 RUN = (
@@ -58,11 +59,11 @@ def noticed(checks: list[Check], name: str) -> bool:
     return any(check.verdict == "failed" for check in checks) or bool(named)
 
 
-def changes(record: Path, every: int) -> Iterator[tuple[Path, str]]:
+def changes(record: Path, first: int = 0, every: int = 1) -> Iterator[tuple[Path, str]]:
     """Change one file of so many of a record, by a byte or a number, and put it back: its folder and name there."""
     names = [*files_of(record), *(name for name in JOBS if (record / name).exists())]
     ways = [(name, how) for name in names for how in (flip_a_byte, change_a_number)]
-    for name, change in [way for way in ways if way[1] is flip_a_byte or not way[0].endswith(BINARY)][::every]:
+    for name, change in [way for way in ways if way[1] is flip_a_byte or not way[0].endswith(BINARY)][first::every]:
         folder, own = owner(record, name)
         before = {path: path.read_bytes() for path in (folder / own, folder / SUMS)}
         change(folder / own)
@@ -85,15 +86,17 @@ def test_nothing_fails_where_nothing_was_changed_and_the_sums_notice_what_was(
 ) -> None:
     record = originals(kind)
     assert main([str(record)]) == 0
-    for folder, own in changes(record, every=1):
+    for folder, own in changes(record):
         first = next(check for check in verify(folder) if check.verdict == "failed")
         assert own in first.found, "the file is named"
 
 
-@pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("first", "every"), rows_long_after([(0, 15), *((first, 6) for first in range(6))], always=1))
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_sums_made_again_it_is_noticed_or_named(kind: str, every: int, originals: Callable[[str], Path]) -> None:
-    for folder, own in changes(originals(kind), every):
+def test_with_sums_made_again_it_is_noticed_or_named(
+    kind: str, first: int, every: int, originals: Callable[[str], Path]
+) -> None:
+    for folder, own in changes(originals(kind), first, every):
         sum_again(folder)
         checks = list(verify(folder))
         assert noticed(checks, own), (own, checks)
