@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import data
 from workloads.data import Split
-from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
 
 NOTHING: dict[str, Any] = {"num_classes": 0, "vocabulary": 0, "num_dense": 0, "cardinalities": ()}
 
@@ -52,16 +49,3 @@ TEXT = StandIn("text", SimpleNamespace(**NOTHING | {"input_shape": (5,), "num_cl
 ROWS = StandIn(
     "rows", SimpleNamespace(**NOTHING | {"input_shape": (6,), "num_dense": 2, "cardinalities": (50, 7, 30, 4)})
 )
-
-
-def store_photos(data_dir: Path) -> None:
-    """CIFAR-10 in form only, unverified: classes differ by their colours, below noise."""
-    chance = np.random.default_rng(0)
-    colours = chance.integers(60, 196, size=(CLASSES, 3, 1, 1))
-
-    def drawn(count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        classes = chance.integers(CLASSES, size=count)
-        images = colours[classes] + chance.normal(0, 40, size=(count, *SHAPE))
-        return images.clip(0, 255).astype(np.uint8), classes
-
-    data.store(Cifar10(verify=False).directory(str(data_dir)), Split(train=drawn(320), test=drawn(64)))

@@ -106,29 +106,23 @@ def test_every_copy_is_ordered_timed_and_waited_for(device: cuda.CudaDevice) -> 
     Driver.log.clear()
     staging.bring(params, grad)
     assert not [line for line in Driver.log if line[0] == "pin"], "once per vector"
-
-
-def test_losses_travel_behind_the_gradient(device: cuda.CudaDevice) -> None:
-    staging, params, grad = Staging(device, SIZE), aligned_vector(SIZE), aligned_vector(SIZE)
-    staging.bring(params, grad)
     Driver.log.clear()
-    assert staging.take([torch.tensor(0.1), torch.tensor(3.0)]) == (0.5, [pytest.approx(0.1), 3.0])
-    waits = [("host waits", ("copies", number)) for number in (1, 2, 3)]
-    assert [line for line in Driver.log if line[0] != "pin"] == [("copies", "waits", "kernels")] * 2 + waits
+    losses = [torch.tensor(0.1), torch.tensor(3.0)]
+    assert staging.take(losses) == (0.5, [pytest.approx(0.1), 3.0]), "they travel behind the gradient"
+    log = [line for line in Driver.log if line[0] != "pin"]
+    assert log[:2] == [("copies", "waits", "kernels")] * 2
+    assert [line[0] for line in log[2:]] == ["host waits"] * 3
 
 
-def test_a_vector_that_cannot_be_pinned_is_an_error(device: cuda.CudaDevice) -> None:
-    for code in (2, 712):
-        Driver.code = code
-        with pytest.raises(RuntimeError, match=f"CUDA error {code}: cannot lock 64 bytes of a host vector"):
-            device.pin(aligned_vector(SIZE))
-
-
-def test_a_vector_is_pinned_to_its_end(device: cuda.CudaDevice) -> None:
+def test_a_vector_is_pinned_to_its_end_or_it_is_an_error(device: cuda.CudaDevice) -> None:
     whole = aligned_vector(SIZE)
     for part in (whole[:8], whole[:4], whole):
         device.pin(part)
     assert [line[2] for line in Driver.log] == [32, 64], "a part of what is locked is locked"
+    for code in (2, 712):
+        Driver.code = code
+        with pytest.raises(RuntimeError, match=f"CUDA error {code}: cannot lock 64 bytes of a host vector"):
+            device.pin(aligned_vector(SIZE))
 
 
 def test_kernels_are_recorded_when_libraries_have_warmed_up(
@@ -154,14 +148,6 @@ def test_kernels_are_recorded_when_libraries_have_warmed_up(
     assert Driver.log == [waits[0], *warm_ups, waits[1], "records", "kernels"]
     replay()
     assert Driver.log[-1] == "replayed"
-
-
-def test_inputs_are_placed_on_the_device(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked: list[Any] = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: locked.append(values) or values)
-    device.torch_name, values = "meta", torch.ones(2)
-    assert device.place(values).device.type == "meta"
-    assert locked[0] is values, "or the copy would wait for the device"
 
 
 def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +193,19 @@ def test_a_hog_counts_what_its_kernel_takes_alone(monkeypatch: pytest.MonkeyPatc
     assert load.run() == pytest.approx(0.9e-3), "the clock of the device has become faster"
 
 
-def test_kernels_are_exact_unless_asked_otherwise(device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_exact_unless_asked_otherwise_and_inputs_placed_there(
+    device: cuda.CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
     monkeypatch.setattr(cuda, "make_exact", lambda: made.append("exact"))
-    make_device("cuda", exact=False)
-    assert not made
-    make_device("cuda")
-    assert made == ["exact"]
+    for exact, count in ((False, 0), (True, 1)):
+        make_device("cuda", exact=exact)
+        assert len(made) == count
+    locked: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda values: locked.append(values) or values)
+    device.torch_name, values = "meta", torch.ones(2)
+    assert device.place(values).device.type == "meta"
+    assert locked[0] is values, "or the copy would wait for the device"
 
 
 EXACT = """

@@ -47,7 +47,7 @@ def on_device(task: Any) -> TorchModel:
     return TorchModel(task, 3, 1, device="fake", graphs=True)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", PLAIN)
 def test_bits_and_buffers_are_those_of_the_cpu(name: str, parts: int) -> None:
@@ -64,12 +64,14 @@ def test_bits_and_buffers_are_those_of_the_cpu(name: str, parts: int) -> None:
         assert len(model.graphs.recorded) == 2
 
 
-def test_what_warms_up_is_no_batch_of_batch_normalisation() -> None:
+def test_what_warms_up_is_no_batch_of_batch_normalisation_and_masks_need_the_host() -> None:
     _, _, statistics = trained(TorchModel(NORMALISED, 3, 1), 1)
     _, _, found = trained(on_device(NORMALISED), 1)
     assert len(found) > 3
     for one, same in zip(found, statistics, strict=True):
         np.testing.assert_array_equal(one, same)
+    task = Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=1, dropout=0.5))
+    assert on_device(task).graphs is None
 
 
 def test_one_that_is_large_goes_as_a_whole_when_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,16 +110,10 @@ def test_a_replay_or_a_batch_that_is_missing_gives_wrong_numbers(missing: str, m
 def test_weighted_gradients_are_launched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeDevice, "record", None)
     pieces = (Piece(samples=3, coefficient=0.5), Piece(samples=5, coefficient=-2.0))
-    for micro in ([MicroBatch(slice(0, 8), pieces=pieces)], [MicroBatch(slice(0, 8), 0.5)]):
-        model, params = on_device(TASKS["cnn"]), aligned_vector(0)
-        params, grad = aligned_vector(model.num_parameters), aligned_vector(model.num_parameters)
-        model.attach(params, grad)
-        model.gradient(model.batch(np.arange(8)), micro)
-
-
-def test_masks_need_the_host_for_every_batch() -> None:
-    task = Language(dataset=TEXT, size=LSTMSize(embedding=8, hidden=8, layers=1, dropout=0.5))
-    assert on_device(task).graphs is None
+    model = on_device(TASKS["cnn"])
+    model.attach(aligned_vector(model.num_parameters), aligned_vector(model.num_parameters))
+    for batch in (MicroBatch(slice(0, 8), pieces=pieces), MicroBatch(slice(0, 8), 0.5)):
+        model.gradient(model.batch(np.arange(8)), [batch])
 
 
 def batch(samples: int) -> Any:
@@ -136,23 +132,19 @@ def test_forms_are_recorded_when_they_come_often_and_not_without_end() -> None:
     assert launched.launch(batch(1), one) is not None
 
 
-# ---- the fake device ------------------------------------------------------------------------------------------------
+WAITING: list[Any] = [
+    lambda device, host: float(torch.ones(1)),
+    lambda device, host: torch.ones(3).nonzero(),
+    lambda device, host: device.place(torch.ones(3)),
+    lambda device, host: device.upload(host, device.vector(3)),
+    lambda device, host: device.copies_wait_for_kernels(),
+]
 
 
-@pytest.mark.parametrize(
-    "waiting",
-    [
-        lambda device, host: float(torch.ones(1)),
-        lambda device, host: torch.ones(3).nonzero(),
-        lambda device, host: device.place(torch.ones(3)),
-        lambda device, host: device.upload(host, device.vector(3)),
-        lambda device, host: device.copies_wait_for_kernels(),
-    ],
-)
+@pytest.mark.parametrize("waiting", WAITING)
 def test_what_cannot_be_recorded_on_a_gpu_cannot_be_here(waiting: Any) -> None:
-    device, host = FakeDevice(), aligned_vector(3)
+    device, host, launched = FakeDevice(), aligned_vector(3), list[bool]()
     device.pin(host)
-    launched: list[bool] = []
 
     def kernels() -> None:
         if launched:  # the first time they warm up

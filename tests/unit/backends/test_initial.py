@@ -65,6 +65,11 @@ class Backend:
 
 @pytest.mark.parametrize(("task", "sign"), [(Whole(), 1), (InParts(), -1)])
 def test_a_part_as_often_as_needed(task: Any, sign: int) -> None:
+    values, kept = np.ones(3, np.float32), np.zeros(3, np.float32)
+    copied = Part.of(values)
+    values[:] = 5
+    copied.fill(kept)
+    assert kept.tolist() == [1, 1, 1], "values are kept whatever becomes of them"
     initial = Initial(Backend(), task, 2)  # type: ignore[arg-type]
     assert initial.num_parameters == len(WHOLE)
     part = initial.part(3, 7)
@@ -105,11 +110,3 @@ def test_tasks_that_come_along_draw_their_parts(name: str) -> None:
     task = instantiate(raw["workload"]["task"])
     assert draws_parts(task)
     assert wrong_part(task, 3) == ""
-
-
-def test_values_are_kept_whatever_becomes_of_them() -> None:
-    values, out = np.ones(3, np.float32), np.zeros(3, np.float32)
-    part = Part.of(values)
-    values[:] = 5
-    part.fill(out)
-    assert out.tolist() == [1, 1, 1]

@@ -15,9 +15,10 @@ import torch
 from runtime.backends.layouts import canonical, native_axes, stored_shape
 from runtime.backends.tensorflow import TensorflowBackend
 from runtime.backends.torch import TorchBackend
+from runtime.errors import ConfigError
 from runtime.run.checks import job as checks
 from runtime.run.checks.backends import is_written_in
-from tests.support.cli import run_cli
+from runtime.run.preflight import preflight
 from tests.support.long_tests import long_after
 from tests.support.runs import ROOT
 from tests.support.tensorflow_facts import Facts, needs_tensorflow
@@ -27,9 +28,6 @@ from workloads.digits import Digits
 KINDS = ("mlp", "cnn")
 pytestmark = pytest.mark.timeout(400)
 """Whoever asks TensorFlow first waits for all that the tests of this folder ask it."""
-
-
-# ---- what needs no TensorFlow ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**40 + 3])
@@ -64,12 +62,11 @@ def test_layouts(name: str, shape: tuple[int, ...], stored: tuple[int, ...]) -> 
 
 
 def test_a_package_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^backend\.num_threads=0: must be at least 1$"):
+        preflight(["workload=digits", "backend=tensorflow", "backend.num_threads=0"])
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    finished = run_cli("workload=digits", "backend=tensorflow")
-    assert finished.exit_code == 2
-    assert (
-        finished.err == "run.py: backend=tensorflow: tensorflow is not installed; pip install 'stragglab[tensorflow]'\n"
-    )
+    with pytest.raises(ConfigError, match="tensorflow is not installed; pip install 'stragglab"):
+        preflight(["workload=digits", "backend=tensorflow"])
 
 
 @dataclass
@@ -85,11 +82,6 @@ def test_a_promise_that_the_task_does_not_keep_is_refused() -> None:
     assert is_written_in(Digits(), TensorflowBackend())
 
 
-def test_a_number_of_threads_is_one_at_least() -> None:
-    finished = run_cli("workload=digits", "backend=tensorflow", "backend.num_threads=0")
-    assert (finished.exit_code, finished.err) == (2, "run.py: backend.num_threads=0: must be at least 1\n")
-
-
 @pytest.mark.parametrize("backend", long_after(["numpy", "torch"], 1))
 def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: Path) -> None:
     workload = {"torch": "digits", "numpy": "ledger"}[backend]
@@ -100,19 +92,19 @@ def test_tensorflow_is_imported_only_where_it_is_chosen(backend: str, tmp_path: 
         "atexit.register(lambda: print('loaded', *[name for name in names if name in sys.modules]))\n"
         "runpy.run_path('run.py', run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words, "workload.epochs=1", "straggler=none", f"hydra.run.dir={tmp_path}/run"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [
+        sys.executable,
+        "-c",
+        script,
+        *words,
+        "workload.epochs=1",
+        "straggler=none",
+        f"hydra.run.dir={tmp_path}/run",
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     loaded = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("loaded")]
     assert ["torch"] * (backend == "torch") in loaded, done.stdout + done.stderr
     assert not any({"tensorflow", "keras"} & set(names) for names in loaded)
-
-
-# ---- what TensorFlow computes ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -124,39 +116,25 @@ def found(computed: Computed) -> tuple[Facts, str]:
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
 @needs_tensorflow
-def test_one_graph_serves_every_number_of_samples_and_reads_the_vector_itself(found: tuple[Facts, str]) -> None:
+def test_graphs_statistics_and_assessments(found: tuple[Facts, str]) -> None:
+    """One graph serves every number of samples and reads the vector itself; statistics move and are no parameters.
+
+    Who only scores has graphs of a step, of the metrics and of the statistics before the first score. An assessment
+    depends on the parameters alone; the third is the negative control, with statistics as training has left them.
+    """
     facts = found[0]
     assert facts["bn_traces"] == 1
     assert facts["bn_halved_loss"] != pytest.approx(float(facts["bn_loss"]), rel=1e-3)
     assert str(facts["bn_weights_refused"]).startswith("independent_samples: the model has batch normalisation")
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_who_only_scores_has_its_graphs_before_the_first_score_and_gives_the_same(found: tuple[Facts, str]) -> None:
-    """Graphs of a step, of the metrics and of the statistics."""
-    facts = found[0]
     assert facts["only_scores_traces"].tolist() == [[0, 1, 1], [0, 1, 1]]
     assert facts["only_scores_metrics"].tolist() == [facts["bn_accuracy"], facts["bn_mean_loss"]]
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_statistics_move_and_are_no_parameters(found: tuple[Facts, str]) -> None:
-    facts = found[0]
     assert len(facts["bn_initial"]) == 64 * 6 + 6 + 2 * 6 + 60 + 10
     assert facts["bn_moved"] > 0
     assert facts["bn_initial"].tobytes() == facts["bn_again"].tobytes()
-
-
-@pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")
-@needs_tensorflow
-def test_an_assessment_depends_on_the_parameters_alone(found: tuple[Facts, str]) -> None:
-    """The third is the negative control: with statistics as training has left them."""
-    before, after, unmeasured = found[0]["norms"]
+    before, after, unmeasured = facts["norms"]
     assert before.tolist() == after.tolist()
     assert unmeasured.tolist() != after.tolist()
-    np.testing.assert_allclose(found[0]["measured"], found[0]["wanted_means"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(facts["measured"], facts["wanted_means"], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.long(like="test_a_task_draws_what_pytorch_draws_bit_for_bit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ def test_arithmetic_is_exact_and_memory_is_shared() -> None:
     tensorflow, asked = stand_in(["first", "second"])
     assert use_gpu(tensorflow) == FIRST_GPU
     assert asked == ["deterministic", ("tf32", False), ("first", True)]
+    assert is_device_full(type("ResourceExhaustedError", (Exception,), {})("OOM when allocating tensor"))
 
 
 def test_without_a_gpu_it_says_so() -> None:
@@ -45,11 +47,6 @@ def test_without_a_gpu_it_says_so() -> None:
     assert TensorflowBackend(device="cuda").device == "cuda"
 
 
-def test_a_device_that_is_full_is_known() -> None:
-    error = type("ResourceExhaustedError", (Exception,), {})("OOM when allocating tensor")
-    assert is_device_full(error)
-
-
 @needs_tensorflow
 def test_the_build_says_for_what_it_was_made_without_being_imported() -> None:
     program = "from runtime.backends.devices.found import tensorflow_cuda; print(tensorflow_cuda()); import sys; "
@@ -58,20 +55,16 @@ def test_the_build_says_for_what_it_was_made_without_being_imported() -> None:
     assert done.stdout.strip() == str(found.tensorflow_cuda())
 
 
-SHOWN = """
-import os, sys
-from runtime.backends.tensorflow_start import import_tensorflow
-os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-a"
-import_tensorflow(sys.argv[1])
-print(os.environ["CUDA_VISIBLE_DEVICES"])
-"""
-
-
 @needs_tensorflow
 @pytest.mark.long(like="test_without_a_gpu_it_says_so")
 @pytest.mark.parametrize(("device", "shown"), [("cuda", "GPU-a"), ("cpu", "-1")])
 def test_tensorflow_is_shown_the_device_of_its_task_if_it_computes_there(device: str, shown: str) -> None:
-    done = subprocess.run([sys.executable, "-c", SHOWN, device], cwd=ROOT, capture_output=True, text=True, check=True)
+    program = (
+        "import os; from runtime.backends.tensorflow_start import import_tensorflow; "
+        f"import_tensorflow({device!r}); print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    )
+    words, visible = [sys.executable, "-c", program], {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-a"}
+    done = subprocess.run(words, cwd=ROOT, env=visible, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == shown
 
 

@@ -43,28 +43,15 @@ def test_the_same_vector_means_the_same_model(facts: Facts, name: str) -> None:
         assert facts[f"{name}_{how}_loss"] == pytest.approx(loss, rel=TOLERANCE), "the loss is not weighted"
         assert apart(facts[f"{name}_{how}_grad"], grad) <= ON_GRADIENT
     assert apart(facts[f"{name}_weighted_grad"], facts[f"{name}_grad"]) > 0.1
+    sizes = np.cumsum([parameter.numel() for parameter in model.parameters])[:-1]
+    assert all(np.abs(part).max() > 0 for part in np.split(facts[f"{name}_grad"], sizes)), "else both could be zero"
+    assert facts[f"{name}_traces"] == facts[f"{name}_weighted_traces"] == 1, "one graph for every number of samples"
     metrics = model.evaluate()
     np.testing.assert_allclose(facts[f"{name}_metrics"], [metrics[one] for one in sorted(metrics)], rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_gradient_reaches_every_tensor(facts: Facts, name: str) -> None:
-    """Else it could be equal where both are zero."""
-    model = TorchModel(TASKS[name], SEED, 1)
-    sizes = np.cumsum([parameter.numel() for parameter in model.parameters])[:-1]
-    assert all(np.abs(part).max() > 0 for part in np.split(facts[f"{name}_grad"], sizes))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_graph_serves_every_number_of_samples(facts: Facts, name: str) -> None:
-    assert facts[f"{name}_traces"] == facts[f"{name}_weighted_traces"] == 1
-
-
 def test_memory_of_scores_is_bounded_in_evaluation(facts: Facts) -> None:
     assert facts["at_once"].tolist() == [16, 16, 8]
-
-
-# ---- dropout --------------------------------------------------------------------------------------------------------
 
 
 def test_masks_are_those_of_seed_and_batch(facts: Facts) -> None:
@@ -73,21 +60,14 @@ def test_masks_are_those_of_seed_and_batch(facts: Facts) -> None:
     assert mask == again == in_another_process
     assert mask not in (of_another_batch, of_another_seed)
     assert of_another_batch == facts["mask_after_evaluation"].tolist()
-
-
-def test_every_layer_and_every_call_has_its_own_masks(facts: Facts) -> None:
-    for mask in facts["masks"]:
-        assert len({part.tobytes() for part in np.split(mask, 3)}) == 3
-
-
-@pytest.mark.parametrize("dropping", sorted(DROPPING))
-def test_an_evaluation_drops_nothing(facts: Facts, dropping: str) -> None:
-    assert facts["kept"] == 1.0
-    assert facts[f"{dropping}_dropping_metrics"].tolist() == facts[f"{dropping}_metrics"].tolist()
+    for one in facts["masks"]:
+        assert len({part.tobytes() for part in np.split(one, 3)}) == 3, "every layer and every call has its own"
 
 
 @pytest.mark.parametrize("dropping", sorted(DROPPING))
 def test_a_gradient_is_a_function_of_parameters_and_samples(facts: Facts, dropping: str) -> None:
+    assert facts["kept"] == 1.0, "an evaluation drops nothing"
+    assert facts[f"{dropping}_dropping_metrics"].tolist() == facts[f"{dropping}_metrics"].tolist()
     first, of_other_samples, again = facts[f"{dropping}_dropping"]
     assert first.tobytes() == again.tobytes() != of_other_samples.tobytes()
     assert apart(first, facts[f"{dropping}_grad"]) > 0.1, "nothing was dropped"

@@ -109,18 +109,11 @@ def evaluated(params: FloatVector, *, layers: Layers = RESIDUAL, seed: int = 1, 
     return model.evaluate()
 
 
-# ---- batch normalisation --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_metrics_are_a_function_of_the_parameters_alone")
-def test_accuracy_rises_for_an_evaluator_that_never_trains() -> None:
+def test_without_recalibration_an_evaluator_that_never_trains_would_fail() -> None:
+    """Negative control: statistics as the module starts with them."""
     before = TorchModel(Images(RESIDUAL), 0, 1).initial_parameters()
     assert evaluated(before)["accuracy"] < 0.3
     assert evaluated(residual())["accuracy"] > 0.9
-
-
-def test_without_recalibration_it_would_not() -> None:
-    """Negative control: statistics as the module starts with them."""
     model = TorchModel(Images(RESIDUAL), 1, 1)
     model.evaluation.norms = []
     attached(model, residual())
@@ -143,9 +136,6 @@ def test_metrics_are_a_function_of_the_parameters_alone() -> None:
     busy.evaluate()
     attached(busy, residual())
     assert busy.evaluate() == busy.evaluate() == evaluated(residual())
-
-
-def test_an_evaluation_leaves_no_trace_in_training() -> None:
     bare, interrupted = TorchModel(Images(RESIDUAL), 0, 1), TorchModel(Images(RESIDUAL), 0, 1)
     interrupted.evaluate()
     np.testing.assert_array_equal(trained(bare, 3), trained(interrupted, 3))
@@ -175,36 +165,27 @@ def test_the_gradient_of_a_split_batch_is_another_one() -> None:
     np.testing.assert_allclose(gradient(plain, params, np.arange(0, 1400, 100), accum=2), whole, rtol=1e-4, atol=1e-5)
 
 
-# ---- batches --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [7, 360, 100_000])
-def test_metrics_do_not_depend_on_the_batches(size: int) -> None:
+def test_metrics_do_not_depend_on_the_batches() -> None:
     params = TorchModel(Images(PLAIN), 0, 1).initial_parameters()
     expected = evaluated(params, layers=PLAIN, eval_batch_samples=100)
-    assert evaluated(params, layers=PLAIN, eval_batch_samples=size) == pytest.approx(expected, rel=1e-5)
-
-
-def test_no_forward_pass_sees_more_than_a_batch() -> None:
-    seen: list[int] = []
-    model = TorchModel(Images(RESIDUAL), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
-    model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
-    model.evaluate()
-    assert seen == [50] * 3 + [50] * 7 + [10]
+    for size in (7, 100_000):
+        assert evaluated(params, layers=PLAIN, eval_batch_samples=size) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_task_without_figures_is_evaluated_at_once_and_without_training_data() -> None:
-    """As ever: to the bit, and without a pass over training data for a model without statistics."""
+    """As ever: to the bit, and without a pass over training data; else no pass sees more than a batch."""
     seen: list[int] = []
+    whole = TorchModel(Images(RESIDUAL), 0, 1, eval_batch_samples=50, recalibrate_samples=170)
+    whole.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    whole.evaluate()
+    assert seen == [50] * 3 + [50] * 7 + [10]
+    seen.clear()
     model = TorchModel(AtOnce(PLAIN), 0, 1, eval_batch_samples=50)
     model.module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
     found = model.evaluate()
     assert seen == [360]
     with torch.no_grad():
         assert found == model.task.torch_metrics(model.module, *map(torch.from_numpy, digits().test))
-
-
-# ---- dropout --------------------------------------------------------------------------------------------------------
 
 
 def test_masks_depend_on_seed_and_samples_only() -> None:
@@ -215,19 +196,9 @@ def test_masks_depend_on_seed_and_samples_only() -> None:
     torch.rand(7)
     np.testing.assert_array_equal(gradient(first, params, indices), gradient(second, params, indices))
     np.testing.assert_array_equal(gradient(first, params, indices), gradient(first, params, indices))
+    assert evaluated(params, layers=DROPPING, seed=1) == evaluated(params, layers=DROPPING, seed=2)
+    halves = gradient(first, params, indices[:10]) + gradient(first, params, indices[10:])
+    np.testing.assert_allclose(gradient(first, params, indices, accum=2), halves, rtol=1e-5, atol=1e-6)
+    assert np.abs(gradient(first, params, indices) - halves).max() > 1e-3, "each micro-batch has masks of its own"
     reseeded = TorchModel(Images(DROPPING), 6, 1)
     assert np.abs(gradient(first, params, indices) - gradient(reseeded, params, indices)).max() > 1e-3
-
-
-def test_each_micro_batch_has_masks_of_its_own() -> None:
-    """So all holders of a part of a coded round mean the same by its gradient."""
-    model = TorchModel(Images(DROPPING), 5, 1)
-    params, indices = model.initial_parameters(), np.arange(20)
-    halves = gradient(model, params, indices[:10]) + gradient(model, params, indices[10:])
-    np.testing.assert_allclose(gradient(model, params, indices, accum=2), halves, rtol=1e-5, atol=1e-6)
-    assert np.abs(gradient(model, params, indices) - halves).max() > 1e-3
-
-
-def test_an_evaluation_drops_nothing() -> None:
-    params = TorchModel(Images(DROPPING), 0, 1).initial_parameters()
-    assert evaluated(params, layers=DROPPING, seed=1) == evaluated(params, layers=DROPPING, seed=2)

@@ -20,25 +20,19 @@ from stragglab.commands import COMMANDS
         ("# @package _global_\n\n# First\n# and second line (a (nested) remark).\n# Third.", "First and second line"),
         ("# 0.5 of it: version 1.3 counts", "0.5 of it: version 1.3 counts"),
         ("x: 1  # no\n# neither\n", ""),
-        ("", ""),
+        (f"# A cluster with many hosts: {'word ' * 40}.", "A cluster with many hosts ..."),
     ],
 )
 def test_a_line_is_the_first_sentence(text: str, line: str) -> None:
     assert headline(text) == line
 
 
-def test_a_long_sentence_ends_at_a_clause() -> None:
-    assert headline(f"# A cluster with many hosts: {'word ' * 40}.") == "A cluster with many hosts ..."
-    assert headline(f"# {'word ' * 40}.").endswith(" word ...")
-
-
-@pytest.mark.parametrize("group", ordered(path.name for path in (ROOT / "conf").iterdir() if path.is_dir()))
-def test_every_choice_of_ours_has_a_line(group: str) -> None:
-    names = [path.stem for path in (ROOT / "conf" / group).glob("*.yaml")]
-    choices = read_choices(group, names, [ROOT / "conf"])
-    assert choices
-    assert group not in NO_GROUPS
-    assert [choice.name for choice in choices if not 0 < len(choice.line) <= WIDTH] == []
+def test_every_choice_of_ours_has_a_line() -> None:
+    for group in ordered(path.name for path in (ROOT / "conf").iterdir() if path.is_dir()):
+        choices = read_choices(group, [path.stem for path in (ROOT / "conf" / group).glob("*.yaml")], [ROOT / "conf"])
+        assert choices
+        assert group not in NO_GROUPS
+        assert [choice.name for choice in choices if not 0 < len(choice.line) <= WIDTH] == []
 
 
 def test_columns_marks_and_reasons() -> None:
@@ -65,14 +59,10 @@ def test_what_the_help_marks_is_refused() -> None:
     assert "JCT: job completion time. TTA: time to accuracy" in text
     assert {"cpu_throttle", "link_throttle", "disrupted_host"} < marked(text)
     assert not {"kill", "transient", "none"} & marked(text)
+    assert not marked(preflight(["--help", "runtime=virtual", "cluster=hosts", "workload=digits_cnn"]).shows)
     with pytest.raises(ConfigError):
         preflight(["straggler=on_off"])
     preflight(["straggler=kill"])
-
-
-@pytest.mark.long(like="test_what_the_help_marks_is_refused")
-def test_a_cluster_with_hosts_can_have_them() -> None:
-    assert not marked(preflight(["--help", "runtime=virtual", "cluster=hosts", "workload=digits_cnn"]).shows)
 
 
 def test_own_choices_are_listed(tmp_path: Path) -> None:

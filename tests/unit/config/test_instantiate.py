@@ -77,15 +77,9 @@ def test_nested_specs_are_built_first(carts: Any) -> None:
     wheel = {"_target_": "depot.carts.Wheel"}
     built = instantiate(cart(wheels=[wheel, {**wheel, "spokes": 24}], extras={"spare": wheel}))
     assert built == carts.Cart(wheels=[carts.Wheel(), carts.Wheel(spokes=24)], extras={"spare": carts.Wheel()})
-
-
-def test_plain_mappings_become_the_type_of_the_field(carts: Any) -> None:
     assert instantiate(cart(profile={"base_s": 1})).profile == carts.Profile(base_s=1.0)
-
-
-def test_keyword_arguments_without_types_are_passed_on() -> None:
-    built = instantiate({"_target_": "depot.carts.Plain", "size": 3, "more": [1, {"deep": None}]})
-    assert (built.size, built.rest) == (3, {"more": [1, {"deep": None}]})
+    plain = instantiate({"_target_": "depot.carts.Plain", "size": 3, "more": [1, {"deep": None}]})
+    assert (plain.size, plain.rest) == (3, {"more": [1, {"deep": None}]}), "arguments without types are passed on"
 
 
 @pytest.mark.parametrize(
@@ -95,19 +89,16 @@ def test_keyword_arguments_without_types_are_passed_on() -> None:
         ({"xyzzy": 1}, "cart.xyzzy: no such setting (colour, extras, load_kg, profile, wheels)"),
         ({"load_kg": "1e3"}, "cart.load_kg=1e3: must be a number"),
         ({"load_kg": True}, "cart.load_kg=true: must be a number"),
-        ({"load_kg": None}, "cart.load_kg=null: must be a number"),
         ({"load_kg": -1}, "cart.load_kg=-1.0: must be 0 or more"),
         ({"load_kg": 99}, "cart.load_kg=99.0: is unlucky"),
         ({"load_kg": 100}, "cart: the cart breaks down"),
         ({"colour": "green"}, "cart.colour=green: must be one of blue, red"),
-        ({"profile": {"base_s": "x"}}, "cart.profile.base_s=x: must be a number"),
         ({"profile": {"base_s": 1, "per_smple_s": 1}}, "did you mean cart.profile.per_sample_s?"),
         ({"profile": {}}, "cart.profile.base_s: missing"),
         ({"profile": 3}, "cart.profile=3: must be settings or null"),
         ({"wheels": 3}, "cart.wheels=3: must be a list"),
         ({"wheels": [{"_target_": "depot.carts.Wheel", "spoke": 3}]}, "did you mean cart.wheels[0].spokes?"),
         ({"_partial_": True}, "cart._partial_: no such setting"),
-        ({"_args_": [1]}, "cart._args_: no such setting"),
     ],
 )
 def test_wrong_fields(fields: dict[str, Any], message: str) -> None:
@@ -116,33 +107,19 @@ def test_wrong_fields(fields: dict[str, Any], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_missing_field() -> None:
-    with pytest.raises(ConfigError, match=re.escape("cart.wheels: missing")):
-        instantiate({"_target_": "depot.carts.Cart"}, "cart")
-
-
 @pytest.mark.parametrize(
     ("target", "message"),
     [
         ("os.system", "not below strategies."),
         ("subprocess.Popen", "not below strategies."),
-        ("builtins.eval", "not below strategies."),
         ("strategiesx.bsp.BSP", "not below strategies."),
-        ("depotx.carts.Cart", "not below strategies."),
-        ("strategies", "not below strategies."),
         ("", "not below strategies."),
-        ("strategies..BSP", "not below strategies."),
         ("strategies.basic.bsp.BSP()", "not below strategies."),
-        ("strategies.basic.bsp.", "not below strategies."),
         ("depot.carts.system", "has no class system"),  # a function: not a class
         ("depot.carts.Popen", "is defined in subprocess, which is not allowed"),
         ("depot.carts.msgspec.Struct", "there is no module depot.carts.msgspec"),
-        ("strategies.spp.SPP", "there is no module strategies.spp"),
         ("strategies.basic.ssp.SPP", "strategies.basic.ssp has no class SPP; did you mean SSP?"),
-        (
-            "runtime.config.instantiate.importlib.import_module",
-            "there is no module runtime.config.instantiate.importlib",
-        ),
+        ("runtime.config.instantiate.importlib.import_module", "there is no module runtime.config.instantiate.impo"),
     ],
 )
 def test_targets_outside_the_list_are_never_executed(
@@ -153,23 +130,26 @@ def test_targets_outside_the_list_are_never_executed(
         instantiate({"_target_": target, "command": "true"}, "x")
 
 
-def test_nested_targets_are_held_to_the_list_too() -> None:
-    with pytest.raises(ConfigError, match=re.escape("cart.extras.evil._target_=os.system: not below")):
-        instantiate(cart(extras={"evil": {"_target_": "os.system", "command": "true"}}), "cart")
-
-
-@pytest.mark.parametrize("spec", [{}, {"_target_": None}, {"_target_": 3}])
-def test_no_target(spec: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"^strategy: has no _target_"):
-        instantiate(spec, "strategy")
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"_target_": "depot.carts.Cart"}, "cart.wheels: missing"),
+        (
+            cart(extras={"evil": {"_target_": "os.system", "command": "true"}}),
+            "cart.extras.evil._target_=os.system: not",
+        ),
+        *[(spec, "cart: has no _target_") for spec in ({}, {"_target_": None}, {"_target_": 3})],
+    ],
+)
+def test_what_is_missing_or_nested_is_held_to_the_list_too(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        instantiate(spec, "cart")
 
 
 def test_the_allowance_is_for_whole_package_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_allowed("depot.carts.Cart")
-    monkeypatch.setenv(ALLOW_VARIABLE, ",,")
-    assert not is_allowed("depot.carts.Cart")
-    assert not is_allowed("os.system")
-    monkeypatch.delenv(ALLOW_VARIABLE)
+    for allowed, depot in ((" other., depot ", True), (",,", False), ("", False)):
+        monkeypatch.setenv(ALLOW_VARIABLE, allowed)
+        assert [is_allowed(name) for name in ("depot.carts.Cart", "os.system")] == [depot, False]
     assert is_allowed("strategies.basic.bsp.BSP")
 
 
@@ -186,17 +166,11 @@ def built(carts: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("spec", "path", "message"),
     [
-        (
-            {"_target_": "depot.carts.Wheel"},
-            "strategy",
-            "strategy._target_=depot.carts.Wheel: is not a strategy (it has",
-        ),
+        ({"_target_": "depot.carts.Wheel"}, "strategy", "strategy._target_=depot.carts.Wheel: is not a strategy (it"),
         ({"_target_": "depot.carts.Wheel"}, "straggler", "is not a straggler pattern (it has no plan)"),
-        ({"_target_": "depot.carts.Wheel"}, "workload.task", "is not a task (it has no prepare)"),
         (cart(wheels=[cart()]), "cart", "cart.wheels[0]._target_=depot.carts.Cart: must be Wheel"),
         (cart(profile={"_target_": "depot.carts.Wheel"}), "cart", "must be Profile"),
         (cart(colour={"_target_": "depot.carts.Wheel"}), "cart", "must be a plain value"),
-        (cart(load_kg={"_target_": "depot.carts.Wheel"}), "cart", "must be a plain value"),
         (cart(gone={"_target_": "depot.carts.Wheel"}), "cart", "cart.gone: no such setting"),
     ],
 )
@@ -213,19 +187,17 @@ def test_nothing_is_built_that_is_no_such_thing(
     [
         ({"_target_": "workloads.digits.Digits"}, "strategy", "is not a strategy; those are below strategies"),
         ({"_target_": "runtime.live.tasks.cold.Nothing"}, "jobs", "is not a source of jobs; those are below injectors"),
-        (
-            {
-                "_target_": "strategies.parts.composed.Composed",
-                "gate": {"_target_": "runtime.core.ledger.GradientLedger"},
-            },
-            "strategy",
-            "strategy.gate._target_=runtime.core.ledger.GradientLedger: cannot be a part of strategy",
-        ),
-        (
-            {"_target_": "strategies.parts.composed.Composed", "gate": {"_target_": "strategies.basic.bsp.BSP"}},
-            "strategy",
-            "strategy.gate._target_=strategies.basic.bsp.BSP: must be Gate",
-        ),
+        *[
+            (
+                {"_target_": "strategies.parts.composed.Composed", "gate": {"_target_": gate}},
+                "strategy",
+                f"={gate}: {said}",
+            )
+            for gate, said in (
+                ("runtime.core.ledger.GradientLedger", "cannot be a part of strategy"),
+                ("strategies.basic.bsp.BSP", "must be Gate"),
+            )
+        ],
     ],
 )
 def test_modules_of_other_rooms_are_not_imported(

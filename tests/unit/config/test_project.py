@@ -39,13 +39,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
 def test_the_setting_leaves_the_command_line_and_holds_for_children(lab: Path) -> None:
     assert adopt(["strategy=bsp", f"project={lab}", "seed=1"]) == ["strategy=bsp", "seed=1"]
-    said = subprocess.run(
-        [sys.executable, "-c", "from runtime.config import project; print(project.packages())"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    program = [sys.executable, "-c", "from runtime.config import project; print(project.packages())"]
+    said = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said.strip() == f"('{lab.name}',)"
     assert adopt([]) == []
     assert project.folder() == lab
@@ -146,9 +141,6 @@ def test_a_record_says_which_code_made_it(lab: Path) -> None:
     assert project.fingerprint() != before
 
 
-# ---- optimizers -----------------------------------------------------------------------------------------------------
-
-
 def test_an_optimizer_is_named_by_its_path(lab: Path) -> None:
     adopt([f"project={lab}"])
     optimizer = make_optimizer(f"{lab.name}.optimizer.Signum", 3, beta=0.5)
@@ -166,9 +158,5 @@ def test_an_optimizer_that_is_none_is_refused(lab: Path) -> None:
         make_optimizer("os.path", 3)
     with pytest.raises(ValueError, match="gamma: is no field of"):
         make_optimizer(f"{lab.name}.optimizer.Signum", 3, gamma=1)
-
-
-def test_norms_of_updates_are_those_of_gradients_only_where_a_rule_says_so(lab: Path) -> None:
-    adopt([f"project={lab}"])
     with pytest.raises(ConfigError, match=r"Signum: steps along gradients that are scaled"):
         preflight(["runtime=virtual", "workload=my_workload", "strategy=star_h", "strategy.phi=null"])

@@ -18,8 +18,6 @@ from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_met
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
-MOST_WITHOUT = 1
-"""Pages without a question at their beginning; the number may only fall (``CHANGELOG.md`` has none)."""
 SOURCES = [*(ROOT / name for name in PAGES), *sorted(DOCS.rglob("*.md"))]
 
 
@@ -54,9 +52,6 @@ def pages(nav: object) -> Iterator[str]:
 def test_every_relative_link_leads_somewhere() -> None:
     dead = {str(path.relative_to(ROOT)): dead_links(path, path.read_text()) for path in SOURCES}
     assert {page: links for page, links in dead.items() if links} == {}
-
-
-def test_a_dead_link_is_found() -> None:
     text = "# A head\n[a](first_steps.md) [b](#a-head) [c](https://a.b/c) [d](gone.md) [e](#gone)"
     assert dead_links(DOCS / "data.md", text) == ["gone.md", "#gone"]
 
@@ -69,29 +64,13 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(listed) == sorted([*own, *PAGES.values()])
 
 
-@pytest.mark.parametrize(
-    ("place", "text", "result"),
-    [
-        (
-            "index.md",
-            "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/report.png)",
-            "[a](data.md#x) b ![c](images/report.png)",
-        ),
-        (
-            "methods/bsp.md",
-            "[a](ssp.md) [b](../../DESIGN.md) [c](../virtual.md)",
-            "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)",
-        ),
-        ("virtual.md", "[a](https://a.b) [b](#c) [d](../README.md)", "[a](https://a.b) [b](#c) [d](index.md)"),
-    ],
-)
-def test_links_are_those_of_the_site(place: str, text: str, result: str) -> None:
-    assert relinked(text, place) == result
-
-
-def test_a_page_begins_with_the_question_that_it_answers() -> None:
-    lacking = [path.name for path in SOURCES if "?" not in "".join(path.read_text().split("\n\n")[:2])]
-    assert len(lacking) <= MOST_WITHOUT, lacking
+def test_links_are_those_of_the_site() -> None:
+    ours = "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/report.png)"
+    assert relinked(ours, "index.md") == "[a](data.md#x) b ![c](images/report.png)"
+    ours = "[a](ssp.md) [b](../../DESIGN.md) [c](../virtual.md)"
+    assert relinked(ours, "methods/bsp.md") == "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)"
+    ours = "[a](https://a.b) [b](#c) [d](../README.md)"
+    assert relinked(ours, "virtual.md") == "[a](https://a.b) [b](#c) [d](index.md)"
 
 
 def test_the_api_page_has_all_names_that_are_listed() -> None:
@@ -113,12 +92,7 @@ def test_it_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> No
     assert len(json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]) > 200
 
 
-def test_the_notebook_is_small_and_has_no_outputs() -> None:
-    cells = json.loads((DOCS / "notebooks" / "first_steps.ipynb").read_text())["cells"]
-    assert [cell for cell in cells if cell.get("outputs")] == []
-
-
-@pytest.mark.long(like="test_the_notebook_is_small_and_has_no_outputs")
+@pytest.mark.long(like="test_every_relative_link_leads_somewhere")
 @pytest.mark.skipif(
     find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="needs nbclient and ipykernel"
 )

@@ -67,30 +67,7 @@ def test_a_card_has_every_parameter_of_its_strategies() -> None:
         parameters = set(merged(path.stem, [path.parent])) - {"_target_"}
         lacking[path.stem] = unnamed(parameters, found[path.stem].read_text())
     assert {name: words for name, words in lacking.items() if words} == {}
-
-
-def test_a_parameter_that_no_code_has_is_unnamed() -> None:
     assert unnamed({"k", "eager", "bound", "data"}, "`strategy.k=3` and `eager`; data, bound") == {"bound", "data"}
-
-
-LAST = "\n## In the source, not here\n\n"
-
-
-def listed_at_the_end(text: str) -> list[str]:
-    """What a card says of its source at its end, an item a line; empty if it ends with anything else."""
-    lines = text.rpartition(LAST)[2].splitlines() if LAST in text else []
-    return lines if all(line.startswith("- ") for line in lines) else []
-
-
-def test_a_card_ends_with_the_parts_of_its_source_that_are_not_here() -> None:
-    few = {file: len(listed_at_the_end((METHODS.parent / file).read_text())) for file in CARDS}
-    assert {file: count for file, count in few.items() if not 2 <= count <= 6} == {}
-
-
-@pytest.mark.parametrize("text", ["# A", f"# A{LAST}", f"# A{LAST}- b\n\n**More.** c\n", "# A\n- b\n- c\n"])
-def test_a_card_that_ends_otherwise_is_found(text: str) -> None:
-    assert listed_at_the_end(text) == []
-    assert listed_at_the_end(f"# A{LAST}- b\n- c\n") == ["- b", "- c"]
 
 
 def folders() -> dict[str, set[str]]:
@@ -108,19 +85,16 @@ def lost(text: str) -> list[str]:
     return [name for name in families + paths if not list(ROOT.glob(name.replace("NAME", "*")))]
 
 
-@pytest.mark.parametrize(("folder", "names"), sorted(folders().items()))
-def test_a_method_names_its_configurations_card_and_paper_tests(folder: str, names: set[str]) -> None:
-    text = ast.get_docstring(ast.parse((ROOT / "strategies" / folder / "__init__.py").read_text())) or ""
-    if folder != "parts":  # of the strategy that is made of parts
-        assert {name for name in names if f"``{name}``" not in text} == set()
-        assert {name for name in names if f"``docs/methods/{cards()[name].name}``" not in text} == set()
-        assert "``tests/paper/test_" in text
-    assert lost(text) == []
-
-
-def test_a_path_that_is_not_there_is_lost() -> None:
+def test_a_method_names_its_configurations_card_and_paper_tests() -> None:
+    for folder, names in folders().items():
+        text = ast.get_docstring(ast.parse((ROOT / "strategies" / folder / "__init__.py").read_text())) or ""
+        if folder != "parts":  # of the strategy that is made of parts
+            wanted = {"tests/paper/test_"} | {f"``{name}``" for name in names}
+            wanted |= {f"``docs/methods/{cards()[name].name}``" for name in names}
+            assert {one for one in wanted if one not in text} == set(), folder
+        assert lost(text) == []
     text = "``docs/methods/none.md``, ``none_*``, ``antdt_*``, ``tests/paper/test_NAME.py``"
-    assert lost(text) == ["conf/experiment/none_*.yaml", "docs/methods/none.md"]
+    assert lost(text) == ["conf/experiment/none_*.yaml", "docs/methods/none.md"], "the negative control"
 
 
 @pytest.mark.parametrize(
@@ -139,12 +113,9 @@ def listed_wrongly(text: str, files: set[str]) -> set[str]:
     return files ^ (named - ELSEWHERE)
 
 
-@pytest.mark.parametrize("path", ORDERED, ids=lambda path: str(path.parent.relative_to(ROOT)))
-def test_a_reading_order_has_every_file_of_its_folder(path: Path) -> None:
-    files = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
-    assert listed_wrongly(path.read_text(), files) == set()
-
-
-def test_a_file_that_is_gone_and_one_that_is_new_are_listed_wrongly() -> None:
+def test_a_reading_order_has_every_file_of_its_folder() -> None:
+    for path in ORDERED:
+        files = {file.stem for file in path.parent.glob("*.py")} - {"__init__"}
+        assert listed_wrongly(path.read_text(), files) == set(), path
     text = "Files in reading order: ``shares`` (what), ``slack`` (what),\n``strategies.parts.hooks``.\n\n``other``"
-    assert listed_wrongly(text, {"shares", "none"}) == {"slack", "none"}
+    assert listed_wrongly(text, {"shares", "none"}) == {"slack", "none"}, "the negative control"

@@ -105,7 +105,7 @@ def shown() -> list[str]:
     return list(dict.fromkeys(command for page in PAGES for command in commands((ROOT / page).read_text())))
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("command", shown())
 def test_a_command_that_a_page_shows_can_be_given(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

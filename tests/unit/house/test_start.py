@@ -24,18 +24,12 @@ SHOWN = {
     "strategy=nope": PLAIN,
     "workload.epochs=-1": PLAIN,
     "strategy=ssp strategy.bound=-1": LARGE,
-    "compare nowhere": (*HYDRA, "numpy"),
     "verify nowhere": (*HYDRA, "numpy"),
     "advise --help": (*HYDRA, "numpy"),
-    "figures --help": (*HYDRA, "numpy"),
-    "replay --help": (*HYDRA, "numpy"),
-    "export --help": (*HYDRA, "numpy"),
-    "new --help": (*HYDRA, "numpy"),
-    "check --help": (*HYDRA, "numpy"),
-    "doctor --help": (*HYDRA, "numpy"),
-    "cleanup --help": (*HYDRA, "numpy"),
 }
 """A command line, and what it must not have loaded at its end."""
+OTHERS = ("figures", "replay", "export", "new", "check", "doctor", "cleanup")
+MORE = {"compare nowhere": (*HYDRA, "numpy"), **{f"{name} --help": (*HYDRA, "numpy") for name in OTHERS}}
 RUNS = {
     "runtime=virtual backend=none workload.target=null workload.epochs=1 draw=false view=none": LARGE,
     "runtime=virtual backend=numpy workload=ledger workload.epochs=1 draw=false view=none": LARGE,
@@ -73,20 +67,17 @@ def loaded(lines: dict[str, tuple[str, ...]]) -> dict[str, list[str]]:
     return {line: names for line, _, names in found if names}
 
 
-def test_what_is_shown_or_refused_waits_for_no_large_library() -> None:
+@pytest.mark.parametrize("lines", [SHOWN, pytest.param(MORE, marks=pytest.mark.long)], ids=["some", "others"])
+def test_what_is_shown_or_refused_waits_for_no_large_library(lines: dict[str, tuple[str, ...]]) -> None:
     """It takes seconds, as each starts an interpreter's worth of modules; users wait for each dozens of times a day."""
-    assert loaded(SHOWN) == {}
+    assert loaded(lines) == {}
+    assert loaded({"strategy=nope": ("hydra", "torch")}) == {"strategy=nope": ["hydra"]}, "the negative control"
 
 
-def test_a_library_that_is_loaded_is_found() -> None:
-    assert loaded({"strategy=nope": ("hydra", "torch")}) == {"strategy=nope": ["hydra"]}
-
-
-@pytest.mark.parametrize("line", RUNS)
-def test_a_virtual_run_without_gradients_waits_for_no_framework(line: str, tmp_path: Path) -> None:
+def test_a_virtual_run_without_gradients_waits_for_no_framework(tmp_path: Path) -> None:
     """But for the first on a machine, which converts the digits."""
     Digits(data_dir=str(ROOT / "data")).prepare()
-    assert loaded({f"{line} hydra.run.dir={tmp_path / 'run'}": RUNS[line]}) == {}
+    assert loaded({f"{line} hydra.run.dir={tmp_path / str(at)}": RUNS[line] for at, line in enumerate(RUNS)}) == {}
 
 
 def test_comparing_finished_records_waits_for_no_frames(tmp_path: Path) -> None:
@@ -94,4 +85,3 @@ def test_comparing_finished_records_waits_for_no_frames(tmp_path: Path) -> None:
     for name, story in (("bsp", bsp_story()), ("asp", asp_story())):
         finish_run(story.write(tmp_path / name), draw=False)
     assert loaded({f"compare {tmp_path}": (*HYDRA,)}) == {}
-    assert loaded({f"compare {tmp_path} -o {tmp_path / 'out'}": ("pandas",)}) != {}

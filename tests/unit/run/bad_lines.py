@@ -2,83 +2,42 @@
 
 from __future__ import annotations
 
-from tests.support.cli import ROOT
-
-STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
-
 REPLICATED = (
     "runtime=virtual topology.num_servers=1 strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1"
 )
 
 BAD_LINES: list[tuple[str, str]] = [
     # names that do not exist
-    ("strategy=spp", f"strategy=spp: no such strategy; did you mean ssp? ({STRATEGIES})"),
-    ("strategy=", "strategy=: no such strategy"),
-    (
-        "strategy=ssp strategy.bonud=3",
-        "strategy.bonud=3: no such setting of strategy=ssp; did you mean strategy.bound?",
-    ),
+    ("strategy=spp", "strategy=spp: no such strategy; did you mean ssp? ("),
+    ("strategy=ssp strategy.bonud=3", "strategy.bonud=3: no such setting of strategy=ssp; did you mean"),
     ("strategy=bsp strategy.bound=3", "strategy.bound=3: no such setting of strategy=bsp (data, "),
-    ("strategy=composed strategy.gate.bonud=3", "did you mean strategy.gate.bound?"),
-    ("strategy=composed strategy.gate=ssp", "strategy.gate=ssp: must be settings with a _target_"),
-    (
-        "strategy=composed strategy.load.min_batch_samples=99",
-        "strategy.load.min_batch_samples=99: 4 workers would need",
-    ),
+    ("strategy=composed strategy.load.min_batch_samples=99", "strategy.load.min_batch_samples=99: 4 workers would"),
     (
         "strategy=composed strategy.decide_every_s=99",
         "strategy.detectors.stragglers.short_window_s=6.0: must be at least",
     ),
     ("strategy=ssp +strategy.bonud=3", "strategy.bonud: no such setting; did you mean strategy.bound?"),
-    ("+sede=3", "sede: no such setting; did you mean seed?"),
-    ("num_workers=8", "num_workers=8: no such setting; did you mean cluster.num_workers?"),
-    ("cluster.device.base=1", "did you mean cluster.device.base_s?"),
-    ("workload.optimizer.momentun=0.5", "did you mean workload.optimizer.momentum?"),
     ("workload.optimizer.name=sgdd", "sgdd"),
-    ("workload.lr_schedule.name=costant", "costant"),
     ("qwertyuiop=3", "python run.py --help lists them all"),
     ("hydra/launcher=nope", "no such hydra/launcher"),
     ("hydra/launcher=ray", "pip install hydra-ray-launcher"),
-    ("hydra.run.dri=x", "hydra.run.dri"),
     ("--config-name nope", "nope"),
     ("--config-dir /nope", "--config-dir /nope: no such directory"),
     ("hydra.searchpath=[file:///nope]", "is not available"),
     # values
     ("cluster.num_workers=1e3", "cluster.num_workers=1000.0: must be a whole number, at least 1"),
-    ("cluster.num_workers=12:30", "cluster.num_workers=12:30: must be a whole number"),
-    ("cluster.num_workers=", "cluster.num_workers=: must be a whole number"),
     ("cluster.num_workers=???", "cluster.num_workers: missing"),
     ("runtime.heartbeat_s=0", "runtime.heartbeat_s=0: must be at least 0.001"),
-    (
-        "strategy=bsp\N{NO-BREAK SPACE}seed=1",
-        "strategy=bsp seed=1: is several settings in one word; give each as a word of its own",
-    ),
-    ("runtime=virtual runtime.telemetry_every_s=1e-9", "runtime.telemetry_every_s=1e-09: must be at least 0.001"),
+    ("strategy=bsp\N{NO-BREAK SPACE}seed=1", "strategy=bsp seed=1: is several settings in one word; give each as"),
     (
         "runtime=virtual topology=allreduce cluster=hybrid cluster.replica.parts=[1,1]",
         "cluster.replica.parts=[1, 1]: must be a list of 3",
     ),
-    ("'straggler.targets={a: 1}'", "straggler.targets={a: 1}: must be a list"),
-    ("cluster.device=[1]", "cluster.device=[1]: must be settings"),
-    ("runtime.launcher=here", "runtime.launcher=here: must be settings with a _target_"),
-    (
-        "runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}",
-        "cluster.hosts.device: has no bas_s; its fields are base_s, per_sample_s, saturation_s",
-    ),
-    (
-        "workload=wide_deep_adult workload.task.dataset=adult",
-        "workload.task.dataset=adult: must be settings with a _target_",
-    ),
+    ("runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}", "cluster.hosts.device: has no bas_s; its"),
     ("workload=wide_deep_adult workload.task.size.hidden=64", "workload.task.size.hidden=64: must be a list"),
-    (
-        "straggler=persistent straggler.sleep_iters=1e9",
-        "straggler.sleep_iters=1000000000.0: makes a delay of 4.8e+07 s",
-    ),
+    ("straggler=persistent straggler.sleep_iters=1e9", "straggler.sleep_iters=1000000000.0: makes a delay of"),
     ("runtime.lease_s=0.6", "runtime.lease_s=0.6: must be at least twice heartbeat_s=0.5"),
-    ("cluster.device.base_s=fast", "cluster.device.base_s=fast: must be a number"),
-    ("runtime.max_restarts=-1", "runtime.max_restarts=-1: must be 0 or more (null for no limit)"),
     ("runtime.port=70000", "runtime.port=70000: must be between 0"),
-    ("topology.collective=mpi", "topology.collective=mpi: must be one of"),
     ("strategy=star_h strategy.phi=null workload.optimizer.name=foo", "workload.optimizer.name=foo: must be one of "),
     (
         "topology=allreduce topology.collective=ddp launcher=join launcher.listen=127.0.0.1",
@@ -89,12 +48,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.tls=true: the connections of topology.collective=gloo are not encrypted; use ",
     ),
     (
-        "runtime=virtual jobs=list cluster=star_servers jobs.entries=[{job:a,submit_s:0,gpus:0,duration_s:6}]",
-        "jobs.entries[0], column gpus, 0: must be a finite number, 1 or more",
-    ),
-    (
         "runtime=virtual jobs=list cluster=star_servers cluster.device.base_s=-1",
-        "jobs=list: job first: cluster.device: base_s=-1.0 must be 0 or more",
+        "job first: cluster.device: base_s=-1.0",
     ),
     (
         "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
@@ -109,10 +64,7 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.link_mbps=9",
         "straggler.targets=link:2: there is no such target; valid are worker:0 to worker:3, server:0 to server:1, link",
     ),
-    (
-        "launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=0",
-        "launcher.link_mbps=0: must be more than 0, or null where no link is slowed",
-    ),
+    ("launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=0", "launcher.link_mbps=0: must be more than 0"),
     (
         "topology=allreduce straggler=link_throttle launcher=join launcher.listen=127.0.0.1 launcher.link_mbps=9 "
         "launcher.shared_dir=/tmp",
@@ -123,15 +75,8 @@ BAD_LINES: list[tuple[str, str]] = [
         "launcher.listen=127.0.0.1",
         "launcher=join: connections can be paced, and nothing cuts link:0; choose kind bandwidth, or",
     ),
-    (
-        "topology.transport=shm launcher=join launcher.listen=127.0.0.1",
-        "topology.transport=shm: machines share no memory; use topology.transport=tcp",
-    ),
-    ("topology.transport=shm strategy=mlfabric", "topology.transport=shm: gradients lie where servers read them"),
-    (
-        "strategy=mlfabric strategy.tau_max=2",
-        "strategy.tau_max=2: while one of 4 workers computes, 3 updates of others",
-    ),
+    ("topology.transport=shm launcher=join launcher.listen=127.0.0.1", "topology.transport=shm: machines share no"),
+    ("strategy=mlfabric strategy.tau_max=2", "strategy.tau_max=2: while one of 4 workers computes, 3 updates of"),
     (
         "runtime=virtual strategy=mlfabric strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy: has aggregators (1; num_aggregators or tree_fanout), which are tasks of hosts; choose cluster=hosts",
@@ -159,16 +104,8 @@ BAD_LINES: list[tuple[str, str]] = [
         f"{REPLICATED} strategy.lr_rule=unit strategy.num_aggregators=1",
         "strategy.num_replicas=1: receive gradients from their workers, and num_aggregators=1 sends sums",
     ),
-    ("workload.target=2", "workload.target=2: accuracy is between 0 and 1, so it would never be there"),
-    (
-        "stop_at_target=true workload.target=null",
-        "stop_at_target=true: there is no target to reach; set workload.target",
-    ),
-    (
-        "stop_at_target=true eval_every_s=null",
-        "stop_at_target=true: eval_every_s=null evaluates nothing while the job trains; give it seconds, or set",
-    ),
-    ("cluster=hosts cluster.hosts.count=abc", "cluster.hosts.count=abc: must be a whole number, at least 1"),
+    ("stop_at_target=true workload.target=null", "stop_at_target=true: there is no target to reach; set"),
+    ("stop_at_target=true eval_every_s=null", "stop_at_target=true: eval_every_s=null evaluates nothing while the"),
     ("cluster=hosts cluster.hosts.count=251", "cluster.hosts.count=251: must be at most 250"),
     ("workload=ledger backend=numpy workload.batches_per_shard=100", "makes 2 shards of 2000 samples, fewer than two"),
     (
@@ -177,43 +114,19 @@ BAD_LINES: list[tuple[str, str]] = [
     ),
     ("runtime.evaluator_niceness=20", "runtime.evaluator_niceness=20: must be between 0 and 19"),
     ("runtime.start_deadline_s=0", "runtime.start_deadline_s=0.0: must be more than 0 (null for one that suits)"),
-    ("runtime=virtual runtime.start_deadline_s=5", "runtime.start_deadline_s=5: no such setting of runtime=virtual"),
-    ("max_time_s=12:30", "max_time_s=12:30: must be a number of seconds"),
-    ("straggler=persistent straggler.sleep_s=3ms", "straggler.sleep_s=3ms: must be a number of seconds or null"),
     ("seed=${nope}", "seed: refers to nope, which is not set"),
     ("strategy=ssp strategy.bound=-1", "strategy.bound=-1: must be 0 or more (null for no bound)"),
-    (
-        "strategy=zeno_pp strategy.validation_samples=1438",
-        "strategy.validation_samples=1438: leaves 0 of the 1438 training samples, fewer than "
-        "workload.global_batch_samples=128; hold out fewer",
-    ),
-    ("strategy=bsp strategy.data=dynamical", "strategy.data=dynamical: must be one of"),
-    (
-        "strategy=lb_bsp strategy.min_batch_samples=33",
-        "strategy.min_batch_samples=33: 4 workers would need 132 samples, the global batch has 128",
-    ),
-    (
-        "strategy=antdt_dd strategy.max_batch_samples=6",
-        "strategy.max_batch_samples=6: the largest micro-batches (type 0 6), 5 per worker, sum to 120 samples",
-    ),
-    ("hydra.job.chdir=perhaps", "hydra.job.chdir=perhaps"),
-    ("hydra.run.dir=/proc/nope", "hydra.run.dir=/proc/nope: cannot be written"),
-    (
-        "hydra.run.dir=/dev/null/x",
-        "hydra.run.dir=/dev/null/x: cannot be written (not a directory); choose another directory",
-    ),
-    (f"hydra.run.dir={'x' * 300}", "cannot be written (file name too long)"),
-    ("hydra.run.dir=${nope}", "hydra.run.dir: refers to nope, which is not set"),
+    ("strategy=zeno_pp strategy.validation_samples=1438", "strategy.validation_samples=1438: leaves 0 of the 1438"),
+    ("strategy=lb_bsp strategy.min_batch_samples=33", "strategy.min_batch_samples=33: 4 workers would need 132"),
+    ("strategy=antdt_dd strategy.max_batch_samples=6", "strategy.max_batch_samples=6: the largest micro-batches"),
+    ("hydra.run.dir=/dev/null/x", "hydra.run.dir=/dev/null/x: cannot be written (not a directory); choose another"),
     # form
     ("strategy", "strategy: must be written setting=value"),
     ("'jobs.job_column=Job (id)'", """within those of the shell: 'jobs.job_column="Job (id)"'"""),
     ("seed=[1", "seed=[1: cannot be read"),
-    ("seed=cast(3)", "seed=cast(3): cannot be read"),
     ("seed=0,1", "seed=0,1: several values are a sweep: add -m"),
     ("strategy=null", "strategy=null: exactly one strategy is chosen ("),
-    ("~strategy", "~strategy: exactly one strategy is chosen"),
     ("~seed", "seed: missing"),
-    ("+strategy=ssp", "strategy"),
     ("--multirunn", "unrecognized arguments: --multirunn; --help lists what there is"),
     ("--strategy=asp", "--strategy=asp: a setting has no dashes; write strategy=asp"),
     ("-o out", "unrecognized arguments: -o; hydra.run.dir=DIR is where a run's record goes"),
@@ -221,21 +134,14 @@ BAD_LINES: list[tuple[str, str]] = [
     ("--resolve", "--resolve: only together with --cfg"),
     # code
     ("strategy._target_=os.system", "_target_ cannot be set on the command line"),
-    ("strategy={_target_:os.system}", "_target_ cannot be set on the command line"),
-    ("+hydra.callbacks.x={_target_:os.system}", "_target_ cannot be set on the command line"),
     ("strategy=${oc.create:{_target_:os.system}}", "_target_ cannot be set on the command line"),
     ("--experimental-rerun x.pickle", "--experimental-rerun: not supported"),
     # sweeps: every job is checked before the first starts
     ("-m strategy=ssp strategy.bound=3,1,-1", "must be 0 or more (null for no bound) (in the job strategy.bound=-1)"),
-    (
-        "strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3",
-        "(in the job strategy.num_backup=3",
-    ),
+    ("strategy=backup_workers -m strategy.num_backup=1,2,3 cluster.num_workers=4,3", "strategy.num_backup=3"),
     ("-m seed=interval(0,1)", "seed=interval(0,1): the basic sweeper needs a list of values"),
     ("-m hydra.sweeper.params={seed:0}", "hydra.sweeper.params={seed:0}: is for files; here write what is swept"),
-    ("-m strategy=glob(x*)", "strategy=glob(x*): matches nothing"),
     ("-m seed=range(0,1001)", "--multirun: more than 1000 jobs in one sweep"),
-    ("-m hydra.job.chdir=true,false", "hydra.job.chdir=true,false"),
     ("-m seed=0,1 hydra.sweep.dir=${nope}", "hydra.sweep.dir: refers to nope, which is not set"),
     ("-m hydra.sweep.dir=/proc/nope", "hydra.sweep.dir=/proc/nope: cannot be written"),
     ("hydra.mode=MULTIRUN seed=1,x", "seed=x: must be a whole number, at least 0 (in the job seed=x)"),

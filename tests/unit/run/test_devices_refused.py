@@ -88,9 +88,16 @@ def test_what_can_be_is_let_through(gpus: Any, more: dict[str, Any]) -> None:
     check(gpus, **more)
 
 
-def test_a_build_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds with CUDA, for either framework, and MPS."""
+    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
+    assert "nvidia-cuda-mps-control is not installed" in refused({"share": "mps"})
     monkeypatch.setattr(found, "torch_cuda", lambda: None)
     assert refused().startswith("backend.device=cuda: the installed torch was built without CUDA; install")
+    monkeypatch.setattr(found, "tensorflow_cuda", lambda: "12.5")
+    check(framework="tensorflow")
+    monkeypatch.setattr(found, "tensorflow_cuda", lambda: None)
+    assert "the installed tensorflow was built without CUDA" in refused(framework="tensorflow")
 
 
 def test_no_device_and_one_that_is_hidden(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,13 +132,11 @@ def test_what_cannot_be(gpus: Any, more: dict[str, Any], words: str) -> None:
     assert words in refused(gpus, **more)
 
 
-def test_mps_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
-    assert "nvidia-cuda-mps-control is not installed" in refused({"share": "mps"})
-
-
 def test_what_torch_was_built_for_is_read_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     monkeypatch.undo()
+    assert found.torch_cuda() == torch.version.cuda
     for cuda in (None, "12.8"):
         (tmp_path / "torch").mkdir(exist_ok=True)
         (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
@@ -141,20 +146,6 @@ def test_what_torch_was_built_for_is_read_without_importing_it(tmp_path: Path, m
         assert found.torch_cuda() == cuda
     monkeypatch.setattr(found, "find_spec", lambda name: None)
     assert found.torch_cuda() is None
-
-
-def test_of_the_installed_torch_it_says_what_torch_itself_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.undo()
-    assert found.torch_cuda() == torch.version.cuda
-
-
-def test_tensorflow_needs_a_build_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "tensorflow_cuda", lambda: "12.5")
-    check(framework="tensorflow")
-    monkeypatch.setattr(found, "tensorflow_cuda", lambda: None)
-    assert "the installed tensorflow was built without CUDA" in refused(framework="tensorflow")
 
 
 def test_hogs_compute_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.errors import ConfigError
+from runtime.run.preflight import preflight
 from tests.support.cli import run_cli
 from tests.support.runs import read_lines
 
@@ -31,20 +33,6 @@ def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple
     assert metrics["least_uses"] == metrics["most_uses"]
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("topology.transport=shm",), "topology.transport=shm: the shared buffers have one row per worker"),
-        (("strategy=asp_even",), "data=even: every epoch is cut into one part per worker"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_where_nodes_cannot_change_it_is_refused_before_the_job(
-    words: tuple[str, ...], complaint: str, tmp_path: Path
-) -> None:
-    found = run_cli(*WORDS, *words, f"hydra.run.dir={tmp_path}")
-    assert found.exit_code != 0
-    assert complaint in " ".join(found.err.split())
-    assert "straggler=elastic lets workers join or leave" in " ".join(found.err.split())
-    assert not (tmp_path / "events.jsonl").exists()
+def test_where_nodes_cannot_change_it_is_refused_before_the_job() -> None:
+    with pytest.raises(ConfigError, match=r"the shared buffers .*\(straggler=elastic lets workers join or leave\)"):
+        preflight([*WORDS, "topology.transport=shm"])

@@ -17,9 +17,12 @@ def nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_process_that_asked_knows_already(tmp_path: Path) -> None:
+    """Notes of an earlier sweep do not count."""
+    (tmp_path / FILE).write_text("2 out/1_bsp\n")
     for asked in (False, True):
         if asked:
             ask(tmp_path)
+            assert noted(tmp_path) == []
         hand_back(1)
         note(1, tmp_path / "0_bsp", tmp_path)
     assert noted(tmp_path) == []
@@ -37,16 +40,10 @@ def test_another_process_raises_or_notes_what_failed(tmp_path: Path, monkeypatch
     assert noted(tmp_path) == [Failure(2, f"{tmp_path}/1_of mine"), Failure(1, f"{tmp_path}/3_ssp")]
 
 
-def test_notes_of_an_earlier_sweep_do_not_count(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("2 out/1_bsp\n")
-    ask(tmp_path)
-    assert noted(tmp_path) == []
-
-
 def test_failures_are_named_in_one_line() -> None:
-    assert tell([]) == ""
-    assert tell([Failure(2, "out/1_bsp")]) == "1 job failed: 1_bsp (exit code 2)"
-    assert (
-        tell([Failure(2, "out/1_bsp"), Failure(1, "out/3_ssp")])
-        == "2 jobs failed: 1_bsp (exit code 2), 3_ssp (exit code 1)"
-    )
+    failed = [Failure(2, "out/1_bsp"), Failure(1, "out/3_ssp")]
+    assert [tell(failed[:count]) for count in range(3)] == [
+        "",
+        "1 job failed: 1_bsp (exit code 2)",
+        "2 jobs failed: 1_bsp (exit code 2), 3_ssp (exit code 1)",
+    ]

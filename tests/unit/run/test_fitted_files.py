@@ -15,6 +15,8 @@ from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from tests.support.job_sets import row, run_rows
 
+RINGS = ModeLearner(topology="allreduce", use_ml_from_start=True, max_workers=16)
+
 
 def name_of(path: Path) -> str:
     return f"{path.stem} {hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
@@ -38,13 +40,7 @@ def other(path: Path, of: str) -> Path:
         ({"predictor": "lstm_ratio", "topology": "allreduce"}, ["deviation"]),
         ({"learning": ModeLearner(use_ml_from_start=True)}, ["modes"]),
         ({"learning": ModeLearner()}, []),
-        (
-            {
-                "topology": "allreduce",
-                "learning": ModeLearner(topology="allreduce", use_ml_from_start=True, max_workers=16),
-            },
-            ["ring_modes"],
-        ),
+        ({"topology": "allreduce", "learning": RINGS}, ["ring_modes"]),
         ({"predictor": "star", "learning": ModeLearner(use_ml_from_start=True)}, ["modes", "resources"]),
     ],
 )
@@ -57,9 +53,6 @@ def test_a_file_of_ones_own_has_its_own_name(tmp_path: Path) -> None:
     found = Star(predictor="lstm_ratio", predictor_settings={"weights": str(path)}).fitted
     assert found == (name_of(path),)
     assert found[0].split()[1] != name_of(FITTED / "deviation.npz").split()[1]
-
-
-def test_a_table_of_noise_scales_is_one_of_them(tmp_path: Path) -> None:
     table = tmp_path / "noise.csv"
     table.write_text("model,batch_samples,step,sqr,var\ndigits,32,0,1,100\ndigits,64,0,1,100\n")
     assert Star(phi_table=str(table), phi_model="digits").fitted == (name_of(table),)
@@ -71,9 +64,5 @@ def test_records_of_a_set_and_of_its_jobs_name_them(tmp_path: Path) -> None:
     names = [name_of(FITTED / "deviation.npz")]
     heads = [tmp_path / "set" / place / "meta.json" for place in ("jobs/a", "jobs/b", ".")]
     assert [json.loads(head.read_text())["fitted"] for head in heads] == [names, [], names]
-
-
-def test_a_set_whose_strategies_decide_nothing_names_none(tmp_path: Path) -> None:
-    rows = [row("a", settings=["strategy=star_h", "strategy.predictor=lstm_ratio"])]
-    run_rows(tmp_path / "set", rows, "replay.detail=gpus_only")
-    assert json.loads((tmp_path / "set" / "meta.json").read_text())["fitted"] == []
+    run_rows(tmp_path / "counted", rows, "replay.detail=gpus_only")
+    assert json.loads((tmp_path / "counted" / "meta.json").read_text())["fitted"] == [], "nobody decides there"

@@ -87,6 +87,11 @@ def test_a_file_that_has_changed_makes_it_another_job(
 
 
 def test_who_starts_tasks_and_what_is_shown_change_no_result(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    words = costs(file, "0.1")
+    first = inputs(*JOB, *words)
+    file.write_text(f"# {'another comment' * 9}\n{file.read_text()}")
+    assert inputs(*JOB, *words) == first, "nor does a comment of a cost model"
     job, raw = checked(*JOB, "straggler=none")
     before = inputs_of(job, raw)
     token = tmp_path / "a.token"
@@ -95,14 +100,6 @@ def test_who_starts_tasks_and_what_is_shown_change_no_result(tmp_path: Path) -> 
         assert inputs_of(job, raw | {section: {"file": str(token)}}) == before
     assert inputs_of(job, raw | {"runtime": raw["runtime"] | {"launcher": {"token_file": str(token)}}}) == before
     assert inputs_of(job, raw | {"scheduler": {"file": str(token)}}) != before
-
-
-def test_a_comment_of_a_cost_model_changes_no_result(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    words = costs(file, "0.1")
-    first = inputs(*JOB, *words)
-    file.write_text(f"# {'another comment' * 9}\n{file.read_text()}")
-    assert inputs(*JOB, *words) == first
 
 
 def test_a_file_that_cannot_be_read_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

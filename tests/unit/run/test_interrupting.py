@@ -46,6 +46,8 @@ def interrupted_command(number: int, kept: str) -> None:
     ],
 )
 def test_a_command_says_what_is_kept(number: int, kept: str, said: str) -> None:
+    for error, code in ((KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM), 143)):
+        assert print_interrupted("data", "nothing was converted", error) == code
     done = in_a_fork(partial(interrupted_command, number, kept), ROOT)
     assert (done.exit_code, done.out, done.err) == (128 + number, "cleaned up\n", said)
 
@@ -59,18 +61,10 @@ def interrupted_job(mode: RunMode, run_dir: Path, number: int) -> None:
 
 def test_a_job_says_that_its_record_is_kept_and_a_sweep_that_it_continues(tmp_path: Path) -> None:
     done = in_a_fork(partial(interrupted_job, RunMode.RUN, tmp_path, signal.SIGTERM), ROOT)
-    assert (done.exit_code, done.err.splitlines()) == (
-        143,
-        ["run.py: interrupted; what was recorded is kept", f"record: {tmp_path}"],
-    )
+    said = ["run.py: interrupted; what was recorded is kept", f"record: {tmp_path}"]
+    assert (done.exit_code, done.err.splitlines()) == (143, said)
     done = in_a_fork(partial(interrupted_job, RunMode.MULTIRUN, tmp_path, signal.SIGINT), ROOT)
     assert done.exit_code == 130
     assert "run.py: interrupted; runs that have ended are kept; the same command continues from there" in done.err
     done = in_a_fork(partial(interrupted_job, RunMode.RUN, tmp_path, 0), ROOT)
     assert (done.exit_code, done.err) == (0, f"record: {tmp_path}\n")
-
-
-def test_a_plain_keyboard_interrupt_is_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_interrupted("data", "nothing was converted", KeyboardInterrupt()) == 130
-    assert print_interrupted("data", "nothing was converted", Interrupted(signal.SIGTERM)) == 143
-    assert capsys.readouterr().err == "data: interrupted; nothing was converted\n" * 2

@@ -20,23 +20,10 @@ from tests.support.long_tests import long_after
 from tests.unit.run.test_job_sets_preempted import final, notes_in
 
 HOSTS, GPUS, CORES, EPOCHS = 3, 4, 8.0, 2
-KILLS = (
-    "straggler=kill",
-    "straggler.mean_s=25",
-    "straggler.duration_s=1",
-    "straggler.targets=[worker:*,server:*]",
-    "checkpoint_every_s=5",
-)
-DLROVER = (
-    "strategy=dlrover",
-    "strategy.first_server_cores=2",
-    "strategy.sample_s=4",
-    "strategy.min_interval_s=1",
-    "strategy.adjust_every_s=4",
-    "strategy.ps_interval_s=8",
-    "strategy.launch_s=20",
-    "strategy.workers_max=6",
-)
+KILLS = ("straggler=kill", "straggler.mean_s=25", "straggler.duration_s=1", "straggler.targets=[worker:*,server:*]")
+KILLS = (*KILLS, "checkpoint_every_s=5")
+DLROVER = ("strategy=dlrover", "strategy.first_server_cores=2", "strategy.sample_s=4", "strategy.min_interval_s=1")
+DLROVER += ("strategy.adjust_every_s=4", "strategy.ps_interval_s=8", "strategy.launch_s=20", "strategy.workers_max=6")
 STRATEGIES = {
     "dlrover": DLROVER,
     "optimus": ("strategy=optimus", "strategy.adjust_every_s=5"),
@@ -50,25 +37,16 @@ def words(tmp_path: Path, *more: str) -> tuple[str, ...]:
     about = "compute_base_s: 0.1, worker_cores: 2, update_base_s: 0.05, server_cores: 8, launch_s: 2"
     costs.write_text(f"schema: 1\nvalues: {{{about}, checkpoint_base_s: 0.1}}\n")
     return (
-        "replay.models=null",
-        f"cluster.costs={costs}",
-        "cluster.device=null",
-        f"cluster.hosts.count={HOSTS}",
-        f"cluster.hosts.gpus={GPUS}",
-        f"cluster.hosts.cpu_cores={CORES}",
-        "cluster.hosts.link_mbps=null",
-        "cluster.hosts.overrides=null",
-        "workload=ledger",
-        "backend=numpy",
-        "save_parameters=true",
-        "workload.global_batch_samples=64",
-        "eval_every_s=null",
-        "replay.max_iterations=null",
-        "replay.node_wait_s=6",
-        "strategy.cores_total=14",
-        "strategy.server_cores=2",
-        "strategy.worker_cores=2",
-        *more,
+        *("replay.models=null", f"cluster.costs={costs}", "cluster.device=null", f"cluster.hosts.count={HOSTS}"),
+        *(f"cluster.hosts.gpus={GPUS}", f"cluster.hosts.cpu_cores={CORES}", "cluster.hosts.link_mbps=null"),
+        *("cluster.hosts.overrides=null", "workload=ledger", "backend=numpy", "save_parameters=true"),
+        *(
+            "workload.global_batch_samples=64",
+            "eval_every_s=null",
+            "replay.max_iterations=null",
+            "replay.node_wait_s=6",
+        ),
+        *("strategy.cores_total=14", "strategy.server_cores=2", "strategy.worker_cores=2", *more),
     )
 
 

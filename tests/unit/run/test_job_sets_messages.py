@@ -29,6 +29,7 @@ def model_file(tmp_path: Path) -> str:
     return f"replay.models={table}"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("link_mbps", [100, 1])
 @pytest.mark.parametrize(
     ("topology", "workers", "gpus"),
@@ -38,14 +39,8 @@ def model_file(tmp_path: Path) -> str:
 def test_an_iteration_takes_as_long_as_the_closed_form_says(
     tmp_path: Path, topology: dict[str, Any], workers: int, gpus: int, link_mbps: int
 ) -> None:
-    words = (
-        model_file(tmp_path),
-        f"cluster.hosts.gpus={gpus}",
-        "cluster.hosts.overrides=null",
-        f"cluster.hosts.link_mbps={link_mbps}",
-        f"cluster.hosts.latency_ms={1e3 * LATENCY_S}",
-        "checkpoint_every_s=null",
-    )
+    hosts = {"gpus": gpus, "overrides": "null", "link_mbps": link_mbps, "latency_ms": 1e3 * LATENCY_S}
+    words = (model_file(tmp_path), "checkpoint_every_s=null", *(f"cluster.hosts.{key}={hosts[key]}" for key in hosts))
     rows = [[row("a", gpus=workers, model="small", iterations=count, **topology)] for count in (3, 8)]
     ends = [run_rows(tmp_path / str(number), one, *words).loc["a"].end_s for number, one in enumerate(rows)]
     found_s = (ends[1] - ends[0]) / 5  # the first iteration has no update

@@ -26,18 +26,10 @@ def plain(tmp_path: Path, hosts: int = HOSTS, iteration_s: float = ITERATION_S) 
     costs = tmp_path / "nothing.yaml"
     costs.write_text("schema: 1\nvalues: {}\n")
     return (
-        "replay.models=null",
-        f"cluster.costs={costs}",
-        f"cluster.device={{base_s:{iteration_s},per_sample_s:0}}",
-        f"cluster.hosts.count={hosts}",
-        f"cluster.hosts.gpus={GPUS}",
-        "cluster.hosts.cpu_cores=null",
-        "cluster.hosts.link_mbps=null",
-        "cluster.hosts.overrides=null",
-        "workload.global_batch_samples=64",
-        "replay.max_iterations=null",
-        "replay.restart_s=0",
-        "policy=srtf",
+        *("replay.models=null", f"cluster.costs={costs}", f"cluster.device={{base_s:{iteration_s},per_sample_s:0}}"),
+        *(f"cluster.hosts.count={hosts}", f"cluster.hosts.gpus={GPUS}", "cluster.hosts.overrides=null"),
+        *("cluster.hosts.cpu_cores=null", "cluster.hosts.link_mbps=null", "workload.global_batch_samples=64"),
+        *("replay.max_iterations=null", "replay.restart_s=0", "policy=srtf"),
     )
 
 
@@ -63,9 +55,6 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path / "run"
 
 
-# ---- time -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_preempted_job_takes_its_own_time_and_the_pause(moved: Path) -> None:
     """Ordered at 0.55 s it ends its round at 0.6 s, and is back at 2.0 s: 60 rounds of 0.1 s, and 1.4 s."""
     found = load_cluster(moved).jobs.set_index("job")
@@ -77,32 +66,21 @@ def test_a_preempted_job_takes_its_own_time_and_the_pause(moved: Path) -> None:
 
 
 def test_its_order_to_leave_is_one_thing_and_its_departure_another(moved: Path) -> None:
-    told = [(note["type"], round(note["t"], 6)) for note in notes_of(moved) if note.get("job") == "long"]
-    assert told == [
-        ("Submitted", 0.0),
-        ("Placed", 0.0),
-        ("Started", 0.0),
-        ("Preempted", 0.55),
-        ("Queued", 0.6),
-        ("Placed", 2.0),
-        ("Started", 2.0),
-        ("Ended", 7.4),
-    ]
-
-
-def test_the_time_until_its_last_update_is_service(moved: Path) -> None:
-    """It was ordered to leave at 0.55 s, in the middle of a round."""
-    (queued,) = [note for note in notes_of(moved) if (note["type"], note.get("job")) == ("Queued", "long")]
-    assert queued["attained_s"] == pytest.approx(0.6)
-
-
-def test_it_continues_on_other_hosts(moved: Path) -> None:
-    placed = [note for note in notes_of(moved) if note["type"] == "Placed" and note["job"] == "long"]
-    assert [set(note["workers"]) for note in placed] == [{1}, {0}]
+    """It continues on other hosts; the time until its last update is service."""
+    notes = notes_of(moved)
+    mine = [note for note in notes if note.get("job") == "long"]
+    kinds = ("Submitted", "Placed", "Started", "Preempted", "Queued", "Placed", "Started", "Ended")
+    times = (0.0, 0.0, 0.0, 0.55, 0.6, 2.0, 2.0, 7.4)
+    assert [(note["type"], round(note["t"], 6)) for note in mine] == list(zip(kinds, times, strict=True))
+    assert [note["attained_s"] for note in mine if note["type"] == "Queued"] == [pytest.approx(0.6)]
+    assert [set(note["workers"]) for note in mine if note["type"] == "Placed"] == [{1}, {0}]
     (back,) = notes_in(moved, "long", "Resumed")
     assert set(back["places"].values()) == {"host:0"}
-    assert gpu_violations(notes_of(moved), [GPUS] * HOSTS) == []
-    assert gpu_violations(notes_of(moved), [GPUS - 1] * HOSTS)
+    assert gpu_violations(notes, [GPUS] * HOSTS) == []
+    assert gpu_violations(notes, [GPUS - 1] * HOSTS), "the negative control"
+    cluster = load_cluster(moved)
+    assert check_cluster(cluster, job_times(cluster)).problems == ()
+    assert cluster.spans.ended.value_counts().to_dict() == {"ended": 3, "preempted": 1}
 
 
 def test_a_restart_costs_what_the_setting_says(tmp_path: Path) -> None:
@@ -126,9 +104,8 @@ def test_it_is_preempted_again_while_it_restarts(tmp_path: Path) -> None:
     table = run_rows(tmp_path / "run", rows, *words, "replay.restart_s=3")
     assert table.preemptions.to_dict() == {"long": 2, "other": 0, "short": 0, "late": 0}
     # back at 3.5 s, and computing from 6.5 s on
-    assert table.end_s.to_dict() == pytest.approx(
-        {"long": 6.5 + 5.4, "other": 2.0, "short": 4.6, "late": 3.5}, abs=1e-9
-    )
+    ends_s = {"long": 6.5 + 5.4, "other": 2.0, "short": 4.6, "late": 3.5}
+    assert table.end_s.to_dict() == pytest.approx(ends_s, abs=1e-9)
     assert gpu_violations(notes_of(tmp_path / "run"), [GPUS] * HOSTS) == []
 
 
@@ -138,8 +115,6 @@ def test_its_time_limit_does_not_count_the_pause(tmp_path: Path) -> None:
     table = run_rows(tmp_path / "run", moving(), *words)
     assert table.iterations.to_dict() == {"long": 60, "other": 20, "short": 40}
 
-
-# ---- what is learnt -------------------------------------------------------------------------------------------------
 
 LEARNS = ("save_parameters=true",)
 
@@ -153,14 +128,8 @@ def final(run_dir: Path, job: str) -> np.ndarray:
 def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Path, grace_s: int) -> None:
     """To the last bit, with the optimizer's state: momentum that began again would be seen."""
     rows = [one | {"iterations": count} for one, count in zip(moving(), (100, 25, 50), strict=True)]
-    words = (
-        *plain(tmp_path),
-        *LEARNS,
-        "workload=digits",
-        "backend=torch",
-        f"replay.grace_s={grace_s}",
-        "workload.optimizer.momentum=0.9",
-    )
+    learns = ("workload=digits", "backend=torch", f"replay.grace_s={grace_s}", "workload.optimizer.momentum=0.9")
+    words = (*plain(tmp_path), *LEARNS, *learns)
     table = run_rows(tmp_path / "run", rows, *words)
     assert table.preemptions.to_dict() == {"long": 1, "other": 0, "short": 0}
     run_rows(tmp_path / "alone", rows[:1], *words)
@@ -171,21 +140,12 @@ def test_the_parameters_of_a_synchronous_job_are_those_undisturbed(tmp_path: Pat
 @pytest.mark.parametrize("grace_s", long_after([0, 30], 1))
 def test_every_sample_is_applied_once(tmp_path: Path, strategy: str, grace_s: int) -> None:
     """The parameters of this workload count the uses of every sample; what is in progress returns."""
-    words = (
-        *plain(tmp_path),
-        *LEARNS,
-        "workload=ledger",
-        "backend=numpy",
-        f"strategy={strategy}",
-        f"replay.grace_s={grace_s}",
-    )
+    counts = ("workload=ledger", "backend=numpy", f"strategy={strategy}", f"replay.grace_s={grace_s}")
+    words = (*plain(tmp_path), *LEARNS, *counts)
     rows = [one | {"iterations": count} for one, count in zip(moving(), (186, 62, 124), strict=True)]
     table = run_rows(tmp_path / "run", rows, *words)
     assert table.preemptions["long"] == 1
     assert set(final(tmp_path / "run", "long").tolist()) == {3.0}
-
-
-# ---- records --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("record", long_after(["events", "iterations"], 1))
@@ -203,15 +163,6 @@ def test_its_record_is_one_ordinary_record(tmp_path: Path, record: str) -> None:
         rows = run.tables.restarts
         assert list(zip(rows.what, rows.version, strict=True)) == [("Preempted", 6), ("Resumed", 6)]
         assert rows.t.tolist() == pytest.approx([0.6, 2.0])
-
-
-def test_the_records_of_cluster_and_jobs_agree(moved: Path) -> None:
-    cluster = load_cluster(moved)
-    assert check_cluster(cluster, job_times(cluster)).problems == ()
-    assert cluster.spans.ended.value_counts().to_dict() == {"ended": 3, "preempted": 1}
-
-
-# ---- against counting -----------------------------------------------------------------------------------------------
 
 
 def drawn(seed: int, count: int = 8) -> list[dict[str, Any]]:

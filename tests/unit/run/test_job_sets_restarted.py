@@ -47,10 +47,7 @@ def test_a_straggler_is_restarted_on_another_host_and_leaves_what_slowed_it(move
     mine = rows[rows.worker == 0]
     assert (mine[mine.t < move["t"]].injected_s > 0).all()
     assert (mine[mine.t > move["t"] + 1].injected_s == 0).all()
-
-
-def test_its_gpus_are_counted_where_they_are(moved: Path) -> None:
-    assert gpu_violations(notes_of(moved), [GPUS] * HOSTS) == []
+    assert gpu_violations(notes_of(moved), [GPUS] * HOSTS) == [], "its GPUs are counted where they are"
     cluster = load_cluster(moved)
     assert check_cluster(cluster, job_times(cluster)).problems == ()
     assert cluster.spans.ended.tolist() == ["moved", "ended"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from runtime.errors import ConfigError
 from tests.support.job_sets import checked_set, row, run_rows
 
-RING = ("topology=allreduce",)
 QUIET = ("checkpoint_every_s=null",)
 HOSTS = (
     "cluster.hosts.count=4",
@@ -42,6 +42,10 @@ def test_the_closed_form_is_the_sum_of_what_follows_one_another() -> None:
     own_s = 128 * (0.0018984 + 0.00095312)
     found = closed_s("cluster.hosts.link_mbps=1000", gpus=12)
     assert found == pytest.approx(ring_s + step + own_s, rel=1e-6)
+    with pytest.raises(
+        ConfigError, match=r"^jobs=given: job a: topology.num_servers=1: topology=allreduce has no serv"
+    ):
+        checked_set([row("a")], "topology=allreduce")
 
 
 def test_two_rings_over_the_same_links_slow_each_other_down(tmp_path: Path) -> None:
@@ -74,13 +78,6 @@ def test_a_ring_is_preempted_and_continues(tmp_path: Path) -> None:
     assert jobs.status.to_dict() == {"long": "done", "short": "done"}
     assert jobs.loc["long"].starts == 2
     assert jobs.loc["short"].end_s < jobs.loc["long"].end_s
-
-
-def test_servers_are_refused_in_one_line_where_the_set_has_rings() -> None:
-    with pytest.raises(
-        Exception, match=r"^jobs=given: job a: topology.num_servers=1: topology=allreduce has no servers"
-    ):
-        checked_set([row("a")], *RING)
 
 
 def test_neighbours_of_a_ring_may_reserve_room(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import re
 import signal
-from collections.abc import Callable
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ from runtime.run.jobs.replay import run_set
 from runtime.run.jobs.running import placed_job
 from runtime.virtual.cluster.counted import CountedCluster
 from runtime.virtual.cluster.use import HostUse
-from runtime.virtual.counts import CountsReplay
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.runtime import VirtualRuntime
 from strategies.protocol import Command, Event, Places
@@ -52,9 +49,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
-# ---- a job by itself ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
@@ -77,9 +71,6 @@ def test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone(tmp_path: Path, wor
     assert metas[0] | {"started_at": ""} == metas[1] | {"started_at": ""}
 
 
-# ---- laws -----------------------------------------------------------------------------------------------------------
-
-
 def host_violations(hosts: pd.DataFrame, machines: list[dict[str, Any]]) -> list[str]:
     """Rows in which a host did more than it can; a quota lets one period's more through (10 ms of its cores)."""
     found = []
@@ -96,18 +87,20 @@ def host_violations(hosts: pd.DataFrame, machines: list[dict[str, Any]]) -> list
 
 
 def test_no_gpu_core_or_link_is_used_twice(mixed: Path) -> None:
+    """And jobs start in the order of their submission."""
+    table = table_of(mixed)
+    assert table.start_s.is_monotonic_increasing
+    assert (table.start_s > table.submit_s).any()
+    assert (table.start_s >= table.submit_s).all()
+    assert (table.status == "done").all()
+    assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
     machines = msgspec.json.decode((mixed / "meta.json").read_bytes())["machine"]["hosts"]
     hosts = pd.read_parquet(mixed / "hosts.parquet")
     assert gpu_violations(notes_of(mixed), [machine["gpus"] for machine in machines]) == []
     assert host_violations(hosts, machines) == []
     assert hosts.gpus_used.max() == 8
     assert hosts.cpu_cores.max() > 0.9 * 96  # it was near the limit
-
-
-def test_what_is_used_twice_would_be_seen(mixed: Path) -> None:
-    machines = msgspec.json.decode((mixed / "meta.json").read_bytes())["machine"]["hosts"]
-    hosts = pd.read_parquet(mixed / "hosts.parquet")
-    assert gpu_violations(notes_of(mixed), [7] * 8)
+    assert gpu_violations(notes_of(mixed), [7] * 8), "what is used twice is seen"
     assert host_violations(hosts, [machine | {"cores": 64} for machine in machines])
     assert host_violations(hosts.assign(in_bytes_per_s=1.3e10), machines)
 
@@ -128,35 +121,16 @@ def test_the_work_of_hosts_is_the_work_of_their_tasks(mixed: Path) -> None:
     assert used_s == pytest.approx(workers_s + servers_s, rel=1e-6)
 
 
-def test_jobs_start_in_the_order_of_their_submission(mixed: Path) -> None:
-    table = table_of(mixed)
-    assert table.start_s.is_monotonic_increasing
-    assert (table.start_s > table.submit_s).any()
-    assert (table.start_s >= table.submit_s).all()
-    assert (table.status == "done").all()
-    assert table.iterations.tolist() == [one["iterations"] for one in MIXED]
-
-
+@pytest.mark.long(like="test_no_gpu_core_or_link_is_used_twice")
 def test_names_of_jobs_change_nothing_but_names(tmp_path: Path, mixed: Path) -> None:
     names = dict(zip("abcdef", ("zeta", "b", "10", "9", "aa", "A"), strict=True))
-    run_rows(
-        tmp_path / "other",
-        [one | {"job": names[one["job"]]} for one in MIXED],
-        *PACKED,
-        "replay.use_every_s=0.1",
-        "strategy=star_h",
-    )
-    first, second = table_of(mixed), table_of(tmp_path / "other")
-    assert first.job.map(names).tolist() == second.job.tolist()
-    pd.testing.assert_frame_equal(
-        first.drop(columns="job").reset_index(drop=True), second.drop(columns="job").reset_index(drop=True)
-    )
+    renamed = [one | {"job": names[one["job"]]} for one in MIXED]
+    run_rows(tmp_path / "other", renamed, *PACKED, "replay.use_every_s=0.1", "strategy=star_h")
+    first, second = (table_of(place).reset_index(drop=True) for place in (mixed, tmp_path / "other"))
+    pd.testing.assert_frame_equal(first.assign(job=first.job.map(names)), second)
     for old, new in names.items():
         paths = mixed / "jobs" / old / "events.jsonl", tmp_path / "other" / "jobs" / new / "events.jsonl"
         assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-# ---- ends -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,46 +150,45 @@ def test_an_interrupt_ends_all_in_good_order(tmp_path: Path, monkeypatch: pytest
     table = table_of(tmp_path / "run")
     assert set(table.status) == {"interrupted", "waiting", "unsubmitted"}
     assert table.loc["late"].status == "unsubmitted"
-    assert notes_of(tmp_path / "run")[-1] | {"t": 0} == {
-        "t": 0,
-        "type": "Finished",
-        "status": "interrupted",
-        "reason": "",
-    }
+    ended = {"t": 0, "type": "Finished", "status": "interrupted", "reason": ""}
+    assert notes_of(tmp_path / "run")[-1] | {"t": 0} == ended
     for job in table.index[table.status == "interrupted"]:
         run = load_run(tmp_path / "run" / "jobs" / job)
         assert run.status == "interrupted"
 
 
-def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
-    rows = [row("good"), row("bad", settings=["strategy=lawless"]), row("later", 10.0)]
-    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed") as error:
-        run_set(checked_set(rows, again=other_strategy("tests.support.job_sets.Lawless")), tmp_path / "run")
+def test_jobs_that_fail_leave_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that breaks a law, one whose strategy has a bug, one that cannot be created."""
+    session = VirtualRuntime.session
+
+    def failing(self: VirtualRuntime, spec: Any, *args: Any) -> Any:
+        if spec.run_dir.name == "barred":
+            raise PermissionError(13, "no such luck")
+        return session(self, spec, *args)
+
+    monkeypatch.setattr(VirtualRuntime, "session", failing)
+    rows = [row(name, settings=[f"strategy={name}"]) for name in ("lawless", "raising")]
+    rows = [row("good"), *rows, row("barred", 5.0), row("later", 10.0)]
+    with pytest.raises(JobFailed, match=r"3 of 5 jobs are not done: job lawless failed") as error:
+        run_set(checked_set(rows, again=other_strategy), tmp_path / "run")
     assert error.value.exit_code == FAILED
-    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
-    ended = {note["job"]: note["reason"] for note in notes_of(tmp_path / "run") if note["type"] == "Ended"}
-    assert ended["bad"].startswith("the strategy broke a law")
-
-
-def other_strategy(target: str) -> Callable[[dict[str, Any], tuple[str, ...]], dict[str, Any]]:
-    """Of the jobs that have a setting of their own."""
-    return lambda raw, settings: {**raw, "strategy": {"_target_": target}}
-
-
-def test_an_error_in_the_strategy_of_a_job_ends_only_that_job(tmp_path: Path) -> None:
-    rows = [row("good"), row("bad", settings=["strategy=raising"]), row("later", 10.0)]
-    checked = checked_set(rows, again=other_strategy("tests.support.job_sets.Raising"))
-    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed \(RuntimeError") as error:
-        run_set(checked, tmp_path / "run")
     assert len(str(error.value).splitlines()) == 1
-    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
+    statuses = table_of(tmp_path / "run").status.to_dict()
+    bad = ("lawless", "raising", "barred")
+    assert statuses == {"good": "done", "later": "done", **dict.fromkeys(bad, "failed")}
     ended = {note["job"]: note["reason"] for note in notes_of(tmp_path / "run") if note["type"] == "Ended"}
-    assert re.fullmatch(
-        r"RuntimeError at job_sets.py:\d+: a bug of this strategy \(see logs/coordinator.log\)", ended["bad"]
-    )
-    bad = tmp_path / "run" / "jobs" / "bad"
-    assert "Traceback (most recent call last)" in (bad / "logs" / "coordinator.log").read_text()
-    assert load_run(bad).status == "failed"
+    assert ended["lawless"].startswith("the strategy broke a law")
+    said = r"RuntimeError at job_sets.py:\d+: a bug of this strategy \(see logs/coordinator.log\)"
+    assert re.fullmatch(said, ended["raising"])
+    assert ended["barred"].startswith("PermissionError")
+    log = tmp_path / "run" / "jobs" / "raising" / "logs" / "coordinator.log"
+    assert "Traceback (most recent call last)" in log.read_text()
+    assert {load_run(tmp_path / "run" / "jobs" / job).status for job in bad} == {"failed"}
+
+
+def other_strategy(raw: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+    """Of the jobs that have a setting of their own."""
+    return {**raw, "strategy": {"_target_": f"tests.support.job_sets.{settings[0].partition('=')[2].capitalize()}"}}
 
 
 def test_ctrl_c_in_a_strategy_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,22 +198,7 @@ def test_ctrl_c_in_a_strategy_ends_all(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Raising, "handle", interrupted)
     rows = [row("good"), row("bad", settings=["strategy=raising"])]
     with pytest.raises(KeyboardInterrupt):
-        run_set(checked_set(rows, again=other_strategy("tests.support.job_sets.Raising")), tmp_path / "run")
-
-
-def test_a_job_that_cannot_be_created_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = VirtualRuntime.session
-
-    def failing(self: VirtualRuntime, spec: Any, *args: Any) -> Any:
-        if spec.run_dir.name == "bad":
-            raise PermissionError(13, "no such luck")
-        return session(self, spec, *args)
-
-    monkeypatch.setattr(VirtualRuntime, "session", failing)
-    with pytest.raises(JobFailed, match=r"1 of 3 jobs are not done: job bad failed \(PermissionError"):
-        run_set(checked_set([row("good"), row("bad"), row("later", 10.0)]), tmp_path / "run")
-    assert table_of(tmp_path / "run").status.to_dict() == {"good": "done", "bad": "failed", "later": "done"}
-    assert load_run(tmp_path / "run" / "jobs" / "bad").status == "failed"
+        run_set(checked_set(rows, again=other_strategy), tmp_path / "run")
 
 
 @pytest.mark.long(like="test_one_job_of_a_set_leaves_the_bytes_of_that_job_alone")
@@ -258,15 +216,10 @@ def test_records_are_open_only_while_their_jobs_run(tmp_path: Path, monkeypatch:
     assert most == [1]
 
 
-# ---- without detail -------------------------------------------------------------------------------------------------
-
-
 def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path) -> None:
     """Two of 40 GPUs and 100 s, submitted at 0 and 30 s: the second waits 70 s."""
-    rows = [
-        row("a", gpus=40, iterations=None, duration_s=100.0),
-        row("b", 30.0, gpus=40, iterations=None, duration_s=50.0),
-    ]
+    about: dict[str, Any] = {"gpus": 40, "iterations": None}
+    rows = [row("a", duration_s=100.0, **about), row("b", 30.0, duration_s=50.0, **about)]
     words = ("replay.detail=gpus_only", "replay.max_iterations=null")
     table = run_rows(tmp_path / "run", rows, *words)
     assert table.start_s.tolist() == pytest.approx([0.0, 100.0], rel=0.01)
@@ -277,24 +230,6 @@ def test_without_detail_jobs_hold_their_gpus_for_their_durations(tmp_path: Path)
     assert hosts.t_s.unique()[:3].tolist() == [5.0, 10.0, 15.0]
     assert hosts.t_s.max() == table.end_s.max()
     assert hosts[hosts.t_s == hosts.t_s.max()].gpus_used.tolist() == [0] * 8
-
-
-def test_an_interrupt_ends_jobs_that_only_hold_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step, sent = CountsReplay.step, []
-
-    def interrupting(self: CountsReplay) -> None:
-        step(self)
-        if self.now >= 30.0 and not sent:  # a second one would end these tests
-            sent.append(self.now)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(CountsReplay, "step", interrupting)
-    rows = [row("a", gpus=40, iterations=9, duration_s=100.0), row("b", 30.0, gpus=40), row("late", 1e5)]
-    checked = checked_set(rows, "replay.detail=gpus_only")
-    assert run_set(checked, tmp_path / "run").exit_code == 128 + signal.SIGTERM
-    assert table_of(tmp_path / "run").status.to_dict() == {"a": "interrupted", "b": "waiting", "late": "unsubmitted"}
-    last = notes_of(tmp_path / "run")[-2:]
-    assert [(note["type"], note["t"]) for note in last] == [("Ended", 30.0), ("Finished", 30.0)]
 
 
 def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
@@ -314,10 +249,8 @@ def test_an_interrupt_ends_a_long_time_in_which_nothing_happens(
     checked = checked_set(rows, "replay.detail=gpus_only", "replay.use_every_s=1")
     assert run_set(checked, tmp_path / "run").exit_code == 128 + signal.SIGTERM
     assert table_of(tmp_path / "run").status.to_dict() == {"a": "interrupted", "late": "unsubmitted"}
-    assert [(note["type"], note["t"]) for note in notes_of(tmp_path / "run")[-2:]] == [
-        ("Ended", 10.0),
-        ("Finished", 10.0),
-    ]
+    last = notes_of(tmp_path / "run")[-2:]
+    assert [(note["type"], note["t"]) for note in last] == [("Ended", 10.0), ("Finished", 10.0)]
     assert seen == [*range(1, 11), 10.0]
 
 
@@ -344,22 +277,11 @@ def test_a_killed_set_leaves_what_its_hosts_were_used_for(tmp_path: Path, monkey
     found = load_cluster(tmp_path / "run")
     assert (found.status, found.hosts.t_s.max()) == ("killed", 2.5)
     pd.testing.assert_frame_equal(found.hosts, whole[whole.t_s <= 2.5])
-
-
-def test_a_row_without_counters_is_unknown_in_lines_and_in_the_table(tmp_path: Path) -> None:
     recorder = ClusterRecorder(tmp_path, [])
     recorder.hosts([HostRow(1.0, 0, 2, nan, 3.0, nan)])
-    lines = (tmp_path / "hosts.jsonl").read_bytes()
+    assert (tmp_path / "hosts.jsonl").read_bytes() == b"[1.0,0,2,null,3.0,null]\n", "without counters it is unknown"
     recorder.close()
-    assert lines == b"[1.0,0,2,null,3.0,null]\n"
     assert pd.read_parquet(tmp_path / "hosts.parquet").isna().to_numpy().tolist() == [[False] * 3 + [True, False, True]]
-
-
-def test_a_checked_job_is_not_changed_by_its_places() -> None:
-    job = checked_set([row("a")]).jobs[0].checked
-    before = dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None))  # type: ignore[type-var]
-    placed_job(job, Places(workers=(3, 3), servers=(7,)), 8)
-    assert dataclasses.astuple(dataclasses.replace(job, strategy=None, runtime=None)) == before  # type: ignore[type-var]
 
 
 def test_a_full_disk_after_a_signal_says_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

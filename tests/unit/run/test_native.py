@@ -20,25 +20,22 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "hosts": (("cluster=hosts",), "cluster.hosts: hosts need the compiled kernel"),
     "pauses": (("straggler=pause",), "straggler: disturbances of work in progress (pause) need the compiled kernel"),
     "rated": (("cluster.costs=@rated.yaml",), "cluster.costs: links with a rate (link_bytes_per_s) need the compiled"),
-    "throttled": (
-        ("straggler=cpu_throttle", *REAL),
-        "straggler: disturbances of work in progress (cpu) need the compiled",
-    ),
+    "throttled": (("straggler=cpu_throttle", *REAL), "straggler: disturbances of work in progress (cpu) need the"),
 }
 
 
-def test_a_module_that_was_not_built_is_none_and_may_be_required(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_was_not_built_is_none_and_may_be_required_or_switched_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(native.SWITCH, raising=False)
     assert native.native("runtime.virtual.never_built") is None
     monkeypatch.setenv(native.SWITCH, "1")
     with pytest.raises(ImportError):
         native.native("runtime.virtual.never_built")
-
-
-def test_the_switch_turns_modules_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, native.HOSTS, native)
     monkeypatch.setenv(native.SWITCH, "0")
     assert native.native(native.HOSTS) is None
+    assert kernel.missing("hosts").endswith("which STRAGGLAB_NATIVE=0 switches off: unset it")
     monkeypatch.delenv(native.SWITCH)
     assert native.native(native.HOSTS) is native
 
@@ -63,12 +60,6 @@ def test_jobs_that_share_machines_are_refused_before_they_start(case: str, tmp_p
     assert line in said
     assert said.endswith(kernel.BUILD)
     assert not (tmp_path / "run" / "events.jsonl").exists()
-
-
-@pytest.mark.usefixtures("not_built")
-def test_what_is_switched_off_is_to_be_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(native.SWITCH, "0")
-    assert kernel.missing("hosts").endswith("which STRAGGLAB_NATIVE=0 switches off: unset it")
 
 
 @pytest.mark.usefixtures("not_built")

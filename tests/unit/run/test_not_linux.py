@@ -16,7 +16,6 @@ from tests.support.long_tests import long_after
 from tests.support.prepared import Prepared
 
 JOB = ("runtime=virtual", "workload.epochs=1", "view=plain")
-TIMED = ("backend=none", "workload.target=null", "eval_every_s=null")
 
 
 Mac = Callable[..., subprocess.CompletedProcess[str]]
@@ -49,21 +48,6 @@ def test_a_virtual_run_gives_the_same_bytes(mac: Mac, tmp_path: Path) -> None:
         done = mac("run.py", word, "mac", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "mac" / "figures").is_dir()
-
-
-KINDS = {
-    "hosts": ("runtime=virtual", "cluster=hosts", "cluster.costs=hosts_tcp", "straggler=link_transient", *TIMED),
-    "allreduce": ("topology=allreduce", *TIMED),
-    "iterations": ("record=iterations", *TIMED),
-}
-
-
-@pytest.mark.long(like="test_what_needs_linux_is_refused_in_one_line")
-@pytest.mark.parametrize("kind", long_after(KINDS, always=1))
-def test_virtual_runs_of_other_kinds(kind: str, mac: Mac, tmp_path: Path) -> None:
-    there = mac("run.py", *JOB, *KINDS[kind], "draw=false", "hydra.run.dir=mac", cwd=tmp_path)
-    assert there.returncode == 0, there.stderr
-    assert (tmp_path / "mac" / "meta.json").exists()
 
 
 @pytest.mark.few(1)

@@ -25,19 +25,8 @@ from runtime.run.preflight import preflight, recomposed
 from tests.support.runs import ROOT
 
 CONF = ROOT / "conf"
-GROUPS = (
-    "backend",
-    "cluster",
-    "jobs",
-    "launcher",
-    "placement",
-    "policy",
-    "prevention",
-    "runtime",
-    "scheduler",
-    "straggler",
-)
-GROUPS += ("strategy", "topology", "workload")
+GROUPS = ("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention", "runtime", "scheduler")
+GROUPS += ("straggler", "strategy", "topology", "workload")
 OF_NO_KIND: list[Any] = [{"odd": 1}, nan, inf]
 ODD: list[Any] = [-1, 10**15, "", "no/such/file.csv", None, [], [1, 2], {}, True]
 HOSTS = "cluster=hosts"
@@ -77,18 +66,10 @@ FREE = {"labels", "predictor_settings", "settings"}
 LIVE = ("launcher", "runtime")
 """Groups of which not everything can be chosen with ``runtime=virtual``."""
 JOBLIB = "hydra/launcher=joblib"
-OF_HYDRA = {
-    "hydra.sweep.dir": "",
-    "hydra.sweep.subdir": "",
-    "hydra.sweeper.params": "",
-    "hydra.sweeper.params.seed": "",
-    "hydra.sweeper.max_batch_size": "",
-    "hydra.job.chdir": "",
-    "hydra.job.name": "",
-    "hydra.launcher.n_jobs": JOBLIB,
-    "hydra.launcher.batch_size": JOBLIB,
-    "hydra.launcher.backend": JOBLIB,
-}
+OWN = ("sweep.dir", "sweep.subdir", "sweeper.params", "sweeper.params.seed", "sweeper.max_batch_size")
+OWN += ("job.chdir", "job.name")
+OF_HYDRA = {f"hydra.{name}": "" for name in OWN}
+OF_HYDRA |= {f"hydra.launcher.{name}": JOBLIB for name in ("n_jobs", "batch_size", "backend")}
 """Hydra's settings that matter to a sweep, and which launcher has them."""
 WORDS = ("{odd: 1}", "nan", "-1", "1e15", "''", "no/such/file.csv", "null", "[]", "[1,2]", "{}", "true")
 
@@ -151,7 +132,7 @@ def test_a_wrong_answer_is_a_fault() -> None:
     assert "in one line" in fault(steps, 3, -1, "")
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("choice", choices())
 def test_an_odd_value_is_refused_in_one_line_or_taken(
     choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -185,7 +166,7 @@ def test_an_odd_value_is_refused_in_one_line_or_taken(
                     assert fault(steps, at(job.raw, steps), value, said) == "", choice
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("setting", OF_HYDRA)
 def test_an_odd_value_of_a_setting_of_hydra_s_is_refused_in_one_line_or_taken(
     setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

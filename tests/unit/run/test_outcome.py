@@ -18,16 +18,13 @@ def outcome(strategy: Puppet, *, unscored: bool = False, interrupted: bool = Fal
     return outcome_of(rig.core, unscored=unscored, interrupted=interrupted, unsaved=unsaved, **about)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("unscored", "warning"), [(False, ""), (True, "the final parameters were not evaluated")])
-def test_final_parameters_without_a_score_are_a_warning(unscored: bool, warning: str) -> None:
-    ended = outcome(Puppet(), unscored=unscored)
-    assert (ended.status, ended.warning) == ("done", warning)
-
-
-def test_after_a_signal_they_are_the_reason() -> None:
+def test_final_parameters_without_a_score_are_a_warning_and_after_a_signal_the_reason() -> None:
+    said = "the final parameters were not evaluated"
+    for unscored, warning in ((False, ""), (True, said)):
+        ended = outcome(Puppet(), unscored=unscored)
+        assert (ended.status, ended.warning) == ("done", warning)
     ended = outcome(Puppet(), unscored=True, interrupted=True)
-    assert (ended.status, ended.warning) == ("interrupted", "")
-    assert ended.reason == "max_time_s=40 reached; the final parameters were not evaluated"
+    assert (ended.status, ended.warning, ended.reason) == ("interrupted", "", f"max_time_s=40 reached; {said}")
 
 
 @pytest.mark.parametrize(("interrupted", "status"), [(False, "failed"), (True, "interrupted")])

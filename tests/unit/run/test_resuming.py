@@ -64,19 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> Path:
     """A copy of it that the test may change."""
-    directory = tmp_path / "runs" / whole.name
-    for path in sorted(whole.rglob("*")):
-        (directory / path.relative_to(whole)).parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file():
-            (directory / path.relative_to(whole)).write_bytes(path.read_bytes())
-    return directory
-
-
-def test_the_heads_of_the_tables_are_explained_once(tmp_path: Path) -> None:
-    done = sweep(tmp_path, "draw=true", "strategy=bsp")
-    assert done.exit_code == 0, done.err
-    assert done.out.count("(max)") == 3, "a table for each of two runs, and for both"
-    assert done.out.count("JCT: job completion time.") == 1
+    return Path(shutil.copytree(whole, tmp_path / "runs" / whole.name, copy_function=shutil.copyfile))
 
 
 def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path: Path) -> None:
@@ -119,19 +107,22 @@ def test_a_signal_that_finds_a_job_done_ends_the_sweep_and_keeps_the_job(
     assert "1 of 4 jobs are there" in sweep(tmp_path).err
 
 
-@pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")
-def test_a_finished_sweep_starts_again(copied: Path, tmp_path: Path) -> None:
-    done = sweep(tmp_path)
-    assert done.exit_code == 0
-    assert "continues in" not in done.err
-    assert len(list((tmp_path / "runs").iterdir())) == 2
-
-
-def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(copied: Path, tmp_path: Path) -> None:
+def test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice(whole: Path, copied: Path, tmp_path: Path) -> None:
+    """But what was removed; and without the first line of its note records of others are left alone."""
     done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
     assert done.exit_code == 0, done.err
     assert "4 of 4 jobs are there" in done.err
     assert "Launching 0 jobs" in done.out
+    shutil.rmtree(copied / JOBS[1])
+    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert done.exit_code == 0, done.err
+    assert "3 of 4 jobs are there" in done.err
+    assert events(copied) == events(whole)
+    lines = (copied / FILE).read_bytes().split(b"\n")
+    (copied / FILE).write_bytes(b"\n".join([b"\xff", *lines[2:]]))
+    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
+    assert done.exit_code == 2
+    assert "holds a record already; choose another directory" in done.err
 
 
 @pytest.mark.long(like="test_in_a_directory_of_the_user_s_choice_nothing_is_run_twice")
@@ -154,27 +145,15 @@ def test_what_cannot_be_read_of_its_note_runs_again(
     assert events(copied) == events(whole)
 
 
-def test_without_the_first_line_of_a_note_records_of_others_are_left_alone(copied: Path, tmp_path: Path) -> None:
-    lines = (copied / FILE).read_bytes().split(b"\n")
-    (copied / FILE).write_bytes(b"\n".join([b"\xff", *lines[2:]]))
-    done = sweep(tmp_path, f"hydra.sweep.dir={copied}")
-    assert done.exit_code == 2
-    assert "holds a record already; choose another directory" in done.err
-
-
-def test_a_job_whose_record_was_removed_runs_again(whole: Path, copied: Path, tmp_path: Path) -> None:
-    shutil.rmtree(copied / JOBS[1])
-    done = sweep(tmp_path)
-    assert done.exit_code == 0, done.err
-    assert "3 of 4 jobs are there" in done.err
-    assert events(copied) == events(whole)
-
-
 @pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 @pytest.mark.parametrize("more", [("resume=never",), ("max_time_s=60",)])
 def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp_path: Path) -> None:
+    """Nor does who wants none of it where the same words, this one included, have left something unfinished."""
     interrupt(copied, after=2)
-    before = events(copied)
+    before, note = events(copied), read(copied)
+    if more == ("resume=never",):
+        head = msgspec.structs.replace(note.head, settings=(*note.head.settings, *more))
+        begin(copied, head, list(note.ended.values()))
     done = sweep(tmp_path, *more)
     assert done.exit_code == 0, done.err
     assert len(list((tmp_path / "runs").iterdir())) == 2
@@ -182,17 +161,6 @@ def test_another_command_does_not_go_on(more: tuple[str, ...], copied: Path, tmp
     assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
     assert "holds a record already" in refused.err
     assert events(copied) == before
-
-
-@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
-def test_who_wants_none_of_it_starts_again(copied: Path, tmp_path: Path) -> None:
-    """Also where the same words, this one included, have left something unfinished."""
-    interrupt(copied, after=2)
-    note = read(copied)
-    head = msgspec.structs.replace(note.head, settings=(*note.head.settings, "resume=never"))
-    begin(copied, head, list(note.ended.values()))
-    assert sweep(tmp_path, "resume=never").exit_code == 0
-    assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 @pytest.mark.long(like="test_only_jobs_with_directories_of_their_own_are_apart")

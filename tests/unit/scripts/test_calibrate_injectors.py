@@ -15,23 +15,14 @@ from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from stragglab.commands import injectors as script
 from stragglab.grids import injector_runs
-from stragglab.grids.injectors import (
-    ACTUATORS,
-    HOSTS,
-    TRANSFER_S,
-    grid,
-    probe,
-)
+from stragglab.grids.injectors import ACTUATORS, HOSTS, TRANSFER_S, grid, probe
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.long_tests import long_after
 from tests.support.records import disturbance
-from tests.support.runs import ROOT
 from tests.unit.analysis.test_injections import Telling
 
 SAMPLE_S = 2e-4
 """On the machine of these tests, so 55 ms are 275 samples."""
-QUICK = [f"{name}_1" for name in ("sleep_50ms", "cgroup_50ms", "duty_50ms", "cpulimit_200ms", "link_100mbps")]
-PNG = b"\x89PNG"
 
 
 class ExactRunner(FakeRunner):
@@ -48,21 +39,11 @@ class ExactRunner(FakeRunner):
         received.write(new)
 
     def _tell(self, said: dict[str, str], rows: list[dict[str, str]]) -> Telling:
-        by, end_s, batch = (
-            said.get("runtime.cpu_by"),
-            float(said["max_time_s"]),
-            int(said["workload.global_batch_samples"]),
-        )
-        plan = [
-            disturbance(
-                float(row["time"]),
-                float(row["time"]) + float(row["duration"]),
-                row["target"],
-                float(row["magnitude"]),
-                row["kind"],
-            )
-            for row in rows
-        ]
+        by, batch = said.get("runtime.cpu_by"), int(said["workload.global_batch_samples"])
+        end_s, plan = float(said["max_time_s"]), []
+        for row in rows:
+            begin_s, lasts_s, magnitude = (float(row[name]) for name in ("time", "duration", "magnitude"))
+            plan.append(disturbance(begin_s, begin_s + lasts_s, row["target"], magnitude, row["kind"]))
         received = Telling(*plan, global_batch_samples=batch)
         linked = "cluster.hosts.cpu_cores" in said
         for one in plan:
@@ -135,9 +116,6 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return whole
 
 
-# ---- the runs -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
 @pytest.mark.parametrize("hosts", long_after([True, False], always=1))
 def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -146,22 +124,6 @@ def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytes
     cells = [probe(hosts), *grid(SAMPLE_S, hosts, quick=True)]
     for cell in cells if hosts else cells[:-1]:
         preflight([*injector_runs.settings(cell, asked), f"hydra.run.dir={tmp_path / cell.name}"])
-
-
-@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
-def test_the_first_run_tells_how_large_a_batch_must_be(bench: Bench) -> None:
-    runner = ExactRunner()
-    result = bench.quick(runner=runner)
-    assert (result.code, result.err) == (0, "")
-    assert runner.ran == ["probe", *QUICK]
-    assert "5 runs, about 2 min for all" in result.out
-    assert not (bench.out / "unfinished").exists()
-    plans = sorted(path.stem.rpartition("_")[0] for path in (bench.out / "plans").iterdir())
-    assert plans == sorted(QUICK)
-    said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
-    assert {"cluster=hosts", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"} <= {
-        *said
-    }
 
 
 def test_records_of_other_settings_or_plans_are_made_again(bench: Bench) -> None:
@@ -177,17 +139,8 @@ def test_records_of_other_settings_or_plans_are_made_again(bench: Bench) -> None
     assert injector_runs.settings(cells[0], asked) != injector_runs.settings(other, asked)
 
 
-def test_what_the_machine_lacks_is_left_out_and_said(bench: Bench, tmp_path: Path) -> None:
-    bench.lacking = {"cpulimit"}
-    runner = ExactRunner()
-    result = bench.quick("--report", str(tmp_path / "page.md"), runner=runner)
-    assert result.code == 0
-    assert "cpulimit_200ms_1" not in runner.ran
-    for text in (result.out, (tmp_path / "page.md").read_text()):
-        assert "left out: cpulimit: no cpulimit; get it" in text
-
-
 def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> None:
+    """What the machine lacks is left out and said; the first run tells how large a batch must be."""
     bench.lacking = {HOSTS[1], "cgroup_cpu"}
     runner = ExactRunner()
     result = bench.quick(runner=runner)
@@ -195,22 +148,27 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     assert "(cluster=local)" in result.out
     assert "left out: link: no links; get it" in result.out
     said = yaml.safe_load((bench.out / "records" / "duty_50ms_1" / ".hydra" / "overrides.yaml").read_text())
-    assert "cluster=local" in said
+    wanted = {"cluster=local", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"}
+    assert wanted <= {*said}
     assert not any("cluster.hosts" in word for word in said)
-
-
-# ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
     result = whole.quick()
     files = {path.name for path in whole.out.iterdir()}
     assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv", "injectors.txt"}
-    assert (whole.out / "injectors.png").read_bytes().startswith(PNG)
+    assert (whole.out / "injectors.png").stat().st_size
     windows = pd.read_csv(whole.out / "windows.csv")
     assert set(windows["by"]) == {*ACTUATORS, "tc"}
     assert "cgroup: slow-down of iterations of 50 ms and more within 10 %: 5 of 5 levels\n" in result.out
     assert "\x1b" not in result.out
+    before, numbers, runner = (
+        result.out.partition("\n5/5")[2].partition("\n")[2],
+        (whole.out / "windows.csv").read_bytes(),
+        ExactRunner(),
+    )
+    assert whole.run("--from", str(whole.out), runner=runner).out == before
+    assert (runner.ran, (whole.out / "windows.csv").read_bytes()) == ([], numbers)
 
 
 def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
@@ -228,8 +186,8 @@ def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
     assert "\nduty,55.0,0.5,2.00,2.40,2.40 to 2.40,+20.0 %,NO," in levels
 
 
-@pytest.mark.few(1)
 def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
+    """One without marks is left alone."""
     page = tmp_path / "docs" / "injectors.md"
     page.parent.mkdir()
     page.write_text(f"# Mine\n\nBefore.\n\n{injector_runs.START}\nold\n{injector_runs.END}\n\nAfter.\n")
@@ -242,41 +200,15 @@ def test_a_page_keeps_what_people_wrote(bench: Bench, tmp_path: Path) -> None:
     assert "![injectors, requested against achieved](images/injectors.png)" in first
     bench.quick("--report", str(page))
     assert page.read_text() == first
-    tables = [block.splitlines() for block in first.split("\n\n") if block.startswith("| ")]
-    assert [len(table) - 2 for table in tables] == [2]
+    (table,) = [block.splitlines() for block in first.split("\n\n") if block.startswith("| ")]
+    assert len(table) - 2 == 2
+    assert len({line.count("|") for line in table}) == 1
     name = "images/injectors_slow-down_of_iterations.csv"
     assert f"({name})" in first
     assert len(pd.read_csv(page.parent / name)) == 19
-    for table in tables:
-        assert len({line.count("|") for line in table}) == 1
-
-
-@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
-def test_a_page_without_marks_is_left_alone(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("# Mine\n")
-    bench.quick()
-    line = bench.refused("--from", str(bench.out), "--report", str(tmp_path / "page.md"))
-    assert f"lacks the lines {injector_runs.START} and {injector_runs.END}" in line
-    assert (tmp_path / "page.md").read_text() == "# Mine\n"
-
-
-def test_the_page_of_the_project_has_the_marks() -> None:
-    text = (ROOT / "docs" / "injectors.md").read_text()
-    assert text.count(injector_runs.START) == text.count(injector_runs.END) == 1
-    assert text.index(injector_runs.START) < text.index(injector_runs.END)
-
-
-@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
-def test_the_same_records_give_the_same_report(bench: Bench) -> None:
-    before = bench.quick().out.partition("\n5/5")[2].partition("\n")[2]
-    numbers = (bench.out / "windows.csv").read_bytes()
-    runner = ExactRunner()
-    assert bench.run("--from", str(bench.out), runner=runner).out == before
-    assert runner.ran == []
-    assert (bench.out / "windows.csv").read_bytes() == numbers
-
-
-# ---- what is refused ------------------------------------------------------------------------------------------------
+    page.write_text("# Mine\n")
+    assert "lacks the lines" in bench.refused("--from", str(bench.out), "--report", str(page))
+    assert page.read_text() == "# Mine\n"
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,6 @@ def test_the_times_of_naive_and_cyclic(cluster: str, s: str) -> None:
     assert (heter["no_fault"], heter["mean_fault"], heter["worst_fault"]) == pytest.approx((1.0, 1.0, 1.0))
 
 
-def test_the_worst_fault_costs_what_the_slowest_is_below_the_mean() -> None:
-    """Of cyclic over heter-aware, for every s: 3 on Cluster-A, the abstract's factor."""
-    for cluster in CLUSTERS:
-        speeds = speeds_of(cluster)
-        assert computed(cluster, "1", "coding_cyclic")["worst_fault"] == pytest.approx(np.mean(speeds) / min(speeds))
-
-
 def test_the_notes_say_from_how_many_workers_groups_decode() -> None:
     found = re.findall(r"(\d+) and (\d+) of (\d+)", SPEC.notes)
     assert len(found) == len(CLUSTERS) == 4
@@ -66,6 +59,9 @@ def test_a_row_for_every_cell() -> None:
     few = [cell for cell in cells(SPEC) if cell.levels["cluster"] == "A"]
     assert len(few) == 8
     assert all(set(SPEC.measures) <= row(cell).keys() for cell in few)
+    for cluster in CLUSTERS:  # the abstract's factor for every s, 3 on Cluster-A: cyclic over heter-aware
+        speeds = speeds_of(cluster)
+        assert computed(cluster, "1", "coding_cyclic")["worst_fault"] == pytest.approx(np.mean(speeds) / min(speeds))
     assert SPEC.table == "coding"
 
 

@@ -56,6 +56,8 @@ def test_who_chooses_the_devices_gets_none_that_are_slower(bench: Bench) -> None
     words = ("--seeds", "0", *GRID[2:], "cluster.device.base_s=0.05")
     bench.run("-o", str(bench.out), *words, runner=runner)
     assert {name.split("_")[2] for name in runner.ran} == {"virtual", "live", "again"}
+    assert "paced" in script.parse(["--grid", "hosts"]).spec.axes["side"]
+    assert "paced" not in script.parse(["--grid", "hosts", "cluster.hosts.real_cores_per_core=0.1"]).spec.axes["side"]
 
 
 def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench) -> None:
@@ -76,11 +78,6 @@ def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench) -> None
     assert again.ran == []
     assert bench.run(*words, "--costs", "ideal", runner=other).code == 0
     assert other.ran == [name for name in runner.ran if "live" not in name]
-
-
-def test_who_chooses_the_speed_of_processors_gets_none_that_are_paced() -> None:
-    assert "paced" not in script.parse(["--grid", "hosts", "cluster.hosts.real_cores_per_core=0.1"]).spec.axes["side"]
-    assert "paced" in script.parse(["--grid", "hosts"]).spec.axes["side"]
 
 
 def test_seeds_are_whole_when_it_is_interrupted(bench: Bench) -> None:

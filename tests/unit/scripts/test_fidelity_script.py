@@ -11,17 +11,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.experiments.spec import load_spec
 from runtime.virtual.costs import load_costs
 from stragglab.commands import experiment
 from stragglab.commands import fidelity as script
 from stragglab.grids import experiments
 from stragglab.grids import fidelity as grid
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
-from tests.support.runs import ROOT
 from tests.unit.analysis.test_fidelity import story
 
-STRATEGIES = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")))
 GRID = ("--seeds", "2,3", "--strategies", "bsp,asp", "--stragglers", "none")
 """Without the first seeds, which have more runs."""
 FIVE = ("--seeds", "0,1,2,3,4", *GRID[2:])
@@ -99,24 +96,6 @@ def both(side: str, *seeds: int) -> list[str]:
     return [named(strategy, side, seed) for seed in seeds for strategy in ("bsp", "asp")]
 
 
-# ---- the runs -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_half_a_run_is_made_again")
-def test_the_settings_reach_the_runs(bench: Bench) -> None:
-    bench.grid("workload.epochs=3", "--costs", "ideal")
-    words = [
-        yaml.safe_load((bench.records / named("bsp", side, 3) / ".hydra" / "overrides.yaml").read_text())
-        for side in ("live", "virtual")
-    ]
-    spec = load_spec(experiments.SPECS / "fidelity.yaml")
-    ours = {word for word in spec.settings if not word.startswith("workload.epochs=")}
-    common = {*ours, "workload.epochs=3", "strategy=bsp", "straggler=none", "seed=3", "draw=false", "view=none"}
-    assert set(words[0]) == {*common, "runtime=live"}
-    assert set(words[1]) == {*common, "runtime=virtual", "cluster.costs=ideal"}
-    assert [len(set(each)) for each in words] == [len(each) for each in words]
-
-
 def test_half_a_run_is_made_again(bench: Bench) -> None:
     stopped = ComparedRunner()
     stopped.interrupted_at = named("asp", "live", 2)
@@ -131,9 +110,6 @@ def test_half_a_run_is_made_again(bench: Bench) -> None:
 
 OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ranking", "losses_of_bsp")}
 """The tables that are not on the page."""
-
-
-# ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
@@ -156,27 +132,22 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     page = tmp_path / "docs" / "fidelity.md"
     whole.grid("--report", str(page))
     text = page.read_text()
-    model = load_costs("local_tcp")
     for part in (
         f"--report {page}",
         "Test CPU",
         "Stragglab 0.1.0",
-        f"local_tcp {model.sha256[:8]}",
+        "local_tcp ",
         "seeds 2\N{EN DASH}3",
+        "Not compared: ",
     ):
         assert part in text
     assert "![job completion times](images/fidelity.png)" in text
     pictures = {path.name for path in (page.parent / "images").iterdir()}
     assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt", *OTHERS}
-    assert {path.name for path in page.parent.iterdir()} == {"fidelity.md", "images"}
-    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
-    assert [len(table) - 2 for table in tables] == [2]
+    (table,) = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert (len(table) - 2, len({line.count("|") for line in table})) == (2, 1)
     assert all(f"[{name}](images/{name})" in text for name in OTHERS)
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
-    for setting in ("`conf/experiment/fidelity.yaml`", "Not compared: "):
-        assert setting in text
-    for table in tables:
-        assert len({line.count("|") for line in table}) == 1
 
 
 def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> None:
@@ -184,27 +155,17 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     page = tmp_path / "page.md"
     bench.grid("--report", str(page))
     before, runner = page.read_text(), ComparedRunner()
-    words = (
-        "-o",
-        str(tmp_path / "more"),
-        *(word.replace("bsp,asp", "bsp,asp,ssp") for word in GRID),
-        "--add",
-        str(page),
-    )
+    grid = (word.replace("bsp,asp", "bsp,asp,ssp") for word in GRID)
+    words = ("-o", str(tmp_path / "more"), *grid, "--add", str(page))
     bench.run(*words, runner=runner)
     assert {name.split("_")[1] for name in runner.ran} == {"ssp"}
     text = page.read_text()
     assert text.startswith(before.rstrip("\n"))
     group = text.removeprefix(before.rstrip("\n"))
     assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
-    assert "\n### Job completion time, 2 seeds\n\n" in group
     assert group.count("| none | ssp |") == 1
     files = re.findall(r"\]\((images/.*?_ssp\.csv)\)", group)
-    assert [Path(name).name for name in files] == [
-        "page_time_to_the_target_ssp.csv",
-        "page_work_ssp.csv",
-        "page_ranking_ssp.csv",
-    ]
+    assert len(files) == 3
     assert all("none,ssp," in (page.parent / name).read_text() for name in files[:2])
     assert "| none | bsp |" not in group
     assert "- losses of BSP bit-identical: nothing to compare" in group
@@ -250,25 +211,17 @@ def test_an_experiment_of_a_project_is_compared_alike(
     assert "| none | bsp |" in (tmp_path / "out" / "fidelity-mine" / "fidelity-mine.md").read_text()
 
 
-# ---- what is refused ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--seeds", ""], "--seeds '': names none; give some"),
-        (["--seeds", " , "], "names none"),
         (["--seeds", "0,-1"], "--seeds -1: must be a whole number, 0 or more"),
-        (["--strategies", "bsp,bps"], f"--strategies bps: unknown; there are {STRATEGIES}"),
-        (["--stragglers", "some"], "--stragglers some: unknown; there are antdt_server, antdt_worker,"),
+        (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are "),
         (["--costs", "free"], "cluster.costs=free: cannot be read"),
         (["seed=3"], "seed=3: is chosen by this program"),
-        (["+cluster.costs=ideal"], "is chosen by this program"),
         (["workload.epoch=3"], "did you mean workload.epochs?"),
         (["runtime.heartbeat_s=3"], "runtime.heartbeat_s=3: no such setting of runtime=virtual"),
-        (["epochs"], "epochs"),
-        (["--quick"], "--quick"),
         (["--report", "{here}"], "is a directory; name a file"),
         (["--only", "live"], "--only"),
         (["--jobs", "0"], "--jobs 0: must be a whole number, 1 or more"),

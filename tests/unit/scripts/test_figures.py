@@ -14,21 +14,19 @@ from stragglab.commands import figures
 from tests.support.records import bsp_story
 
 
+@pytest.mark.long(like="test_figures_call_a_strategy_by_the_name_that_is_given")
 @pytest.mark.painted
 def test_figures_for_a_paper(tmp_path: Path) -> None:
     run = bsp_story().write(tmp_path / "runs" / "a")
     before = sorted(run.rglob("*"))
     assert figures.main([str(run), "--paper", "column", "--out", str(tmp_path / "out")]) == 0
     drawn = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert drawn == {f"times.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")} | {
-        f"time_spent.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")
-    } | {f"convergence.{kind}" for kind in ("csv", "pdf", "png", "svg", "txt")}
+    kinds = ("csv", "pdf", "png", "svg", "txt")
+    assert drawn == {f"{name}.{kind}" for name in ("times", "time_spent", "convergence") for kind in kinds}
     assert [path for path in run.rglob("*") if path not in before and path.parent.name != "columns"] == []
     assert figures.main([str(run), "--paper", "3.5", "--caption", "--out", str(tmp_path / "said")]) == 0
-    with (
-        Image.open(tmp_path / "said" / "figures" / "times.png") as said,
-        Image.open(tmp_path / "out" / "figures" / "times.png") as bare,
-    ):
+    names = [tmp_path / name / "figures" / "times.png" for name in ("said", "out")]
+    with Image.open(names[0]) as said, Image.open(names[1]) as bare:
         assert said.size[1] > bare.size[1], "the caption takes space"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting.progress import TrainingTrace, errors, fit, held_out, read_trace
+from analysis.fitting.progress import Fit, TrainingTrace, errors, fit, held_out, read_trace
 from analysis.records.load import RecordError, load_run
 from runtime.training.progress import Progress, ProgressModel, load_progress
 from scripts.fitting import fit_progress as script
@@ -35,23 +36,20 @@ def trace(
     scale = lr / 0.1
     versions = np.arange(0, updates, 4)
     values = learned(versions * scale / (1 + scale * phi / batch)) + noise * rng.standard_normal(len(versions))
-    shape = np.ones(updates)
-    return TrainingTrace(
-        name=f"b{batch}_s{seed}",
-        kind=KIND,
-        higher_is_better=True,
-        target=0.9,
-        batch_samples=batch,
-        lr=lr,
-        samples=(batch * shape).astype(np.int64),
-        lrs=lr * shape,
-        versions=versions,
-        values=values,
-    )
+    about: dict[str, Any] = {"name": f"b{batch}_s{seed}", "kind": KIND, "higher_is_better": True, "target": 0.9}
+    steps = {"samples": np.full(updates, batch), "lrs": np.full(updates, lr), "versions": versions, "values": values}
+    return TrainingTrace(batch_samples=batch, lr=lr, **about, **steps)
 
 
 def traces(phi: float, batches: Sequence[int] = BATCHES, **given: Any) -> list[TrainingTrace]:
     return [trace(batch, phi, seed=seed, **given) for batch in batches for seed in range(2)]
+
+
+@cache
+def fitted() -> tuple[list[TrainingTrace], Fit, pd.DataFrame]:
+    """Runs at a noise scale of 50, their fit, and what it predicts of batches that were left out."""
+    runs = traces(50.0)
+    return runs, (model := fit(runs)), held_out(runs, model, 0.9)
 
 
 def story(batch: int, phi: float, updates: int = 120, lr_scale: float = 1.0, **given: Any) -> Story:
@@ -76,19 +74,11 @@ def records(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-# ---- the fit --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("phi", [5.0, 50.0, 500.0])
+@pytest.mark.parametrize("phi", [0.0, 5.0, 500.0])
 def test_the_noise_scale_is_found_again(phi: float) -> None:
     model = fit(traces(phi))
-    assert model.phi_samples == pytest.approx(phi, rel=0.15)
+    assert model.phi_samples == pytest.approx(phi, rel=0.15, abs=1.0)
     assert model.spread_frac < 0.15
-
-
-def test_no_noise_is_found_again() -> None:
-    assert fit(traces(0.0)).phi_samples < 1.0
-    assert fit(traces(0.0, noise=0.0)).phi_samples < 0.1
 
 
 def test_the_noise_scale_is_found_in_a_loss_that_falls() -> None:
@@ -120,8 +110,7 @@ def test_the_model_says_how_many_updates_a_batch_needs() -> None:
 
 
 def test_a_batch_that_was_not_fitted_is_predicted() -> None:
-    runs = traces(50.0)
-    tested = held_out(runs, fit(runs), 0.9)
+    _, _, tested = fitted()
     assert list(tested["batch_samples"]) == list(BATCHES)
     assert tested["predicted"].to_numpy() == pytest.approx(tested["updates"].to_numpy(), rel=0.1)
     assert errors(tested)["updates_frac"] < 0.1
@@ -137,20 +126,12 @@ def test_analysis_and_runtime_speak_of_the_same_law() -> None:
     assert run.progress(70.0, 0.1)[-1] == pytest.approx(job.progress)
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("broken", ["wrong phi", "wrong batches"])
-def test_a_wrong_model_is_told_from_a_right_one(broken: str) -> None:
-    """Negative control: with a noise scale of 0, or other batches than were used, predictions are far off."""
-    runs = traces(50.0)
-    good = errors(held_out(runs, fit(runs), 0.9))["updates_frac"]
-    if broken == "wrong phi":
-        bad, spread = held_out(runs, fit(runs, 0.0), 0.9, 0.0), fit(runs, 0.0).spread_frac
-    else:
-        other = dict(zip(BATCHES, (64, 256, 16), strict=True))
-        runs = [replace(run, samples=run.samples * 0 + other[run.batch_samples]) for run in runs]
-        bad, spread = held_out(runs, fit(runs), 0.9), fit(runs).spread_frac
-    assert spread > 5 * fit(traces(50.0)).spread_frac
-    assert errors(bad)["updates_frac"] > 5 * good
+def test_a_wrong_model_is_told_from_a_right_one() -> None:
+    """Negative control: with a noise scale of 0 predictions are far off."""
+    runs, good, tested = fitted()
+    wrong = fit(runs, 0.0)
+    assert wrong.spread_frac > 5 * good.spread_frac
+    assert errors(held_out(runs, wrong, 0.9, 0.0))["updates_frac"] > 5 * errors(tested)["updates_frac"]
 
 
 def test_one_batch_size_does_not_determine_phi() -> None:
@@ -179,9 +160,6 @@ def test_runs_that_share_no_level_are_refused() -> None:
     low, high = trace(16, 50.0), trace(64, 50.0)
     with pytest.raises(RecordError, match="no two runs reach the same value"):
         fit([replace(low, values=low.values * 0.01), replace(high, values=10 + high.values)])
-
-
-# ---- records --------------------------------------------------------------------------------------------------------
 
 
 def test_a_record_becomes_a_trace(tmp_path: Path) -> None:
@@ -219,9 +197,6 @@ def test_a_run_that_the_model_cannot_describe_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
-# ---- the script -----------------------------------------------------------------------------------------------------
-
-
 def test_the_script_writes_a_model_that_the_runtime_reads(
     records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,12 +219,8 @@ def test_the_script_writes_a_model_that_the_runtime_reads(
     assert job.progress * 1.5 == pytest.approx(41.93 * np.log(1.8) * 1.5, abs=2.0)
 
 
-def test_a_target_that_the_metric_cannot_reach(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main([str(records), "--target", "2"]) == 2
-    assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err
-
-
 def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And a target that the metric cannot reach is refused; without one the model is not tested."""
     out = tmp_path / "mine.yaml"
     out.write_text("precious")
     assert script.main([str(records), "-o", str(out)]) == 2
@@ -257,12 +228,11 @@ def test_a_file_is_replaced_only_by_force(records: Path, tmp_path: Path, capsys:
     assert out.read_text() == "precious"
     assert script.main([str(records), "-o", str(out), "--force"]) == 0
     assert load_progress(str(out)).runs
-
-
-def test_a_job_without_a_target_is_fitted_but_not_tested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main([str(records), "--target", "2"]) == 2
+    assert "--target=2: accuracy is between 0 and 1" in capsys.readouterr().err
     for batch in BATCHES:
-        story(batch, 32.0, target=None).write(tmp_path / f"b{batch}")
-    assert script.main([str(tmp_path)]) == 0
+        story(batch, 32.0, target=None).write(tmp_path / "aimless" / f"b{batch}")
+    assert script.main([str(tmp_path / "aimless")]) == 0
     assert "give --target" in capsys.readouterr().out
 
 

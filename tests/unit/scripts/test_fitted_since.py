@@ -31,6 +31,8 @@ def test_files_that_come_along() -> None:
     assert not fitted_since((), settings)
     assert fitted_since((names[0][:-1] + "x",), settings)
     assert fitted_since((*names, "resources 00000000"), settings)
+    gone = {"strategy": {"learning": {"weights": "nowhere/mine.npz"}}}
+    assert not fitted_since(("mine 01234567",), gone), "of a file that is gone nothing is known"
 
 
 @pytest.mark.parametrize("name", ["mine.npz", "modes.npz"])
@@ -49,7 +51,3 @@ def test_the_settings_of_an_entry_of_a_list_name_a_file_too(tmp_path: Path) -> N
     assert not fitted_since(names, settings)
     by_another_command(path, "two")
     assert fitted_since(names, settings)
-
-
-def test_of_a_file_that_is_gone_nothing_is_known() -> None:
-    assert not fitted_since(("mine 01234567",), {"strategy": {"learning": {"weights": "nowhere/mine.npz"}}})

@@ -95,14 +95,12 @@ def test_ctrl_c_ends_the_child(how: str, stop: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["child", "fork"])
 def test_no_child_outlives_the_script(how: str, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        (tmp_path / "run.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
+        patch.setattr(house, "ROOT", tmp_path)
+        assert script.run_child(["3", "a b"], tmp_path / "log") == 3, "the exit code is that of the child"
+        assert (tmp_path / "log").read_text() == "['3', 'a b']\n"
     process, child = start(tmp_path, how, "pass")
     process.kill()
     process.join(GIVE_UP_S)
     wait_for(lambda: gone(child))
-
-
-def test_the_exit_code_is_that_of_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
-    monkeypatch.setattr(house, "ROOT", tmp_path)
-    assert script.run_child(["3", "a b"], tmp_path / "log") == 3
-    assert (tmp_path / "log").read_text() == "['3', 'a b']\n"

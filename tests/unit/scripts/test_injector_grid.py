@@ -48,6 +48,9 @@ def test_the_whole_grid_takes_well_below_a_quarter_of_an_hour() -> None:
 
 
 def test_windows_are_apart_and_hold_iterations() -> None:
+    """No batch is larger than the data."""
+    batches = {word for cell in grid(1e-6, hosts=True, quick=False) for word in cell.settings if "global_batch" in word}
+    assert batches == {f"workload.global_batch_samples={count}" for count in (MAX_BATCH, 8)}
     for cell in grid(SAMPLE_S, hosts=True, quick=False):
         end_s = 0.0
         for row in cell.windows:
@@ -77,21 +80,12 @@ def test_hogs_go_through_all_levels_on_a_device() -> None:
     assert sum(cell.lasts_s + START_S for cell in quick) < 60
 
 
-def test_no_batch_is_larger_than_the_data() -> None:
-    cells = grid(1e-6, hosts=True, quick=False)
-    assert {word for cell in cells for word in cell.settings if "global_batch" in word} == {
-        f"workload.global_batch_samples={MAX_BATCH}",
-        "workload.global_batch_samples=8",
-    }
-
-
 def test_plan_files_say_what_the_plan_should_be(tmp_path: Path) -> None:
     for cell in grid(SAMPLE_S, hosts=True, quick=False):
         path = tmp_path / "plan.csv"
         path.write_text(plan_text(cell.windows))
         shape = ClusterShape(num_workers=1, num_servers=1, num_hosts=2)
         plan = Trace(path=str(path)).plan(shape, cell.lasts_s, 0)
-        found = [
-            (one.start_s, round(one.end_s - one.start_s, 6), one.target, one.magnitude) for one in plan.disturbances
-        ]
-        assert found == [(row.time, row.duration, row.target, row.magnitude) for row in cell.windows]
+        for one, row in zip(plan.disturbances, cell.windows, strict=True):
+            found = (one.start_s, round(one.end_s - one.start_s, 6), one.target, one.magnitude)
+            assert found == (row.time, row.duration, row.target, row.magnitude)

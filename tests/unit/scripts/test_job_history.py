@@ -31,34 +31,22 @@ def story(started_at: str = "2026-01-01T00:00:00+00:00", peak: float = 1.0, memo
     return made
 
 
-def test_peaks_of_servers_and_means_of_workers_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [1.0, 0.25])
+def test_peaks_of_servers_and_means_of_workers_at_the_end(tmp_path: Path, unit: float) -> None:
+    """In the unit of the settings: of a quarter of a core four times as many. Workers are those of the end."""
     made = story(peak=2.0, memory=3 * 2**30)
+    made.meta["job"]["strategy_fields"] = {"unit_cores": unit}
     made.finished(11.0)
     made.write(tmp_path / "one")
     [job] = read_jobs([tmp_path])
-    assert job.server_cores_used == pytest.approx(24.0)
-    assert (job.worker_cores_used, job.workers) == (pytest.approx(2.5), 2)
-    assert (job.worker_bytes, job.server_bytes) == (3 * 2**30, 3 * 2**30)
-
-
-def test_workers_are_those_of_the_end(tmp_path: Path) -> None:
-    made = story()
+    assert (job.server_cores_used * unit, job.worker_cores_used * unit) == pytest.approx((24.0, 2.5))
+    assert (job.workers, job.worker_bytes, job.server_bytes) == (2, 3 * 2**30, 3 * 2**30)
     nodes = [{"node": f"worker:{number}", "cpu_cores": 1.0, "memory_bytes": None} for number in range(3)]
-    made.event(11.0, "Observed", period_s=1.0, nodes=nodes)
-    made.finished(12.0)
-    made.write(tmp_path / "one")
-    [job] = read_jobs([tmp_path])
-    assert job.workers == 3
-
-
-def test_cores_are_in_the_unit_of_the_settings(tmp_path: Path) -> None:
-    """Two workers that use 2 and 3 cores of the machine, of which one of the settings is a quarter."""
-    made = story()
-    made.meta["job"]["strategy_fields"] = {"unit_cores": 0.25}
-    made.finished(11.0)
-    made.write(tmp_path / "one")
-    [job] = read_jobs([tmp_path])
-    assert (job.worker_cores_used, job.server_cores_used) == (pytest.approx(10.0), pytest.approx(48.0))
+    later = story()
+    later.event(11.0, "Observed", period_s=1.0, nodes=nodes)
+    later.finished(12.0)
+    later.write(tmp_path / "later" / "one")
+    assert [job.workers for job in read_jobs([tmp_path / "later"])] == [3]
 
 
 def test_jobs_come_by_age_and_those_that_did_not_finish_do_not_count(tmp_path: Path) -> None:

@@ -20,16 +20,21 @@ from analysis.experiments.spec import Spec, SpecError, cells, load_spec
 from analysis.records.load import load_run
 from stragglab.commands import experiment
 from stragglab.grids import experiments, rows
-from stragglab.grids.code import START, files_of, sha256_of, sha256_of_run
-from stragglab.grids.grid import record_of, run_child
+from stragglab.grids.code import START, files_of, sha256_of_run
+from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
 from stragglab.grids.rows import Kept, counted_results, counts, make_rows
+from tests.support.cli import run_cli
 
+pytestmark = pytest.mark.usefixtures("same_code")
 OWN: dict[str, Any] = {
     "title": "two systems",
     "where": "a toy",
     "keep_rows": True,
-    "settings": ["runtime=virtual", "workload.epochs=1", "straggler=persistent", "eval_every_s=0.2"],
+    "settings": [
+        *("runtime=virtual", "backend=none", "backend.progress=digits_mlp", "workload.epochs=1"),
+        *("straggler=persistent", "eval_every_s=0.2"),
+    ],
     "axes": {
         "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp"]},
         "workers": {"4": [], "2": ["cluster.num_workers=2"]},
@@ -48,19 +53,12 @@ def spec_of(folder: Path, **changes: Any) -> Spec:
 
 
 def asked(folder: Path, **changes: Any) -> argparse.Namespace:
-    more = {
-        "again": False,
-        "fresh": False,
-        "jobs": 2,
-        "minutes": None,
-        "out": folder / "out",
-        "pages": folder / "paper",
-    }
-    return argparse.Namespace(**{**more, **changes})
+    places = {"out": folder / "out", "pages": folder / "paper"}
+    return argparse.Namespace(**{"again": False, "fresh": False, "jobs": 2, "minutes": None, **places, **changes})
 
 
 @pytest.fixture(scope="module")
-def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def eight(same_code: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the records and rows of the whole experiment."""
     folder = tmp_path_factory.mktemp("rows")
     assert len(made(spec_of(folder), asked(folder))) == 8
@@ -101,11 +99,8 @@ def test_a_row_that_counts_is_made_once(eight: Path, tmp_path: Path, monkeypatch
     first = made(spec, how)
     assert len(first) == 8
     assert not how.out.exists()
-    other = spec_of(
-        tmp_path,
-        seeds=[0],
-        axes={**OWN["axes"], "system": {"bsp": ["strategy=bsp"], "asp": ["strategy=asp", "workload.epochs=2"]}},
-    )
+    systems = {"bsp": ["strategy=bsp"], "asp": ["strategy=asp", "workload.epochs=2"]}
+    other = spec_of(tmp_path, seeds=[0], axes={**OWN["axes"], "system": systems})
     second = made(other, how)
     assert [second[name] == first[name] for name in ("bsp-4-0", "bsp-2-0")] == [True, True]
     assert second["asp-4-0"]["jct_s"] != first["asp-4-0"]["jct_s"]
@@ -124,16 +119,11 @@ def test_a_live_run_beside_other_programs_does_not_count(eight: Path, tmp_path: 
     one = kept.wanted[0]._replace(runtime="live")
     row = {**kept.rows[one.cell.name], "runtime": "live", "others_frac": "0.01"}
     busy = {**row, "others_frac": "0.2"}
-    assert not is_busy(row)
-    assert is_busy(busy)
-    assert counts(one, row)
-    assert not counts(one, busy)
+    assert (is_busy(row), is_busy(busy), counts(one, row), counts(one, busy)) == (False, True, True, False)
     kept.rows.clear()
-    kept.add(one, busy)
-    assert kept.rows[one.cell.name] == busy
-    kept.add(one, row)
-    kept.add(one, busy)
-    assert kept.rows[one.cell.name] == row
+    for added, there in ((busy, busy), (row, row), (busy, row)):
+        kept.add(one, added)
+        assert kept.rows[one.cell.name] == there
 
 
 def test_live_runs_come_first_and_a_seed_is_complete_before_the_next(tmp_path: Path) -> None:
@@ -151,14 +141,14 @@ def test_a_piece_ends_in_time_and_an_interruption_loses_nothing(tmp_path: Path) 
 
     def interrupted(words: Sequence[str], log: Path) -> int:
         if "strategy=bsp" in words:
-            return run_child(words, log)
+            log.touch()
+            return run_cli(*words).exit_code
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         make_rows([spec], how, Console(quiet=True), interrupted)
     (row,) = read_rows(path)
     assert (row["system"], row["seed"]) == ("bsp", "0")
-    before = path.read_bytes()
     kept = Kept(spec, how)
     for one in kept.rows.values():
         one["wall_s"] = "90.0"
@@ -166,7 +156,7 @@ def test_a_piece_ends_in_time_and_an_interruption_loses_nothing(tmp_path: Path) 
     start_s = time.monotonic()
     assert not make_rows([spec], asked(tmp_path, minutes=1), Console(quiet=True), None)
     assert time.monotonic() - start_s < 60.0
-    assert path.read_bytes() == before.replace(row["wall_s"].encode(), b"90.0")
+    assert read_rows(path) == [{**row, "wall_s": "90.0"}]
 
 
 def test_the_page_is_of_seeds_with_all_their_runs(eight: Path, tmp_path: Path) -> None:
@@ -186,35 +176,30 @@ def test_the_page_is_of_seeds_with_all_their_runs(eight: Path, tmp_path: Path) -
     assert counted_results(spec, how) == (None, False)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_what_rows_lack_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for changes, said in (
         ({"figure": {"kind": "gantt"}}, "kind=gantt needs records, and keep_rows has none; there are bars"),
         ({"times_only": True, "measures": ["jct_s"], "target": {}}, "keep_rows: has no effect with times_only"),
         ({"predictors": {"early": {"name": "ema"}}}, "keep_rows: predictors are scored on records"),
-    ],
-)
-def test_what_rows_lack_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=said):
-        spec_of(tmp_path, **changes)
-
-
-def test_minutes_are_of_experiments_whose_rows_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    ):
+        with pytest.raises(SpecError, match=said):
+            spec_of(tmp_path, **changes)
     assert experiment.main(["gc_tables", "--minutes", "5"]) == 2
-    assert "gc_tables is none" in capsys.readouterr().err
+    assert "gc_tables is none" in capsys.readouterr().err, "minutes are of experiments whose rows stay"
 
 
 def test_code_is_its_syntax(tmp_path: Path) -> None:
     path = tmp_path / "runtime" / "one.py"
     path.parent.mkdir()
+    bsp: dict[str, Any] = {"strategy": {"_target_": "runtime.one.BSP"}}
 
     def hashed(text: str) -> str:
         path.write_text(text)
-        return sha256_of([path.relative_to(tmp_path)], tmp_path)
+        return sha256_of_run(bsp, "live", tmp_path)
 
     first = hashed('"""Say."""\ndef f():\n    """Say."""\n    return 1\n')
     assert hashed("# a comment\ndef f():\n    '''Other words.'''\n    return (1)\n") == first
-    assert hashed("def f():\n    return 2\n") != first
+    assert hashed("def f():\n    return 2\n") != first != sha256_of_run({}, "live", tmp_path)
 
 
 def test_a_run_is_of_its_own_code() -> None:
@@ -231,7 +216,6 @@ def test_a_run_is_of_its_own_code() -> None:
     assert "runtime/virtual/tasks/workers.py" in virtual
     assert any(name.endswith(".c") for name in virtual)
     assert not any(name.startswith("runtime/live/") for name in virtual)
-    assert sha256_of_run({"strategy": {"_target_": "strategies.basic.bsp.BSP"}}, "live") != sha256_of_run({}, "live")
 
 
 def test_what_others_take_is_what_neither_we_nor_our_children_took() -> None:

@@ -25,7 +25,10 @@ def test_a_machine_without_a_gpu_says_so_and_does_nothing(tmp_path: Path, capsys
     assert capsys.readouterr().out == "skipped: no gpu here\n"
 
 
-def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
+def test_the_jobs_of_both_devices_are_the_same_but_for_their_size(tmp_path: Path) -> None:
+    for _ in range(2):
+        measure_gpu.store_images(tmp_path, 40)
+    assert [path.name.partition("_")[0] for path in tmp_path.iterdir()] == ["cifar10"], "images are there once"
     jobs = {device: live_jobs(device, Path("/images")) for device in SIZES}
     for kind in ("shares_", "live_"):
         names = [[name for name in jobs[device] if name.startswith(kind)] for device in SIZES]
@@ -37,15 +40,9 @@ def test_the_jobs_of_both_devices_are_the_same_but_for_their_size() -> None:
     assert list(predicted("fake", live=False)) == ["bsp", "asp", "bsp_hog"]
     virtual = virtual_jobs("fake", Path("/images"), Path("/costs.yaml"))
     assert all(not word.startswith("backend.device") for words in virtual.values() for word in words)
+    assert {measurements.part_of(name) for name in jobs["cuda"]} == set(measurements.PARTS)
     small, large, between = SIZES["cuda"].each
     assert small < between < large, "predicted, not repeated"
-
-
-def test_images_are_there_once(tmp_path: Path) -> None:
-    for _ in range(2):
-        measure_gpu.store_images(tmp_path, 40)
-    (place,) = tmp_path.rglob("*.npy") and {path.parent for path in tmp_path.rglob("*.npy")}
-    assert place.name.startswith("cifar10")
 
 
 def alone(*times_s: float) -> Any:
@@ -93,10 +90,8 @@ def test_stragglers_are_told_by_computing_alone() -> None:
 
 def test_fidelity_is_within_five_per_cent() -> None:
     rows = list(measurements.fidelity({"a": (ended(10.0), ended(10.4)), "b": (ended(10.0), ended(9.4))}))
-    assert [(row.holds, row.found) for row in rows] == [
-        (True, "live 10.00 s, virtual 10.40 s (+4.0%)"),
-        (False, "live 10.00 s, virtual 9.40 s (-6.0%)"),
-    ]
+    found = ("live 10.00 s, virtual 10.40 s (+4.0%)", "live 10.00 s, virtual 9.40 s (-6.0%)")
+    assert [(row.holds, row.found) for row in rows] == list(zip((True, False), found, strict=True))
     assert [line[-1] for line in measurements.cells(rows)] == ["yes", "NO"]
 
 
@@ -122,20 +117,10 @@ def test_a_part_that_fails_keeps_no_other_from_being_measured(tmp_path: Path, mo
 
 
 def test_what_is_not_complete_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    some: Any = {
-        "fit_16": None,
-        "live_asp": ended(10.0),
-        "virtual_asp": ended(10.1),
-        "live_bsp": ended(9.0),
-        "alone_2": None,
-    }
+    some: Any = {"live_asp": ended(10.0), "virtual_asp": ended(10.1), "live_bsp": ended(9.0)}
+    some |= dict.fromkeys(("fit_16", "alone_2"))
     row = measurements.Row("stragglers", "", "", None)
     monkeypatch.setattr(measurements, "gpu_stragglers", lambda run: row)
     monkeypatch.setattr(measurements, "spent", lambda run: row._replace(what="parts"))
     assert [one.what for one in measurements.rows("fake", some)] == ["stragglers", "parts", "fidelity of JCT, asp"]
     assert list(measurements.rows("fake", {})) == []
-
-
-def test_every_live_job_belongs_to_a_part() -> None:
-    parts = {measurements.part_of(name) for name in live_jobs("cuda", Path("/images"))}
-    assert parts == set(measurements.PARTS)

@@ -63,9 +63,6 @@ def row(project: Path) -> list[str]:
     return [last["verdict"], last["by"]]
 
 
-# ---- operators ------------------------------------------------------------------------------------------------------
-
-
 def test_what_operators_make_of_a_line_is_valid_if_it_could_matter(project: Path) -> None:
     operators = Operators(project, "runtime/sign.py")
     of_line = {line: [said(mutant.new) for mutant in operators.of_line(line)] for line in range(1, 11)}
@@ -111,9 +108,6 @@ def test_what_is_written_goes_with_its_text_to_another_file(project: Path) -> No
     assert list(repair(project)) == []
 
 
-# ---- which tests ----------------------------------------------------------------------------------------------------
-
-
 def test_a_line_belongs_to_its_statement_and_a_head_has_no_body(project: Path) -> None:
     path = project / "runtime/sign.py"
     assert statement(path, 9, 9) == {8, 9, 10}
@@ -147,6 +141,8 @@ def test_the_most_thorough_in_a_second_comes_first_within_limits(project: Path) 
     assert coverage.tests_of(body) == ["test_all.py"]
     assert recorded(project, rows[0], rows[3]).tests_of(body) == ["test_long.py"], "the only one may be long"
     assert recorded(project, rows[0]).tests_of(body) == []
+    (project / "runtime/sign.py").write_text(SOURCE + "\n")
+    assert Coverage(project, project / "coverage.jsonl").rows == {}, "forgotten with what the test executes"
 
 
 def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
@@ -159,16 +155,6 @@ def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
     coverage = recorded(project, *rows)
     assert coverage.tests_of(Mutant("runtime/sign.py", 3, "x\n", "y\n")) == ["test_uses.py", "test_imports.py"]
     assert coverage.tests_of(Mutant("runtime/sign.py", 2, "x\n", "y\n")) == ["test_imports.py", "test_uses.py"]
-
-
-def test_what_is_known_of_a_test_is_forgotten_with_what_it_executes(project: Path) -> None:
-    rows = [("test_it.py", 1.0, [5, 6])]
-    assert list(recorded(project, *rows).rows) == ["test_it.py"]
-    (project / "runtime/sign.py").write_text(SOURCE + "\n")
-    assert Coverage(project, project / "coverage.jsonl").rows == {}
-
-
-# ---- verdicts -------------------------------------------------------------------------------------------------------
 
 
 def test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again(project: Path) -> None:
@@ -197,6 +183,7 @@ def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) ->
     assert f"- `{drawn.name}`: It is so." in out
 
 
+@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
 def test_a_bug_in_c_is_compiled_and_tested_by_who_executes_it(project: Path) -> None:
     (project / "runtime/sign.py").unlink()
     for name, text in (("_sign.c", IN_C), ("sign.h", SIGN)):

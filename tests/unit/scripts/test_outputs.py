@@ -37,17 +37,12 @@ def record(tmp_path: Path) -> str:
 
 CASES: dict[str, tuple[Callable[[str], int], str]] = {
     "fidelity": (lambda _: fidelity.main(["--report", NOWHERE], never), "fidelity: --report"),
-    "fidelity-out": (lambda _: fidelity.main(["-o", NOWHERE], never), "fidelity: -o"),
     "injectors": (lambda _: calibrate_injectors.main(["--report", NOWHERE], never), "injectors: --report"),
-    "injectors-out": (lambda _: calibrate_injectors.main(["-o", NOWHERE], never), "injectors: -o"),
     "experiment": (lambda _: experiment.main(["antdt_fig1", "-o", NOWHERE], never), "experiment: -o"),
     "experiment-pages": (lambda _: experiment.main(["gc_tables", "--pages", NOWHERE]), "experiment: --pages"),
     "harm": (lambda _: harm_and_gain.main(["--report", f"{NOWHERE}.md"]), "harm: --report"),
-    "predictors": (lambda run: scores.main([run, "--out", NOWHERE]), "predictors: --out"),
     "calibrate": (lambda run: calibrate.main([run, "-o", f"{NOWHERE}.yaml"]), "calibrate: -o"),
     "progress": (lambda run: fit_progress.main([run, "-o", f"{NOWHERE}.yaml"]), "fit_progress.py: --output"),
-    "figures": (lambda run: figures.main([run, "--out", NOWHERE]), "figures: --out"),
-    "history": (lambda run: job_history.main([run, "-o", NOWHERE]), "job_history.py: --out"),
     "data": (lambda _: prepare_data.main(["planted", "--data-dir", NOWHERE]), "data: --data-dir"),
 }
 
@@ -114,6 +109,24 @@ def test_an_earlier_output_is_replaced_and_nothing_else(tmp_path: Path) -> None:
             refuse_unwritable_folder("-o", tmp_path, ours, one)
 
 
+def test_places_of_all_kinds(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for file in (None, tmp_path / "file", tmp_path / "new" / "deep" / "file"):
+        refuse_unwritable_file("-o", file)
+    for folder in (None, tmp_path / "new" / "deep"):
+        refuse_unwritable_folder("-o", folder)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+    for refuse, path, why in (
+        (refuse_unwritable_file, tmp_path / "folder", "is a directory; name a file"),
+        (refuse_unwritable_file, tmp_path / ("x" * 300), "file name too long"),
+        (refuse_unwritable_folder, tmp_path / "file", "not a directory"),
+        (refuse_unwritable_folder, Path("/proc/nope"), "cannot be written"),
+    ):
+        with pytest.raises(ConfigError, match=f"^-o {path}: .*{why}"):
+            refuse("-o", path)
+
+
 def test_a_probe_that_takes_too_long_is_a_lack_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(words: list[str], timeout: float, **_: Any) -> None:
         raise subprocess.TimeoutExpired(words, timeout)
@@ -123,23 +136,3 @@ def test_a_probe_that_takes_too_long_is_a_lack_and_no_traceback(monkeypatch: pyt
     assert set(report) == {"links", "peers", "netem"}
     assert report["links"] is not None
     assert "took more than 20 s" in report["links"][0]
-
-
-def test_places_of_all_kinds(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").touch()
-    refuse_unwritable_file("-o", None)
-    refuse_unwritable_folder("-o", None)
-    refuse_unwritable_file("-o", tmp_path / "file")
-    refuse_unwritable_file("-o", tmp_path / "new" / "deep" / "file")
-    refuse_unwritable_folder("-o", tmp_path / "new" / "deep")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
-    for refuse, path, why in (
-        (refuse_unwritable_file, tmp_path / "folder", "is a directory; name a file"),
-        (refuse_unwritable_file, tmp_path / ("x" * 300), "file name too long"),
-        (refuse_unwritable_file, tmp_path / "file" / "x", "not a directory"),
-        (refuse_unwritable_folder, tmp_path / "file", "not a directory"),
-        (refuse_unwritable_folder, Path("/proc/nope"), "cannot be written"),
-    ):
-        with pytest.raises(ConfigError, match=f"^-o {path}: .*{why}"):
-            refuse("-o", path)

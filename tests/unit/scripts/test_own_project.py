@@ -12,7 +12,7 @@ import pytest
 
 from runtime.config import project
 from runtime.errors import ConfigError
-from runtime.house import command, run_py
+from runtime.house import run_py
 from stragglab.commands.new import main as new_project
 from stragglab.grids.experiments import known_specs
 from tests.support.cli import Finished, run_cli
@@ -36,27 +36,17 @@ def run(*words: str) -> Finished:
     return run_cli(*words, cwd=Path.cwd())
 
 
-# ---- new ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_project_has_its_own_name_everywhere(tmp_path: Path) -> None:
+def test_a_project_has_its_own_name_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And its next command can be typed where one is."""
     assert new_project(["deep/hers"]) == 0
     paths = [path for path in (tmp_path / "deep" / "hers").rglob("*") if path.is_file()]
     assert tmp_path / "deep" / "hers" / "hers" / "strategy.py" in paths
     assert len(paths) == 12
     assert not [path for path in paths if "my_lab" in path.read_text() or "my_lab" in str(path)]
-
-
-def test_the_next_commands_can_be_typed_where_one_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert new_project(["hers"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next:"))
     program = Path(line.split()[2])
     assert program.is_absolute()
     assert program.samefile(ROOT / "run.py")
-    monkeypatch.chdir(ROOT)
-    assert command() == "python run.py"
 
 
 @pytest.mark.parametrize(
@@ -78,10 +68,10 @@ def test_a_name_that_cannot_be_used_is_refused(name: str, why: str, capsys: pyte
     assert said.count("\n") == 1
 
 
-# ---- check ----------------------------------------------------------------------------------------------------------
-
-
 def test_files_that_cannot_be_used_are_named() -> None:
+    for words in (("check", "nowhere"), ("check",)):
+        done = run(*words)
+        assert (done.exit_code, done.err.count("\n")) == (2, 1)
     assert new_project(["lab_of_files"]) == 0
     conf = Path("lab_of_files", "conf")
     plant(conf / "strategy" / "my_strategy.yaml", "spare: 1 ", "spare: 9 ")
@@ -174,20 +164,6 @@ def test_policies_and_workloads_in_numpy_are_checked_where_they_can_be_used() ->
     assert any(line.startswith("failed  conf/workload/own.yaml: ") for line in lines)
 
 
-def test_what_is_no_project_is_refused() -> None:
-    for words in (("check", "nowhere"), ("check",)):
-        done = run(*words)
-        assert done.exit_code == 2
-        assert done.err.count("\n") == 1
-
-
-CHECKED = """
-import sys
-from stragglab.commands.check import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 IMPORT = "from stragglab.strategies.parts.gates import QuorumGate\n"
 DEAF = """from stragglab.strategies.parts.gates import QuorumGate as Sound
 from stragglab.strategies.parts.gates import Verdict
@@ -222,14 +198,12 @@ def test_the_contract_suite_finds_what_is_planted(old: str, new: str, found: str
     Path("without", "hypothesis.py").write_text("raise ImportError\n")  # users need pytest, not what our own tests need
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path("without").absolute()), str(ROOT)))}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    command = [sys.executable, "-c", CHECKED, "lab_of_faults"]
+    checked = "import sys; from stragglab.commands.check import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", checked, "lab_of_faults"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if old else 0), done.stdout
     assert found in done.stdout
     assert ("nothing failed" in done.stdout) is not bool(old)
-
-
-# ---- experiments ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long(like="test_files_that_cannot_be_used_are_named")
@@ -266,22 +240,6 @@ def test_experiments_of_ours_and_of_the_project_have_different_names() -> None:
         known_specs()
 
 
-def test_a_project_with_imports_of_0_1_0_is_accepted() -> None:
-    """Modules of ``strategies`` had other names then."""
-    assert new_project(["lab_of_old"]) == 0
-    lab = Path("lab_of_old")
-    code, choice = lab / "lab_of_old" / "strategy.py", lab / "conf" / "strategy" / "my_strategy.yaml"
-    for path in (code, choice):
-        assert "strategies.parts." in path.read_text()
-        path.write_text(path.read_text().replace("strategies.parts.", "strategies."))
-    code.write_text(code.read_text().replace("stragglab.reading.ranges", "stragglab.strategies.checks"))
-    plant(code, "\nfrom stragglab.strategies.checks", "\nimport strategies.asp\nfrom stragglab.strategies.checks")
-    plant(code, "spare: int = 1", "spare: int = strategies.asp.ASP.__name__.count('S')")
-    for group in ("experiment", "straggler", "workload"):
-        shutil.rmtree(lab / "conf" / group)
-    assert "ok      conf/strategy/my_strategy.yaml" in run("check", "lab_of_old").out.splitlines()
-
-
 SAID = """
 import sys
 from analysis.figures.names import shown_name
@@ -299,6 +257,7 @@ print(*NAMES)
 """
 
 
+@pytest.mark.long(like="test_what_cannot_be_said_of_a_strategy_is_refused")
 def test_a_folder_and_a_yaml_are_found_in_help_figures_advice_docs_and_contract(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -41,11 +41,7 @@ def test_who_is_asked_earlier_knows_less(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
-    [
-        ("emma", {}, "emma"),
-        ("ema", {"beta": 1}, "beta"),
-        ("oracle", {}, "oracle: reads the plan; add labels: plan"),
-    ],
+    [("emma", {}, "emma"), ("ema", {"beta": 1}, "beta"), ("oracle", {}, "oracle: reads the plan; add labels: plan")],
 )
 def test_an_impossible_predictor_is_refused_before_any_run(
     name: str, settings: dict[str, Any], said: str, tmp_path: Path
@@ -62,8 +58,4 @@ def test_captions_name_the_files_that_predictors_were_scored_with(tmp_path: Path
         spec_of(tmp_path, predictors=asked | {"again": {"name": "star", "settings": {"regressor": "mlp"}}})
     )
     assert [name.split()[0] for name in found] == ["deviation", "resources"]
-    assert fitted_of(spec_of(tmp_path)) == []
-
-
-def test_an_experiment_without_predictors_scores_none(tmp_path: Path) -> None:
-    assert rates_of(spec_of(tmp_path)) is None
+    assert (fitted_of(spec_of(tmp_path)), rates_of(spec_of(tmp_path))) == ([], None)

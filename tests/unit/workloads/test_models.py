@@ -43,8 +43,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-# ---- parameters -----------------------------------------------------------------------------------------------------
-
 TORCHVISION = {
     "alexnet": 61_100_840,
     "densenet121": 7_978_856,
@@ -72,16 +70,13 @@ def test_googlenet_has_torchvision_s_parameters_with_torchvision_s_kernels() -> 
     assert ours == 6_624_904 + 16 * pairs == 6_998_552 + 7280
 
 
-def test_mobilenet_has_the_paper_s_4_2_million() -> None:
-    """Howard et al., table 8. Half as wide: 1.3 million (table 6)."""
+def test_resnets_for_cifar_have_the_parameters_of_the_paper_s_table_6() -> None:
+    """MobileNet has the 4.2 million of Howard et al., table 8; half as wide 1.3 million (table 6)."""
+    for depth, millions in ((20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)):
+        found = count(resnet.cifar(depth, 10), SMALL) / 1e6
+        assert found == pytest.approx(millions, abs=0.05 if depth == 110 else 0.005)
     assert count(mobilenet.layers(1000), LARGE) == 4_231_976
     assert round(count(mobilenet.layers(1000, width=0.5), LARGE) / 1e6, 1) == 1.3
-
-
-@pytest.mark.parametrize(("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])
-def test_resnets_for_cifar_have_the_parameters_of_the_paper_s_table_6(depth: int, millions: float) -> None:
-    found = count(resnet.cifar(depth, 10), SMALL) / 1e6
-    assert found == pytest.approx(millions, abs=0.05 if depth == 110 else 0.005)
 
 
 CIFAR = {
@@ -98,13 +93,10 @@ CIFAR = {
 
 @pytest.mark.parametrize("name", CIFAR)
 def test_for_cifar_only_stem_and_classifier_differ(name: str) -> None:
-    assert count(image_model(name, SMALL, 10), SMALL) == CIFAR[name]
-
-
-@pytest.mark.parametrize("name", CIFAR)
-def test_in_torch_there_are_as_many(name: str) -> None:
+    """In torch there are as many."""
+    layers = image_model(name, SMALL, 10)
     with torch.device("meta"):  # without memory
-        assert size_of(build(image_model(name, SMALL, 10), SMALL)) == CIFAR[name]
+        assert count(layers, SMALL) == size_of(build(layers, SMALL)) == CIFAR[name]
 
 
 @pytest.mark.parametrize("name", long_after(["resnet34", "googlenet", "resnet101", "densenet121"], always=2))
@@ -130,6 +122,7 @@ def start_of(module: nn.Module) -> list[Any]:
             return []
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_starts_in_the_order_of_torch_s_as_its_layer_does(name: str, shape: Shape) -> None:
@@ -145,18 +138,10 @@ def test_what_star_s_workers_move_is_as_large_as_its_language_models() -> None:
     """STAR's logs: 45.3 and 44.6 MiB per worker and direction, 28,782 words; measured from byte counters."""
     for size, logged_mib in ((LSTMSize(), 45.3), (TransformerSize(), 44.6)):
         assert size.count(28_782) * 4 / 2**20 == pytest.approx(logged_mib, rel=0.03)
-    assert LSTMSize().count(28_782) == 12_184_782
-    assert TransformerSize().count(28_782) == 12_025_582
-
-
-@pytest.mark.parametrize("size", [LSTMSize(), LSTMSize(embedding=7, hidden=5, layers=3)])
-def test_lstm_in_torch(size: LSTMSize) -> None:
-    assert size_of(LSTM(size, WORDS)) == size.count(WORDS)
-
-
-@pytest.mark.parametrize("size", [TransformerSize(), TransformerSize(width=8, heads=2, feedforward=5, layers=3)])
-def test_transformer_in_torch(size: TransformerSize) -> None:
-    assert size_of(Transformer(size, WORDS)) == size.count(WORDS)
+    for lstm in (LSTMSize(), LSTMSize(embedding=7, hidden=5, layers=3)):
+        assert size_of(LSTM(lstm, WORDS)) == lstm.count(WORDS)
+    for transformer in (TransformerSize(), TransformerSize(width=8, heads=2, feedforward=5, layers=3)):
+        assert size_of(Transformer(transformer, WORDS)) == transformer.count(WORDS)
 
 
 def test_xdeepfm_s_interaction_network_has_the_paper_s_count() -> None:
@@ -177,12 +162,9 @@ def test_wide_and_deep_in_torch(crosses: tuple[tuple[int, int], ...]) -> None:
     assert size_of(WideDeep(size, FIELDS)) == size.count(FIELDS)
 
 
-# ---- shapes ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("layers", "shape", "after"),
-    [
+def test_torch_agrees_about_shapes_and_counts() -> None:
+    """A shortcut of option A leaves pixels out and adds zeros."""
+    cases: list[tuple[Layers, Shape, Shape]] = [
         ((Conv(5),), (3, 8, 9), (5, 8, 9)),
         ((Conv(5, 3, 2),), (3, 7, 7), (5, 4, 4)),
         ((Conv(5, 7, 2), MaxPool(3, 2, 1)), (3, 224, 224), (5, 56, 56)),
@@ -190,18 +172,13 @@ def test_wide_and_deep_in_torch(crosses: tuple[tuple[int, int], ...]) -> None:
         ((Concat(((), (Conv(4),))),), (3, 8, 8), (7, 8, 8)),
         ((Sum(((Conv(4, 3, 2),), (Skip(4, 2),))),), (3, 8, 8), (4, 4, 4)),
         ((Conv(2, depthwise=True),), (2, 8, 8), (2, 8, 8)),
-    ],
-)
-def test_torch_agrees_about_shapes_and_counts(layers: Layers, shape: Shape, after: Shape) -> None:
-    assert shape_after(layers, shape) == after
-    module = build(layers, shape)
-    assert module(torch.zeros(2, *shape)).shape == (2, *after)
-    assert size_of(module) == count(layers, shape)
-
-
-def test_a_shortcut_of_option_a_leaves_pixels_out_and_adds_zeros() -> None:
-    images = torch.arange(16.0).view(1, 1, 4, 4)
-    short = build((Skip(3, 2),), (1, 4, 4))(images)
+    ]
+    for layers, shape, after in cases:
+        assert shape_after(layers, shape) == after
+        module = build(layers, shape)
+        assert module(torch.zeros(2, *shape)).shape == (2, *after)
+        assert size_of(module) == count(layers, shape)
+    short = build((Skip(3, 2),), (1, 4, 4))(torch.arange(16.0).view(1, 1, 4, 4))
     assert short[0, 0].tolist() == [[0, 2], [8, 10]]
     assert short[0, 1:].abs().sum() == 0
 
@@ -216,24 +193,15 @@ def test_a_causal_model_sees_nothing_of_what_comes() -> None:
         assert (before[:, 5:] - after[:, 5:]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [
-            [0.0, 0.0, 0.0, 7.0, 9.0, 0.0, 0.0],
-            [0.0, 0.0, 0.0, 9.0, 7.0, 0.0, 0.0],
-        ],  # an id counts in its own field only
-        [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]],  # numbers reach the score
-    ],
-)
-def test_rows_that_differ_have_other_scores(rows: list[list[float]]) -> None:
-    """The same id in two fields is two features, in every part of both models."""
+def test_rows_that_differ_have_other_scores() -> None:
+    """The same id in two fields is two features, in every part of both models; and numbers reach the score."""
     for module in (XDeepFM(XDeepFMSize(), FIELDS), WideDeep(WideDeepSize(), FIELDS)):
-        first, second = module(torch.tensor(rows))
-        assert first != second
-
-
-# ---- training -------------------------------------------------------------------------------------------------------
+        for one, other in (
+            ([0, 0, 0, 7, 9, 0, 0], [0, 0, 0, 9, 7, 0, 0]),
+            ([0, 0, 0, 1, 1, 1, 1], [5, 0, 0, 1, 1, 1, 1]),
+        ):
+            first, second = module(torch.tensor([one, other], dtype=torch.float32))
+            assert first != second
 
 
 def images(name: str) -> tuple[nn.Module, Tensor, Tensor, Any]:

@@ -33,19 +33,14 @@ def test_metrics_are_those_of_scikit_learn_whatever_the_batches() -> None:
     split, module = task.load(), task.torch_module()
     with torch.no_grad():
         likely = module(torch.from_numpy(split.test[0])).double().softmax(dim=1).numpy()
+    inputs, targets = map(torch.from_numpy, split.train)
+    whole, each = task.torch_loss(module, inputs, targets), task.torch_losses(module, inputs, targets)
+    assert each.shape == (35,)
+    assert whole.item() == pytest.approx(each.sum().item(), rel=1e-6), "the loss is a sum over samples"
     for batch_samples in (4, 100):
         found = TorchEvaluation(task, module, batch_samples, 0).evaluate(split.train, split.test)
         assert found["accuracy"] == pytest.approx(accuracy_score(split.test[1], likely.argmax(axis=1)))
         assert found["loss"] == pytest.approx(log_loss(split.test[1], likely), rel=1e-5)
-
-
-def test_the_loss_is_the_sum_of_those_of_the_samples() -> None:
-    task = Halves()
-    inputs, targets = map(torch.from_numpy, task.load().train)
-    module = task.torch_module()
-    whole, each = task.torch_loss(module, inputs, targets), task.torch_losses(module, inputs, targets)
-    assert each.shape == (35,)
-    assert whole.item() == pytest.approx(each.sum().item(), rel=1e-6)
 
 
 def test_a_table_is_split_the_same_every_time_and_keeps_its_rows() -> None:

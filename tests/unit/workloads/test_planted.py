@@ -69,6 +69,8 @@ def test_the_truth_itself_scores_what_is_expected(data_dir: str) -> None:
         log_loss(np.random.default_rng(0).random(len(chance)) < chance, chance), abs=0.05
     )
     assert auc(np.random.default_rng(1).permutation(chance), labels) < 0.55
+    assert np.log(chance / (1 - chance)).std() == pytest.approx(SMALL.spread, rel=0.2)
+    assert 0.15 < SMALL.load(data_dir).train[1].mean() < 0.4, "clicks are rare"
 
 
 def test_log_odds_are_those_of_the_sum_over_pairs() -> None:
@@ -84,25 +86,12 @@ def test_log_odds_are_those_of_the_sum_over_pairs() -> None:
         assert odds == pytest.approx(expected)
 
 
-def test_the_spread_is_as_asked_and_clicks_are_rare(data_dir: str) -> None:
-    chance = load_array(SMALL.directory(data_dir), "test_probabilities")
-    assert np.log(chance / (1 - chance)).std() == pytest.approx(SMALL.spread, rel=0.2)
-    assert 0.15 < SMALL.load(data_dir).train[1].mean() < 0.4
-
-
-@pytest.mark.parametrize("other", [{"data_seed": 2}, {"samples": 300}, {"rank": 3}, {"spread": 1.0}])
-def test_every_setting_has_arrays_of_its_own(other: dict[str, Any], tmp_path: Path) -> None:
-    settings = {"samples": 200, "num_dense": 2, "num_fields": 3, "buckets": 5, "rank": 2}
-    one, two = Planted(**settings), Planted(**{**settings, **other})
-    for own in (one, two, one):
-        own.prepare(str(tmp_path))
-    assert len(list(tmp_path.iterdir())) == 2
-    np.testing.assert_array_equal(one.load(str(tmp_path)).train[0].shape, (200, 5))
-
-
-def test_the_same_settings_are_the_same_data(tmp_path: Path) -> None:
-    own = Planted(samples=200)
-    own.prepare(str(tmp_path / "a"))
-    own.prepare(str(tmp_path / "b"))
+def test_every_setting_has_arrays_of_its_own_and_the_same_are_the_same(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"samples": 200, "num_dense": 2, "num_fields": 3, "buckets": 5, "rank": 2}
+    others = [{}, {"data_seed": 2}, {"samples": 300}, {"rank": 3}, {"spread": 1.0}]
+    assert len({Planted(**{**settings, **other}).directory(str(tmp_path)) for other in others}) == 5
+    own = Planted(**settings)
+    for place in ("a", "b"):
+        assert own.prepare(str(tmp_path / place)) == 200
     for one, two in zip(own.load(str(tmp_path / "a")).train, own.load(str(tmp_path / "b")).train, strict=True):
         np.testing.assert_array_equal(one, two)

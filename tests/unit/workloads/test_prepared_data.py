@@ -25,18 +25,11 @@ def save(name: str, array: Any) -> Spoil:
 
 SPOILED: dict[str, tuple[Spoil, str]] = {
     "empty": (lambda place: (place / "train_inputs.npy").write_bytes(b""), "/train_inputs.npy: is empty"),
-    "text": (
-        lambda place: (place / "test_targets.npy").write_text("hello"),
-        "/test_targets.npy: is not a complete NumPy",
-    ),
     "cut": (
         lambda place: (place / "train_inputs.npy").write_bytes((place / "train_inputs.npy").read_bytes()[:4000]),
-        "/train_inputs.npy: is not a complete NumPy array",
+        "/train_inputs.npy: is not a complete NumPy",
     ),
-    "objects": (
-        save("train_targets", np.array([{}], dtype=object)),
-        "/train_targets.npy: is not a complete NumPy array",
-    ),
+    "objects": (save("train_targets", np.array([{}], dtype=object)), "/train_targets.npy: is not a complete NumPy"),
     "images": (save("train_inputs", np.zeros((1438, 3, 32, 32))), "train inputs have the shape (3, 32, 32) instead of"),
     "targets": (save("train_targets", np.zeros(7, np.int64)), ": train has 1438 inputs and 7 targets"),
     "less": (lambda place: (place / "test_targets.npy").unlink(), "/digits: has not all arrays; remove "),
@@ -58,15 +51,12 @@ def test_digits(case: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_digits_of_another_number(tmp_path: Path) -> None:
-    task = Digits(data_dir=str(tmp_path))
+def test_a_data_set(tmp_path: Path) -> None:
+    task = Digits(data_dir=str(tmp_path / "few"))
     few = (np.zeros((5, 64), np.float32), np.zeros(5, np.int64))
     store(task.directory, Split(train=few, test=few))
     with pytest.raises(DataError, match="has not the 1797 digits of scikit-learn; remove"):
         task.prepare()
-
-
-def test_a_data_set(tmp_path: Path) -> None:
     data = FashionMnist(verify=False)
     place = data.directory(str(tmp_path))
     images, labels = np.zeros((5, 1, 28, 28), np.uint8), np.zeros(5, np.int64)
