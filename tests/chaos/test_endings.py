@@ -99,9 +99,6 @@ def end_by(run: Run, oracle: Oracle, *signals: int, group: bool = False) -> None
     assert_record_loads(run.run_dir)
 
 
-# ---- at any moment --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float]:
     """How long each job takes when nobody ends it, in seconds, by what is to end it."""
@@ -172,9 +169,6 @@ def test_interrupted_at_a_random_moment(
 @pytest.mark.slow
 def test_most_moments_were_in_time(tally: dict[str, int]) -> None:
     assert min(tally.values()) >= TIMES * 3 // 4, tally
-
-
-# ---- at chosen moments ----------------------------------------------------------------------------------------------
 
 
 def while_importing(run: Run) -> None:

@@ -10,7 +10,6 @@ import time
 import numpy as np
 import pytest
 
-from runtime.live.machines.doctor import missing
 from tests.live.test_faults import PACED
 from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
 from tests.support.leaks import Start
@@ -22,21 +21,6 @@ ALLREDUCE = "topology=allreduce"
 ENDLESS = (*LEDGER, *PACED, ALLREDUCE, "workload.epochs=null", "save_parameters=true")
 SHORT = ("workload.epochs=2", "save_parameters=true")
 MOMENTUM = ("workload.optimizer.momentum=0.9",)
-
-
-# ---- equalities -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
-def test_replicas_learn_what_a_server_learns_up_to_the_order_of_sums(start: Start) -> None:
-    more = (*SHORT, *MOMENTUM, "cluster.num_workers=3")
-    ours = start("ring", *DIGITS, *more, ALLREDUCE).finish()
-    theirs = start("ps", *DIGITS, *more, "topology.num_servers=1").finish()
-    assert ours.version == theirs.version > 0
-    np.testing.assert_allclose(ours.parameters(), theirs.parameters(), rtol=1e-4, atol=1e-5)
-    assert_sound(ours)
-    job = ours.meta["job"]
-    assert (job["topology"], job["collective"], job["num_servers"]) == ("allreduce", "ring", 0)
 
 
 def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
@@ -52,9 +36,6 @@ def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
     assert hit.sha256 == calm.sha256
     assert len(hit.events("Lost")) == 2
     assert_sound(hit)
-
-
-# ---- deaths ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> None:
@@ -77,26 +58,6 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
-def test_one_that_stops_is_replaced_and_the_evaluator_may_die(start: Start) -> None:
-    run = start("run", *ENDLESS, "eval_every_s=0.1")
-    run.await_events("Evaluated", 2)
-    assert run.unregister(("worker", 0), signal.SIGSTOP)
-    (lost,) = run.await_events("Lost")
-    assert (lost["worker"], lost["restarting"]) == (0, True)
-    assert lost["reason"].startswith("no heartbeat for ")
-    (restored,) = run.await_events("Restored")
-    assert restored["workers"] == [0, 1, 2, 3]
-    run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
-    assert run.unregister(("evaluator", 0))
-    run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
-    run.interrupt()
-    assert len(run.events("Lost")) == 1
-    assert run.events("Evaluated")[-1]["metrics"]["mean_uses"] > 0
-    assert_uses_are_exact(run)
-    assert_sound(run)
-
-
-@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
 def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")
@@ -112,21 +73,6 @@ def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
-def test_without_restarts_the_others_go_on_at_once(start: Start) -> None:
-    run = start("run", *LEDGER, *PACED, ALLREDUCE, *SHORT, "runtime.max_restarts=0")
-    run.await_training(5)
-    assert run.unregister(("worker", 0))
-    run.finish()
-    (lost,) = run.events("Lost")
-    assert (lost["worker"], lost["restarting"]) == (0, False)
-    (restored,) = run.events("Restored")
-    assert restored["workers"] == [1, 2, 3]
-    assert not run.events("Joined")
-    assert run.parameters().tolist() == [2.0] * 2000
-    assert_sound(run)
-
-
 def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(start: Start) -> None:
     orders = "strategy.orders=['worker:0@0.5']"
     run = start("run", *ENDLESS, *CONF, "strategy=restarting", "scheduler.pending_s=0.5", orders, env=ALLOW)
@@ -139,27 +85,6 @@ def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(
     late = {event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]}
     assert late == {0, 1, 2, 3}
     end_exactly(run)
-
-
-# ---- on emulated hosts ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
-def test_hosts_with_latency_and_a_death(start: Start) -> None:
-    if lack := missing("network") or missing("links"):
-        pytest.skip(f"{lack.reason}; {lack.cure}")
-    hosts = ("cluster=hosts", "cluster.hosts.real_cores_per_core=0.05", "cluster.hosts.latency_ms=1")
-    run = start("run", *LEDGER, *hosts, ALLREDUCE, "workload.epochs=null", "save_parameters=true", "eval_every_s=0.3")
-    run.await_training(10)
-    assert run.unregister(("worker", 1))
-    run.await_events("Restored")
-    run.await_progress(20)
-    run.await_events("Evaluated", 2)
-    end_exactly(run)
-    assert_sound(run)
-
-
-# ---- torch.distributed ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
@@ -185,14 +110,3 @@ def test_gloo_meets_again_after_a_death(start: Start) -> None:
     run.await_progress(20)
     end_exactly(run)
     assert_sound(run)
-
-
-@pytest.mark.long(like="test_runs_are_bit_equal_with_and_without_deaths")
-def test_native_ddp_does_not_survive_a_death_and_says_so(start: Start) -> None:
-    settings = ("topology.collective=ddp", "cluster.device={base_s: 0.01}", "workload.epochs=null")
-    run = start("run", *DIGITS, ALLREDUCE, *settings)
-    run.await_training(5)
-    assert run.unregister(("worker", 1))
-    line = run.fail()
-    assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot continue without it" in line
-    assert run.finished["status"] == "failed"

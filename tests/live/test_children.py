@@ -99,19 +99,3 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
     assert len(run.events("Lost")) == 4
     assert_uses_are_exact(run)
     assert_sound(run)
-
-
-@pytest.mark.long(like="test_each_sample_counts_once_when_a_child_dies_or_a_parent")
-def test_a_worker_that_left_joins_while_others_are_children(start: Start) -> None:
-    """It copies the state of a member of the ring, and those that are children remain what they are."""
-    settings = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
-    elastic = ("straggler=elastic", "straggler.leaves_per_hour=1200", "straggler.rejoin_s=0.5")
-    run = start("run", *settings, *LGC, "strategy.reselect_iters=3", *elastic, "straggler.least_workers=3")
-    run.await_events("Joined", 2)
-    run.await_progress(20)
-    await_children(run)
-    run.interrupt()
-    joined = {event["worker"] for event in run.events("Joined")}
-    assert joined & {event["grad"]["worker"] for event in run.events("Arrived")}
-    assert_uses_are_exact(run)
-    assert_sound(run)

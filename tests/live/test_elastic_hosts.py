@@ -9,7 +9,7 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, quota_of, steps
+from tests.live.test_elastic import GROW, SCRIPTED, SHRINK, holders, steps
 from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
 from tests.support.exact import ALLOW, end_exactly
@@ -81,84 +81,6 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
     run.await_progress(10)
     assert namespace(run.pid_of("worker", 2)) == namespace(run.pid_of("server", 1)) == home
     end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@GROUPS
-def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> None:
-    """0.25 of the 0.4 cores of a host: the second finds room on another host only. A successor has the same."""
-    more = ("strategy.cpu_cores=0.25", "strategy.not_on=['host:0','host:1']", "strategy.rule=asp")
-    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 4", "wait 300"), env=ALLOW)
-    run.await_events("Joined", 2)
-    assert sorted(places(run)[f"worker:{number}"] for number in (2, 3)) == ["host:2", "host:3"]
-    assert sorted(enforced(run, "cpu_cores")) == [("worker:2", 0.25), ("worker:3", 0.25)]
-    for worker in (2, 3):
-        assert places(run)[f"worker:{worker}"].replace(":", "-") in group(run, worker)
-    assert run.unregister(("worker", 2))
-    run.await_events("Joined", 3)
-    assert quota_of(run, 2) == pytest.approx(0.25)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@GROUPS
-def test_what_no_host_has_is_denied_with_the_reason(start: Start) -> None:
-    """The other reasons are in ``tests/unit/live/test_host_places.py``."""
-    script = ("strategy.insists=false", "strategy.cpu_cores=0.5", steps("wait 3", "workers 3", "wait 5"))
-    run = start("run", *ENDLESS, *script, env=ALLOW)
-    (denied,) = run.await_events("Denied")
-    assert denied["reason"] == "did not join: cpu_cores=0.5: no host has so many left (the most is 0.4)"
-    run.await_progress(10)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: Path) -> None:
-    """Killed, throttled and paused; who is not on the host any more when the kill ends is not waited for."""
-    words = write_plan(
-        tmp_path / "plan.csv",
-        (1.5, 0.5, "host:2", "kill", 1),
-        (2.5, 0.5, "host:2", "pause", 1),
-        (3.2, 0.5, "host:2", "cpu", 0.5),
-    )
-    more = ("cluster.device=null", "strategy.rule=asp", steps("wait 2", "workers 3", "wait 100000"))
-    run = start("run", *ENDLESS, *words, *more, env=ALLOW)
-    run.await_events("Joined")
-    assert places(run)["worker:2"] == "host:2"
-    (lost,) = run.await_events("Lost")
-    assert (lost["worker"], lost["reason"]) == (2, "killed by the plan")
-    run.await_events("Joined", 2)
-    run.await_notes("Injected", 6)
-    run.await_progress(10)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -> None:
-    orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
-    run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
-    run.await_events("Lost")
-    run.await_notes("Updated", 3)
-    run.await_progress(30)
-    run.interrupt()
-    seen = [{use["node"]: use for use in event["nodes"]} for event in run.events("Observed")]
-    with_it = [nodes for nodes in seen if nodes.get("worker:2", {}).get("cpu_cores")]
-    assert with_it
-    assert all(nodes["host:2"]["cpu_cores"] == nodes["worker:2"]["cpu_cores"] for nodes in with_it)
-    assert with_it[0]["worker:2"]["limit_cores"] == pytest.approx(0.4)
-    assert "worker:2" not in seen[-1]
-    last_s = run.events("Observed")[-1]["t"]
-    updated = [line for line in run.lines() if line.get("note", {}).get("type") == "Updated" and line["t"] <= last_s]
-    worked_s = sum(
-        use.get("busy_frac", 0.0) * event["period_s"]
-        for event in run.events("Observed")
-        for use in event["nodes"]
-        if use["node"] == "server:0"
-    )
-    assert worked_s > sum(line["note"]["busy_s"] for line in updated if line["note"]["server"] == 0) > 0, (
-        "it receives and sends, too"
-    )
-    assert problems(run.lines()) == []
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")

@@ -37,9 +37,6 @@ VIRTUAL = ("runtime=virtual", "cluster.device={base_s: 0.03}")
 Trouble = Callable[[Run], None]
 
 
-# ---- what happens to a run ------------------------------------------------------------------------------------------
-
-
 def leave_alone(run: Run) -> None:
     """A plan without any disturbance."""
 
@@ -88,9 +85,6 @@ def stuck_at(run: Run, state: dict[str, int], for_s: float = 0.5) -> bool:
 
 
 HALVES = ("topology.transfer_bits=16",)
-
-
-# ---- the runs -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -177,9 +171,6 @@ def make(run_dir: Path, spec: Spec) -> Run:
 Runs = dict[str, "Future[Run]"]
 
 
-# ---- serial SGD -----------------------------------------------------------------------------------------------------
-
-
 def batches_of(run: Run) -> list[NDArray[np.int64]]:
     """Samples of every update, by the pure coordinator on a heap."""
     heap = heap_of(run)
@@ -199,9 +190,6 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     assert np.linalg.norm(live - serial) <= 1e-6 * np.linalg.norm(serial)
     start = initial_model(run).initial_parameters()
     assert np.linalg.norm(live - start) > 0.1 * np.linalg.norm(start), "nothing was learned, so nothing was compared"
-
-
-# ---- bits -----------------------------------------------------------------------------------------------------------
 
 
 @named(

@@ -33,9 +33,6 @@ ENDLESS = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
 FAULTY = (*LEDGER, *PACED, *CONF, "workload=faulty")
 
 
-# ---- workers and the evaluator --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("strategy", "transport"), rows_long_after([("bsp", "tcp"), ("asp", "shm")], always=1))
 def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
@@ -86,15 +83,6 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
     assert integrity(load_run(run.run_dir)).problems == ()
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
-def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Start) -> None:
-    wide = ("workload.task.hidden_units=200000", "runtime.max_restarts=0")
-    run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
-    run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
-    assert run.unregister(("worker", 0))
-    assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
-
-
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
@@ -105,19 +93,6 @@ def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start
     assert not run.events("Joined")
     assert run.parameters().tolist() == [2.0] * 2000
     assert_sound(run)
-
-
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
-def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
-    run = start("run", *ENDLESS, "runtime.max_restarts=0", "cluster.num_workers=2")
-    run.await_training(5)
-    assert run.unregister(("worker", 0))
-    assert run.unregister(("worker", 1))
-    assert "no worker is left" in run.fail()
-    assert run.finished["status"] == "failed"
-
-
-# ---- servers --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -172,21 +147,6 @@ def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
     assert run.finished["status"] == "failed"
 
 
-# ---- the agent ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
-def test_a_dead_agent_ends_the_run(start: Start) -> None:
-    run = start("run", *ENDLESS)
-    run.await_training(5)
-    os.kill(run.agent_pid, signal.SIGKILL)
-    assert "the agent died" in run.fail()
-    assert run.finished["status"] == "failed"
-
-
-# ---- the user -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start) -> None:
     conf = (*CONF, "strategy=interrupting")
@@ -195,9 +155,6 @@ def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start)
     assert (code, run.finished["status"]) == (130, "interrupted"), err
     assert problems(run.lines()) == []
     assert_uses_are_exact(run)
-
-
-# ---- code and numbers -----------------------------------------------------------------------------------------------
 
 
 def test_code_that_raises_ends_the_run_with_its_reason(start: Start) -> None:
@@ -218,12 +175,4 @@ def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None
     assert sorted(note["worker"] for note in run.notes("Nonfinite")) == [0, 1, 2, 3]
     assert len(run.events("Failed")) == 4
     assert run.parameters().tolist() == [2.0] * 2000
-    assert_sound(run)
-
-
-@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
-def test_gradients_that_stay_no_numbers_end_the_run(start: Start) -> None:
-    run = start("run", *FAULTY, "workload.task.fault=spikes", env=ALLOW)
-    assert "gradient is not finite, 3 times in a row" in run.fail()
-    assert run.finished["version"] >= 4
     assert_sound(run)

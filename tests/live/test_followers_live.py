@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.live.test_faults import PACED
 from tests.support.exact import assert_sound, end_exactly
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -18,12 +17,6 @@ UPDATES = 10
 MOST = 4.0 * UPDATES
 """Of an update of the ledger with 16 samples the length is 4."""
 LR, MOMENTUM = 0.05, 0.9
-TRAINED = (
-    *DIGITS,
-    *FOLLOWED,
-    "save_parameters=true",
-    f"workload.optimizer={{name: sgd, lr: {LR}, momentum: {MOMENTUM}}}",
-)
 
 
 def has_copy(run: Run, server: int, incarnation: int) -> bool:
@@ -77,19 +70,3 @@ def test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once(sta
     assert [event["holding"] for event in events if event["type"] == "ServerLost"] == [True, False, True]
     assert 0 < max(lost_versions(run)) <= UPDATES
     assert 0 < max(note["distance"] for note in run.notes("Diverged")) <= MOST
-
-
-@pytest.mark.long(like="test_whoever_is_killed_a_replica_takes_over_and_every_sample_counts_once")
-def test_it_ends_with_the_bits_of_the_virtual_clock(start: Start) -> None:
-    """One worker, so that the order of updates is the same; and so is every distance between the same versions."""
-    job = (*TRAINED, "workload.epochs=1", "cluster.num_workers=1", "strategy.divergence_max=0.5")
-    modelled = start("modelled", *job, "runtime=virtual", "cluster.device={base_s: 0.01}").finish()
-    run = start("run", *job).finish()
-    assert run.finished["parameters_sha256"] == modelled.finished["parameters_sha256"]
-    ours, theirs = (
-        {(note["version"], note["behind"]): note["distance"] for note in one.notes("Diverged")}
-        for one in (run, modelled)
-    )
-    common = ours.keys() & theirs.keys()
-    assert len({behind for _, behind in common}) > 2
-    np.testing.assert_allclose([ours[key] for key in common], [theirs[key] for key in common], rtol=1e-6, atol=1e-9)

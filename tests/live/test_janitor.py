@@ -156,9 +156,6 @@ def cleanup(*argv: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-# ---- the owner is killed --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_whenever_the_owner_is_killed_nothing_is_left(owners: Owners, registry: CrashRegistry, moment: str) -> None:
     owner = owners.start(moment)
@@ -190,9 +187,6 @@ def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, registry
     assert all(alive(pid) for pid in [owner.janitor, *owner.others])
     kill_quietly(owner.others[-1])
     nothing_is_left_of(owner, registry)
-
-
-# ---- the janitor ----------------------------------------------------------------------------------------------------
 
 
 def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, registry: CrashRegistry) -> None:
@@ -244,9 +238,6 @@ def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, registry: Cra
     nothing_is_left_of(owner, registry)
 
 
-# ---- both are killed ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("moment", ["announced", "made", "confirmed", "nested", "stopped"])
 def test_when_the_janitor_is_killed_too_the_registry_knows(
     owners: Owners, registry: CrashRegistry, moment: str
@@ -275,9 +266,6 @@ def test_the_next_run_that_starts_cleans_up(owners: Owners, registry: CrashRegis
     nothing_is_left_of(successor, registry)
 
 
-# ---- other people's groups ------------------------------------------------------------------------------------------
-
-
 def test_another_run_is_not_touched(owners: Owners, registry: CrashRegistry) -> None:
     one, other = owners.start("inhabited"), owners.start("stopped")
     one.kill()
@@ -301,9 +289,6 @@ def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(
         assert process.poll() is None
     owner.path.rmdir()
     assert registry.entries() == []
-
-
-# ---- what is killed how ---------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

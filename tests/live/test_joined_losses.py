@@ -66,14 +66,6 @@ def test_a_partition_longer_than_the_tasks_lease_is_survived_and_the_ledger_is_e
     assert {("worker", 1), ("server", 1)} <= fenced, run.notes("Fenced")
 
 
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_a_partition_shorter_than_all_leases_is_only_a_pause(apart: Cluster) -> None:
-    run = train_through(apart, 1.0, "runtime.lease_s=6", "launcher.lease_s=60")
-    assert run.notes("Fenced") == []
-    assert run.events("Lost") == []
-    assert len(run.notes("Launched")) == len(run.pids())
-
-
 @pytest.mark.parametrize("lease_s", [3.0, 10.0])
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_a_partition_beyond_the_machines_lease_ends_the_job_on_both_sides(apart: Cluster, lease_s: float) -> None:
@@ -118,23 +110,6 @@ def test_a_machine_that_was_given_up_joins_again_and_the_ledger_is_exact(apart: 
     assert_used(run, EPOCHS)
     assert agents[0].wait() == 0
     agents[1].kill()
-
-
-@pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
-def test_another_machine_takes_the_place_of_one_that_never_comes_back(apart: Cluster, shared: Path) -> None:
-    """Nothing closes the connections of who waits for its server."""
-    agents = [apart.agent(number) for number in range(2)]
-    run = apart.run("run", *JOB, *PACED, *rejoining(shared), "runtime.lease_s=1", "launcher.lease_s=4")
-    run.await_training(5, PATIENCE_S)
-    cut(apart, True)
-    run.await_notes("NodeLost", 1, PATIENCE_S)
-    agents.append(apart.agent(0))
-    run.finish(PATIENCE_S)
-    assert_used(run, EPOCHS)
-    assert [agent.wait() for agent in agents] == [0, 1, 0]
-
-
-# ---- killed ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_driver_leaves_nothing_and_its_checkpoints_are_exact(

@@ -55,30 +55,6 @@ def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: s
     end_exactly(run)
 
 
-@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
-def test_the_machine_s_disturbance_stays_behind(start: Start) -> None:
-    slow = ("straggler=persistent", "straggler.sleep_s=0.1", "straggler.sleep_iters=null", "straggler.intensity=1")
-    run = start("run", *ENDLESS, *slow, "strategy.rule=asp", restarts("worker:0@0.8"), env=ALLOW)
-    (joined,) = run.await_events("Joined")
-    run.await_progress(40)
-    own = [event for event in run.events("Arrived") if event["grad"]["worker"] == 0 and event["grad"]["samples"]]
-    assert all(event["timings"]["injected_s"] >= 0.1 for event in own if event["t"] < joined["t"])
-    assert [event["timings"]["injected_s"] for event in own if event["t"] > joined["t"]][:5] == [0.0] * 5
-    run.interrupt()
-
-
-@pytest.mark.long(like="test_a_worker_is_restarted_elsewhere_while_the_others_go_on")
-def test_a_throttled_processor_stays_behind(start: Start) -> None:
-    slow = ("straggler=cpu_throttle", "straggler.left_frac=0.25")
-    unpaced = (setting for setting in ENDLESS if not setting.startswith("cluster.device={"))
-    run = start("run", *unpaced, *slow, restarts("worker:0@0.8"), env=ALLOW)
-    run.await_events("Joined")
-    run.await_progress(20)
-    levels = [note["level"] for note in run.notes("Injected") if note["target"] == "worker:0"]
-    assert levels == [0.25, 1.0]
-    run.interrupt()
-
-
 @pytest.mark.long(like="test_a_checkpoint_based_failover_takes_everybody_back")
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:

@@ -150,14 +150,6 @@ def test_an_interrupt_ends_all_in_good_order(start: Start) -> None:
     assert (last["type"], last["status"]) == ("Finished", "interrupted")
 
 
-@pytest.mark.long(like="test_a_job_whose_agent_is_killed_leaves_the_others_alone")
-def test_an_interrupt_before_the_first_job_comes(start: Start) -> None:
-    run = begin(start, entry("never", 900, 1, 2))
-    run.await_that(lambda: (run.run_dir / "cluster.jsonl").exists() and run.chain, "the record")
-    run.process.send_signal(signal.SIGINT)
-    assert run.wait()[0] == 130
-
-
 @pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
 def test_a_job_is_preempted_and_continues_elsewhere(start: Start) -> None:
     """``long`` gives way to ``short``, and is back when one of the others has ended; each is exact."""

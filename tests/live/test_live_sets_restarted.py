@@ -22,8 +22,6 @@ PACED = ("cluster.device={base_s:0.02,per_sample_s:0}", "placement=pack", "draw=
 RESTARTING = (*PACED, *CONF, "strategy=restarting")
 PENDING = "scheduler.pending_s=0.4"
 ON_THREE = ("cluster.hosts.count=3", "cluster.hosts.real_cores_per_core=0.13")
-SLOW = ("straggler=persistent", "straggler.intensity=1", "straggler.sleep_iters=null", "straggler.sleep_s=0.1")
-"""Worker 0 is delayed in every iteration, as long as it is on the machine on which it starts."""
 
 
 def with_settings(job: str, *settings: str) -> str:
@@ -93,56 +91,6 @@ def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
 
 
 @pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-def test_a_server_behind_a_relay_moves_too(start: Start) -> None:
-    """All reach it by the relay's port for its next host."""
-    words = (*RESTARTING, *ON_THREE, "cluster.hosts.latency_ms=2", orders("server:0@1.0"))
-    run = begin(start, entry("a", 0, 2, 4), words=words, env=ALLOW)
-    run.finish()
-    assert moves(run) == [("a", "server:0", 1)]
-    assert_all_exact(run, [2, 2, 2], {"a": 4.0})
-
-
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-def test_without_a_free_gpu_elsewhere_tasks_start_again_where_they_were(start: Start) -> None:
-    """Among what disturbs them there."""
-    jobs = (entry("a", 0, 2, 1), with_settings(entry("b", 0, 2, 6), orders(), "straggler.intensity=0"))
-    run = begin(start, *jobs, words=(*RESTARTING, *SLOW, orders("worker:0@0.8", "server:0@2.0")), env=ALLOW)
-    a = record_of(run, "a")
-    run.await_that(lambda: a.events("Joined"), "the worker's return")
-    assert host_of(pid_of(a, "worker", 0)) == host_of(pid_of(a, "worker", 1)) == "host-0"
-    run.finish()
-    assert moves(run) == []
-    assert [note["node"] for note in a.notes("Restarting")] == ["worker:0", "server:0"]
-    assert min(delay_s for _, delay_s in injected_s(a, 0)) >= 0.1
-    assert_all_exact(run, [2, 2], {"a": 1.0, "b": 6.0})
-
-
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-def test_both_clocks_move_the_same_tasks_to_the_same_hosts(start: Start) -> None:
-    """AntDT-ND restarts the persistent straggler of each job in turn, which leaves behind what slowed it."""
-    antdt = ("short_window_s=1", "long_window_s=2", "decide_every_s=1", "cooldown_s=8", "report_iters=1")
-    rule = ("slowness_ratio=2", "min_records=3", "warmup_iters=1", "min_update_s=1")
-    words = (*PACED, *SLOW, "straggler.sleep_s=0.16", "strategy=antdt_nd", PENDING)
-    words += (*(f"strategy.{one}" for one in (*antdt, *rule)), "cluster.hosts.count=4")
-    words += ("cluster.hosts.real_cores_per_core=0.1",)
-    jobs = (entry("a", 0, 3, 16), entry("b", 8, 3, 4))  # "a" has moved long before, and is done long after "b" has
-    live = begin(start, *jobs, words=words)
-    live.finish(100.0)
-    modelled = begin(start, *jobs, words=(*words, "runtime=virtual"), name="virtual")
-    modelled.finish()
-    assert moves(live) == moves(modelled)
-    assert [(job, task) for job, task, _ in moves(live)] == [("a", "worker:0"), ("b", "worker:0")]
-    for run in (live, modelled):
-        assert_all_exact(run, [2] * 4, {"a": 16.0, "b": 4.0})
-        for job in ("a", "b"):
-            record = record_of(run, job)
-            (joined,) = record.events("Joined")
-            delays = injected_s(record, 0)
-            assert min(delay_s for t, delay_s in delays if t < joined["t"]) > 0.159
-            assert {delay_s for t, delay_s in delays if t > joined["t"]} == {0.0}
-
-
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
 def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> None:
     """All of its tasks come back together, on the places that it has then: nobody waits for the place of before."""
     jobs = (entry("long", 0, 2, 10), with_settings(entry("other", 0, 3, 8), orders()))
@@ -159,27 +107,6 @@ def test_a_job_that_is_preempted_while_a_restart_is_pending(start: Start) -> Non
         f"host:{host}" for host in placed[1]["workers"]
     ]
     assert_all_exact(run, [2, 2, 2], {"long": 10.0, "other": 8.0, "short": 2.0})
-
-
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
-@pytest.mark.parametrize("runtime", ["live", "virtual"])
-def test_a_quota_of_a_job_says_how_long_its_own_tasks_are_pending(start: Start, runtime: str) -> None:
-    """Those of the other start again when its own scheduler says so; both go where the cluster has a place."""
-    quota = with_settings(
-        entry("quota", 0, 2, 6), "scheduler=quota", "scheduler.pending_s=0.8", "scheduler.cores_total=4"
-    )
-    jobs = (quota, with_settings(entry("own", 0, 1, 6), orders("worker:0@0.6")))
-    words = (*RESTARTING, *ON_THREE, PENDING, orders("worker:1@0.6", "server:0@2.5"), f"runtime={runtime}")
-    run = begin(start, *jobs, words=words, env=ALLOW)
-    run.finish()
-    quota, own = record_of(run, "quota"), record_of(run, "own")
-    assert [note["pending_s"] for note in quota.notes("Restarting")] == [0.8, 0.8]
-    (lost,), (joined,) = quota.events("Lost"), quota.events("Joined")
-    assert joined["t"] - lost["t"] >= 0.8
-    assert quota.events("Restored")[0]["t"] - quota.events("ServerLost")[0]["t"] >= 0.8
-    assert [note["pending_s"] for note in own.notes("Restarting")] == [0.4]
-    assert ("quota", "server:0") in [(job, task) for job, task, _ in moves(run)]
-    assert_all_exact(run, [2, 2, 2], {"quota": 6.0, "own": 6.0})
 
 
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:

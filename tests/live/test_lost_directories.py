@@ -40,18 +40,6 @@ def test_a_job(go: Callable[[Path], None], start: Start) -> None:
 
 
 @pytest.mark.long(like="test_a_job")
-def test_a_sweep_ends_with_its_directory(start: Start) -> None:
-    sweep = start("sweep", *ENDLESS, "seed=0,1", "hydra.sweep.subdir=job${seed}", sweep=True)
-    sweep.await_that((sweep.run_dir / "job0" / "events.jsonl").exists, "the first job")
-    remove(sweep.run_dir)
-    code, _, err = sweep.wait()
-    assert code == 1
-    assert err.count("was removed or renamed") == 1
-    assert "Traceback" not in err
-    assert not sweep.run_dir.exists()
-
-
-@pytest.mark.long(like="test_a_job")
 def test_a_set_of_jobs(start: Start) -> None:
     for name in ("network", "links", "cgroup_cpu"):
         if lack := missing(name):

@@ -117,9 +117,6 @@ def network_namespaces() -> set[int]:
     return found
 
 
-# ---- the probe -------------------------------------------------------------------------------------------------------
-
-
 def test_the_probe_reports_every_capability() -> None:
     report = probe_report()
     assert set(report) == {"links", "peers", "netem"}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -53,20 +50,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         run.kill()
 
 
-def arrived(run: Run) -> list[dict[str, Any]]:
-    return [event for event in run.events("Arrived") if event["grad"]["samples"]]
-
-
-# ---- the event log --------------------------------------------------------------------------------------------------
-
-
 def test_lines_are_numbered_and_ordered_and_lawful(run: Run) -> None:
     assert problems(run.lines()) == []
-
-
-def test_the_start_is_dated_0(run: Run) -> None:
-    begun = next(number for number, line in enumerate(run.lines()) if line["kind"] == "event")
-    assert {line["t"] for line in run.lines()[: begun + 1]} == {0.0}
 
 
 def test_the_replay_script_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,9 +172,6 @@ def test_every_note_is_described(run: Run) -> None:
     assert written - described - {"Finished"} == set()
 
 
-# ---- what is written before the start -------------------------------------------------------------------------------
-
-
 def test_the_plan_is_written_before_the_start_and_never_again(run: Run) -> None:
     plan, meta, events = (run.run_dir / name for name in ("plan.json", "meta.json", "events.jsonl"))
     assert plan.stat().st_mtime_ns <= events.stat().st_mtime_ns
@@ -218,28 +200,6 @@ def test_nothing_but_the_record_is_left(run: Run) -> None:
     names = {path.name for path in run.run_dir.iterdir()}
     assert names == {".hydra", "meta.json", "plan.json", "events.jsonl", "SHA256SUMS", "logs"}
     assert list((run.run_dir / "logs").iterdir()) == [], "nobody had anything to complain about"
-
-
-# ---- the checks catch what they are for (more in tests/contract/test_checkers.py) ----
-
-
-def a_gap(lines: list[dict[str, Any]]) -> None:
-    del lines[20]
-
-
-def words_of_the_dead(lines: list[dict[str, Any]]) -> None:
-    arrivals = [line["event"] for line in lines if line.get("event", {}).get("type") == "Arrived"]
-    arrivals[5]["grad"]["incarnation"] = 7
-
-
-@pytest.mark.parametrize("spoil", [a_gap, words_of_the_dead])
-def test_a_spoiled_record_is_caught(run: Run, spoil: Callable[[list[dict[str, Any]]], None]) -> None:
-    lines = json.loads(json.dumps(run.lines()))
-    spoil(lines)
-    assert problems(lines)
-
-
-# ---- the end of the job's time --------------------------------------------------------------------------------------
 
 
 @pytest.mark.long(like="test_lines_are_numbered_and_ordered_and_lawful")

@@ -91,9 +91,6 @@ def read_all(sock: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-# ---- what passes -----------------------------------------------------------------------------------------------------
-
-
 def test_everything_arrives_in_order_both_ways(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(), accepted(server)
     data = {way: os.urandom(3_000_000) for way in ("there", "back")}
@@ -188,9 +185,6 @@ def test_who_does_not_read_stops_the_sender(server: socket.socket, relayed: Rela
     sink.close()
 
 
-# ---- what breaks -----------------------------------------------------------------------------------------------------
-
-
 def test_a_reset_is_passed_on(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(), accepted(server)
     sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
@@ -274,9 +268,6 @@ def test_a_client_that_goes_while_the_server_is_awaited(monkeypatch: pytest.Monk
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
         client.close()
         turn_until(loop, lambda: idle(loop))
-
-
-# ---- its life --------------------------------------------------------------------------------------------------------
 
 
 def test_a_port_that_is_taken() -> None:

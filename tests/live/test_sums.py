@@ -51,8 +51,6 @@ def test_it_trains_as_without_a_tree(start: Start, words: tuple[str, ...]) -> No
     np.testing.assert_allclose(run.parameters(), flat.parameters(), rtol=0, atol=1e-5)
 
 
-# ---- on emulated hosts ----------------------------------------------------------------------------------------------
-
 PLACES = "cluster.hosts.placement=[[server:0],[worker:0],[worker:1],[worker:2],[worker:3]]"
 HOSTS = ("cluster=hosts", "cluster.hosts.count=5", PLACES, "cluster.hosts.real_cores_per_core=0.05")
 SIZE = ("workload.task.num_samples=20000", "workload.global_batch_samples=500", "topology.num_servers=1")

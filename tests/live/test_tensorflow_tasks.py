@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -55,7 +52,6 @@ SHAPES = {
     "dropping, virtual": (*DROPPING, *VIRTUAL),
     "dropping nothing": (*DROPPING, "workload.task.size.dropout=0.0"),
 }
-EIGHT_GB = 8e9
 
 Losses = dict[tuple[int, int], float]
 
@@ -115,15 +111,6 @@ def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str,
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("another seed", "torch"), pytest.param("clicks, another seed", "clicks in torch", marks=long)],
-)
-def test_another_seed_would_have_been_noticed(runs: Runs, name: str, other: str) -> None:
-    assert difference(losses(runs(name)), losses(runs(other))) > 1e-2
-
-
-@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
-@pytest.mark.parametrize(
-    ("name", "other"),
     [
         ("virtual", "tensorflow"),
         ("shm, 3 servers", "tensorflow"),
@@ -156,41 +143,6 @@ def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start:
     assert problems(run.lines()) == []
 
 
-# ---- processes ------------------------------------------------------------------------------------------------------
-
-
-def loaded(pid: int) -> set[str]:
-    """Frameworks that a process has mapped."""
-    maps = Path(f"/proc/{pid}/maps").read_text()
-    return {name for name in ("tensorflow", "torch") if f"/site-packages/{name}/" in maps}
-
-
-def proportional_bytes(pid: int) -> int:
-    """Memory of a process, its share of what it shares (PSS)."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-
-
-@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
-def test_who_computes_starts_cold_and_all_fit_into_8_gb(start: Start) -> None:
-    endless = (*CNN, *QUICK, *PACED, "workload.epochs=null", f"runtime.start_deadline_s={START_S:g}")
-    run = start("run", *endless, "backend=tensorflow", "cluster.num_workers=4", "topology.num_servers=2")
-    run.await_training(3, START_S)
-    ours, agent = run.pids(), run.agent_pid
-    for (role, _), pid in ours.items():
-        assert loaded(pid) == ({"tensorflow"} if role in ("worker", "evaluator") else set()), role
-    assert loaded(agent) == loaded(run.innermost) == set()
-    total = sum(proportional_bytes(pid) for pid in processes_of(run.run_dir))
-    assert 0 < total < EIGHT_GB
-    for pid in ours.values():
-        parent = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("PPid"))
-        assert int(parent.split()[1]) == agent
-    os.kill(run.innermost, signal.SIGSTOP)  # so that nobody ends anybody: what was exec'd dies with the agent by itself
-    os.kill(agent, signal.SIGKILL)
-    until(lambda: not any(map(alive, ours.values())), "their end")
-    run.kill()
-
-
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Start) -> None:
     run = start("run", *TENSORFLOW)
@@ -214,13 +166,3 @@ def test_a_run_that_is_interrupted_while_its_tasks_import_or_train_ends_in_good_
     run.interrupt()
     assert (run.finished["status"], run.finished["version"] > 0) == ("interrupted", trains)
     assert processes_of(run.run_dir) == []
-
-
-@pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
-def test_torch_runs_know_nothing_of_tensorflow(start: Start) -> None:
-    run = start("run", *SMALL, *PACED, "backend=torch", "workload.epochs=null")
-    run.await_training(3)
-    for (role, _), pid in run.pids().items():
-        assert loaded(pid) == {"torch"}, role
-    run.interrupt()
-    assert not alive(run.process.pid)

@@ -29,9 +29,6 @@ NEEDS_CPULIMIT = pytest.mark.skipif(find_program() is None, reason=MISSING)
 WINDOW_S = 1.0
 
 
-# ---- a small agent: one thread, which forks, reaps and throttles ----------------------------------------------------
-
-
 class Agent:
     """Obeys lines of JSON, ``[method, argument...]``, and answers each with a line."""
 
@@ -113,9 +110,6 @@ def main() -> None:
     Agent().run()
 
 
-# ---- and its owner --------------------------------------------------------------------------------------------------
-
-
 class Lab:
     """An agent in a process of its own; everything that it starts carries the mark of a test."""
 
@@ -180,9 +174,6 @@ def keeps(share: float, quota: float) -> bool:
     return 0.5 * quota < share < 1.15 * quota
 
 
-# ---- duty -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_share_is_what_was_asked_for(lab: Lab) -> None:
     pid = lab.ask("start", "worker:0")
     assert lab.ask("set_cpu", "worker:0", 0.3) == 0.3
@@ -207,9 +198,6 @@ def test_quotas_of_a_task_and_of_its_host_nest(lab: Lab) -> None:
     assert keeps(worker, 0.1)
 
 
-# ---- pause ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
     pid = lab.ask("start", "worker:0")
     lab.ask("freeze", "worker:0", True)
@@ -219,9 +207,6 @@ def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
     until(lambda: state_of(pid) == "T", "the stop, although somebody else has continued it")
     lab.ask("freeze", "worker:0", False)
     await_work(pid)
-
-
-# ---- cpulimit -------------------------------------------------------------------------------------------------------
 
 
 def strike_while_stopped(lab: Lab, target: int) -> None:
@@ -273,8 +258,6 @@ def test_cpulimit_does_not_end_a_pause(lab: Lab) -> None:
     until(lambda: cpulimits_of(target), "its return")
     await_work(target)
 
-
-# ---- the next incarnation, the end ----------------------------------------------------------------------------------
 
 RULES = {
     "duty": ("set_cpu", "worker:0", 0.1),

@@ -118,13 +118,6 @@ def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scen
     assert scene.failures == ["the agent could not start: no such module"]
 
 
-def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_its_place(scene: Scene) -> None:
-    scene.running()
-    scene.launcher.gone = {"beta"}
-    scene.loop.turn(1.0)
-    assert scene.failures == ["beta is lost: exit code 1"]
-
-
 def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.live.control.agents.REPORTED_S", 0.01)
     told = scene.listens()
@@ -178,35 +171,6 @@ def test_a_machine_whose_agent_is_silent_is_left_like_one_that_is_lost(tmp_path:
     assert [words[:2] for words in told] == [("lost", node) for node in NODES]
     assert (scene.failures, scene.peers) == ([], {})
     scene.loop.close()
-
-
-def test_a_successor_that_does_not_connect_is_not_awaited_for_ever(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, start_s=0.01)
-    scene.running()
-    scene.launcher.for_s, scene.launcher.gone = 60.0, {"beta"}
-    scene.loop.turn(1.0)
-    scene.launcher.for_s, scene.launcher.gone = 0.0, set()
-    while not scene.failures:
-        scene.loop.turn(1.0)
-    assert scene.failures == ["beta is lost: it has not connected within runtime.start_deadline_s=0.01"]
-    scene.loop.close()
-
-
-def test_agents_that_have_not_called_are_named(scene: Scene) -> None:
-    scene.agents.start(spec_of)
-    assert scene.agents.awaited == "the agent of alpha, the agent of beta"
-    scene.agents.ready(0)
-    assert scene.agents.awaited == "the agent of beta"
-    scene.agents.ready(1)
-    assert not scene.agents.awaited
-
-
-def test_nobody_takes_the_place_in_time(scene: Scene) -> None:
-    scene.running()
-    scene.launcher.for_s, scene.launcher.gone = 0.01, {"beta"}
-    for _ in range(3):
-        scene.loop.turn(1.0)
-    assert set(scene.failures) == {"beta is lost, and no other agent took its place in time (launcher.rejoin_s)"}
 
 
 def spec_of(agent: int) -> TaskSpec:

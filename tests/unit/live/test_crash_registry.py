@@ -52,9 +52,6 @@ def dead() -> OwningProcess:
     return msgspec.structs.replace(this_process(), start_ticks=1)
 
 
-# ---- names ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -74,9 +71,6 @@ def test_nothing_else_is(path: str) -> None:
     with pytest.raises(ValueError, match="hex digits"):
         run_id_of(path)
     assert reap([(path, 0, 0)], 0.0) == []
-
-
-# ---- who is alive ---------------------------------------------------------------------------------------------------
 
 
 def entry(owner: OwningProcess, *directories: Directory) -> RegisteredRun:
@@ -116,9 +110,6 @@ def test_who_is_alive(change: dict[str, object], expected: str) -> None:
     owner = entry(msgspec.structs.replace(this_process(), **change))
     assert standing(owner) == expected
     assert is_alive(owner) == (expected == "running")
-
-
-# ---- the files ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_added_is_read_back_and_the_newest_about_a_directory_counts(
@@ -205,9 +196,6 @@ def test_half_a_file_is_nothing_until_it_is_old(registry: CrashRegistry) -> None
     assert registry.torn() == []
 
 
-# ---- reaping --------------------------------------------------------------------------------------------------------
-
-
 ELSEWHERE = {"machine": "another"}
 REBOOTED = {"boot_id": "another"}
 
@@ -270,9 +258,6 @@ def test_what_a_living_run_has_is_not_touched(registry: CrashRegistry, tmp_path:
         registry.reap(registry.entries()[0])
     assert Path(directory[0]).is_dir()
     assert len(registry.entries()) == 1
-
-
-# ---- the script -----------------------------------------------------------------------------------------------------
 
 
 def cleaned(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, list[str]]:

@@ -155,9 +155,6 @@ def test_a_copy_that_is_there_with_the_order_to_take_over_is_nothing(replica: Re
     assert replica.said[-1] == Loaded(id=-2, generation=GENERATION + 1, version=1, state=b"")
 
 
-# ---- copies ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def line() -> Iterator[Line]:
     line = Line()
@@ -220,9 +217,6 @@ def test_a_replica_that_is_gone_before_its_copy_takes_nobody_along(line: Line) -
     assert store.version == 1
 
 
-# ---- distances ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def shared() -> list[SharedParameters]:
     """Of a server at version 7 and its replica at version 5."""
@@ -253,12 +247,3 @@ def test_what_cannot_be_compared_is_not(shared: list[SharedParameters], what: st
         case "another process":
             shared[1]._about[1] = 0
     assert list(shared[0].divergence()) == []
-
-
-def test_replicas_are_compared_with_the_server_alone() -> None:
-    fd = buffers.create()
-    first, second = (SharedParameters(fd, 4, 3, number) for number in (1, 2))
-    os.close(fd)
-    for shared_parameters in (first, second):
-        shared_parameters.end(1, GENERATION, FOLLOWS)
-    assert [*first.divergence(), *second.divergence()] == []

@@ -94,8 +94,6 @@ def test_a_task_that_starts_cold_keeps_its_device() -> None:
     assert (done.exit_code, done.out) == (0, "GPU-b\n"), done.err
 
 
-# ---- the agent ------------------------------------------------------------------------------------------------------
-
 ASKED = """
 import sys
 import torch

@@ -128,14 +128,6 @@ def test_what_nobody_needs_is_not_given(worker: Worker, why: str) -> None:
     assert worker.channel.said.empty()
 
 
-def test_nothing_is_kept_from_one_generation_to_the_next(worker: Worker) -> None:
-    worker.cache.begin(GENERATION)
-    worker.cache.keep(5, np.ones(2, np.float32))
-    worker.give(0)
-    worker.give(5)
-    assert worker.takes(worker.end) == (5, [1.0, 1.0])
-
-
 def test_a_replica_that_cannot_be_reached_is_named(worker: Worker) -> None:
     worker.gone.set()
     worker.give(2, server=4, incarnation=6)
@@ -145,14 +137,6 @@ def test_a_replica_that_cannot_be_reached_is_named(worker: Worker) -> None:
     assert said.reason == "worker 3 could not send gradient 2 to it (refused)"
 
 
-def test_after_a_broken_connection_there_is_another(worker: Worker) -> None:
-    worker.give(2)
-    worker.end.close()
-    assert isinstance(worker.channel.said.get(timeout=LONG_S), ReplicationFailed)
-    worker.give(2)
-    assert worker.takes(worker.end) == (2, [2.0, 2.0])
-
-
 def test_each_incarnation_of_a_replica_has_its_own_connection(worker: Worker) -> None:
     worker.give(1)
     first = worker.end
@@ -160,9 +144,6 @@ def test_each_incarnation_of_a_replica_has_its_own_connection(worker: Worker) ->
     worker.give(2, incarnation=1)
     assert worker.takes(worker.end) == (2, [2.0, 2.0])
     assert first.recv(1) == b"", "the old one is closed"
-
-
-# ---- the control channel --------------------------------------------------------------------------------------------
 
 
 def test_the_worker_gets_all_other_orders_in_their_order(worker: Worker) -> None:

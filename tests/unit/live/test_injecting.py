@@ -126,18 +126,6 @@ def test_quotas_are_a_part_of_what_the_target_has() -> None:
     ]
 
 
-def test_an_operator_s_joins_and_leaves_happen_once() -> None:
-    scene = Scene(window("leave", "worker:1", end_s=9.0), window("join", "worker:4", 1.0, 3.0, 9.0))
-    scene.injector.start()
-    scene.clock.run_until(10)
-    scene.injector.stop()
-    assert scene.operated == [("leave", "worker:1"), ("join", "worker:4")]
-    assert [(t, note["kind"], note["by"]) for t, note in scene.notes] == [
-        (1.0, "leave", "operator"),
-        (3.0, "join", "operator"),
-    ]
-
-
 def test_links() -> None:
     scene = Scene(window("bandwidth", "link:1", 0.1), window("bandwidth", "link:0>1", 0.5), window("cut", "link:0"))
     scene.injector.start()
@@ -226,18 +214,6 @@ def test_who_moves_avoids_hosts_that_are_killed() -> None:
         scene.clock.run_until(t)
         scene.injector.moved("worker:0")
     assert asked == [("worker:0", None, [1]), ("worker:0", None, [])]
-
-
-def test_what_a_stronger_window_has_hidden_ends_in_time_after_a_move() -> None:
-    """The next change is then earlier than that for which the loop was set."""
-    left = msgspec.structs.replace(window("cpu", "worker:0", 0.25, 2.0, 20.0), of_machine=True)
-    scene = Scene(left, window("cpu", "worker:0", 0.5, 1.0, 10.0))
-    scene.let_move()
-    scene.injector.start()
-    scene.clock.run_until(3)
-    scene.injector.moved("worker:0")
-    scene.clock.run_until(30)
-    assert [(t, note["level"]) for t, note in scene.notes] == [(1.0, 0.5), (2.0, 0.25), (3.0, 0.5), (10.0, 1.0)]
 
 
 def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:

@@ -92,8 +92,6 @@ def test_a_few_of_those_who_are_missing_are_named() -> None:
     )
 
 
-# ---- agents ---------------------------------------------------------------------------------------------------------
-
 AGENT = NodeId("agent", 0)
 OTHER = NodeId("agent", 1)
 SILENT = "no heartbeat for 5 s; it is stopped or hangs (runtime.lease_s allows more)"

@@ -67,13 +67,6 @@ def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered()
     assert scene.rates[1:] == [LinkRate(None, None)]
 
 
-def test_what_the_kernel_holds_is_what_is_achieved() -> None:
-    scene = Scene()
-    scene.change("link:1", 0.5)
-    scene.answer(slower=HALF // 2)
-    assert scene.rates[0].achieved == pytest.approx(FULL / 4, rel=1e-4)
-
-
 def test_a_window_inside_another_link_s_is_sent_only_to_whom_it_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
@@ -145,16 +138,6 @@ def test_a_newcomer_takes_its_part_from_others_and_gives_it_back() -> None:
     assert dict(scene.sent)[AWAY].towards == {"server:0": HALF}
 
 
-def test_a_job_whose_links_are_whole_receives_nothing() -> None:
-    scene = Scene()
-    scene.paced.ready(AWAY)
-    scene.paced.look()
-    assert scene.sent == []
-
-
-# ---- in the tasks ----------------------------------------------------------------------------------------------------
-
-
 def connected() -> tuple[socket.socket, socket.socket]:
     """Both ends of a TCP connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -197,11 +180,6 @@ def test_of_a_strategy_s_rate_and_a_link_s_the_lower_holds(links: ServerLinks) -
     assert links.pace_towards({"server:0": 1000, "server:1": 2000}) == {"server:0": 1000, "server:1": 1500}
     assert links.pace(None) == 1000
     assert links.pace_towards({}) == {"server:0": None, "server:1": None}
-
-
-def test_a_connection_that_is_closed_is_not_paced_any_more(links: ServerLinks) -> None:
-    links.close()
-    assert links.pace_towards({"server:0": 1000}) == {}
 
 
 def test_a_server_paces_its_links_at_once_although_other_orders_wait() -> None:

@@ -156,14 +156,6 @@ def test_a_limit_that_is_left_again_is_set_once() -> None:
     assert scene.sent == []
 
 
-def test_a_limit_that_cannot_be_set_ends_the_job() -> None:
-    scene = Scene()
-    scene.allotter.leave(WORKER, 5.0, None)
-    assert scene.failures == [
-        "worker:0: its cores could not be limited for other jobs: 5 cores requested: more than there are"
-    ]
-
-
 def test_a_task_that_has_left_is_not_limited() -> None:
     scene, notes = Scene(), list[dict[str, Any]]()
     session = session_on(scene.allotter, notes, lambda node: None)
@@ -175,9 +167,6 @@ def test_a_task_that_has_left_is_not_limited() -> None:
     scene.sent.clear()
     scene.allotter.ready(WORKER)
     assert scene.sent == []
-
-
-# ---- what is measured ------------------------------------------------------------------------------------------------
 
 
 def tenant_of(*, collective: str = "", bits: int = 32, paced: bool = False, pids: Any = ()) -> LiveTenant:
@@ -192,13 +181,6 @@ def tenant_of(*, collective: str = "", bits: int = 32, paced: bool = False, pids
         paced=paced,
     )
     return LiveTenant(cast("Any", job))
-
-
-def test_bytes_are_those_on_the_way() -> None:
-    assert tenant_of().servers() == {"server:0": 3072, "server:1": 1024}
-    assert tenant_of(bits=16).traffic() == (2048.0, 0.0)
-    assert tenant_of(collective="ring").servers() == {}
-    assert tenant_of(collective="ring").traffic() == (4096.0, 0.0), "2 (n - 1) / n times the vector, with n = 2"
 
 
 def test_a_server_that_starts_again_has_used_what_its_predecessor_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,9 +216,6 @@ def test_gradients_are_measured_before_the_coordinator_knows_them() -> None:
     session._drive = lambda call: heard.append("driven")  # type: ignore[method-assign]
     session.receive(GradientArrived(0, 0, Timings()))
     assert heard == ["measured", "driven"]
-
-
-# ---- in a cluster ----------------------------------------------------------------------------------------------------
 
 
 class Job:

@@ -28,7 +28,6 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import encode
 from runtime.live.transport.secured import new_certificate
-from strategies.protocol import NodeId
 
 TOKEN = bytes(range(32))
 TASK = {"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}
@@ -157,9 +156,6 @@ def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
     assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
 
 
-# ---- the ways between machines ---------------------------------------------------------------------------------------
-
-
 def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
     """The coordinator's port is open, a member's is not: nobody listens at its door."""
     with open_door("127.0.0.1") as door:
@@ -194,17 +190,6 @@ def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
     assert socks[1].fileno() == -1
 
 
-def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
-    with open_door("127.0.0.1") as other:
-        port = other.getsockname()[1]
-        scene = make(tasks_port=port)
-        scene.agent()
-        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
-            scene.rendezvous.await_nodes()
-    scene.threads[0].join(20)
-    assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
-
-
 def test_one_too_many_is_told_so(make: Make) -> None:
     scene = make()
     scene.agent()
@@ -212,15 +197,6 @@ def test_one_too_many_is_told_so(make: Make) -> None:
     scene.agent()
     scene.until(lambda: scene.ends)
     assert scene.ends == ["the driver refuses us: launcher.nodes=1: all have joined already"]
-
-
-def test_who_leaves_while_others_are_awaited_is_awaited_again(make: Make) -> None:
-    scene = make(nodes=2)
-    sock = dial_and_enlist(scene)
-    scene.until(lambda: scene.rendezvous.members)
-    sock.close()
-    scene.until(lambda: not scene.rendezvous.members)
-    assert scene.said[-1].startswith("launcher=join: 0 of 2 nodes joined")
 
 
 def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
@@ -291,20 +267,6 @@ def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
     assert scene.said[-1].endswith("takes the place of node1"), "nobody is awaited in its place"
 
 
-def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
-    """Whether it enlists then, or has done so before."""
-    scene = make(nodes=2)
-    vacated(scene)
-    key = NodeId("agent", 1000)
-    scene.rendezvous._enlist(key, wire.Enlist(facts=OURS))
-    scene.rendezvous.end("node1")
-    scene.rendezvous._prepared(key, wire.Prepared(num_samples=7))
-    scene.agent()
-    scene.until(lambda: scene.ends)
-    assert scene.ends == ["the driver refuses us: the job is over"]
-    assert scene.rendezvous.ended("node1") == "nobody has taken its place"
-
-
 @pytest.mark.parametrize("ends", [Rendezvous.hang_up_now, Rendezvous.close])
 def test_a_driver_that_ends_at_once_leaves_nothing_incomplete(
     make: Make, tmp_path_factory: pytest.TempPathFactory, ends: Callable[[Rendezvous], None]
@@ -357,18 +319,6 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
         assert scene.rendezvous.ended("node0") == silent
         assert scene.said[-1] == f"launcher=join: the final parameters of 127.0.0.1 (alpha) are left out: {silent}"
     assert [path.name for path in folder.iterdir()] == ([SAVED] if whole else [])
-
-
-def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
-    scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
-    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
-    scene.rendezvous.await_nodes()
-    for node in scene.rendezvous.keys:
-        begin(scene, folder, node)
-    for sock in socks:
-        sock.sendall(encode(wire.Ended(reason="exit code 0")))
-    scene.rendezvous.end("node0")
-    assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2
 
 
 def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start: int = 0) -> Any:

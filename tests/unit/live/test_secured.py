@@ -77,9 +77,6 @@ def read_all(sock: socket.socket, count: int) -> bytes:
     return data
 
 
-# ---- bytes -----------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from([1, 40, 16384, 16385, 300_000]), min_size=1, max_size=5), gathered=st.booleans())
 def test_what_is_written_is_read_whatever_the_pieces(certificate: str, sizes: list[int], gathered: bool) -> None:
@@ -125,9 +122,6 @@ def test_a_writer_that_does_not_wait_repeats_what_was_not_taken(pair: tuple[Secu
     assert read == [data]
 
 
-# ---- as select supposes ----------------------------------------------------------------------------------------------
-
-
 def test_a_short_read_leaves_nothing_that_a_selector_does_not_see(pair: tuple[Secured, ssl.SSLSocket]) -> None:
     ours, theirs = pair
     theirs.sendall(b"first")
@@ -160,17 +154,6 @@ def test_one_byte_can_be_looked_at_before_it_is_read(pair: tuple[Secured, ssl.SS
     assert ours.recv(1, socket.MSG_PEEK) == b""
 
 
-def test_the_deadline_of_a_blocking_socket_only_interrupts(pair: tuple[Secured, ssl.SSLSocket]) -> None:
-    ours, theirs = pair
-    set_deadline(ours, 0.02)
-    with pytest.raises(BlockingIOError):
-        ours.recv(3)
-    theirs.sendall(b"ab")
-    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
-    theirs.sendall(b"c")
-    assert ours.recv(1) == b"c"
-
-
 def test_a_frame_is_whole_although_the_deadline_passes_meanwhile(pair: tuple[Secured, ssl.SSLSocket]) -> None:
     ours, theirs = pair
     set_deadline(ours, 0.01)
@@ -195,9 +178,6 @@ def test_the_end_of_the_stream_is_an_empty_read_whether_it_was_announced_or_not(
     os.close(theirs.detach())
     assert ours.recv(10, socket.MSG_WAITALL) == b"last"
     assert ours.recv(10) == b""
-
-
-# ---- identities ------------------------------------------------------------------------------------------------------
 
 
 def greet(listener: socket.socket) -> Identity:
