@@ -67,6 +67,7 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
 @pytest.mark.alone
 @pytest.mark.parametrize("by", long_after(["cgroup", "duty", "cpulimit"], always=1))
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
@@ -100,6 +101,7 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
     assert 0.1 < within < 0.35, (before, within)
 
 
+@pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
 def test_hogs_take_a_part_of_a_device_and_say_how_much(start: Start, tmp_path: Path) -> None:
     """On a fake device; what it costs is measured (docs/gpus.md), and of the parameters it costs nothing."""
     from analysis.measures.injections import collect

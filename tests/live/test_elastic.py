@@ -107,7 +107,7 @@ def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     assert moved.sha256 == still.sha256
 
 
-@pytest.mark.long(like="test_a_death_after_the_checkpoint_of_a_switch")
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> None:
     """No checkpoint but those of the switches: server 0 begins with a range that it does not hold any more."""
     run = start("run", *ENDLESS, "checkpoint_every_s=null", steps(*GROW, "divide 1", "wait 300"), env=ALLOW)
@@ -121,6 +121,7 @@ def test_who_dies_after_a_switch_reads_what_others_have_stored(start: Start) -> 
     end_exactly(run)
 
 
+@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 @pytest.mark.parametrize(
     ("role", "number"),
     [("server", 1), *(pytest.param(*one, marks=pytest.mark.long) for one in (("worker", 1), ("server", 0)))],

@@ -67,7 +67,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
+@pytest.mark.long(like="test_workers_that_die_or_stop")
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
     """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
@@ -83,6 +83,7 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
     assert integrity(load_run(run.run_dir)).problems == ()
 
 
+@pytest.mark.long(like="test_workers_that_die_or_stop")
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
@@ -131,6 +132,7 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
         assert "server:1 was lost (killed by signal 9)" in {one.why for one in entries if "is rolled back" in one.what}
 
 
+@pytest.mark.long(like="test_servers_that_die_or_stop")
 def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
     run = start("run", *ENDLESS, "checkpoint_every_s=1.0")
     run.await_notes("Checkpointed", 2)
@@ -176,3 +178,86 @@ def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None
     assert len(run.events("Failed")) == 4
     assert run.parameters().tolist() == [2.0] * 2000
     assert_sound(run)
+
+
+RESTARTING = (*LEDGER, *PACED, *CONF, "strategy=restarting", "save_parameters=true")
+RESTARTING_FOR_EVER = (*RESTARTING, "workload.epochs=null")
+
+
+def restarts(*orders: str) -> str:
+    return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
+
+
+@pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
+def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, rule: str, transport: str) -> None:
+    where = (f"strategy.rule={rule}", f"topology.transport={transport}", "scheduler.pending_s=0.5")
+    run = start("run", *RESTARTING_FOR_EVER, *where, restarts("worker:1@0.5"), env=ALLOW)
+    (joined,) = run.await_events("Joined")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"], lost["reason"]) == (1, False, "restarted by the strategy")
+    assert (joined["worker"], joined["incarnation"]) == (1, 1)
+    assert joined["t"] - lost["t"] >= 0.5
+    between = [event for event in run.events("Arrived") if lost["t"] < event["t"] < joined["t"]]
+    assert {event["grad"]["worker"] for event in between} == {0, 2, 3}
+    run.await_progress(20)
+    late = [event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]]
+    assert 1 in late
+    run.interrupt()
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+@pytest.mark.long(like="test_servers_that_die_or_stop")
+@pytest.mark.parametrize("rule", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
+def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: str) -> None:
+    """No periodic checkpoint but the first: what it comes back with was stored for it."""
+    more = (f"strategy.rule={rule}", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
+    run = start("run", *RESTARTING_FOR_EVER, *more, restarts("server:1@0.8"), env=ALLOW)
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("ServerLost")
+    before = max(line["version"] for line in run.lines() if line["kind"] == "event" and line["t"] < lost["t"])
+    assert restored["version"] == before > 0
+    assert restored["t"] - lost["t"] >= 0.2
+    run.await_progress(20)
+    end_exactly(run)
+
+
+@pytest.mark.long(like="test_servers_that_die_or_stop")
+@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
+def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
+    """Sync-Switch as published, and a worker that dies in the middle of it."""
+    switch = ("strategy=sync_switch_restart", "strategy.straggler_policy=none", "strategy.bsp_frac=0.5")
+    where = ("topology.num_servers=2", "scheduler.pending_s=0.2", f"failover={failover}", "save_parameters=true")
+    run = start("run", *LEDGER, *PACED, *switch, *where)
+    run.await_events("ServerLost")
+    assert run.unregister(("worker", 2))
+    run.finish()
+    ordered = [note["node"] for note in run.notes("Restarting")]
+    assert sorted(ordered) == ["server:0", "server:1", *(f"worker:{worker}" for worker in range(4))]
+    assert ordered[:2] == ["server:0", "server:1"]
+    versions = {event["version"] for event in run.events("Restored")}
+    assert len(versions) == 1, "nothing that was applied is lost"
+    assert (run.parameters() == run.finished["epochs_done"]).all()
+    assert run.finished["status"] == "done"
+    applied = [len(c["grads"]) for line in run.lines() for c in line.get("commands", ()) if c["type"] == "Apply"]
+    assert (applied[0], applied[-1]) == (4, 1)
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_servers_that_die_or_stop")
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
+def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy: str) -> None:
+    endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
+    run = start("run", *endless, f"strategy={strategy}", "failover=checkpoint")
+    run.await_notes("Checkpointed", 3)
+    assert run.unregister(("worker", 1))
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (1, True)
+    assert not run.events("ServerLost")
+    assert restored["workers"] == [0, 1, 2, 3]
+    stored = {note["version"] for note in run.notes("Checkpointed")}
+    assert restored["version"] in stored
+    run.await_progress(20)
+    end_exactly(run)

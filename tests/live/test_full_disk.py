@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from analysis.records.load import load_run
+from runtime.live.machines.doctor import missing
 from tests.support import raw_files
+from tests.support.cli import run_cli
+from tests.support.leaks import Start, marked_processes
 from tests.support.runs import LEDGER, ROOT
 
 pytestmark = pytest.mark.live
@@ -108,3 +115,76 @@ def test_data_that_find_no_room(tmp_path: Path) -> None:
     assert (ended.returncode, line.endswith("no space left on device; make room and start again")) == (74, True), line
     assert "train_inputs.npy" in line
     assert left.read_text() == ""
+
+
+ENDLESS = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.01}", "workload.epochs=null")
+HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=2", "cluster.hosts.real_cores_per_core=0.2")
+
+
+def remove(path: Path) -> None:
+    """As ``rm -rf``, again while the run still writes into it."""
+    deadline = time.monotonic() + 60
+    while path.exists() and time.monotonic() < deadline:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+
+
+@pytest.mark.parametrize("go", [remove, pytest.param(move, marks=pytest.mark.long)])
+def test_a_job(go: Callable[[Path], None], start: Start) -> None:
+    run = start("run", *ENDLESS)
+    run.await_training()
+    go(run.run_dir)
+    assert f"{run.run_dir}: was removed or renamed" in run.fail()
+    assert not run.run_dir.exists()
+
+
+@pytest.mark.long(like="test_a_job")
+def test_a_set_of_jobs(start: Start) -> None:
+    for name in ("network", "links", "cgroup_cpu"):
+        if lack := missing(name):
+            pytest.skip(f"{lack.reason}; {lack.cure}")
+    entries = ",".join(f"{{job: {job}, submit_s: 0, gpus: 2, servers: 1, iterations: 100000}}" for job in "ab")
+    run = start("run", "jobs=list", *LEDGER, *HOSTS, "replay.max_iterations=null", f"jobs.entries=[{entries}]")
+    run.await_that((run.run_dir / "jobs" / "a" / "events.jsonl").exists, "the first job")
+    remove(run.run_dir)
+    assert f"{run.run_dir}: was removed or renamed" in run.fail()
+    assert not run.run_dir.exists()
+
+
+BRIEF = (*LEDGER, "cluster.num_workers=2", "cluster.device={base_s: 0.01}")
+
+
+def modes(folder: Path) -> set[tuple[str, int]]:
+    """Kinds and permissions of a folder and of what is in it."""
+    found = [(path, path.stat().st_mode) for path in (folder, *folder.rglob("*"))]
+    return {("folder" if stat.S_ISDIR(mode) else "file", stat.S_IMODE(mode)) for _, mode in found}
+
+
+def test_records_and_processes(start: Start) -> None:
+    run = start("run", *BRIEF, "workload.epochs=null", "checkpoint_every_s=0.2", "save_parameters=true")
+    run.await_notes("Checkpointed")
+    limits = {pid: Path(f"/proc/{pid}/limits").read_text() for pid in marked_processes()}
+    assert len(limits) >= 6  # three of run.py, an agent, its tasks
+    assert all("Max core file size        0                    0 " in text for text in limits.values())
+    assert modes(run.run_dir) == {("folder", 0o700), ("file", 0o600)}
+    run.interrupt()
+    assert modes(run.run_dir) == {("folder", 0o700), ("file", 0o600)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("-m", "seed=0,1", "hydra.sweep.dir=a/b"), id="sweep"),
+        pytest.param(
+            ("jobs=list", "cluster=star_servers", "replay.max_iterations=2", "hydra.run.dir=a/b"),
+            id="set",
+        ),
+    ],
+)
+def test_sweeps_and_sets(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_cli("runtime=virtual", "backend=none", "workload.target=null", "workload.epochs=1", *words, cwd=tmp_path)
+    assert done.exit_code == 0, done.err
+    assert modes(tmp_path / "a") == {("folder", 0o700), ("file", 0o600)}

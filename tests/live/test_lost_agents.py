@@ -38,6 +38,7 @@ def test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle(start: S
     assert run.finished["status"] == "failed"
 
 
+@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_an_agent_that_is_stopped_for_less_than_its_lease_is_no_loss(start: Start) -> None:
     run = start("run", *STEADY, "runtime.lease_s=2", "save_parameters=true")
     run.await_training(5)
@@ -61,6 +62,7 @@ def test_one_that_is_stopped_at_the_end_holds_nobody_up(start: Start) -> None:
     assert run.parameters().sum() == run.finished["samples_applied"]
 
 
+@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_a_driver_that_is_stopped_longer_than_all_leases_loses_no_agent(start: Start) -> None:
     """Whether its agent was stopped with it, as by a terminal, or not."""
     run = start("run", *STEADY)
@@ -86,6 +88,7 @@ def starter_of_tasks(agent: Agent) -> int:
     return found
 
 
+@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks(loopback: Cluster) -> None:
     """The program that has joined is well, and does not notice."""
     agents = [loopback.agent(number) for number in range(2)]
@@ -104,6 +107,7 @@ def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_task
 HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=1", "cluster.hosts.real_cores_per_core=0.2")
 
 
+@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_one_that_is_stopped_while_its_job_is_preempted_lets_the_others_go_on(start: Start) -> None:
     for name in ("network", "links", "cgroup_cpu"):
         if lack := missing(name):

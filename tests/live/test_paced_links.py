@@ -56,6 +56,7 @@ def injected(run: Run) -> list[dict[str, Any]]:
     return [{**line["note"], "t": line["t"]} for line in run.lines() if line.get("note", {}).get("type") == "Injected"]
 
 
+@pytest.mark.long(like="tests/live/test_joined.py::test_two_agents_of_a_user_train_every_sample_as_often")
 def test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed(
     loopback: Cluster, start: Start, tmp_path: Path
 ) -> None:
@@ -88,7 +89,7 @@ def losses(run: Run) -> list[tuple[int, float]]:
     return [(worker, event["loss"]) for worker in range(2) for _, event in arrived(run, worker)]
 
 
-@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
+@pytest.mark.long(like="tests/live/test_joined.py::test_two_agents_of_a_user_train_every_sample_as_often")
 def test_a_job_of_small_transfers_keeps_its_ledger(loopback: Cluster, tmp_path: Path) -> None:
     """Four workers and two servers, so that some share a link."""
     agents = [loopback.agent(number) for number in range(2)]

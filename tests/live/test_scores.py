@@ -121,6 +121,7 @@ def kill_or_let_go_on(scorer: int) -> None:
         os.kill(scorer, signal.SIGCONT)
 
 
+@pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Start) -> None:
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, "workload.epochs=null", "runtime.max_restarts=0")
     run.await_events("Scored", 5)
@@ -128,7 +129,7 @@ def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Star
     assert "scorer is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason")
+@pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
     """It sends heartbeats, so its lease holds, but no reference."""
     deadline = ("runtime.lease_s=60", "runtime.iteration_deadline_s=1.0")

@@ -97,15 +97,11 @@ def kill(number: int) -> KillTask:
 
 
 def test_orders_go_to_the_agent_of_the_task(scene: Scene) -> None:
+    assert [scene.agents.ready(number) for number in (1, 1, 0, 0)] == [False, False, True, False], "only once"
     scene.agents.node_of["worker:1"] = "beta"
     scene.agents.tell("worker:0", kill(0))
     scene.agents.tell("worker:1", kill(1))
     assert scene.sent == [(("agent", 0), kill(0)), (("agent", 1), kill(1))]
-
-
-def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
-    assert [scene.agents.ready(1), scene.agents.ready(1), scene.agents.ready(0)] == [False, False, True]
-    assert not scene.agents.ready(0), "only once"
 
 
 def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scene: Scene) -> None:
@@ -173,6 +169,16 @@ def test_a_machine_whose_agent_is_silent_is_left_like_one_that_is_lost(tmp_path:
     scene.loop.close()
 
 
+def test_nobody_takes_the_place_in_time(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.running()
+    scene.launcher.for_s, scene.launcher.gone = 0.01, {"beta"}
+    for _ in range(3):
+        scene.loop.turn(1.0)
+    assert set(scene.failures) == {"beta is lost, and no other agent took its place in time (launcher.rejoin_s)"}
+    scene.loop.close()
+
+
 def spec_of(agent: int) -> TaskSpec:
     fields: dict[str, Any] = {key: {} for key in ("optimizer", "backend", "task")}
     numbers = dict.fromkeys(("seed", "num_workers", "num_samples", "num_shards", "validation_samples"), 1)
@@ -185,6 +191,7 @@ def spec_of(agent: int) -> TaskSpec:
 
 def test_those_that_have_not_called_are_ended_since_they_would_not_listen(scene: Scene) -> None:
     scene.agents.start(spec_of)
+    assert scene.agents.awaited == "the agent of alpha, the agent of beta"
     scene.peers["agent", 1] = None
     scene.agents.end_those_that_start()
     assert scene.launcher.gone == {"alpha"}

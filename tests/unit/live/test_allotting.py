@@ -142,15 +142,6 @@ def test_a_kill_for_memory_is_noticed_once() -> None:
     assert not scene.machines.killed_for_memory("evaluator:0")
 
 
-def test_who_has_left_is_forgotten() -> None:
-    scene = Scene()
-    scene.allotter.allocate(WORKER, 2.0, 1e6)
-    scene.allotter.dismiss(WORKER)
-    scene.sent.clear()
-    scene.allotter.ready(WORKER)
-    assert (scene.sent, scene.machines.allocated) == ([], {})
-
-
 def test_another_rate_leaves_cores_alone() -> None:
     """Each limit that is set is noted, and counts as a change of what a node had."""
     scene = Scene()

@@ -127,16 +127,6 @@ def test_tickets_of_roles_and_of_gradients_never_meet() -> None:
     assert all(later - sooner >= TICKETS_EACH for sooner, later in pairwise(firsts))
 
 
-def test_the_last_one_ends_the_wait_for_it_and_no_other_does() -> None:
-    evaluations = LiveEvaluations()
-    before = ordered(evaluations, 8)
-    last = ordered(evaluations, 9, final=True)
-    assert evaluations.answered(before) == Asked(2.0, 8)
-    assert evaluations.look(3.0, connected=True, may_come=False) == "wait"
-    assert evaluations.answered(last) == Asked(2.0, 9, final=True)
-    assert evaluations.look(3.0, connected=True, may_come=False) == "done"
-
-
 def test_what_is_void_neither_counts_nor_is_waited_for() -> None:
     evaluations = LiveEvaluations()
     last = ordered(evaluations, 9, final=True)

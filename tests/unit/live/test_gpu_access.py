@@ -43,10 +43,6 @@ def test_devices_are_counted_among_those_that_are_visible() -> None:
     assert surroundings_of(spec(), "worker", 0, {})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-def test_without_gpus_nothing_is_set() -> None:
-    assert surroundings_of(spec(()), "worker", 0, {}) == {}
-
-
 def test_shares_of_workers() -> None:
     shared = spec((0,), mps_pipes="/tmp/pipes", mps_percent=(60.0, 12.5))
     percent = [surroundings_of(shared, "worker", n, {})["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for n in range(3)]
@@ -57,21 +53,13 @@ def test_shares_of_workers() -> None:
     assert "CUDA_MPS_PIPE_DIRECTORY" not in surroundings_of(spec(mps_percent=(5,)), "worker", 0, {})
 
 
-def test_on_emulated_hosts_nccl_goes_through_their_links() -> None:
-    there = surroundings_of(spec(host="host:1"), "worker", 0, {})
-    assert {name: there[name] for name in there if name.startswith("NCCL")} == {
-        "NCCL_P2P_DISABLE": "1",
-        "NCCL_SHM_DISABLE": "1",
-        "NCCL_IB_DISABLE": "1",
-        "NCCL_HOSTID": "host:1",
-    }
+def test_on_emulated_hosts_nccl_goes_through_their_links_and_a_replica_outlives_a_lost_one() -> None:
+    there = surroundings_of(spec(host="host:1", collective="nccl"), "worker", 0, {})
+    for name, value in {"P2P_DISABLE": "1", "SHM_DISABLE": "1", "IB_DISABLE": "1", "HOSTID": "host:1"}.items():
+        assert there[f"NCCL_{name}"] == value
+    assert there["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2", "torch would end the process"
     assert not [name for name in surroundings_of(spec(), "worker", 0, {}) if "NCCL" in name]
-
-
-def test_with_nccl_a_replica_outlives_a_lost_one() -> None:
-    """Torch would end the process, and recovery has nobody to train with."""
-    there = surroundings_of(spec(collective="nccl"), "worker", 0, {})
-    assert there["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2"
+    assert surroundings_of(spec(()), "worker", 0, {}) == {}
 
 
 COLD = """
@@ -120,13 +108,8 @@ print(*asked)
 @pytest.mark.parametrize(("before", "asked"), [("", ""), ("torch.cuda.is_available()", "is_available")])
 def test_what_the_agent_imports_asks_for_no_device(before: str, asked: str, tmp_path: Any) -> None:
     program = ASKED.replace("{before}", before)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, "-W", "error", "-c", program, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, asked), done.stderr
 
 

@@ -15,7 +15,7 @@ from runtime.live.tasks.server import LostGradientError, Server, server_main
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, pack, unpack
-from runtime.live.transport.messages import Fence, Goodbye, LoadCheckpoint, Message, SaveCheckpoint, Update
+from runtime.live.transport.messages import Fence, Goodbye, LoadCheckpoint, Message, Pace, Paced, SaveCheckpoint, Update
 from tests.unit.live.test_datalink import GENERATION, Line, Servers, Vector, bare_server
 from tests.unit.live.test_store import TALLY, order, vector
 
@@ -66,7 +66,13 @@ def place() -> Iterator[Place]:
         line.close()
 
 
-def test_only_a_push_has_a_receipt(place: Place) -> None:
+def test_only_a_push_has_a_receipt_and_a_new_rate_does_not_wait(place: Place) -> None:
+    told: list[Message] = []
+    place.server.send = told.append
+    place.take(Update(apply=order(1, 0, 1), inner_products=((1, 9),)))
+    place.take(Pace(bytes_per_s=None))
+    assert told == [Paced(bytes_per_s=None)], "it may be needed for what is waited for"
+    place.server.waiting.clear()
     place.comes(0, post(0, ONE))
     assert not place.delivered(0)
     place.comes(1, pack(PUSH, GENERATION, 1, 0, TWO.nbytes) + TWO.tobytes())
@@ -124,11 +130,14 @@ def fence(worker: int) -> Fence:
     return Fence(role="worker", id=worker, incarnation=0)
 
 
-def test_what_a_dead_worker_sent_in_full_is_used(place: Place) -> None:
+@pytest.mark.parametrize("end_is_seen", [False, True])
+def test_what_a_dead_worker_sent_in_full_is_used(place: Place, end_is_seen: bool) -> None:
     place.comes(0, post(0, ONE))
     place.take(Update(apply=order(1, 0, 1)))
     place.lines[1].worker.sendall(post(1, TWO))
     place.lines[1].worker.close()
+    for _ in range(2 * end_is_seen):
+        place.server._serve_link(place.lines[1].link, 1)
     place.take(fence(1))
     assert place.store.params.tolist() == (ONE + TWO).tolist()
     assert ("worker", 1) not in place.server.links

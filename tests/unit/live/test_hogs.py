@@ -65,6 +65,9 @@ def test_an_order_is_answered_by_all_with_what_the_one_before_has_achieved(hogs:
     assert (said.achieved, said.target, said.by, said.problem) == (1.0, "device:1", "hog", "")
     assert said.measured is not None
     assert 0.0 < said.measured < 0.9, "not exact here: both write to one account, and the machine may be busy"
+    for taken in (0.5, 0.25):
+        hogs.order("device:1", taken)
+    assert [result(hogs).achieved for _ in range(2)] == [0.5, 0.75], "answers are kept apart"
 
 
 def test_a_hog_that_ends_is_a_problem(hogs: Hogs) -> None:
@@ -163,6 +166,7 @@ def test_a_turn_that_ends_while_it_is_read_does_not_count_twice(monkeypatch: pyt
     def end() -> None:
         past[0], since[0] = 0.5, 0.0
 
+    assert time_slices.taken_s(0) == 0.5, "a turn in progress counts"
     monkeypatch.setattr(time_slices, "_past_s", Read(past, end))
     monkeypatch.setattr(time_slices, "_since_s", Read(since, end))
     assert time_slices.taken_s(0) <= 0.5

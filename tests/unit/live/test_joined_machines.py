@@ -66,13 +66,6 @@ def test_a_newcomer_goes_where_most_room_is_left() -> None:
     assert scene.machines.addresses["worker:2"] == ADDRESSES["c"]
 
 
-def test_it_waits_on_the_first_if_all_are_lost() -> None:
-    scene = Scene()
-    scene.lost = {"a", "b", "c"}
-    scene.joined.choose("worker:2")
-    assert (scene.node_of["worker:2"], scene.machines.addresses) == ("a", {})
-
-
 def test_a_worker_that_is_restarted_moves_to_another_machine_with_room() -> None:
     scene = Scene()
     place = scene.joined.move("worker:1")

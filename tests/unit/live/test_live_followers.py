@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ApplyOrder, ReplicateOrder
-from runtime.core.recovery.replicas import Agreement, agree
 from runtime.live.control.following import LiveFollowers
-from runtime.live.tasks.replica import NOTHING
 from runtime.live.transport.address import Address
 from runtime.live.transport.messages import (
     AgentReady,
@@ -119,12 +117,6 @@ def test_states_of_the_data_are_remembered_as_long_as_a_replica_may_have_their_v
     assert job.orders.states == {}
 
 
-def test_without_replicas_nothing_is_remembered(job: Job) -> None:
-    job.least = None  # type: ignore[assignment]
-    job.orders.remember(3)
-    assert job.orders.states == {}
-
-
 class Replicated(World):
     """The session knows the data's state at any version."""
 
@@ -170,20 +162,6 @@ def test_workers_hear_that_a_replica_is_lost_and_give_it_nothing_any_more() -> N
     fenced = [key for key, message in world.sent if isinstance(message, Fence)]
     assert fenced == [("worker", 0), ("worker", 1)]
     assert world.supervisor.roster.followers == {}
-
-
-@pytest.mark.parametrize(
-    ("versions", "wanted"),
-    [
-        ({0: 5, 1: 5, 2: 5}, Agreement(5, 0, ())),
-        ({0: 4, 1: 5, 2: 4}, Agreement(5, 1, (0, 2))),
-        ({0: NOTHING, 1: 5, 2: 5}, Agreement(5, 1, (0,))),
-        ({2: 0, 3: NOTHING}, Agreement(0, 2, (3,))),
-        ({0: NOTHING, 1: NOTHING}, None),
-    ],
-)
-def test_the_newest_version_wins(versions: dict[int, int], wanted: Agreement | None) -> None:
-    assert agree(versions) == wanted
 
 
 class Replicas(World):
@@ -297,13 +275,3 @@ def test_native_ddp_ends_with_its_first_loss() -> None:
     world.die(("worker", 1))
     (failed,) = [words for words in world.heard if words[0] == "failed"]
     assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot continue" in failed[1]
-
-
-def test_with_failover_by_checkpoint_all_read_the_last_one() -> None:
-    world = trained(failover="checkpoint")
-    world.die(("worker", 1))
-    world.halted(w0=7, w2=7)
-    world.connect(("worker", 1))
-    assert all((form.source, form.checkpoint) == (-1, 0) for form in world.forms.values())
-    world.form(0, 1, 2)
-    assert world.heard[-1][:3] == ("Restored", 0, b"start")

@@ -145,11 +145,11 @@ def test_what_differs_is_named_on_both_sides(make: Make, more: dict[str, Any], s
 
 
 def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
-    scene = make(nodes=2, wait_s=1.5)
+    scene = make(nodes=2, wait_s=0.6)
     scene.agent()
     scene.until(lambda: scene.rendezvous.members)
     with pytest.raises(
-        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=1.5 \(127.0.0.1 \(alpha\)\); start"
+        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=0.6 \(127.0.0.1 \(alpha\)\); start"
     ):
         scene.rendezvous.await_nodes()
     scene.threads[0].join(20)
@@ -201,14 +201,14 @@ def test_one_too_many_is_told_so(make: Make) -> None:
 
 def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     """It keeps its connection, as in a partition; another that speaks is not affected."""
-    scene = make(lease_s=2.0)
+    scene = make(lease_s=1.0)
     dial_and_enlist(scene)
     scene.rendezvous.await_nodes()
-    begin = wire.Begin(spec=b"", salt=b"", lease_s=2.0, heartbeat_s=0.5)
+    begin = wire.Begin(spec=b"", salt=b"", lease_s=1.0, heartbeat_s=0.2)
     scene.rendezvous.begin("node0", begin, Pieces(scene.folder / "agent.log", None))
     assert scene.rendezvous.ended("node0") is None
     scene.until(lambda: scene.rendezvous.ended("node0"))
-    assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=2"
+    assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=1"
 
 
 def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:

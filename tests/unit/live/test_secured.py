@@ -228,15 +228,14 @@ def test_somebody_between_them_who_has_another_certificate_is_noticed_by_both(ce
         between.result()
 
 
-def test_who_speaks_plainly_is_refused_in_words(certificate: str) -> None:
+def test_who_speaks_plainly_is_refused_in_words_and_so_is_a_machine_without_openssl(
+    certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = socket.socketpair()
     with Secured(here, server_context(certificate), server_side=True) as ours, there:
         there.sendall(b"GET / HTTP/1.0\r\n\r\n")
         with pytest.raises(ConnectionResetError, match="TLS: "):
             ours.recv(1)
-
-
-def test_without_the_program_that_makes_certificates_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"launcher\.tls=true: the program openssl makes .* is not installed"):
         new_certificate()

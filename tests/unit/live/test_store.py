@@ -63,10 +63,13 @@ def test_the_order_given_is_the_order_summed() -> None:
     assert results == [0.0, 1.0]
 
 
-def test_buffers_are_used_again() -> None:
+def test_an_update_uses_its_gradients_up_and_their_buffers_are_used_again() -> None:
     store = Store(vector(0.0), TALLY)
     used, dropped, abandoned = receive(store, 1, vector(1.0)), receive(store, 2, vector(1.0)), store.buffer()
     store.apply(order(1, 1))
+    assert (store.params.tolist(), store.version) == (vector(1.0).tolist(), 1)
+    with pytest.raises(KeyError):
+        store.apply(order(2, 1))
     store.drop((2, 99))
     store.release(abandoned)
     again = [store.buffer() for _ in range(3)]

@@ -16,7 +16,7 @@ from runtime.core import inputs
 from runtime.errors import DEVICE_FULL
 from runtime.live.control.agents import Agents
 from runtime.live.control.supervisor import SEVERED_GRACE_S, LiveSupervisor
-from runtime.live.control.tasks import CROWDED_S, MAX_FUTILE
+from runtime.live.control.tasks import CROWDED_S
 from runtime.live.transport.address import Address
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import (
@@ -275,18 +275,6 @@ def test_silence_is_death_when_the_lease_is_over() -> None:
     assert world.names() == ["WorkerLost"]
 
 
-def test_without_restarts_a_worker_leaves_and_the_last_one_is_missed() -> None:
-    world = started(max_restarts=0)
-    world.die(("worker", 0))
-    assert ("WorkerLost", 0, 0, "killed by signal 9", False, "killed") in world.heard
-    assert not world.said(Launch)
-    incarnation = world.supervisor.tasks["worker", 1].incarnation
-    world.tell(
-        ("agent", 0), Exited(role="worker", id=1, incarnation=incarnation, pid=1, exit_code=-1, signal=9, last_line="")
-    )
-    assert world.heard[-1] == ("failed", "no worker is left")
-
-
 def test_a_process_that_never_calls_is_not_waited_for_for_ever() -> None:
     """It was stopped between its fork and its call, say; nothing else will ever tell."""
     world = started()
@@ -346,16 +334,6 @@ def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
     for _ in range(2):
         world.supervisor.release(("worker", 0))
         assert world.said(Launch) == [Launch(role="worker", id=0, incarnation=1)]
-
-
-def test_planned_kills_are_no_failures() -> None:
-    """Neither of the task, which did not die of itself, nor of those that a limit allows."""
-    world = started(max_restarts=0)
-    for incarnation in range(1, MAX_FUTILE + 3):
-        world.supervisor.hold(("worker", 0), "killed by the plan")
-        world.supervisor.release(("worker", 0))
-        assert world.supervisor.tasks["worker", 0].incarnation == incarnation
-    assert not [said for said in world.heard if said[0] == "failed"]
 
 
 def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None:
