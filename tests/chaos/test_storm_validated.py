@@ -17,7 +17,7 @@ from tests.support.long_tests import rows_long_after
 from tests.support.runs import CONF, Run
 from tests.support.validated_wanderer import VALIDATE
 
-WISHES = 20
+WISHES = 10
 KINDS = (("ps", "shards"), ("ps", "checkpoint"), ("allreduce", "checkpoint"))
 """Replicas that continue from what they hold must not be behind by more updates than a barrier allows, as these may."""
 STORMS = [(*kind, seed) for kind in KINDS for seed in range(4)]

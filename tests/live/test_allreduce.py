@@ -49,7 +49,7 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
     dice = random.Random(5)
     run = start("run", *ENDLESS, "cluster.device=null")
     run.await_training(5)
-    for _ in range(12):
+    for _ in range(6):
         time.sleep(dice.random() * 0.02)
         restored = len(run.events("Restored"))
         struck = [run.unregister(("worker", worker)) for worker in dice.sample(range(4), dice.choice([1, 1, 2]))]
@@ -57,7 +57,7 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
         run.await_events("Restored", restored + 1)
         run.await_progress(8)
     run.interrupt()
-    assert len(run.events("Restored")) >= 12
+    assert len(run.events("Restored")) >= 6
     assert not run.events("ServerLost")
     assert_uses_are_exact(run)
     assert_sound(run)
@@ -162,10 +162,7 @@ class RingRetrace(Retracing):
 @pytest.mark.long(like="test_each_sample_counts_once_when_a_child_dies_or_a_parent")
 @pytest.mark.parametrize(
     "strategy",
-    [
-        pytest.param((*LGC, "strategy.reselect_iters=4"), id="lgc"),
-        pytest.param(WAITING, id="waiting", marks=pytest.mark.long),
-    ],
+    [(*LGC, "strategy.reselect_iters=4"), WAITING],
 )
 def test_what_is_learned_is_to_the_bit_what_the_record_says(start: Start, strategy: tuple[str, ...]) -> None:
     """Worker 0 is slow, so that another replica delivers to the evaluator from then on."""
@@ -181,14 +178,12 @@ def test_what_is_learned_is_to_the_bit_what_the_record_says(start: Start, strate
     np.testing.assert_array_equal(again.params, run.parameters())
 
 
-@pytest.mark.parametrize(
-    "strategy", long_after([(*LGC, "strategy.reselect_iters=3"), WAITING], always=1), ids=["lgc", "waiting"]
-)
+@pytest.mark.parametrize("strategy", long_after([(*LGC, "strategy.reselect_iters=3"), WAITING], always=1))
 def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, strategy: tuple[str, ...]) -> None:
     """In turns; another is the child after that, since all are in the ring first."""
     settings = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true", "eval_every_s=0.1")
     run = start("run", *settings, *strategy, *SLOW_0)
-    for number in range(4):
+    for number in range(2):
         restored = len(run.events("Restored"))
         child, parent = next(iter(await_children(run).items()))
         assert run.unregister(("worker", parent if number % 2 else child))
@@ -197,6 +192,6 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
     await_children(run)
     run.await_events("Evaluated", len(run.events("Evaluated")) + 2)
     run.interrupt()
-    assert len(run.events("Lost")) == 4
+    assert len(run.events("Lost")) == 2
     assert_uses_are_exact(run)
     assert_sound(run)

@@ -37,7 +37,7 @@ NEVER = ("straggler=persistent", "straggler.targets=[worker:3]", "straggler.slee
 
 @contextmanager
 def running(run_dir: Path, *overrides: str) -> Iterator[Run]:
-    run = Run(run_dir, *DIGITS, "workload.epochs=2", "save_parameters=true", "cluster.num_workers=4", *overrides)
+    run = Run(run_dir, *DIGITS, "workload.epochs=1", "save_parameters=true", "cluster.num_workers=4", *overrides)
     try:
         yield run
     finally:

@@ -23,6 +23,7 @@ HOSTS = ("cluster=hosts", "cluster.hosts.cpu_cores=4", "cluster.hosts.real_cores
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
 SWITCHING = (*LEDGER, *HOSTS, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
+LATE = "cluster.hosts.latency_ms=1"
 
 
 @pytest.fixture(autouse=True)
@@ -46,12 +47,10 @@ def group(run: Run, worker: int) -> str:
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latency_ms: int) -> None:
+def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start) -> None:
     """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
     orders = ("workers 4", *GROW, "workers 3", *SHRINK, "workers 2", "wait 5")
-    latency = f"cluster.hosts.latency_ms={latency_ms}"
-    run = start("run", *SWITCHING, latency, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
+    run = start("run", *SWITCHING, LATE, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
     run.finish()
     assert run.finished["status"] == "done"
     assert (run.parameters() == 12).all()
@@ -84,10 +83,9 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms: int) -> None:
+def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.5, 0.1, "worker:3", "join", 1), (1.0, 0.1, "worker:0", "leave", 1))
-    replicas = ("topology=allreduce", "strategy=lb_bsp", f"cluster.hosts.latency_ms={latency_ms}")
+    replicas = ("topology=allreduce", "strategy=lb_bsp", LATE)
     shape = ("cluster.num_workers=3", "workload.epochs=null", "save_parameters=true")
     run = start("run", *LEDGER, *HOSTS, *PACED, *shape, *replicas, *words)
     run.await_events("Joined")

@@ -108,7 +108,6 @@ SPECS = {
     "worker and server killed": Spec(4, 2, "tcp", PACED, kill_a_worker_and_a_server),
     "worker killed at the barrier": Spec(4, 2, "tcp", ("runtime.lease_s=20",), kill_at_the_barrier),
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
-    "another seed": Spec(more=("seed=1", *VIRTUAL)),
     "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
     "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
     "16 bits": Spec(more=("strategy=bsp", *HALVES)),
@@ -203,8 +202,6 @@ def test_losses_on_the_virtual_clock_are_those_of_real_processes(runs: Runs) -> 
     live, virtual = (losses(runs[name].result()) for name in ("reference", "on the virtual clock"))
     assert len(live) >= UPDATES * 4
     assert live == virtual
-    assert live != losses(runs["another seed"].result())
-    assert runs["another seed"].result().sha256 != runs["reference"].result().sha256
 
 
 def losses(run: Run) -> dict[tuple[int, int], float]:

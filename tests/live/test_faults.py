@@ -209,10 +209,9 @@ def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, ru
 
 
 @pytest.mark.long(like="test_servers_that_die_or_stop")
-@pytest.mark.parametrize("rule", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
-def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: str) -> None:
+def test_a_restarted_server_loses_nothing_that_was_applied(start: Start) -> None:
     """No periodic checkpoint but the first: what it comes back with was stored for it."""
-    more = (f"strategy.rule={rule}", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
+    more = ("strategy.rule=asp", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
     run = start("run", *RESTARTING_FOR_EVER, *more, restarts("server:1@0.8"), env=ALLOW)
     (restored,) = run.await_events("Restored")
     (lost,) = run.events("ServerLost")
@@ -224,32 +223,9 @@ def test_a_restarted_server_loses_nothing_that_was_applied(start: Start, rule: s
 
 
 @pytest.mark.long(like="test_servers_that_die_or_stop")
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-def test_a_whole_cluster_is_restarted_from_a_checkpoint(start: Start, failover: str) -> None:
-    """Sync-Switch as published, and a worker that dies in the middle of it."""
-    switch = ("strategy=sync_switch_restart", "strategy.straggler_policy=none", "strategy.bsp_frac=0.5")
-    where = ("topology.num_servers=2", "scheduler.pending_s=0.2", f"failover={failover}", "save_parameters=true")
-    run = start("run", *LEDGER, *PACED, *switch, *where)
-    run.await_events("ServerLost")
-    assert run.unregister(("worker", 2))
-    run.finish()
-    ordered = [note["node"] for note in run.notes("Restarting")]
-    assert sorted(ordered) == ["server:0", "server:1", *(f"worker:{worker}" for worker in range(4))]
-    assert ordered[:2] == ["server:0", "server:1"]
-    versions = {event["version"] for event in run.events("Restored")}
-    assert len(versions) == 1, "nothing that was applied is lost"
-    assert (run.parameters() == run.finished["epochs_done"]).all()
-    assert run.finished["status"] == "done"
-    applied = [len(c["grads"]) for line in run.lines() for c in line.get("commands", ()) if c["type"] == "Apply"]
-    assert (applied[0], applied[-1]) == (4, 1)
-    assert_sound(run)
-
-
-@pytest.mark.long(like="test_servers_that_die_or_stop")
-@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
-def test_a_checkpoint_based_failover_takes_everybody_back(start: Start, strategy: str) -> None:
+def test_a_checkpoint_based_failover_takes_everybody_back(start: Start) -> None:
     endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
-    run = start("run", *endless, f"strategy={strategy}", "failover=checkpoint")
+    run = start("run", *endless, "strategy=asp", "failover=checkpoint")
     run.await_notes("Checkpointed", 3)
     assert run.unregister(("worker", 1))
     (restored,) = run.await_events("Restored")

@@ -13,6 +13,7 @@ from analysis.records.load import load_run
 from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
+from tests.support.long_tests import rows_long_after
 from tests.support.measuring import noisy
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -26,14 +27,9 @@ def norms(run: Run) -> list[tuple[int, float]]:
 
 
 @pytest.mark.long(like="test_a_measurement_that_is_lost_holds_nothing_up")
-@pytest.mark.parametrize(
-    "more",
-    [("topology.transport=tcp",), pytest.param(("topology.transport=shm",), marks=pytest.mark.long)],
-    ids=lambda more: more[0],
-)
-def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path) -> None:
     words = (*DIGITS, *PACED, "workload.epochs=1", *noisy(tmp_path))
-    live = start("live", *words, *more).finish()
+    live = start("live", *words, "topology.transport=shm").finish()
     virtual = start("virtual", *words, "runtime=virtual").finish()
     assert len(norms(live)) >= 5
     assert norms(live) == norms(virtual)
@@ -42,11 +38,7 @@ def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("victim", "more"),
-    [
-        (("server", 1), PACED),
-        pytest.param(("worker", 1), (PACED[0], "topology=allreduce"), marks=pytest.mark.long),
-    ],
-    ids=["server", "replica"],
+    rows_long_after([(("server", 1), PACED), (("worker", 1), (PACED[0], "topology=allreduce"))], always=1),
 )
 def test_a_measurement_that_is_lost_holds_nothing_up(
     start: Start, tmp_path: Path, victim: tuple[str, int], more: tuple[str, ...]

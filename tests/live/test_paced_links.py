@@ -10,11 +10,10 @@ import pytest
 
 from runtime.live.hosts.rules import PAYLOAD_FRAC
 from tests.live.test_disturbances import write_plan
-from tests.support.exact import assert_used
 from tests.support.invariants import problems
 from tests.support.joined import Cluster
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import DIGITS, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -87,13 +86,3 @@ def test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_tho
 def losses(run: Run) -> list[tuple[int, float]]:
     """Of every worker, in order."""
     return [(worker, event["loss"]) for worker in range(2) for _, event in arrived(run, worker)]
-
-
-@pytest.mark.long(like="tests/live/test_joined.py::test_two_agents_of_a_user_train_every_sample_as_often")
-def test_a_job_of_small_transfers_keeps_its_ledger(loopback: Cluster, tmp_path: Path) -> None:
-    """Four workers and two servers, so that some share a link."""
-    agents = [loopback.agent(number) for number in range(2)]
-    plan = links(tmp_path / "plan.csv", (0.2, 60.0, "link:0"), (0.2, 60.0, "link:1"))
-    run = loopback.run("run", *LEDGER, "workload.epochs=4", "save_parameters=true", *plan).finish(PATIENCE_S)
-    assert_used(run, 4)
-    assert [agent.wait() for agent in agents] == [0, 0]

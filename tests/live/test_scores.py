@@ -45,12 +45,7 @@ def assert_sound(run: Run) -> None:
 @pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 @pytest.mark.parametrize(
     "more",
-    [
-        ("topology.transport=tcp",),
-        pytest.param(("topology.transport=shm",), marks=pytest.mark.long),
-        pytest.param(("runtime=virtual", "cluster.device={base_s: 0.01}"), marks=pytest.mark.long),
-    ],
-    ids=lambda more: more[0],
+    [("topology.transport=tcp",), ("topology.transport=shm",), ("runtime=virtual", "cluster.device={base_s: 0.01}")],
 )
 def test_scores_are_those_of_one_process(start: Start, more: tuple[str, ...]) -> None:
     """Parts of two servers against whole vectors: 1e-5; the final parameters are the same, so nothing else differs."""

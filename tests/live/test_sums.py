@@ -14,7 +14,6 @@ from tests.live.test_faults import PACED
 from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.long_tests import long_after
 from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
@@ -40,9 +39,7 @@ def test_most_gradients_arrive_in_sums_and_every_sample_is_used_once(start: Star
 
 
 @pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
-@pytest.mark.parametrize(
-    "words", [("strategy=bsp",), ("strategy=star_h", "strategy.modes=[ssgd]")], ids=["bsp", "star"]
-)
+@pytest.mark.parametrize("words", [("strategy=bsp",), ("strategy=star_h", "strategy.modes=[ssgd]")])
 def test_it_trains_as_without_a_tree(start: Start, words: tuple[str, ...]) -> None:
     """BSP on the virtual clock, which adds the same gradients in rank order: equal up to rounding."""
     job = (*DIGITS, "workload.epochs=1", "save_parameters=true")
@@ -90,7 +87,8 @@ def test_the_servers_link_carries_half_and_the_record_shows_it(start: Start) -> 
     assert 0.4 < vectors_a_round(run, "host:0") / vectors_a_round(direct_run, "host:0") < 0.6  # (4 + 39 * 2) / 160
 
 
-@pytest.mark.parametrize("struck", long_after([("aggregator:0",), ("aggregator:1", "worker:1", "server:0")], always=1))
+@pytest.mark.long(like="test_most_gradients_arrive_in_sums_and_every_sample_is_used_once")
+@pytest.mark.parametrize("struck", [("aggregator:0",), ("aggregator:1", "worker:1", "server:0")])
 def test_who_is_killed_on_a_host(start: Start, struck: tuple[str, ...]) -> None:
     run = on_hosts(start, "run", "strategy.tree_wait_s=0.2", *PACED, "workload.epochs=2", env=ALLOW)
     run.await_training(5)

@@ -24,7 +24,7 @@ UPDATES = 50
 START_S = 180.0
 """A start takes 3 s of processor time for every task; the machine may be busy with something else."""
 CNN = ("workload=digits", "workload.task.model=cnn", "workload.task.hidden_units=16", "straggler=none", "strategy=bsp")
-SMALL = (*CNN, *QUICK, "cluster.num_workers=2", "workload.epochs=5", f"runtime.start_deadline_s={START_S:g}")
+SMALL = (*CNN, *QUICK, "cluster.num_workers=1", "workload.epochs=5", f"runtime.start_deadline_s={START_S:g}")
 TENSORFLOW = (*SMALL, "backend=tensorflow")
 PLANTED = (
     *("workload.task.dataset.samples=2048", "workload.epochs=7", "straggler=none", *QUICK, "strategy=bsp"),
@@ -96,7 +96,7 @@ def difference(one: Losses, other: Losses) -> float:
 )
 def test_torch_and_tensorflow_give_the_same_loss_sequence(runs: Runs, name: str, other: str, learned: float) -> None:
     ours, theirs = losses(runs(name)), losses(runs(other))
-    assert len(ours) >= 2 * UPDATES
+    assert len(ours) >= UPDATES
     assert difference(ours, theirs) <= 1e-4
     assert min(theirs.values()) < learned * max(theirs.values()), "nothing was learned, so nothing was compared"
 
@@ -118,10 +118,10 @@ def test_bits_do_not_depend_on_runtime_transport_and_servers(runs: Runs, name: s
 def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start: Start) -> None:
     run = start("run", *TENSORFLOW, *PACED)
     run.await_training(5, START_S)
-    before = run.pid_of("worker", 1)
-    assert run.unregister(("worker", 1))
+    before = run.pid_of("worker")
+    assert run.unregister(("worker", 0))
     run.await_events("Joined", timeout_s=START_S)
-    assert run.pid_of("worker", 1) != before
+    assert run.pid_of("worker") != before
     run.finish(START_S)
     assert run.sha256 == runs("tensorflow").sha256
     assert problems(run.lines()) == []
@@ -130,7 +130,7 @@ def test_a_killed_worker_starts_cold_again_and_changes_no_bit(runs: Runs, start:
 @pytest.mark.long(like="test_torch_and_tensorflow_give_the_same_loss_sequence")
 def test_nothing_outlives_a_run_that_is_killed_while_its_tasks_import(start: Start) -> None:
     run = start("run", *TENSORFLOW)
-    run.await_notes("Launched", 5)
+    run.await_notes("Launched", 3)
     pids = list(run.pids().values())
     run.process.kill()
     until(lambda: not any(map(alive, pids)), "their end")

@@ -68,6 +68,10 @@ def test_a_newcomer_goes_where_most_room_is_left() -> None:
 
 def test_a_worker_that_is_restarted_moves_to_another_machine_with_room() -> None:
     scene = Scene()
+    scene.lost = {"a", "b", "c"}
+    scene.joined.choose("worker:2")
+    assert (scene.node_of.pop("worker:2"), scene.machines.addresses) == ("a", {}), "it waits on the first"
+    scene.lost = set()
     place = scene.joined.move("worker:1")
     assert place == scene.machines.places["worker:1"]
     assert place.address == ADDRESSES["c"]

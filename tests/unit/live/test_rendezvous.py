@@ -104,6 +104,9 @@ def test_who_agrees_is_a_member_and_the_nodes_are_numbered_by_address(make: Make
     assert scene.said[0].startswith("launcher=join: 0 of 2 nodes joined, waiting for 2 at 127.0.0.1:")
     assert scene.said[1].startswith("launcher=join: 1 of 2 nodes joined, waiting for 1 at 127.0.0.1:")
     assert scene.said[2].startswith("launcher=join: 2 of 2 nodes joined: 10.0.0.")
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: launcher.nodes=2: all have joined already"]
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -116,6 +119,11 @@ def test_a_stranger_is_named_and_told_and_a_member_is_not(make: Make, tls: bool)
     scene.agent(tls=tls)
     scene.rendezvous.await_nodes()
     assert len(scene.rendezvous.members) == 1
+    home = os.getcwd()
+    scene.rendezvous.close()
+    scene.threads[1].join(20)
+    assert scene.ends[1:] == ["the driver is gone (closed): nothing runs here"]
+    assert os.getcwd() == home
 
 
 def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
@@ -132,7 +140,6 @@ def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
     ("more", "sha256", "reason"),
     [
         ({}, "b", f"code: files {'b' * 12} there, files {'a' * 12} here; use the same working tree on all machines"),
-        ({"prepared": wire.Prepared(num_samples=8)}, "a", "data: 7 samples there, 8 here; prepare the same on all"),
         ({"shared": "/nowhere/at/all"}, "a", "data: launcher.shared_dir: /nowhere/at/all is not on that machine"),
     ],
 )
@@ -172,15 +179,9 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
     assert way in scene.ends[0]
 
 
-def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
-    scene = make()
-    dial_and_enlist(scene, problem=None)
-    with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
-        scene.rendezvous.await_nodes()
-
-
-def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
+def test_who_leaves_while_ways_are_tried_is_awaited_again_and_who_says_nothing_is_named(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = make(nodes=2)
     socks = [dial_and_enlist(scene), dial_and_enlist(scene, problem=None)]
     scene.rendezvous.loop.after(0.2, socks[1].close)
@@ -188,15 +189,11 @@ def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
     scene.rendezvous.await_nodes()
     assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
     assert socks[1].fileno() == -1
-
-
-def test_one_too_many_is_told_so(make: Make) -> None:
+    monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
     scene = make()
-    scene.agent()
-    scene.rendezvous.await_nodes()
-    scene.agent()
-    scene.until(lambda: scene.ends)
-    assert scene.ends == ["the driver refuses us: launcher.nodes=1: all have joined already"]
+    dial_and_enlist(scene, problem=None)
+    with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
+        scene.rendezvous.await_nodes()
 
 
 def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
@@ -350,14 +347,3 @@ def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start
     scene.threads.append(thread)
     scene.until(lambda: found)
     return found[0]
-
-
-def test_the_home_directory_of_the_agent_is_left_alone(make: Make) -> None:
-    home = os.getcwd()
-    scene = make()
-    scene.agent()
-    scene.rendezvous.await_nodes()
-    scene.rendezvous.close()
-    scene.threads[0].join(20)
-    assert scene.ends == ["the driver is gone (closed): nothing runs here"]
-    assert os.getcwd() == home

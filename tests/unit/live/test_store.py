@@ -105,17 +105,6 @@ def test_a_gradient_that_is_used_before_its_worker_goes_on_is_never_copied(buffe
     assert not store._spare, "no buffer was ever needed"
 
 
-def test_a_gradient_that_was_dropped_is_not_saved(buffers: SharedBuffers) -> None:
-    """Its worker failed half-way: what lies in the row is nothing."""
-    store = Store(vector(0.0), TALLY, buffers)
-    store.deliver(("worker", 1), 10)
-    store.drop((10,))
-    store.deliver(("worker", 1), 11)
-    assert (store.grads, store._spare) == ({}, [])
-    with pytest.raises(KeyError):
-        store.apply(order(1, 10))
-
-
 class Reader:
     """What a worker or the evaluator sees: slot and what was in it when it was delivered."""
 
