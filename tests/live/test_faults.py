@@ -188,6 +188,7 @@ def restarts(*orders: str) -> str:
     return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
 
 
+@pytest.mark.long(like="test_workers_that_die_or_stop")
 @pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
 def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, rule: str, transport: str) -> None:
     where = (f"strategy.rule={rule}", f"topology.transport={transport}", "scheduler.pending_s=0.5")

@@ -13,7 +13,6 @@ from analysis.records.load import load_run
 from stragglab.vouching.replaying import build_strategy
 from tests.support.invariants import problems, replay
 from tests.support.leaks import Start
-from tests.support.long_tests import rows_long_after
 from tests.support.measuring import noisy
 from tests.support.runs import DIGITS, LEDGER, Run
 
@@ -26,7 +25,7 @@ def norms(run: Run) -> list[tuple[int, float]]:
     return [(event["version"], event["sqr_norm"]) for event in run.events("Measured")]
 
 
-@pytest.mark.long(like="test_a_measurement_that_is_lost_holds_nothing_up")
+@pytest.mark.long(like="tests/live/test_faults.py::test_servers_that_die_or_stop")
 def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path) -> None:
     words = (*DIGITS, *PACED, "workload.epochs=1", *noisy(tmp_path))
     live = start("live", *words, "topology.transport=shm").finish()
@@ -36,9 +35,10 @@ def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path) ->
     assert replay(live.lines(), build_strategy(live.run_dir)) == []
 
 
+@pytest.mark.long(like="tests/live/test_faults.py::test_servers_that_die_or_stop")
 @pytest.mark.parametrize(
     ("victim", "more"),
-    rows_long_after([(("server", 1), PACED), (("worker", 1), (PACED[0], "topology=allreduce"))], always=1),
+    [(("server", 1), PACED), (("worker", 1), (PACED[0], "topology=allreduce"))],
 )
 def test_a_measurement_that_is_lost_holds_nothing_up(
     start: Start, tmp_path: Path, victim: tuple[str, int], more: tuple[str, ...]

@@ -207,3 +207,10 @@ def test_a_local_agent_that_cannot_read_its_task_says_how_it_ended(tmp_path: Pat
     launcher._agents["local"].wait(30)
     assert launcher.ended("local") == "exit code 1"
     assert (tmp_path / "agent.log").read_text()
+
+
+def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_its_place(scene: Scene) -> None:
+    scene.running()
+    scene.launcher.gone = {"beta"}
+    scene.loop.turn(1.0)
+    assert scene.failures == ["beta is lost: exit code 1"]

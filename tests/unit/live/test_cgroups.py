@@ -374,3 +374,21 @@ def test_a_kernel_without_quotas(machine: Machine, monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(V1_FILES, "cpu.cfs_quota_us")
     with pytest.raises(CgroupUnavailable, match="CONFIG_CFS_BANDWIDTH"):
         machine.find().probe()
+
+
+def test_a_kernel_without_weights_is_named(machine: Machine, group: Cgroup) -> None:
+    (group.path / "cpu.shares").unlink()
+    with pytest.raises(QuotaRefused, match=r"a share of 0\.5 requested: this kernel lacks this limit"):
+        group.set_share(0.5)
+
+
+def test_removing_takes_all_groups_below(machine: Machine, group: Cgroup) -> None:
+    host = group.create("host-0")
+    host.create("worker-0")
+    host.remove()
+    assert not host.path.exists()
+    assert group.below == []
+    group.create("host-0").create("worker-0")
+    group.remove()
+    group.remove()
+    assert not group.path.exists()

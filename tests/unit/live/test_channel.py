@@ -191,3 +191,17 @@ def test_a_refused_connection_leaves_no_socket(address: Address) -> None:
     with pytest.raises(ConnectionRefusedError) as refused:
         connect(address)
     assert len(os.listdir("/proc/self/fd")) == before, refused
+
+
+def test_a_task_and_its_heartbeat_take_turns(blocking: tuple[BlockingChannel, socket.socket]) -> None:
+    channel, theirs = blocking
+    reader = LoopChannel(theirs)
+    threads = [threading.Thread(target=lambda: [channel.tell(SOME[2]) for _ in range(10)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    got: list[Message] = []
+    while len(got) < 20:
+        got += messages_in(reader)
+    for thread in threads:
+        thread.join(10)
+    assert got == [SOME[2]] * 20

@@ -288,3 +288,16 @@ def test_a_push_is_over_when_all_hold_it(servers: Servers) -> None:
         data = sock.recv(4096)
         assert unpack(data) == Header(PUSH, GENERATION, 5, 0, 64, 0)
         assert np.frombuffer(data[HEADER_BYTES:], np.float32).tolist() == list(range(16 * number, 16 * number + 16))
+
+
+def test_two_deliveries_follow_each_other(line: Line) -> None:
+    """Each of its own version, although both began before anything was read."""
+    store = Store(vector(0.0, size=LARGE), TALLY)
+    line.link.deliver(store, GENERATION, 1)
+    advance(store, line)
+    line.link.deliver(store, GENERATION, 2)
+    advance(store, line)
+    for ticket in (1, 2):
+        header, params = line.params(LARGE)
+        assert (header.ticket, header.version) == (ticket, ticket - 1)
+        assert (params == ticket - 1).all()

@@ -166,3 +166,11 @@ def test_the_worker_hears_that_its_control_channel_is_broken_in_whatever_way(wor
     worker.channel.to_come.put(BlockingIOError("resource temporarily unavailable"))
     with pytest.raises(ConnectionResetError, match="unavailable"):
         channel.receive()
+
+
+def test_after_a_broken_connection_there_is_another(worker: Worker) -> None:
+    worker.give(2)
+    worker.end.close()
+    assert isinstance(worker.channel.said.get(timeout=LONG_S), ReplicationFailed)
+    worker.give(2)
+    assert worker.takes(worker.end) == (2, [2.0, 2.0])

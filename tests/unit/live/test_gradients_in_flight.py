@@ -17,7 +17,7 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, POST, PUSH, pack, unpack
 from runtime.live.transport.messages import Fence, Goodbye, LoadCheckpoint, Message, Pace, Paced, SaveCheckpoint, Update
 from tests.unit.live.test_datalink import GENERATION, Line, Servers, Vector, bare_server
-from tests.unit.live.test_store import TALLY, order, vector
+from tests.unit.live.test_store import TALLY, order, receive, vector
 
 ONE, TWO = vector(1.0), vector(2.0)
 
@@ -214,3 +214,13 @@ def test_a_reference_has_a_receipt() -> None:
     with pytest.raises(ConnectionError, match="refused"):
         line.link.receive(Store(vector(0.0), TALLY), GENERATION)
     line.close()
+
+
+def test_inner_products_wait_too(place: Place) -> None:
+    told: list[Message] = []
+    place.server.send = told.append
+    place.store.compute_reference(9, receive(place.store, 99, ONE))
+    place.take(Update(inner_products=((1, 9),)))
+    assert not told
+    place.comes(1, post(1, TWO))
+    assert len(told) == 1

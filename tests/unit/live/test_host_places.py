@@ -231,3 +231,27 @@ def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: p
     assert (machines.host_of("server:2"), machines.placement.cores) == (None, {})
     machines.close()
     assert relay.ended
+
+
+def test_who_moves_requests_the_same_cores_of_another_host() -> None:
+    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
+    allotter = allotter_of(machines, [])
+    allotter.allocate(WORKER, 0.2, None)
+    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
+    machines.placement.host_of["server:9"] = 2
+    machines.dismiss("worker:1")
+    assert machines.move("worker:0") is not None
+    allotter.moved(WORKER)
+    assert machines.host_of("worker:0") == "host:1"
+    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
+
+
+def test_who_has_left_asks_for_nothing() -> None:
+    machines = machines_on(hosts_of())
+    allotter = allotter_of(machines, [])
+    allotter.dismiss(WORKER)
+    assert allotter.refuses(WORKER, 9.0) is None
+    assert machines.move("worker:0") is None
+    assert machines.host_of("worker:0") is None
+    assert machines.quota("worker:0", 0.5) == 0.5

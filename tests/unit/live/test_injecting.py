@@ -266,3 +266,15 @@ def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job() -> None:
     scene.injector.prepare()
     scene.injector.answered(Actuated(target="host:0", kind="cpu", by="duty", achieved=None, problem="it is gone"))
     assert "it is gone" in scene.failures[-1]
+
+
+def test_an_operator_s_joins_and_leaves_happen_once() -> None:
+    scene = Scene(window("leave", "worker:1", end_s=9.0), window("join", "worker:4", 1.0, 3.0, 9.0))
+    scene.injector.start()
+    scene.clock.run_until(10)
+    scene.injector.stop()
+    assert scene.operated == [("leave", "worker:1"), ("join", "worker:4")]
+    assert [(t, note["kind"], note["by"]) for t, note in scene.notes] == [
+        (1.0, "leave", "operator"),
+        (3.0, "join", "operator"),
+    ]

@@ -195,3 +195,10 @@ def test_a_server_paces_its_links_at_once_although_other_orders_wait() -> None:
     theirs.close()
     for line in place.lines:
         line.close()
+
+
+def test_a_job_whose_links_are_whole_receives_nothing() -> None:
+    scene = Scene()
+    scene.paced.ready(AWAY)
+    scene.paced.look()
+    assert scene.sent == []

@@ -230,3 +230,15 @@ def test_self_test_tries_as_many_links_at_once_as_it_can_serve() -> None:
     assert _groups([1000 * MBIT, None, 10 * MBIT, 10 * MBIT, None]) == [[0], [1], [2, 3], [4]]
     assert _groups([]) == []
     assert TOGETHER_BYTES_PER_S < 125e6
+
+
+def test_a_peer_behind_a_link_without_limit() -> None:
+    kernel, one = Kernel(), queue()
+    assert one.set_peer_rate(kernel, 0, 1.25e6) == 1.25e6
+    assert [call[:2] for call in kernel.flush()] == [
+        ("add", "tbf"),
+        ("add", "htb"),
+        ("add-class", "htb"),
+        ("add-filter", "u32"),
+    ]
+    assert one.rate_bytes_per_s is None

@@ -28,6 +28,7 @@ from runtime.live.transport.auth import Identity
 from runtime.live.transport.channel import LoopChannel
 from runtime.live.transport.messages import encode
 from runtime.live.transport.secured import new_certificate
+from strategies.protocol import NodeId
 
 TOKEN = bytes(range(32))
 TASK = {"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}
@@ -347,3 +348,40 @@ def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start
     scene.threads.append(thread)
     scene.until(lambda: found)
     return found[0]
+
+
+def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
+    with open_door("127.0.0.1") as other:
+        port = other.getsockname()[1]
+        scene = make(tasks_port=port)
+        scene.agent()
+        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
+            scene.rendezvous.await_nodes()
+    scene.threads[0].join(20)
+    assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
+
+
+def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
+    """Whether it enlists then, or has done so before."""
+    scene = make(nodes=2)
+    vacated(scene)
+    key = NodeId("agent", 1000)
+    scene.rendezvous._enlist(key, wire.Enlist(facts=OURS))
+    scene.rendezvous.end("node1")
+    scene.rendezvous._prepared(key, wire.Prepared(num_samples=7))
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: the job is over"]
+    assert scene.rendezvous.ended("node1") == "nobody has taken its place"
+
+
+def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
+    scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
+    scene.rendezvous.await_nodes()
+    for node in scene.rendezvous.keys:
+        begin(scene, folder, node)
+    for sock in socks:
+        sock.sendall(encode(wire.Ended(reason="exit code 0")))
+    scene.rendezvous.end("node0")
+    assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2

@@ -230,3 +230,12 @@ def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -
                 rank.ring.close()
         members = [rank for rank in ranks if rank.peer.worker not in apart]
         check_sum(members, seed=len(apart))
+
+
+def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callable[..., Rank]) -> None:
+    rank = make(0)
+    with dial(rank.address) as sock:
+        call(sock, SECRET, Identity("worker", 1, 0, 4))
+        rank.acceptor.forget_before(5)
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""

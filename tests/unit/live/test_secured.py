@@ -239,3 +239,14 @@ def test_who_speaks_plainly_is_refused_in_words_and_so_is_a_machine_without_open
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"launcher\.tls=true: the program openssl makes .* is not installed"):
         new_certificate()
+
+
+def test_the_deadline_of_a_blocking_socket_only_interrupts(pair: tuple[Secured, ssl.SSLSocket]) -> None:
+    ours, theirs = pair
+    set_deadline(ours, 0.02)
+    with pytest.raises(BlockingIOError):
+        ours.recv(3)
+    theirs.sendall(b"ab")
+    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
+    theirs.sendall(b"c")
+    assert ours.recv(1) == b"c"
