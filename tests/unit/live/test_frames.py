@@ -120,7 +120,7 @@ def sent(grad: NDArray[np.float32]) -> bytes:
     return into.tobytes()
 
 
-def test_a_server_adds_up_32_bits_and_sends_16() -> None:
+def test_a_server_adds_up_32_bits_and_sends_16_of_the_present_version() -> None:
     line, store = Line(), Store(vector(ROUNDED), TALLY)
     line.link.use_16_bits(store)
     for ticket in (1, 2):
@@ -134,9 +134,6 @@ def test_a_server_adds_up_32_bits_and_sends_16() -> None:
         assert line.header().length == 80
         assert line.read(80) == sent(vector(float(exact)))
     line.close()
-
-
-def test_parameters_of_16_bits_are_those_of_the_version() -> None:
     line, store = Line(), Store(vector(1.0), TALLY)
     line.link.use_16_bits(store)
     for version in range(1, 4):
@@ -150,9 +147,6 @@ def test_parameters_of_16_bits_are_those_of_the_version() -> None:
     line.header()
     assert line.read(80) == sent(vector(1.0)), "also after a rollback"
     line.close()
-
-
-def test_a_link_of_16_bits_refuses_32() -> None:
     line, store = Line(), Store(vector(1.0), TALLY)
     line.link.use_16_bits(store)
     line.worker.sendall(pack(POST, GENERATION, 1, 0, 160) + bytes(160))

@@ -26,13 +26,10 @@ def visible(role: str, number: int, environ: dict[str, str] | None = None, **mor
     return surroundings_of(spec(**more), role, number, environ or {})["CUDA_VISIBLE_DEVICES"]
 
 
-def test_workers_take_devices_in_turn_auxiliary_tasks_the_last_and_servers_none() -> None:
+def test_workers_take_devices_in_turn_of_those_that_are_visible() -> None:
     assert [visible("worker", number) for number in range(5)] == ["0", "0", "2", "0", "0"]
     others = ("evaluator", "scorer", "server", "aggregator")
     assert [visible(role, 0) for role in others] == ["2", "2", "", ""]
-
-
-def test_devices_are_counted_among_those_that_are_visible() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, 5 ,7", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     assert [visible("worker", number, environ) for number in range(3)] == ["GPU-a", "GPU-a", "7"]
     for hidden in ("", "-1"):
@@ -41,6 +38,10 @@ def test_devices_are_counted_among_those_that_are_visible() -> None:
         visible("worker", 2, {"CUDA_VISIBLE_DEVICES": "0,-1,1"})
     assert surroundings_of(spec(), "worker", 0, environ)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
     assert surroundings_of(spec(), "worker", 0, {})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    in_turn = on_nodes(3, 2.0)
+    assert [device_of(in_turn, "worker", worker) for worker in range(9)] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert on_nodes(2, 0.5) == (0, 0), "a part of one"
+    assert on_nodes(2, 0) == ()
 
 
 def test_shares_of_workers() -> None:
@@ -133,11 +134,3 @@ def test_whoever_has_the_driver_s_file_open_has_initialised_it(tmp_path: Path, m
     with driver.open(), pytest.raises(RuntimeError, match="the agent has initialised the driver of a GPU"):
         refuse_touched_driver()
     refuse_touched_driver()
-
-
-def test_workers_of_a_node_use_its_gpus_in_turn() -> None:
-    """Workers are on nodes round about: 0, 3 and 6 on the first of three, with two GPUs each."""
-    in_turn = on_nodes(3, 2.0)
-    assert [device_of(in_turn, "worker", worker) for worker in range(9)] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
-    assert on_nodes(2, 0.5) == (0, 0), "a part of one"
-    assert on_nodes(2, 0) == ()

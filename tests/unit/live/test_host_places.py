@@ -116,7 +116,7 @@ def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]])
     return Allotter(machines, lambda target: 1.0, nothing, nothing, note, nothing)
 
 
-def test_a_newcomer_gets_a_place_on_a_host() -> None:
+def test_a_newcomer_gets_a_place_on_a_host_and_a_port_that_is_nobody_else_s() -> None:
     """The first of those with fewest tasks; server 0 is on the last."""
     machines = machines_on(hosts_of())
     machines.admit("worker:2", not_on=["host:0"])
@@ -127,6 +127,15 @@ def test_a_newcomer_gets_a_place_on_a_host() -> None:
     assert (server.host, server.port, server.known_as) == ("host:0", 5001, None)
     assert server.side_path.endswith("server-1")
     assert machines.tasks_on("host:1") == ["worker:1", "worker:2"]
+    hosts = hosts_of()
+    shared = shared_by(hosts)
+    first, second = (machines_on(hosts, shared, name) for name in ("a", "b"))
+    for machines in (first, second):
+        machines.admit("server:1")
+    first.dismiss("server:1")
+    first.admit("server:2")
+    ports = [[each.places[f"server:{n}"].port for n in range(count)] for each, count in ((first, 3), (second, 2))]
+    assert ports == [[5000, 5002, 5004], [5001, 5003]]
 
 
 def test_a_group_that_a_task_has_left_goes_as_soon_as_its_process_has() -> None:
@@ -148,18 +157,6 @@ def test_a_group_that_a_task_has_left_goes_as_soon_as_its_process_has() -> None:
     machines.leave_behind("worker:0")
     others: list[Any] = [machines.groups[task] for task in TASKS]
     assert not any(group.removed for group in others)
-
-
-def test_ports_of_newcomers_are_nobody_else_s_in_the_lab() -> None:
-    hosts = hosts_of()
-    shared = shared_by(hosts)
-    first, second = (machines_on(hosts, shared, name) for name in ("a", "b"))
-    for machines in (first, second):
-        machines.admit("server:1")
-    first.dismiss("server:1")
-    first.admit("server:2")
-    ports = [[each.places[f"server:{n}"].port for n in range(count)] for each, count in ((first, 3), (second, 2))]
-    assert ports == [[5000, 5002, 5004], [5001, 5003]]
 
 
 def test_cores_are_those_that_a_host_has_left() -> None:
@@ -198,7 +195,7 @@ def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> No
     assert group.shares[1:] == [None]  # type: ignore[attr-defined]
 
 
-def test_who_moves_keeps_its_limits() -> None:
+def test_who_moves_keeps_its_limits_and_requests_the_same_cores() -> None:
     machines = machines_on(hosts_of())
     allotter = allotter_of(machines, [])
     allotter.admit(LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.2, memory_bytes=4096))
@@ -213,6 +210,24 @@ def test_who_moves_keeps_its_limits() -> None:
     assert machines.move("worker:0") is not None
     allotter.moved(WORKER)
     assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
+    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
+    allotter = allotter_of(machines, [])
+    allotter.allocate(WORKER, 0.2, None)
+    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
+    machines.placement.host_of["server:9"] = 2
+    machines.dismiss("worker:1")
+    assert machines.move("worker:0") is not None
+    allotter.moved(WORKER)
+    assert machines.host_of("worker:0") == "host:1"
+    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
+    machines = machines_on(hosts_of())
+    allotter = allotter_of(machines, [])
+    allotter.dismiss(WORKER)
+    assert allotter.refuses(WORKER, 9.0) is None
+    assert machines.move("worker:0") is None
+    assert machines.host_of("worker:0") is None
+    assert machines.quota("worker:0", 0.5) == 0.5
 
 
 def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,27 +246,3 @@ def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: p
     assert (machines.host_of("server:2"), machines.placement.cores) == (None, {})
     machines.close()
     assert relay.ended
-
-
-def test_who_moves_requests_the_same_cores_of_another_host() -> None:
-    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
-    allotter = allotter_of(machines, [])
-    allotter.allocate(WORKER, 0.2, None)
-    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
-    machines.placement.host_of["server:9"] = 2
-    machines.dismiss("worker:1")
-    assert machines.move("worker:0") is not None
-    allotter.moved(WORKER)
-    assert machines.host_of("worker:0") == "host:1"
-    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
-    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
-
-
-def test_who_has_left_asks_for_nothing() -> None:
-    machines = machines_on(hosts_of())
-    allotter = allotter_of(machines, [])
-    allotter.dismiss(WORKER)
-    assert allotter.refuses(WORKER, 9.0) is None
-    assert machines.move("worker:0") is None
-    assert machines.host_of("worker:0") is None
-    assert machines.quota("worker:0", 0.5) == 0.5

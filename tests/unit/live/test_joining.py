@@ -43,21 +43,10 @@ def other(**versions: str | None) -> Facts:
     return msgspec.structs.replace(OURS, versions={name: text for name, text in changed.items() if text is not None})
 
 
-def test_the_same_code_and_versions_agree_whatever_else_differs() -> None:
+def test_other_code_is_refused_even_of_the_same_commit_and_nothing_else_matters() -> None:
     machine = msgspec.structs.replace(OURS, hostname="beta", cores=64, gpus=("H100",))
     assert difference(machine, OURS, "torch") == ""
     assert difference(other(tensorflow=None), OURS, "torch") == "", "the other framework does not matter"
-
-
-@pytest.mark.parametrize("name", ["stragglab", "python", "msgspec", "numpy", "torch"])
-def test_another_version_is_named(name: str) -> None:
-    assert difference(other(**{name: "0"}), OURS, "torch") == (
-        f"version: {name} 0 there, {OURS.versions[name]} here; install the same"
-    )
-    assert "none there" in difference(other(**{name: None}), OURS, "torch")
-
-
-def test_other_code_is_refused_even_of_the_same_commit() -> None:
     code = msgspec.structs.replace(OURS.code, sha256="cd" * 32, dirty=True)
     line = difference(msgspec.structs.replace(OURS, code=code), OURS, "torch")
     assert line.startswith("code: commit cccccccccccc with changes there, commit cccccccccccc here; ")
@@ -66,6 +55,14 @@ def test_other_code_is_refused_even_of_the_same_commit() -> None:
     assert line.startswith(
         f"code: commit {'c' * 12} (files {'cd' * 6}) there, commit {'c' * 12} (files {'ab' * 6}) here; "
     )
+
+
+@pytest.mark.parametrize("name", ["stragglab", "python", "msgspec", "numpy", "torch"])
+def test_another_version_is_named(name: str) -> None:
+    assert difference(other(**{name: "0"}), OURS, "torch") == (
+        f"version: {name} 0 there, {OURS.versions[name]} here; install the same"
+    )
+    assert "none there" in difference(other(**{name: None}), OURS, "torch")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +80,7 @@ def test_other_data_are_named(theirs: wire.Prepared, words: str) -> None:
     assert bool(line) == bool(words)
 
 
-def test_a_changed_file_changes_the_fingerprint_of_the_code(tmp_path: Path) -> None:
+def test_what_changes_changes_a_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "one.py").write_text("a = 1\n")
     before = code_below(tmp_path)
@@ -91,6 +88,10 @@ def test_a_changed_file_changes_the_fingerprint_of_the_code(tmp_path: Path) -> N
     assert (before.commit, before.dirty) == ("", False)
     (tmp_path / "runtime" / "one.py").write_text("a = 2\n")
     assert code_below(tmp_path).sha256 != before.sha256
+    assert fingerprint(OnArrays(1.0)) == fingerprint(OnArrays(1.0)) != fingerprint(OnArrays(1.5))
+    assert fingerprint(object()) == "", "no files"
+    assert prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}) == wire.Prepared(num_samples=7)
+    assert "num_samples" in prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 0}).problem
 
 
 class Split:
@@ -107,25 +108,12 @@ class OnArrays:
         return Split(self.value)
 
 
-def test_a_changed_sample_changes_the_fingerprint_of_the_data() -> None:
-    assert fingerprint(OnArrays(1.0)) == fingerprint(OnArrays(1.0)) != fingerprint(OnArrays(1.5))
-    assert fingerprint(object()) == "", "no files"
-
-
-def test_data_that_cannot_be_prepared_are_a_problem_and_no_error() -> None:
-    assert prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 7}) == wire.Prepared(num_samples=7)
-    assert "num_samples" in prepare({"_target_": "workloads.ledger.SampleLedger", "num_samples": 0}).problem
-
-
-def test_facts_of_this_machine_are_complete() -> None:
+def test_facts_of_this_machine_are_complete(tmp_path: Path) -> None:
     facts = look_here("127.0.0.1", capabilities=False)
     assert facts.cores >= 1
     assert facts.memory_bytes > 1 << 20
     assert {"stragglab", "python", "msgspec", "numpy"} <= set(facts.versions)
     assert wire.decode(encode(wire.Enlist(facts=facts))[4:]) == wire.Enlist(facts=facts)
-
-
-def test_gpus_are_those_of_the_driver(tmp_path: Path) -> None:
     assert gpus(tmp_path / "nothing") == ()
     for slot, words in (("0", "Model: \t H100\nIRQ: 1\n"), ("1", "IRQ: 2\n")):
         (tmp_path / slot).mkdir()
@@ -192,15 +180,12 @@ def test_bytes_that_are_no_message_end_the_connection() -> None:
     assert wire.decode(encode(wire.Alive())[4:]) == wire.Alive()
 
 
-def test_tasks_are_placed_in_turn_and_told_the_addresses_of_their_machines() -> None:
+def test_tasks_are_placed_in_turn_and_those_of_this_machine_are_left_as_they_are() -> None:
     site = Site(nodes=("node0", "node1"), addresses={"node0": "10.0.0.1", "node1": "10.0.0.2"}, listen="10.0.0.9")
     tasks = ["server:0", "server:1", "worker:0", "worker:1", "worker:2"]
     assert list(site.node_of(tasks).values()) == ["node0", "node1", "node0", "node1", "node0"]
     placed = site.placed(dict.fromkeys(tasks, Place()))
     assert [place.address[-1] for place in placed.values()] == ["1", "2", "1", "2", "1"]
-
-
-def test_a_job_of_this_machine_is_left_as_it_is() -> None:
     places = {"worker:0": Place(address="10.77.0.1")}
     assert Site().placed(places) == places
     assert Site().node_of(places) == {}
@@ -275,16 +260,13 @@ NOWHERE = "192.0.2.1"
 CLUSTER = cluster_of(num_workers=2)
 
 
-def test_open_doors_are_reached_by_as_many_as_call_and_the_first_closed_one_is_named() -> None:
+def test_open_doors_are_reached_and_the_first_closed_one_is_named() -> None:
     with open_door(HERE) as one, open_door(HERE) as two:
         doors = [door_of("alpha", one), door_of("beta", two)]
         assert {closed(doors * 20) for _ in range(10)} == {""}, "nobody accepts, and nobody is kept out"
         two.close()
         assert closed(doors) == f"does not reach beta at {HERE}:{doors[1].port} (connection refused)"
         assert closed(doors[::-1]) == closed(doors)
-
-
-def test_an_address_that_an_agent_s_machine_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match=f"^--address {NOWHERE}: cannot assign requested address; give an address of"):
         agents_door(NOWHERE)
     with agents_door(HERE) as door:

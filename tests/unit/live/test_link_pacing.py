@@ -51,7 +51,7 @@ class Scene:
         self.before = before
 
 
-def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered() -> None:
+def test_both_ends_receive_it_and_only_whom_a_window_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     assert {node: message.towards for node, message in scene.sent} == {
@@ -65,23 +65,21 @@ def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered()
     assert {node: message.towards for node, message in scene.sent} == {AWAY: {}, SERVER: {}}
     scene.answer()
     assert scene.rates[1:] == [LinkRate(None, None)]
-
-
-def test_a_window_inside_another_link_s_is_sent_only_to_whom_it_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     scene.answer()
     scene.change("link:0", 0.75)
     assert scene.sent == []
     assert scene.rates[1] == LinkRate(FULL * 0.75, None), "nobody was asked, so nothing was read"
-
-
-def test_a_kernel_that_cannot_is_named() -> None:
     scene = Scene()
     scene.change("link:1>0", 0.5)
     ((node, order),) = scene.sent
     scene.paced.answered(node, LinksPaced(order=order.order, achieved={}, problem="protocol not available"))
     assert scene.rates == [LinkRate(FULL / 2, None, "worker:1: protocol not available")]
+    scene = Scene()
+    scene.paced.ready(AWAY)
+    scene.paced.look()
+    assert scene.sent == []
 
 
 def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_in_force() -> None:
@@ -101,9 +99,6 @@ def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_
     assert [(node, message.towards) for node, message in scene.sent] == [(AWAY, {"server:0": HALF})]
     scene.answer()
     assert len(scene.rates) == 1, "it is no change of the plan"
-
-
-def test_who_proves_to_be_gone_when_it_is_sent_a_rate_is_not_waited_for() -> None:
     scene = Scene()
 
     def send(node: NodeId, message: Message) -> None:
@@ -195,10 +190,3 @@ def test_a_server_paces_its_links_at_once_although_other_orders_wait() -> None:
     theirs.close()
     for line in place.lines:
         line.close()
-
-
-def test_a_job_whose_links_are_whole_receives_nothing() -> None:
-    scene = Scene()
-    scene.paced.ready(AWAY)
-    scene.paced.look()
-    assert scene.sent == []

@@ -262,7 +262,7 @@ def test_a_worker_that_is_restarted_elsewhere_joins_the_others_on_their_way() ->
     assert not {"RolledBack", "Restored"} & set(world.names())
 
 
-def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
+def test_the_evaluator_hears_from_a_replica_that_lives_and_native_ddp_ends_with_its_first_loss() -> None:
     world = trained()
     world.die(("worker", 0))
     world.halted(w1=2, w2=2)
@@ -270,9 +270,6 @@ def test_the_evaluator_hears_from_a_replica_that_lives() -> None:
     world.form(0, 1, 2)
     assert world.said(Attach)[-1].generation == 1
     assert [address.port for address in world.said(Attach)[-1].servers] == [1001]
-
-
-def test_native_ddp_ends_with_its_first_loss() -> None:
     world = trained(inseparable=True)
     world.die(("worker", 1))
     (failed,) = [words for words in world.heard if words[0] == "failed"]

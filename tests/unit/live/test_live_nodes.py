@@ -44,13 +44,10 @@ def test_a_restarted_task_goes_where_the_cluster_says_or_stays(answer: int | Non
     assert (place is None) == (answer is None)
 
 
-def test_without_a_cluster_its_host_is_chosen_here() -> None:
+def test_who_has_another_host_is_moved_there() -> None:
     nodes, injector = nodes_on(w0="host:1")
     assert nodes.moved(NodeId.worker(0)) is not None
     assert injector.asked == [("worker:0", None)]
-
-
-def test_only_who_has_another_host_after_a_pause_leaves_something_behind() -> None:
     nodes, injector = nodes_on(w0="host:0", w1="host:1")
     resumed: list[dict[NodeId, Place]] = []
     nodes.supervisor = cast("Any", SimpleNamespace(resume=resumed.append))
@@ -102,7 +99,7 @@ def session_of(heard: list[inputs.AnyInput]) -> LiveSession:
     return session
 
 
-def test_a_report_after_the_end_is_in_the_record_only_until_the_end_is() -> None:
+def test_a_report_or_a_note_after_the_end_is_in_the_record_only_until_the_end_is() -> None:
     """A task's last report may come while it is sent away; nothing follows ``Finished`` in a record."""
     heard: list[inputs.AnyInput] = []
     session, report = session_of(heard), inputs.ServerBusy(0, 0, 1, 1.0, 0.0)
@@ -111,10 +108,6 @@ def test_a_report_after_the_end_is_in_the_record_only_until_the_end_is() -> None
     session.recorded = True
     session.receive(report)
     assert heard == [report]
-
-
-def test_so_are_notes() -> None:
-    """An agent that has undone a disturbance says so, and may do it later than the end of a job that fails."""
     noted: list[str] = []
     session = session_of([])
     session.record = cast("Any", SimpleNamespace(note=lambda t, kind, **fields: noted.append(kind)))

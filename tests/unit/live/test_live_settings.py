@@ -37,9 +37,11 @@ def test_a_start_deadline_that_was_not_given_allows_for_cold_starts(
     assert start_deadline_s(given, on_hosts=on_hosts, num_cold=num_cold) == expected
 
 
-def test_workers_evaluator_and_scorer_compute() -> None:
+def test_what_is_only_modelled_has_no_live_runs() -> None:
     assert num_computing(make_job(num_workers=4)) == 5
     assert num_computing(make_job(num_workers=4, validation_samples=10)) == 6
+    with pytest.raises(ConfigError, match=r"^runtime=live: .* \(a thousand nodes\); choose runtime=virtual"):
+        LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled="a thousand nodes"))
 
 
 @pytest.mark.parametrize(
@@ -47,11 +49,6 @@ def test_workers_evaluator_and_scorer_compute() -> None:
 )
 def test_a_lease_that_was_not_given_suits_the_cluster(lease_s: Any, hosts: Any, expected: float) -> None:
     assert LiveRuntime(cluster=cluster_of(num_workers=1, hosts=hosts), lease_s=lease_s).longest_silence_s == expected
-
-
-def test_a_cluster_that_is_only_modelled_has_no_live_runs() -> None:
-    with pytest.raises(ConfigError, match=r"^runtime=live: .* \(a thousand nodes\); choose runtime=virtual"):
-        LiveRuntime(cluster=cluster_of(num_workers=1, only_modelled="a thousand nodes"))
 
 
 @pytest.mark.parametrize("setting", ["worker_cores", "server_cores"])
@@ -105,13 +102,10 @@ def shared_with(ticks_because: str) -> SharedMachines:
     return build_shared(None, msgspec.structs.replace(NOTHING, ticks=True, ticks_because=ticks_because))
 
 
-def test_a_run_that_may_have_them_does_without() -> None:
+def test_a_run_that_may_have_ticks_does_without_and_one_that_must_is_refused() -> None:
     shared = shared_with("runtime.ticks=auto")
     assert (shared.obstacle, shared.no_ticks) == ("", "no thread can begin")
     shared.close()
-
-
-def test_a_run_that_must_have_them_is_refused_in_one_line() -> None:
     shared = shared_with(TICKS_DEMANDED)
     assert shared.obstacle == (
         "runtime.ticks=true: no thread can begin; use runtime.ticks=auto, or runtime.ticks=false"

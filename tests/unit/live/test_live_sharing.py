@@ -128,7 +128,7 @@ def test_live_jobs_get_the_limits_of_the_virtual_clock(monkeypatch: pytest.Monke
         assert rates == [round(begin["link_bytes_per_s"] / connections), None]
 
 
-def test_the_smaller_limit_is_in_force() -> None:
+def test_the_smaller_limit_is_in_force_and_who_has_left_has_none() -> None:
     """What its own job gives a node, and what others leave it; only the former is its own limit."""
     scene = Scene()
     scene.allotter.allocate(WORKER, 2.0, 3e6)
@@ -145,6 +145,16 @@ def test_the_smaller_limit_is_in_force() -> None:
     scene.allotter.allocate(WORKER, None, None)
     assert scene.group("worker:0").cores[-1] is None
     assert scene.sent[-1] == (WORKER, Pace())
+    scene, notes = Scene(), list[dict[str, Any]]()
+    session = session_on(scene.allotter, notes, lambda node: None)
+    session.limited("worker:7", 0.5, 1e6)
+    assert (notes, scene.sent) == ([], [])
+    session.limited("worker:0", 0.5, 1e6)
+    scene.allotter.dismiss(WORKER)
+    assert scene.machines.left == {}
+    scene.sent.clear()
+    scene.allotter.ready(WORKER)
+    assert scene.sent == []
 
 
 def test_a_limit_that_is_left_again_is_set_once_and_one_that_cannot_be_set_ends_the_job() -> None:
@@ -156,19 +166,6 @@ def test_a_limit_that_is_left_again_is_set_once_and_one_that_cannot_be_set_ends_
     assert scene.sent == []
     scene.allotter.leave(WORKER, 5.0, None)
     assert "worker:0: its cores could not be limited for other jobs: 5 cores" in scene.failures[0]
-
-
-def test_a_task_that_has_left_is_not_limited() -> None:
-    scene, notes = Scene(), list[dict[str, Any]]()
-    session = session_on(scene.allotter, notes, lambda node: None)
-    session.limited("worker:7", 0.5, 1e6)
-    assert (notes, scene.sent) == ([], [])
-    session.limited("worker:0", 0.5, 1e6)
-    scene.allotter.dismiss(WORKER)
-    assert scene.machines.left == {}
-    scene.sent.clear()
-    scene.allotter.ready(WORKER)
-    assert scene.sent == []
 
 
 def tenant_of(*, collective: str = "", bits: int = 32, paced: bool = False, pids: Any = ()) -> LiveTenant:

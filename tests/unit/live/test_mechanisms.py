@@ -40,12 +40,16 @@ def choose(
     return choose_mechanisms(parsed, cpu_by, device, context, lacking(*without), ticks)
 
 
-def test_a_plain_run_needs_nothing_and_takes_what_it_gets() -> None:
+def test_a_plain_run_needs_nothing_and_latency_is_by_whatever_there_is() -> None:
     assert choose().isolation is Isolation.PROCESSES
     assert choose(("namespaces",)).isolation is Isolation.NONE
     assert choose(containment="none").isolation is Isolation.NONE
     everything = choose(tuple(CAPABILITIES))
     assert (everything.throttles, everything.host_quotas, everything.cgroups) == ("none", "none", False)
+    late = {**FOUR, "latency_ms": 5}
+    assert choose(hosts=FOUR).latency == "none"
+    assert choose(hosts=late).latency == "netem"
+    assert choose(("netem",), late).latency == "relay"
 
 
 @pytest.mark.parametrize(
@@ -97,13 +101,6 @@ def test_requested_cores_need_the_weights_of_control_groups_on_hosts_with_cores(
     ):
         with pytest.raises(ConfigError, match=f"^{re.escape(words)}"):
             choose(without, hosts, cpu_by, **asked)
-
-
-def test_latency_by_whatever_there_is() -> None:
-    late = {**FOUR, "latency_ms": 5}
-    assert choose(hosts=FOUR).latency == "none"
-    assert choose(hosts=late).latency == "netem"
-    assert choose(("netem",), late).latency == "relay"
 
 
 @pytest.mark.parametrize(

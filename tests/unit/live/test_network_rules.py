@@ -33,12 +33,22 @@ def test_what_a_bucket_holds(rate: float) -> None:
     assert burst / rate < 2**32 * 64e-9, "the kernel's clock"
 
 
-def test_the_slowest_link_says_how_much_is_sent_in_one_piece() -> None:
+def test_the_slowest_link_and_the_latency_of_both_hosts_count() -> None:
     assert rules.frames_of_network([None, None]) is None
     assert rules.frames_of_network([None, 2500 * MBIT]) == 12
     assert rules.frames_of_network([10_000 * MBIT, 100 * MBIT]) == rules.MIN_FRAMES
     assert rules.frames_of_network([40_000 * MBIT]) == rules.MAX_FRAMES
     assert rules.MAX_FRAMES * rules.MTU_BYTES < 2**16
+    latency_s = {"10.77.0.1": 0.001, "10.77.0.2": 0.0, "10.77.0.3": 0.005}
+    route = route_to(6000, ("10.77.0.3", 5000), latency_s)
+    assert route.delays_s["10.77.0.1"] == pytest.approx((0.006, 0.006))
+    assert route.delays_s["10.77.0.2"] == pytest.approx((0.005, 0.005))
+    assert route.delays_s["10.77.0.3"] == (0.0, 0.0), "nothing lies between a host and itself"
+    assert route.other_s == (0.005, 0.005), "the laboratory is at the switch"
+    assert _groups([100 * MBIT] * 5) == [[0, 1, 2, 3], [4]]
+    assert _groups([1000 * MBIT, None, 10 * MBIT, 10 * MBIT, None]) == [[0], [1], [2, 3], [4]]
+    assert _groups([]) == []
+    assert TOGETHER_BYTES_PER_S < 125e6
 
 
 def test_everybody_has_a_name_and_an_address_of_one_small_network() -> None:
@@ -90,7 +100,7 @@ def queue() -> Queue:
     return Queue(7, "link of host 3 out", sorts=True)
 
 
-def test_a_queue_is_put_once_and_changed_afterwards() -> None:
+def test_a_queue_is_put_once_and_its_bucket_still_holds_what_waits() -> None:
     kernel, one = Kernel(), queue()
     assert one.set_rate(kernel, None) is None
     assert kernel.flush() == [], "no limit needs no queue"
@@ -102,18 +112,12 @@ def test_a_queue_is_put_once_and_changed_afterwards() -> None:
     assert kernel.flush() == [("change", "tbf", TBF, ROOT)], "taking it away would drop what waits in it"
     assert kernel.options[-1]["rate"] == rules.UNLIMITED_BYTES_PER_S
     assert all("latency" not in options for options in kernel.options)
-
-
-def test_a_bucket_still_holds_the_segments_that_wait_when_the_rate_falls() -> None:
     kernel, one = Kernel(), Queue(7, "link", sorts=False, frames=5)
     one.set_rate(kernel, 12.5e6)
     assert kernel.options[-1]["burst"] == rules.burst_bytes(12.5e6), "what never came whole was split"
     for rate in (125e6, 12.5e6, 1.25e6):
         one.set_rate(kernel, rate)
         assert kernel.options[-1]["burst"] >= 1.3 * 5 * rules.FRAME_BYTES
-
-
-def test_a_kernel_that_holds_something_else_is_not_believed() -> None:
     with pytest.raises(
         LinkRefused, match=r"link of host 3 out: asked for 12500000 bytes/s, the kernel holds \[6250000\]"
     ):
@@ -131,6 +135,21 @@ def test_a_peer_has_a_class_and_a_filter_on_its_address() -> None:
     assert kernel.options[-1]["keys"] == ["0x0a4d0002/0xffffffff+16"]
     assert one.set_peer_rate(kernel, 1, None) is None
     assert kernel.flush() == [("change-class", "htb", HTB + 2, HTB)], "taking it away would drop what waits in it"
+    kernel, one = Kernel(), queue()
+    assert one.set_peer_rate(kernel, 0, 1.25e6) == 1.25e6
+    assert [call[:2] for call in kernel.flush()] == [
+        ("add", "tbf"),
+        ("add", "htb"),
+        ("add-class", "htb"),
+        ("add-filter", "u32"),
+    ]
+    assert one.rate_bytes_per_s is None
+    kernel, one = Kernel(), Queue(7, "link", sorts=True, turns={rules.turn(1)})
+    one.set_rate(kernel, 12.5e6)
+    one.set_peer_rate(kernel, 1, 1.25e6)
+    filters = [options for options in kernel.options if "keys" in options]
+    assert [one["prio"] for one in filters] == [2, 1], "its own is asked first"
+    assert {options["quantum"] for options in kernel.options if "quantum" in options} == {rules.FRAME_BYTES}
 
 
 def test_emptied_and_as_it_was() -> None:
@@ -171,16 +190,7 @@ def test_hosts_take_turns_in_both_queues_of_a_link() -> None:
         assert kernel.flush()[1:] == calls, "as it was"
 
 
-def test_a_peer_with_a_rate_of_its_own_leaves_the_turns_but_gets_no_more_than_they() -> None:
-    kernel, one = Kernel(), Queue(7, "link", sorts=True, turns={rules.turn(1)})
-    one.set_rate(kernel, 12.5e6)
-    one.set_peer_rate(kernel, 1, 1.25e6)
-    filters = [options for options in kernel.options if "keys" in options]
-    assert [one["prio"] for one in filters] == [2, 1], "its own is asked first"
-    assert {options["quantum"] for options in kernel.options if "quantum" in options} == {rules.FRAME_BYTES}
-
-
-def test_netem_goes_above_the_rate() -> None:
+def test_netem_goes_above_the_rate_in_the_kernels_units() -> None:
     kernel, one = Kernel(), queue()
     one.set_rate(kernel, 12.5e6)
     kernel.flush()
@@ -193,9 +203,6 @@ def test_netem_goes_above_the_rate() -> None:
     one.set_delay(kernel, 0.0)
     one.set_rate(kernel, 1.25e6)
     assert kernel.flush() == [("change", "netem", NETEM, ROOT), ("change", "tbf", TBF, NETEM + 1)]
-
-
-def test_the_library_can_say_netem_in_the_kernels_units() -> None:
     from pyroute2 import IPBatch
 
     batch = IPBatch()
@@ -208,37 +215,9 @@ def test_the_library_can_say_netem_in_the_kernels_units() -> None:
     assert ticks.to_bytes(4, "little") in said
 
 
-def test_a_relayed_latency_is_the_sum_of_both_hosts() -> None:
-    latency_s = {"10.77.0.1": 0.001, "10.77.0.2": 0.0, "10.77.0.3": 0.005}
-    route = route_to(6000, ("10.77.0.3", 5000), latency_s)
-    assert route.delays_s["10.77.0.1"] == pytest.approx((0.006, 0.006))
-    assert route.delays_s["10.77.0.2"] == pytest.approx((0.005, 0.005))
-    assert route.delays_s["10.77.0.3"] == (0.0, 0.0), "nothing lies between a host and itself"
-    assert route.other_s == (0.005, 0.005), "the laboratory is at the switch"
-
-
 @pytest.mark.parametrize("rate", [0.0, 99.0, 2.0**32, float("inf"), float("nan")])
 def test_a_rate_that_cannot_be_held(rate: float) -> None:
     with pytest.raises(LinkRefused, match=r"link of host 3: .* cannot be held; use 100 to"):
         checked_rate("link of host 3", rate)
     assert checked_rate("link", None) == 2**32 - 1
     assert checked_rate("link", 1000.6) == 1001
-
-
-def test_self_test_tries_as_many_links_at_once_as_it_can_serve() -> None:
-    assert _groups([100 * MBIT] * 5) == [[0, 1, 2, 3], [4]]
-    assert _groups([1000 * MBIT, None, 10 * MBIT, 10 * MBIT, None]) == [[0], [1], [2, 3], [4]]
-    assert _groups([]) == []
-    assert TOGETHER_BYTES_PER_S < 125e6
-
-
-def test_a_peer_behind_a_link_without_limit() -> None:
-    kernel, one = Kernel(), queue()
-    assert one.set_peer_rate(kernel, 0, 1.25e6) == 1.25e6
-    assert [call[:2] for call in kernel.flush()] == [
-        ("add", "tbf"),
-        ("add", "htb"),
-        ("add-class", "htb"),
-        ("add-filter", "u32"),
-    ]
-    assert one.rate_bytes_per_s is None

@@ -138,7 +138,7 @@ class Heard(Orders):
         return self.turns.pop(0)
 
 
-def test_a_visit_reserves_starts_and_takes_away() -> None:
+def test_a_visit_reserves_starts_and_takes_away_and_awaits_nodes_that_others_use() -> None:
     ray = Played()
     with pytest.raises(Over):
         Visit(ray, REQUEST, lambda answer: None, Heard()).run()
@@ -146,6 +146,15 @@ def test_a_visit_reserves_starts_and_takes_away() -> None:
     group: Any = ("group", [{"CPU": 2.0}] * 2, "STRICT_SPREAD", {})
     assert ray.calls[:4] == [("init", "10.0.0.1:6379"), group, *starts]
     assert [call[0] for call in ray.calls[4:]] == ["kill", "kill", "removed", "shutdown"]
+    ray = Played()
+    ray.free = False
+    with pytest.raises(ConfigError, match=r"^launcher.wait_s=0: the nodes of the Ray cluster did not become free"):
+        Visit(ray, msgspec.structs.replace(REQUEST, wait_s=0.0), lambda answer: None, Heard(*[[]] * 100)).run()
+    assert ("shutdown",) in ray.calls
+    ray = Played()
+    with pytest.raises(ConfigError, match=r"^launcher.nodes=3: "):
+        Visit(ray, msgspec.structs.replace(REQUEST, nodes=3), lambda answer: None, Heard()).run()
+    assert [call[0] for call in ray.calls] == ["init", "shutdown"]
 
 
 @pytest.mark.parametrize(("again", "starts"), [(False, 2), (True, 3)])
@@ -199,18 +208,6 @@ def test_orders_are_lines_however_they_come_in_pieces() -> None:
     with pytest.raises(Over):
         orders.wait(5.0)
     os.close(reader)
-
-
-def test_nodes_that_others_use_are_awaited_and_then_refused_and_too_few_at_once() -> None:
-    ray = Played()
-    ray.free = False
-    with pytest.raises(ConfigError, match=r"^launcher.wait_s=0: the nodes of the Ray cluster did not become free"):
-        Visit(ray, msgspec.structs.replace(REQUEST, wait_s=0.0), lambda answer: None, Heard(*[[]] * 100)).run()
-    assert ("shutdown",) in ray.calls
-    ray = Played()
-    with pytest.raises(ConfigError, match=r"^launcher.nodes=3: "):
-        Visit(ray, msgspec.structs.replace(REQUEST, nodes=3), lambda answer: None, Heard()).run()
-    assert [call[0] for call in ray.calls] == ["init", "shutdown"]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_replicas_together_do_what_a_server_does(rule: dict[str, Any], weights: 
             np.testing.assert_array_equal(copy.params, server.params)
 
 
-def test_a_replica_may_have_several_gradients_in_one_update() -> None:
+def test_a_replica_may_have_several_gradients_in_one_update_and_memory_does_not_grow() -> None:
     (copy,) = copies(RULES[0], 1)
     server = Store(initial(), RULES[0])
     for grad_id in (1, 2):
@@ -89,10 +89,6 @@ def test_a_replica_may_have_several_gradients_in_one_update() -> None:
     server.apply(one)
     update([copy], one)
     np.testing.assert_array_equal(copy.params, server.params)
-
-
-def test_buffers_are_used_again() -> None:
-    """Whatever happens in between: memory does not grow."""
     (copy,) = copies(RULES[0], 1)
     seen = set()
     for version in range(1, 20):
@@ -143,7 +139,7 @@ def apply(to: ReplicaPort, version: int, *grads: int, apart: tuple[int, ...] = (
     to.apply(ApplyOrder(version=version, grads=grads, weights=(1.0,) * len(grads), lr=0.1, samples=1, excluded=apart))
 
 
-def test_updates_that_no_replica_is_known_to_have_completed_are_remembered() -> None:
+def test_versions_that_somebody_may_have_are_remembered() -> None:
     """Asynchronous: twenty gradients of the first version are used one after another; all replicas may be at 0."""
     made = port()
     for grad in range(20):
@@ -152,21 +148,6 @@ def test_updates_that_no_replica_is_known_to_have_completed_are_remembered() -> 
         apply(made, grad + 1, grad)
     assert sorted(made.states) == list(range(20))
     assert made.data_state(0) == {"updates": 0}
-
-
-def test_what_every_replica_has_passed_is_forgotten() -> None:
-    """A gradient that was computed on version 15: its worker has that, so the others have completed update 14."""
-    made = port()
-    for grad in range(20):
-        order_compute(made, grad, 0)
-        apply(made, grad + 1, grad)
-    order_compute(made, 20, 15)
-    apply(made, 21, 20)
-    assert sorted(made.states) == list(range(14, 21))
-
-
-def test_the_version_with_which_a_child_has_left_is_remembered_until_it_comes_back() -> None:
-    """A slow child reads that it has left when its gradient is done. Until then it has that version, perhaps alone."""
     made = port()
     for grad in range(20):
         order_compute(made, grad, grad)
@@ -177,7 +158,15 @@ def test_the_version_with_which_a_child_has_left_is_remembered_until_it_comes_ba
     assert 5 not in made.states
 
 
-def test_after_a_rollback_versions_begin_again() -> None:
+def test_what_every_replica_has_passed_is_forgotten_and_after_a_rollback_versions_begin_again() -> None:
+    """A gradient that was computed on version 15: its worker has that, so the others have completed update 14."""
+    made = port()
+    for grad in range(20):
+        order_compute(made, grad, 0)
+        apply(made, grad + 1, grad)
+    order_compute(made, 20, 15)
+    apply(made, 21, 20)
+    assert sorted(made.states) == list(range(14, 21))
     made = port()
     order_compute(made, 0, 40)
     apply(made, 41, 0)

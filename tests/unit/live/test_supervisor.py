@@ -234,7 +234,7 @@ def test_who_does_not_come_in_time_is_named() -> None:
     assert "worker 1" in reason
 
 
-def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
+def test_a_dead_worker_is_started_again_and_fenced_off_and_silence_is_death() -> None:
     world = started()
     world.die(("worker", 1))
     assert world.launched[("worker", 1)] == 1
@@ -244,6 +244,14 @@ def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
     world.connect(("worker", 1))
     world.attach(("worker", 1))
     assert ("WorkerJoined", 1, 1) in world.heard
+    world = started()
+    world.silent.add(("worker", 1))
+    world.live(1.9)
+    assert not world.said(KillTask)
+    world.live(3.0)
+    assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)] == [("worker", 1, 0)]
+    assert world.launched[("worker", 1)] == 1
+    assert world.names() == ["WorkerLost"]
 
 
 def delivers(world: World, worker: int) -> None:
@@ -264,28 +272,13 @@ def test_who_finds_the_memory_of_a_killed_process_on_its_device_starts_again_a_l
     assert world.heard[-1] == ("failed", "worker 0 crashed: torch.OutOfMemoryError: CUDA out of memory.")
 
 
-def test_silence_is_death_when_the_lease_is_over() -> None:
-    world = started()
-    world.silent.add(("worker", 1))
-    world.live(1.9)
-    assert not world.said(KillTask)
-    world.live(3.0)
-    assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)] == [("worker", 1, 0)]
-    assert world.launched[("worker", 1)] == 1
-    assert world.names() == ["WorkerLost"]
-
-
-def test_a_process_that_never_calls_is_not_waited_for_for_ever() -> None:
+def test_a_process_that_never_calls_is_not_waited_for_and_a_lost_connection_is_looked_into() -> None:
     """It was stopped between its fork and its call, say; nothing else will ever tell."""
     world = started()
     world.die(("worker", 1))
     world.live(60.0)
     assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)][:1] == [("worker", 1, 1)]
     assert world.launched[("worker", 1)] > 1
-
-
-def test_a_lost_connection_is_looked_into() -> None:
-    """If no server turns out to be dead, the connection was at fault, and its worker is restarted."""
     world = started()
     world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     world.live(SEVERED_GRACE_S / 2)
@@ -324,7 +317,7 @@ def test_without_restarts_a_dead_server_ends_the_run() -> None:
     assert "runtime.max_restarts=0" in reason
 
 
-def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
+def test_who_is_held_is_started_when_released_and_who_is_restarted_when_it_is_not_pending_any_more() -> None:
     world = started()
     world.supervisor.hold(("worker", 0), "killed by the plan")
     assert world.heard[-1] == ("WorkerLost", 0, 0, "killed by the plan", True, "killed")
@@ -334,9 +327,6 @@ def test_who_is_held_is_killed_at_once_and_started_when_released() -> None:
     for _ in range(2):
         world.supervisor.release(("worker", 0))
         assert world.said(Launch) == [Launch(role="worker", id=0, incarnation=1)]
-
-
-def test_a_worker_that_is_restarted_is_pending_and_nobody_waits_for_it() -> None:
     world = started()
     world.supervisor.restart(NodeId.worker(0), 5.0)
     assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
@@ -386,7 +376,7 @@ def leaving() -> World:
     return world
 
 
-def test_a_job_has_left_when_the_last_of_its_processes_has() -> None:
+def test_a_job_has_left_with_its_last_process_and_starts_again_where_it_has_places() -> None:
     """Once: an agent may report an end again, when it connects again. Who has left in time has not failed."""
     world = leaving()
     for key in world.keys:
@@ -396,9 +386,6 @@ def test_a_job_has_left_when_the_last_of_its_processes_has() -> None:
     world.die(("worker", 0))
     assert world.names().count("left") == 1
     assert failures_after(world, 2 * SETTINGS.iteration_deadline_s) == []
-
-
-def test_its_tasks_start_again_where_they_have_places_now() -> None:
     world = leaving()
     for key in world.keys:
         world.die(key)
@@ -409,7 +396,7 @@ def test_its_tasks_start_again_where_they_have_places_now() -> None:
     assert {one.incarnation for one in launched.values()} == {1}
 
 
-def test_one_that_cannot_store_its_checkpoint_holds_nobody_up_for_ever() -> None:
+def test_one_that_cannot_store_or_cannot_be_killed_holds_nobody_up_for_ever() -> None:
     world = started()
     world.supervisor.save(7, b"seven")
     world.supervisor.suspend()
@@ -417,9 +404,6 @@ def test_one_that_cannot_store_its_checkpoint_holds_nobody_up_for_ever() -> None
     assert failures_after(world, SETTINGS.iteration_deadline_s) == [
         "it is preempted, and has not left within runtime.iteration_deadline_s=30: its checkpoint is not stored"
     ]
-
-
-def test_nor_does_one_whose_process_cannot_be_killed() -> None:
     world = leaving()
     for key in world.keys:
         if key not in (("worker", 0), ("server", 1)):
@@ -458,7 +442,7 @@ def test_who_computes_for_too_long_is_started_again() -> None:
     ]
 
 
-def test_a_kill_for_memory_is_no_kill_like_others() -> None:
+def test_a_kill_for_memory_is_no_kill_like_others_and_no_error_of_its_own() -> None:
     world = started()
     world.machines.short = {"worker:1"}
     for worker in range(2):
@@ -467,10 +451,6 @@ def test_a_kill_for_memory_is_no_kill_like_others() -> None:
         (0, 0, "killed by signal 9", True, "killed"),
         (1, 0, "used more memory than it may", True, "oom"),
     ]
-
-
-def test_who_ends_by_an_error_of_its_own_was_not_killed_for_memory() -> None:
-    """The kernel counts the kills of a group, whichever of its processes was meant."""
     world = started()
     world.machines.short = {"worker:1"}
     world.die(("worker", 1), number=0, code=1, words="ValueError: no data")
@@ -484,7 +464,7 @@ class Moving(World):
         return Place(host="host:1") if node == NodeId.worker(0) else None
 
 
-def test_a_task_that_is_restarted_starts_on_its_new_host_or_where_it_was() -> None:
+def test_who_is_restarted_starts_on_its_new_host_and_its_end_is_told_when_it_is_reported() -> None:
     world = started(Moving)
     before = Place(host="host:0")
     for task in world.supervisor.tasks.values():
@@ -493,10 +473,6 @@ def test_a_task_that_is_restarted_starts_on_its_new_host_or_where_it_was() -> No
         world.supervisor.restart(NodeId.worker(worker), 0.0)
     world.live(world.clock.now + 0.5)
     assert [(one.id, one.place) for one in world.said(Launch)] == [(0, Place(host="host:1")), (1, before)]
-
-
-def test_the_end_of_a_process_is_told_when_its_exit_is_reported() -> None:
-    """Not when it is given up: until then it is on its host."""
     world = started(Moving)
     ended = world.machines.left
     worker = NodeId.worker(0)
@@ -548,25 +524,19 @@ class Waiting:
         return self.called[before:]
 
 
-def test_the_next_process_of_a_task_is_not_waited_for() -> None:
+def test_a_task_that_moves_twice_leaves_twice_and_its_next_process_is_not_waited_for() -> None:
     job = Waiting()
     job.once(ONE, "left")
     job.there[ONE].add(1)  # launched before the exit of the first is reported, as with scheduler.pending_s=0
     assert job.ends(OTHER, 0) == []
     assert job.ends(ONE, 0) == ["left"]
     assert job.ends(ONE, 1) == []
-
-
-def test_a_task_that_moves_twice_leaves_twice() -> None:
     job = Waiting()
     job.once(ONE, "first")
     job.there[ONE].add(1)
     job.once(ONE, "second")
     assert job.ends(ONE, 0) == ["first"]
     assert job.ends(ONE, 1) == ["second"]
-
-
-def test_of_a_task_without_a_process_nothing_is_waited_for() -> None:
     job = Waiting()
     job.there[ONE].clear()
     job.once(ONE, "at once")

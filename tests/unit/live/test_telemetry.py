@@ -31,9 +31,6 @@ def test_the_processor_clock_of_a_process_is_its_own() -> None:
     assert after is not None
     assert 0.1 <= after - before < 0.5
     assert after == pytest.approx(time.process_time(), abs=0.05)
-
-
-def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert cpu_s(process.pid) is None
@@ -65,7 +62,7 @@ def test_use_is_per_second_since_the_last_sample() -> None:
     assert (idle.out_bytes_per_s, idle.in_bytes_per_s, idle.cpu_cores) == (0.0, 1500.0, 0.0)
 
 
-def test_a_task_shows_its_own_limits_within_those_of_its_host() -> None:
+def test_a_task_shows_its_own_limits_within_those_of_its_host_and_a_new_incarnation_starts_from_nothing() -> None:
     """The host: half a core, 64 MiB. Own limits of less, of more memory than there is, and none."""
     fields = {"count": 1, "cpu_cores": 0.5, "memory_mb": 64, "placement": [["worker:0", "worker:1", "server:0"]]}
     own = {"worker:0": (0.2, 2**20), "worker:1": (None, 2**40)}
@@ -79,10 +76,6 @@ def test_a_task_shows_its_own_limits_within_those_of_its_host() -> None:
     alone = Sampler(None, None, lambda task: own.get(task, (None, None)))
     alone.sample(0.0, pids)
     assert [use.limit_cores for use in alone.sample(1.0, pids)[1]] == [0.2, None, None]
-
-
-def test_a_new_incarnation_starts_from_nothing() -> None:
-    """Its clock is another one: a difference would be nonsense, or negative."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         sampler = Sampler(None, None)
         sampler.sample(0.0, [("worker:0", os.getpid())])
@@ -134,13 +127,9 @@ def test_a_task_s_device_is_read(nvml: Any) -> None:
     assert (nvml.begun, nvml.looked_up) == (1, [0, 2]), "each device is looked up once"
 
 
-def test_devices_have_the_names_of_the_environment(nvml: Any) -> None:
+def test_devices_have_the_names_of_the_environment_and_are_counted_by_the_bus(nvml: Any) -> None:
     meter = GpuMeter((0, 1, 2), {"CUDA_VISIBLE_DEVICES": "GPU-a,1,MIG-x"})
     assert [meter(f"worker:{number}").busy_frac for number in range(3)] == [0.4, 0.2, None]
-
-
-def test_devices_that_are_not_counted_by_the_bus_are_known_by_name_only(nvml: Any) -> None:
-    """Or another device's use would be recorded: NVML always counts by the bus."""
     by_speed = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     assert GpuMeter((0,), by_speed)("worker:0") == GpuUse()
     meter = GpuMeter((0, 1), {**by_speed, "CUDA_VISIBLE_DEVICES": "GPU-a,1"})
