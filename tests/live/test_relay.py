@@ -106,7 +106,7 @@ def send_and_end(sock: socket.socket, data: bytes) -> None:
     sock.shutdown(socket.SHUT_WR)
 
 
-def test_nothing_arrives_before_its_time(server: socket.socket, relayed: Relayed) -> None:
+def test_nothing_arrives_before_its_time_and_a_reset_is_passed_on(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(0.03, 0.01), accepted(server)
     for _ in range(3):
         sent = time.monotonic()
@@ -118,6 +118,11 @@ def test_nothing_arrives_before_its_time(server: socket.socket, relayed: Relayed
         assert arrived - sent >= 0.0299
         assert time.monotonic() - arrived >= 0.0099
     sink.close()
+    client, sink = relayed(), accepted(server)
+    sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
+    sink.close()
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
 
 
 def test_a_client_waits_for_what_lies_between_it_and_the_server(server: socket.socket, relayed: Relayed) -> None:
@@ -162,14 +167,6 @@ def test_who_does_not_read_stops_the_sender(server: socket.socket, relayed: Rela
     sink.close()
 
 
-def test_a_reset_is_passed_on(server: socket.socket, relayed: Relayed) -> None:
-    client, sink = relayed(), accepted(server)
-    sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
-    sink.close()
-    with pytest.raises(ConnectionResetError):
-        client.recv(1)
-
-
 @contextlib.contextmanager
 def in_this_thread(target: tuple[str, int]) -> Iterator[tuple[PreciseLoop, socket.socket]]:
     """A connection whose relay is turned by the test."""
@@ -204,7 +201,9 @@ def heard(sock: socket.socket, into: list[bytes]) -> bool:
     return bool(into)
 
 
-def test_a_server_that_comes_up_late_gets_what_was_said() -> None:
+def test_a_server_that_comes_up_late_gets_what_was_said_and_one_that_never_does_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     target = (HERE, free_port())
     with in_this_thread(target) as (loop, client):
         client.sendall(b"early")
@@ -228,9 +227,6 @@ def test_a_server_that_comes_up_late_gets_what_was_said() -> None:
                 said: list[bytes] = []
                 turn_until(loop, partial(heard, sink, said))
                 assert said == [b"early"]
-
-
-def test_a_server_that_never_comes_up_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "CONNECT_PATIENCE_S", 0.1)
     with in_this_thread((HERE, free_port())) as (loop, client):
         client.sendall(b"early")

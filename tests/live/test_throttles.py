@@ -174,7 +174,7 @@ def keeps(share: float, quota: float) -> bool:
     return 0.5 * quota < share < 1.15 * quota
 
 
-def test_a_share_is_what_was_asked_for(lab: Lab) -> None:
+def test_a_share_is_what_was_asked_for_and_a_pause_ends_when_it_is_told_to(lab: Lab) -> None:
     pid = lab.ask("start", "worker:0")
     assert lab.ask("set_cpu", "worker:0", 0.3) == 0.3
     lab.ask("share", "worker:0")
@@ -183,6 +183,13 @@ def test_a_share_is_what_was_asked_for(lab: Lab) -> None:
     lab.ask("set_cpu", "worker:0", None)
     await_work(pid, 0.5)
     assert state_of(pid) != "T"
+    lab.ask("freeze", "worker:0", True)
+    until(lambda: state_of(pid) == "T", "the stop")
+    assert used_s(pid) == 0
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: state_of(pid) == "T", "the stop, although somebody else has continued it")
+    lab.ask("freeze", "worker:0", False)
+    await_work(pid)
 
 
 def test_quotas_of_a_task_and_of_its_host_nest(lab: Lab) -> None:
@@ -196,17 +203,6 @@ def test_quotas_of_a_task_and_of_its_host_nest(lab: Lab) -> None:
     host, worker = (lab.ask("share", target) for target in targets)
     assert keeps(host, 0.4)
     assert keeps(worker, 0.1)
-
-
-def test_a_pause_ends_when_it_is_told_to_and_not_before(lab: Lab) -> None:
-    pid = lab.ask("start", "worker:0")
-    lab.ask("freeze", "worker:0", True)
-    until(lambda: state_of(pid) == "T", "the stop")
-    assert used_s(pid) == 0
-    os.kill(pid, signal.SIGCONT)
-    until(lambda: state_of(pid) == "T", "the stop, although somebody else has continued it")
-    lab.ask("freeze", "worker:0", False)
-    await_work(pid)
 
 
 def strike_while_stopped(lab: Lab, target: int) -> None:

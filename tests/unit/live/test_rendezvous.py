@@ -164,7 +164,7 @@ def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
     assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
 
 
-def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
+def test_a_way_that_is_closed_or_a_port_that_is_another_program_s_is_one_line_on_both_sides(make: Make) -> None:
     """The coordinator's port is open, a member's is not: nobody listens at its door."""
     with open_door("127.0.0.1") as door:
         gone = door_of("", door)
@@ -178,6 +178,14 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
         scene.rendezvous.await_nodes()
     scene.threads[-1].join(20)
     assert way in scene.ends[0]
+    with open_door("127.0.0.1") as other:
+        port = other.getsockname()[1]
+        scene = make(tasks_port=port)
+        scene.agent()
+        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
+            scene.rendezvous.await_nodes()
+    scene.threads[0].join(20)
+    assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
 
 
 def test_who_leaves_while_ways_are_tried_is_awaited_again_and_who_says_nothing_is_named(
@@ -209,7 +217,7 @@ def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=1"
 
 
-def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
+def test_the_next_agent_takes_the_place_of_a_lost_one_and_whoever_gives_one_up_says_which(make: Make) -> None:
     scene = make(nodes=2)
     socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
     scene.rendezvous.await_nodes()
@@ -222,6 +230,17 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     scene.until(lambda: scene.rendezvous.ended(node) is None)
     assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
     assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
+    scene = make(nodes=2)
+    starts = vacated(scene)
+    sock = dial_and_enlist(scene, start=3)
+    scene.until(lambda: "node1" in scene.rendezvous.keys)
+    sock.close()
+    scene.until(lambda: "node1" not in scene.rendezvous.keys)
+    assert len(starts) == 2
+    assert starts[0] in (1, 2)
+    assert starts[1] == 3
+    scene.agent()
+    scene.until(lambda: scene.rendezvous.ended("node1") is None)
 
 
 def vacated(scene: Scene) -> list[int]:
@@ -237,22 +256,7 @@ def vacated(scene: Scene) -> list[int]:
     return starts
 
 
-def test_who_gives_an_agent_up_says_which_start_it_was(make: Make) -> None:
-    """Also one that leaves before it had anything to do, and that nobody else notices."""
-    scene = make(nodes=2)
-    starts = vacated(scene)
-    sock = dial_and_enlist(scene, start=3)
-    scene.until(lambda: "node1" in scene.rendezvous.keys)
-    sock.close()
-    scene.until(lambda: "node1" not in scene.rendezvous.keys)
-    assert len(starts) == 2
-    assert starts[0] in (1, 2)
-    assert starts[1] == 3
-    scene.agent()
-    scene.until(lambda: scene.rendezvous.ended("node1") is None)
-
-
-def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
+def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
     scene = make(nodes=2)
     vacated(scene)
     scene.agent()
@@ -263,6 +267,16 @@ def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
     scene.until(lambda: scene.ends)
     assert scene.ends == ["the driver refuses us: the job is over"]
     assert scene.said[-1].endswith("takes the place of node1"), "nobody is awaited in its place"
+    scene = make(nodes=2)
+    vacated(scene)
+    key = NodeId("agent", 1000)
+    scene.rendezvous._enlist(key, wire.Enlist(facts=OURS))
+    scene.rendezvous.end("node1")
+    scene.rendezvous._prepared(key, wire.Prepared(num_samples=7))
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: the job is over"]
+    assert scene.rendezvous.ended("node1") == "nobody has taken its place"
 
 
 @pytest.mark.parametrize("ends", [Rendezvous.hang_up_now, Rendezvous.close])
@@ -348,31 +362,6 @@ def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start
     scene.threads.append(thread)
     scene.until(lambda: found)
     return found[0]
-
-
-def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
-    with open_door("127.0.0.1") as other:
-        port = other.getsockname()[1]
-        scene = make(tasks_port=port)
-        scene.agent()
-        with pytest.raises(ConfigError, match=f"^runtime.port={port}: address already in use; choose another, or 0"):
-            scene.rendezvous.await_nodes()
-    scene.threads[0].join(20)
-    assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
-
-
-def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
-    """Whether it enlists then, or has done so before."""
-    scene = make(nodes=2)
-    vacated(scene)
-    key = NodeId("agent", 1000)
-    scene.rendezvous._enlist(key, wire.Enlist(facts=OURS))
-    scene.rendezvous.end("node1")
-    scene.rendezvous._prepared(key, wire.Prepared(num_samples=7))
-    scene.agent()
-    scene.until(lambda: scene.ends)
-    assert scene.ends == ["the driver refuses us: the job is over"]
-    assert scene.rendezvous.ended("node1") == "nobody has taken its place"
 
 
 def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -116,7 +116,7 @@ def test_everybody_has_the_sum(make: Callable[..., Rank], count: int, size: int)
         check_sum(ranks, size, turn)
 
 
-def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]) -> None:
+def test_a_newcomer_takes_its_place_and_who_closes_breaks_the_ring_for_all(make: Callable[..., Rank]) -> None:
     """0 and 2 keep what connects them to others; only the newcomer's connections are new."""
     old = [make(0), make(2)]
     form(old)
@@ -124,9 +124,6 @@ def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]
     ranks = [old[0], make(1, incarnation=3), old[1]]
     form(ranks)
     check_sum(ranks)
-
-
-def test_who_closes_breaks_the_ring_for_all_and_a_new_generation_mends_it(make: Callable[..., Rank]) -> None:
     ranks = [make(worker) for worker in range(4)]
     form(ranks)
     check_sum(ranks)
@@ -166,7 +163,7 @@ def dial(address: Address) -> socket.socket:
     return sock
 
 
-def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> None:
+def test_only_the_caller_that_is_wanted_is_taken_and_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
     rank = make(0)
     wanted = Identity("worker", 1, 2, 3)
     socks = [dial(rank.address) for _ in range(2)]
@@ -179,6 +176,14 @@ def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> N
         rank.acceptor.take(wanted, lambda: None, 0.0)
     for sock in socks:
         sock.close()
+    rank = make(0)
+    with dial(rank.address) as sock, pytest.raises(ConnectionError):
+        call(sock, os.urandom(32), Identity("worker", 1))
+    with dial(rank.address) as sock:  # noise instead of a proof
+        sock.recv(32, socket.MSG_WAITALL)
+        sock.sendall(os.urandom(128))
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
 
 
 @pytest.mark.parametrize(
@@ -203,17 +208,6 @@ def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
     monkeypatch.setattr(Greeting, "welcome", interrupted)
     with dial(rank.address) as sock:
         call(sock, SECRET, Identity("worker", 1, 0, 4))
-        with suppress(ConnectionResetError):
-            assert sock.recv(1) == b""
-
-
-def test_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
-    rank = make(0)
-    with dial(rank.address) as sock, pytest.raises(ConnectionError):
-        call(sock, os.urandom(32), Identity("worker", 1))
-    with dial(rank.address) as sock:  # noise instead of a proof
-        sock.recv(32, socket.MSG_WAITALL)
-        sock.sendall(os.urandom(128))
         with suppress(ConnectionResetError):
             assert sock.recv(1) == b""
 

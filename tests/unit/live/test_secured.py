@@ -139,6 +139,14 @@ def test_a_short_read_leaves_nothing_that_a_selector_does_not_see(pair: tuple[Se
     assert not is_readable(ours)
     with pytest.raises(BlockingIOError):
         ours.recv(1, socket.MSG_DONTWAIT)
+    ours, theirs = pair
+    set_deadline(ours, 0.02)
+    with pytest.raises(BlockingIOError):
+        ours.recv(3)
+    theirs.sendall(b"ab")
+    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
+    theirs.sendall(b"c")
+    assert ours.recv(1) == b"c"
 
 
 def test_one_byte_can_be_looked_at_before_it_is_read(pair: tuple[Secured, ssl.SSLSocket]) -> None:
@@ -239,14 +247,3 @@ def test_who_speaks_plainly_is_refused_in_words_and_so_is_a_machine_without_open
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"launcher\.tls=true: the program openssl makes .* is not installed"):
         new_certificate()
-
-
-def test_the_deadline_of_a_blocking_socket_only_interrupts(pair: tuple[Secured, ssl.SSLSocket]) -> None:
-    ours, theirs = pair
-    set_deadline(ours, 0.02)
-    with pytest.raises(BlockingIOError):
-        ours.recv(3)
-    theirs.sendall(b"ab")
-    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
-    theirs.sendall(b"c")
-    assert ours.recv(1) == b"c"
