@@ -36,7 +36,7 @@ from runtime.live.machines.cgroups import run_group
 def owner(run_id, moment):
     def reach(name):
         if name == moment:
-            print(ours.pid, *others, flush=True)
+            os.write(1, (" ".join(map(str, (ours.pid, *others))) + chr(10)).encode())  # at once: two write here
             while True:
                 signal.pause()
 
@@ -76,7 +76,7 @@ for line in sys.stdin:
     if not pid:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         owner(*line.split())
-    print(pid, flush=True)
+    os.write(1, (str(pid) + chr(10)).encode())
 """
 
 
