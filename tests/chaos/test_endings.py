@@ -15,7 +15,7 @@ import pytest
 from tests.support.exact import ALLOW
 from tests.support.invariants import problems
 from tests.support.leaks import Oracle, Start, listening_sockets, open_files
-from tests.support.long_tests import long_after
+from tests.support.long_tests import long_after, rows_long_after
 from tests.support.runs import CONF, DIGITS, LEDGER, RecordSink, Run, processes_of, read_lines
 
 SEED = int(os.environ.get("STRAGGLAB_CHAOS_SEED", "0"))
@@ -99,9 +99,6 @@ def end_by(run: Run, oracle: Oracle, *signals: int, group: bool = False) -> None
     assert_record_loads(run.run_dir)
 
 
-# ---- at any moment --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float]:
     """How long each job takes when nobody ends it, in seconds, by what is to end it."""
@@ -174,9 +171,6 @@ def test_most_moments_were_in_time(tally: dict[str, int]) -> None:
     assert min(tally.values()) >= TIMES * 3 // 4, tally
 
 
-# ---- at chosen moments ----------------------------------------------------------------------------------------------
-
-
 def while_importing(run: Run) -> None:
     run.await_that((run.run_dir / "logs").exists, "the agent")
 
@@ -204,14 +198,9 @@ def test_killed(start: Start, tmp_path: Path, moment: Moment) -> None:
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("moment", "group"),
-    [
-        (while_starting, True),
-        (while_training, True),
-        *(
-            pytest.param(*other, marks=pytest.mark.long)
-            for other in ((while_importing, False), (while_training, False), (while_drawing, True))
-        ),
-    ],
+    rows_long_after(
+        [(while_training, True), (while_starting, True), (while_importing, False), (while_drawing, True)], always=1
+    ),
 )
 def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) -> None:
     """``group``: from a terminal; otherwise to ``run.py`` alone."""
@@ -227,7 +216,7 @@ def test_interrupted(start: Start, tmp_path: Path, moment: Moment, group: bool) 
 
 @pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     oracle, run = Oracle(tmp_path), start("run", *LEDGER, "workload.epochs=null")
     run.await_training(10)
@@ -264,6 +253,7 @@ def test_an_interrupted_run_does_not_wait_for_a_score_that_takes_long(start: Sta
     assert run.events("Evaluated") == []
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 def test_a_job_whose_last_score_is_given_up_for_a_signal_is_interrupted_in_good_order(
     start: Start, tmp_path: Path
@@ -278,6 +268,7 @@ def test_a_job_whose_last_score_is_given_up_for_a_signal_is_interrupted_in_good_
     assert (run.run_dir / "SHA256SUMS").exists()
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 def test_a_job_whose_evaluator_is_lost_before_it_has_saved_the_parameters_fails_and_keeps_its_record(
     start: Start,
@@ -295,6 +286,7 @@ def test_a_job_whose_evaluator_is_lost_before_it_has_saved_the_parameters_fails_
     assert not (run.run_dir / "parameters.npy").exists()
 
 
+@pytest.mark.long(like="test_interrupted")
 @pytest.mark.live
 def test_an_interrupted_sweep_begins_no_other_job(start: Start, tmp_path: Path) -> None:
     oracle = Oracle(tmp_path)

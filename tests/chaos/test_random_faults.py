@@ -68,4 +68,4 @@ def test_all_kinds_of_faults_happened(counts: Counter[Kind]) -> None:
     ],
 )
 def test_a_short_storm(start: Start, strategy: str, transport: str) -> None:
-    storm(start, strategy, transport, epochs=16, faults=8, seed=SEED)
+    storm(start, strategy, transport, epochs=8, faults=4, seed=SEED)

@@ -35,6 +35,7 @@ JOB = (
 )
 
 
+@pytest.mark.long(like="tests/chaos/test_random_faults.py::test_a_short_storm")
 @pytest.mark.live
 @pytest.mark.chaos
 @pytest.mark.timeout(400)

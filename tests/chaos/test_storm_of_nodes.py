@@ -51,6 +51,7 @@ def rage(run: Run, until: int, seed: int) -> Counter[str]:
     return killed
 
 
+@pytest.mark.long(like="tests/chaos/test_storm_validated.py::test_all_structures_agree_after_every_event")
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("failover", "wishes"), [("checkpoint", 36), pytest.param("shards", 160, marks=pytest.mark.long)]

@@ -13,13 +13,14 @@ from tests.chaos.test_storm_of_nodes import MEAN_GAP_S, asked
 from tests.live.test_faults import ENDLESS
 from tests.support.exact import ALLOW, assert_sound
 from tests.support.leaks import Start
+from tests.support.long_tests import rows_long_after
 from tests.support.runs import CONF, Run
 from tests.support.validated_wanderer import VALIDATE
 
-WISHES = 20
+WISHES = 10
 KINDS = (("ps", "shards"), ("ps", "checkpoint"), ("allreduce", "checkpoint"))
 """Replicas that continue from what they hold must not be behind by more updates than a barrier allows, as these may."""
-STORMS = [(*kind, seed) for kind in KINDS for seed in range(8)]
+STORMS = [(*kind, seed) for kind in KINDS for seed in range(4)]
 
 
 def validated(start: Start, topology: str, failover: str, seed: int, validate: str = "yes") -> Run:
@@ -54,7 +55,7 @@ def strike(run: Run, seed: int) -> None:
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("topology", "failover", "seed"),
-    [pytest.param(*storm, marks=[pytest.mark.long] if storm not in STORMS[::16] else []) for storm in STORMS],
+    rows_long_after(STORMS, always=1),
 )
 @pytest.mark.timeout(240)
 def test_all_structures_agree_after_every_event(
@@ -70,6 +71,7 @@ def test_all_structures_agree_after_every_event(
     assert_sound(run)
 
 
+@pytest.mark.long(like="test_all_structures_agree_after_every_event")
 @pytest.mark.live
 @pytest.mark.timeout(240)
 def test_a_mistake_ends_the_job(start: Start) -> None:

@@ -79,15 +79,10 @@ def every_host_has_ports_and_a_loopback_of_its_own() -> None:
 
 
 @case
-def nothing_is_said_that_nobody_asked_for() -> None:
-    with network(100, 100, 100) as net:
-        time.sleep(0.5)
-        assert net.counters() == [(0, 0)] * 3, net.counters()
-
-
-@case
 def counters_tell_what_passed_each_link_and_no_other() -> None:
     with network(100, 100, 100) as net:
+        time.sleep(0.2)
+        assert net.counters() == [(0, 0)] * 3, "nothing is said that nobody asked for"
         transfer_s(*connected(net, 0, 1), 300_000)
         (out_0, in_0), (out_1, in_1), idle = found = net.counters()
     assert out_0 == in_1 > 300_000, found
@@ -182,23 +177,6 @@ def a_cut_of_the_rate_to_a_tenth_does_not_collapse() -> None:
             stream.stop()
 
 
-@case
-def a_fast_link_that_is_throttled_still_passes_what_waits_in_it() -> None:
-    """Segments of several frames, as hosts send them at that rate, that a smaller bucket could not hold."""
-    with network(1000, 1000) as net:
-        stream = Stream(net, 0, 1)
-        try:
-            assert stream.during(0.3) > 100 * MBIT
-            for rate in (250 * MBIT, 100 * MBIT, 10 * MBIT):
-                net.set_rate(0, rate)
-                net.set_rate(1, rate)
-                stream.during(0.15)
-                part = stream.during(0.5) / rate
-                assert 0.3 < part < 2.0, (rate, part)
-        finally:
-            stream.stop()
-
-
 def read_now(end: socket.socket) -> int:
     """How many datagrams are there."""
     count, patience_s = 0, end.gettimeout()
@@ -289,14 +267,6 @@ def the_self_test_catches_a_limit_that_is_not_kept() -> None:
         words = refusal(lambda: check_links(net))
     assert words.startswith("link of host 1 (625000 bytes/s, "), words
     assert "the limit is not kept" in words, words
-
-
-@case
-def the_self_test_catches_a_link_that_is_cut() -> None:
-    selftest.PATIENCE_S = 0.2
-    with network(100, 10) as net:
-        net.cut(0, True)
-        assert "link of host 0" in refusal(lambda: check_links(net))
 
 
 @case

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from runtime.live.machines.cgroup_files import V1, Kernel, Quota
+from runtime.live.machines.cgroup_files import V1, Quota
 from runtime.live.machines.cgroups import Cgroup, CgroupUnavailable, QuotaRefused, find, run_group
 from tests.support.cgroup_trees import V1_FILES, Fake, fill
 
@@ -41,18 +41,18 @@ def memory() -> Iterator[Cgroup]:
     yield from group_for(cpu=False, memory=True)
 
 
-def test_a_probe_leaves_nothing(group: Cgroup) -> None:
+def test_a_quota_is_held_and_a_probe_leaves_nothing(group: Cgroup) -> None:
+    for cores in SHARES:
+        assert group.set_cores(cores) == pytest.approx(cores, rel=1e-3)
+        assert group.cores() == pytest.approx(cores, rel=1e-3)
+    assert group.set_cores(None) is group.cores() is None
     before = sorted(os.listdir(group.path.parent))
     find("cpu").probe()
     assert sorted(os.listdir(group.path.parent)) == before
-
-
-@pytest.mark.parametrize("cores", SHARES)
-def test_a_quota_is_held(group: Cgroup, cores: float) -> None:
-    assert group.set_cores(cores) == pytest.approx(cores, rel=1e-3)
-    assert group.cores() == pytest.approx(cores, rel=1e-3)
-    assert group.set_cores(None) is None
-    assert group.cores() is None
+    mounted = any(
+        " cgroup " in line and "cpuacct" in line for line in Path("/proc/self/mounts").read_text().splitlines()
+    )
+    assert (group.usage_s() is not None) == (group.parts["cpu"].version == 2 or mounted)
 
 
 def test_every_change_of_nested_quotas_is_taken(group: Cgroup) -> None:
@@ -78,18 +78,14 @@ def test_what_this_kernel_refuses_is_said_with_a_cure(group: Cgroup) -> None:
     assert worker.cores() == 0.1
 
 
+FREE, HALF = (-1, 100_000), (5000, 10_000)
+
+
 @pytest.mark.parametrize(
     ("above", "below"),
     [
-        ((-1, 100_000), (500, 10_000)),
-        ((-1, 100_000), (1000, 1_000_000)),
-        ((-1, 100_000), (1000, 2_000_000)),
-        ((-1, 100_000), (1000, 500)),
-        ((-1, 100_000), (0, 10_000)),
-        ((5000, 10_000), (5000, 10_000)),
-        ((5000, 10_000), (5001, 10_000)),
-        ((5000, 10_000), (50_000, 100_000)),
-        ((5000, 10_000), (-1, 10_000)),
+        *((FREE, below) for below in ((500, 10_000), (1000, 1_000_000), (1000, 2_000_000), (1000, 500), (0, 10_000))),
+        *((HALF, below) for below in (HALF, (5001, 10_000), (50_000, 100_000), (-1, 10_000))),
         ((1000, 100_000), (1000, 50_000)),
     ],
 )
@@ -149,14 +145,6 @@ def test_who_is_in_a_group_is_kept_to_its_quota_and_in_the_way_of_its_removal(
     assert not group.path.exists()
 
 
-def test_usage_is_counted_where_it_is(group: Cgroup) -> None:
-    """With version 1 also where ``cpuacct`` is mounted apart, as far as it is mounted at all."""
-    mounted = any(
-        " cgroup " in line and "cpuacct" in line for line in Path("/proc/self/mounts").read_text().splitlines()
-    )
-    assert (group.usage_s() is not None) == (group.parts["cpu"].version == 2 or mounted)
-
-
 def test_a_memory_limit_is_held(memory: Cgroup) -> None:
     page = os.sysconf("SC_PAGE_SIZE")
     for limit in (2**26, 2**30, 2**26 + page + 1, None):
@@ -183,8 +171,3 @@ def test_an_ordinary_user_is_told_what_to_do(group: Cgroup) -> None:
     with os.fdopen(reading) as pipe:
         words = pipe.read()
     assert words.startswith(f"no permission to make control groups in {group.path.parent}; run as root")
-
-
-def test_the_kernel_takes_a_write_to_an_existing_file_only(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        Kernel().write(tmp_path / "cpu.max", "max")

@@ -37,7 +37,7 @@ NEVER = ("straggler=persistent", "straggler.targets=[worker:3]", "straggler.slee
 
 @contextmanager
 def running(run_dir: Path, *overrides: str) -> Iterator[Run]:
-    run = Run(run_dir, *DIGITS, "workload.epochs=2", "save_parameters=true", "cluster.num_workers=4", *overrides)
+    run = Run(run_dir, *DIGITS, "workload.epochs=1", "save_parameters=true", "cluster.num_workers=4", *overrides)
     try:
         yield run
     finally:
@@ -88,9 +88,8 @@ def test_the_naive_scheme_waits_for_who_never_answers(tmp_path: Path) -> None:
 @pytest.mark.long(like="test_who_never_answers_changes_nothing")
 def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
     """The agent is stopped, so that killed workers stay dead; meanwhile rounds continue, and then they are back."""
-    with running(
-        tmp_path / "run", "strategy=coding_cyclic", "cluster.device={base_s: 0.06}", "runtime.lease_s=20"
-    ) as run:
+    words = ("strategy=coding_cyclic", "cluster.device={base_s: 0.06}", "runtime.lease_s=20", "workload.epochs=2")
+    with running(tmp_path / "run", *words) as run:
         run.await_training(3)
         os.kill(run.agent_pid, signal.SIGSTOP)
         assert run.unregister(("worker", 1))

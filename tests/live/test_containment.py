@@ -88,10 +88,12 @@ def test_killed_and_gone(contained: Contained, user: int | None, victim: str) ->
         assert process.wait(5) == 128 + signal.SIGKILL
 
 
-def test_recorded_process_ids_are_those_outside(contained: Contained) -> None:
+def test_recorded_process_ids_are_those_outside_and_its_exit_code_comes_out(contained: Contained) -> None:
     process = contained(DAEMON)
     assert int(first_line(process)) == children_of(children_of(process.pid)[0])[0]
     assert outer_pid(os.getpid()) == os.getpid(), "outside there is nothing to translate"
+    assert contained("sys.exit(7)").wait(10) == 7
+    assert contained("os.kill(os.getpid(), 9)").wait(10) == 128 + 9
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -110,11 +112,6 @@ sys.exit(10 + len(heard))
     first_line(process)
     process.send_signal(number)
     assert process.wait(10) == 11
-
-
-def test_its_exit_code_comes_out(contained: Contained) -> None:
-    assert contained("sys.exit(7)").wait(10) == 7
-    assert contained("os.kill(os.getpid(), 9)").wait(10) == 128 + 9
 
 
 def test_it_stands_still_with_the_outer_process(contained: Contained) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +68,6 @@ def test_planned_kills_and_pauses_lose_nothing(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
-@pytest.mark.parametrize("runtime", ["live", "virtual"])
-def test_the_kill_that_a_job_does_not_survive_ends_it_on_both_clocks(
-    start: Start, tmp_path: Path, runtime: str
-) -> None:
-    """Two losses are survived, of a worker and of a server; a window while the first is away is none."""
-    words = write_plan(
-        tmp_path / "plan.csv",
-        (0.3, 0.4, "worker:1", "kill", 1),
-        (0.5, 0.2, "worker:1", "kill", 1),
-        (1.0, 0.3, "server:0", "kill", 1),
-        (2.4, 0.3, "worker:2", "kill", 1),
-    )
-    run = start("run", *LEDGER, *PACED, f"runtime={runtime}", "workload.epochs=null", "max_losses=2", *words)
-    assert "worker 2 is lost (killed by the plan), and max_losses=2 is used up" in run.fail()
-    assert [event["worker"] for event in run.events("Lost")] == [1]
-    assert len(run.events("ServerLost")) == 1
-    assert run.finished["status"] == "failed"
-    assert 2.4 <= run.lines()[-1]["t"] < 10.0
-
-
 @pytest.mark.alone
 @pytest.mark.parametrize("by", long_after(["cgroup", "duty", "cpulimit"], always=1))
 def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: Path, by: str) -> None:
@@ -123,19 +102,6 @@ def test_a_throttled_worker_gets_its_share_and_no_more(start: Start, tmp_path: P
 
 
 @pytest.mark.long(like="test_planned_kills_and_pauses_lose_nothing")
-def test_what_the_machine_gave_stands_in_the_record(start: Start, tmp_path: Path) -> None:
-    words = write_plan(tmp_path / "plan.csv", (0.2, 0.3, "worker:0", "pause", 1))
-    run = start("run", *LEDGER, *PACED, "workload.epochs=5", *words, "runtime.telemetry_every_s=0.2").finish()
-    machine = json.loads((run.run_dir / "meta.json").read_bytes())["machine"]
-    assert machine["containment"] in ("processes", "none")
-    assert machine["means"]["throttles"] == "none"
-    tables = load_run(run.run_dir).tables
-    assert list(tables.injections.kind) == ["pause", "pause"]
-    assert set(tables.nodes.node) >= {"worker:0", "worker:3", "server:0", "server:1"}
-    memory = tables.nodes.memory_bytes.dropna()
-    assert (memory > 10 << 20).all()
-
-
 def test_hogs_take_a_part_of_a_device_and_say_how_much(start: Start, tmp_path: Path) -> None:
     """On a fake device; what it costs is measured (docs/gpus.md), and of the parameters it costs nothing."""
     from analysis.measures.injections import collect

@@ -9,13 +9,13 @@ import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, quota_of, steps
+from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, steps
 from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
 from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, Run
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = pytest.mark.live
 
@@ -23,6 +23,7 @@ HOSTS = ("cluster=hosts", "cluster.hosts.cpu_cores=4", "cluster.hosts.real_cores
 SMALL = ("cluster.num_workers=2", "topology.num_servers=1")
 SWITCHING = (*LEDGER, *HOSTS, *PACED, *SCRIPTED, *SMALL, "save_parameters=true")
 ENDLESS = (*SWITCHING, "workload.epochs=null")
+LATE = "cluster.hosts.latency_ms=1"
 
 
 @pytest.fixture(autouse=True)
@@ -46,12 +47,10 @@ def group(run: Run, worker: int) -> str:
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start, latency_ms: int) -> None:
+def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start) -> None:
     """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
     orders = ("workers 4", *GROW, "workers 3", *SHRINK, "workers 2", "wait 5")
-    latency = f"cluster.hosts.latency_ms={latency_ms}"
-    run = start("run", *SWITCHING, latency, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
+    run = start("run", *SWITCHING, LATE, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
     run.finish()
     assert run.finished["status"] == "done"
     assert (run.parameters() == 12).all()
@@ -84,88 +83,9 @@ def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) 
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@GROUPS
-def test_a_newcomer_gets_its_cores_within_those_of_its_host(start: Start) -> None:
-    """0.25 of the 0.4 cores of a host: the second finds room on another host only. A successor has the same."""
-    more = ("strategy.cpu_cores=0.25", "strategy.not_on=['host:0','host:1']", "strategy.rule=asp")
-    run = start("run", *ENDLESS, *more, steps("wait 3", "workers 4", "wait 300"), env=ALLOW)
-    run.await_events("Joined", 2)
-    assert sorted(places(run)[f"worker:{number}"] for number in (2, 3)) == ["host:2", "host:3"]
-    assert sorted(enforced(run, "cpu_cores")) == [("worker:2", 0.25), ("worker:3", 0.25)]
-    for worker in (2, 3):
-        assert places(run)[f"worker:{worker}"].replace(":", "-") in group(run, worker)
-    assert run.unregister(("worker", 2))
-    run.await_events("Joined", 3)
-    assert quota_of(run, 2) == pytest.approx(0.25)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@GROUPS
-def test_what_no_host_has_is_denied_with_the_reason(start: Start) -> None:
-    """The other reasons are in ``tests/unit/live/test_host_places.py``."""
-    script = ("strategy.insists=false", "strategy.cpu_cores=0.5", steps("wait 3", "workers 3", "wait 5"))
-    run = start("run", *ENDLESS, *script, env=ALLOW)
-    (denied,) = run.await_events("Denied")
-    assert denied["reason"] == "did not join: cpu_cores=0.5: no host has so many left (the most is 0.4)"
-    run.await_progress(10)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_a_plan_that_names_a_host_reaches_its_newcomers(start: Start, tmp_path: Path) -> None:
-    """Killed, throttled and paused; who is not on the host any more when the kill ends is not waited for."""
-    words = write_plan(
-        tmp_path / "plan.csv",
-        (1.5, 0.5, "host:2", "kill", 1),
-        (2.5, 0.5, "host:2", "pause", 1),
-        (3.2, 0.5, "host:2", "cpu", 0.5),
-    )
-    more = ("cluster.device=null", "strategy.rule=asp", steps("wait 2", "workers 3", "wait 100000"))
-    run = start("run", *ENDLESS, *words, *more, env=ALLOW)
-    run.await_events("Joined")
-    assert places(run)["worker:2"] == "host:2"
-    (lost,) = run.await_events("Lost")
-    assert (lost["worker"], lost["reason"]) == (2, "killed by the plan")
-    run.await_events("Joined", 2)
-    run.await_notes("Injected", 6)
-    run.await_progress(10)
-    end_exactly(run)
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_use_of_newcomers_is_sampled_and_counted_for_their_hosts(start: Start) -> None:
-    orders = steps("wait 3", "workers 3", "wait 30", "workers 2", "wait 300")
-    run = start("run", *ENDLESS, orders, "runtime.telemetry_every_s=0.1", env=ALLOW)
-    run.await_events("Lost")
-    run.await_notes("Updated", 3)
-    run.await_progress(30)
-    run.interrupt()
-    seen = [{use["node"]: use for use in event["nodes"]} for event in run.events("Observed")]
-    with_it = [nodes for nodes in seen if nodes.get("worker:2", {}).get("cpu_cores")]
-    assert with_it
-    assert all(nodes["host:2"]["cpu_cores"] == nodes["worker:2"]["cpu_cores"] for nodes in with_it)
-    assert with_it[0]["worker:2"]["limit_cores"] == pytest.approx(0.4)
-    assert "worker:2" not in seen[-1]
-    last_s = run.events("Observed")[-1]["t"]
-    updated = [line for line in run.lines() if line.get("note", {}).get("type") == "Updated" and line["t"] <= last_s]
-    worked_s = sum(
-        use.get("busy_frac", 0.0) * event["period_s"]
-        for event in run.events("Observed")
-        for use in event["nodes"]
-        if use["node"] == "server:0"
-    )
-    assert worked_s > sum(line["note"]["busy_s"] for line in updated if line["note"]["server"] == 0) > 0, (
-        "it receives and sends, too"
-    )
-    assert problems(run.lines()) == []
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-@pytest.mark.parametrize("latency_ms", [1, pytest.param(0, marks=pytest.mark.long)])
-def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms: int) -> None:
+def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (0.5, 0.1, "worker:3", "join", 1), (1.0, 0.1, "worker:0", "leave", 1))
-    replicas = ("topology=allreduce", "strategy=lb_bsp", f"cluster.hosts.latency_ms={latency_ms}")
+    replicas = ("topology=allreduce", "strategy=lb_bsp", LATE)
     shape = ("cluster.num_workers=3", "workload.epochs=null", "save_parameters=true")
     run = start("run", *LEDGER, *HOSTS, *PACED, *shape, *replicas, *words)
     run.await_events("Joined")
@@ -173,3 +93,62 @@ def test_replicas_come_and_go_on_hosts(start: Start, tmp_path: Path, latency_ms:
     assert places(run)["worker:3"] == "host:3"
     run.await_progress(10)
     end_exactly(run)
+
+
+CROWD = (
+    *("strategy=or_autoscale", "strategy.cores_as=request", "strategy.cores_total=4", "strategy.slow_below=0.000001"),
+    *("strategy.worker_cores=1", "strategy.server_cores=2", "strategy.unit_cores=0.1", "cluster.hosts.count=1"),
+    *("cluster.num_workers=2", "topology.num_servers=1", "workload.epochs=null", "checkpoint_every_s=null"),
+    *("runtime.telemetry_every_s=0.2", "cluster.device=null"),
+)
+"""A host of 0.4 cores whose two workers request 0.1 each, and whose server 0.2."""
+
+
+def directory(run: Run, role: str, number: int) -> Path:
+    """The control group of a task, with the files of the processor."""
+    for line in Path(f"/proc/{run.pid_of(role, number)}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for found in (Path("/sys/fs/cgroup", *names.split(",")[:1], path[1:]), Path(f"/sys/fs/cgroup{path}")):
+            if "stragglab-" in path and any((found / name).exists() for name in ("cpu.shares", "cpu.weight")):
+                return found
+    raise AssertionError("the task is in no group of a run")
+
+
+def weight(group: Path) -> int:
+    file = group / "cpu.weight"
+    return int((file if file.exists() else group / "cpu.shares").read_text())
+
+
+def is_unlimited(group: Path) -> bool:
+    file = group / "cpu.max"
+    text = file.read_text() if file.exists() else (group / "cpu.cfs_quota_us").read_text()
+    return text.split()[0] in ("max", "-1")
+
+
+@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
+@GROUPS
+def test_tasks_have_shares_in_proportion_and_use_what_others_leave_idle(start: Start) -> None:
+    """A limit of 0.1 cores could not be passed for seconds; here nobody is at all of it all the time."""
+    run = start("run", *DIGITS, *HOSTS, *CROWD)
+    run.await_that(lambda: len(enforced(run, "request_cores")) == 3, "all requests")
+    held = dict(enforced(run, "request_cores"))
+    assert held == {
+        "worker:0": pytest.approx(0.1, rel=0.01),
+        "worker:1": pytest.approx(0.1, rel=0.01),
+        "server:0": pytest.approx(0.2, rel=0.01),
+    }
+    groups = {name: directory(run, *name) for name in (("worker", 0), ("worker", 1), ("server", 0))}
+    assert all(map(is_unlimited, groups.values()))
+    assert weight(groups["server", 0]) == 2 * weight(groups["worker", 0]) == 2 * weight(groups["worker", 1])
+
+    def most() -> float:
+        uses = [use for event in run.events("Observed") for use in event["nodes"] if use["node"].startswith("worker")]
+        return max((use.get("cpu_cores") or 0.0 for use in uses), default=0.0)
+
+    run.await_that(lambda: most() > 0.13, "a worker that uses more than its request")
+    assert run.unregister(("worker", 1))
+    run.await_events("Joined")
+    assert weight(directory(run, "worker", 1)) == weight(groups["worker", 0]), "its next incarnation has it, too"
+    run.interrupt()
+    assert enforced(run, "cpu_cores") == []
+    assert problems(run.lines()) == []

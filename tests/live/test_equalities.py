@@ -37,9 +37,6 @@ VIRTUAL = ("runtime=virtual", "cluster.device={base_s: 0.03}")
 Trouble = Callable[[Run], None]
 
 
-# ---- what happens to a run ------------------------------------------------------------------------------------------
-
-
 def leave_alone(run: Run) -> None:
     """A plan without any disturbance."""
 
@@ -90,9 +87,6 @@ def stuck_at(run: Run, state: dict[str, int], for_s: float = 0.5) -> bool:
 HALVES = ("topology.transfer_bits=16",)
 
 
-# ---- the runs -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Spec:
     workers: int = 4
@@ -108,18 +102,12 @@ class Spec:
 
 SPECS = {
     "reference": Spec(),
-    "1 worker, 1 server": Spec(1, 1),
     "2 workers, 3 servers, shm": Spec(2, 3, "shm"),
     "3 workers, epochs apart": Spec(3, 2, more=("strategy=bsp", "workload.epoch_overlap=false")),
-    "5 servers, shm": Spec(4, 5, "shm"),
     "1 server, injected sleep": Spec(4, 1, "tcp", SLEEPY),
     "worker and server killed": Spec(4, 2, "tcp", PACED, kill_a_worker_and_a_server),
-    "worker and server killed, 3 servers, shm": Spec(4, 3, "shm", PACED, kill_a_worker_and_a_server),
     "worker killed at the barrier": Spec(4, 2, "tcp", ("runtime.lease_s=20",), kill_at_the_barrier),
-    "x of all workers": Spec(more=("strategy=static_x", "strategy.x=4")),
-    "coded for no straggler": Spec(more=("strategy=coding_cyclic", "strategy.s=0")),
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
-    "another seed": Spec(more=("seed=1", *VIRTUAL)),
     "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
     "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
     "16 bits": Spec(more=("strategy=bsp", *HALVES)),
@@ -128,15 +116,12 @@ SPECS = {
 
 
 LONG = {
-    "1 worker, 1 server",
     "2 workers, 3 servers, shm",
+    "1 server, injected sleep",
+    "16 bits",
     "worker killed at the barrier",
     "on a device, shm, killed",
     "3 workers, epochs apart",
-    "5 servers, shm",
-    "worker and server killed, 3 servers, shm",
-    "x of all workers",
-    "coded for no straggler",
     "on a device",
     "16 bits, 3 servers, killed",
 }
@@ -156,6 +141,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     directory = tmp_path_factory.mktemp("equalities")
     mine = [item for item in request.session.items if item.path == request.path]
     asked = {item.callspec.params["name"] for item in mine if hasattr(item, "callspec")}
+    asked |= {name.partition(",")[0] for name in asked}
     wanted = [name for name in SPECS if name not in LONG or name in asked]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return {name: pool.submit(make, directory / slug(name), SPECS[name]) for name in wanted}
@@ -177,9 +163,6 @@ def make(run_dir: Path, spec: Spec) -> Run:
 Runs = dict[str, "Future[Run]"]
 
 
-# ---- serial SGD -----------------------------------------------------------------------------------------------------
-
-
 def batches_of(run: Run) -> list[NDArray[np.int64]]:
     """Samples of every update, by the pure coordinator on a heap."""
     heap = heap_of(run)
@@ -190,7 +173,7 @@ def batches_of(run: Run) -> list[NDArray[np.int64]]:
     ]
 
 
-@named("reference", "1 worker, 1 server", "2 workers, 3 servers, shm", "3 workers, epochs apart", "5 servers, shm")
+@named("reference", "2 workers, 3 servers, shm", "3 workers, epochs apart")
 def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     run = runs[name].result()
     live, serial = run.parameters(), serial_sgd(run, batches_of(run))
@@ -201,17 +184,10 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     assert np.linalg.norm(live - start) > 0.1 * np.linalg.norm(start), "nothing was learned, so nothing was compared"
 
 
-# ---- bits -----------------------------------------------------------------------------------------------------------
-
-
 @named(
-    "5 servers, shm",
     "1 server, injected sleep",
     "worker and server killed",
-    "worker and server killed, 3 servers, shm",
     "worker killed at the barrier",
-    "x of all workers",
-    "coded for no straggler",
     "on the virtual clock",
     "on a device",
     "on a device, shm, killed",
@@ -226,7 +202,6 @@ def test_losses_on_the_virtual_clock_are_those_of_real_processes(runs: Runs) -> 
     live, virtual = (losses(runs[name].result()) for name in ("reference", "on the virtual clock"))
     assert len(live) >= UPDATES * 4
     assert live == virtual
-    assert live != losses(runs["another seed"].result())
 
 
 def losses(run: Run) -> dict[tuple[int, int], float]:
@@ -234,10 +209,7 @@ def losses(run: Run) -> dict[tuple[int, int], float]:
     return {(event["grad"]["worker"], event["grad"]["iteration"]): event["loss"] for event in run.events("Arrived")}
 
 
-def test_another_seed_gives_other_bits(runs: Runs) -> None:
-    assert runs["another seed"].result().sha256 != runs["reference"].result().sha256
-
-
+@pytest.mark.long(like="test_bit_equal_to_undisturbed_bsp")
 @named("16 bits", "16 bits, 3 servers, killed")
 def test_rounded_transfers_are_rounded_alike_everywhere(runs: Runs, name: str) -> None:
     """By any number of servers, after a rollback, too; and they cost little."""
@@ -248,10 +220,10 @@ def test_rounded_transfers_are_rounded_alike_everywhere(runs: Runs, name: str) -
 
 
 def test_what_should_have_happened_did(runs: Runs) -> None:
-    sleepy = runs["1 server, injected sleep"].result()
-    assert sum(event["timings"]["injected_s"] for event in sleepy.events("Arrived")) >= UPDATES * 0.02
     for name, made in runs.items():
         run, spec = made.result(), SPECS[name]
+        if spec.more == SLEEPY:
+            assert sum(event["timings"]["injected_s"] for event in run.events("Arrived")) >= UPDATES * 0.02
         assert bool(run.events("Lost")) == (spec.trouble is not leave_alone)
         assert bool(run.events("ServerLost")) == (spec.trouble is kill_a_worker_and_a_server)
         assert all(event["version"] > 0 for event in run.events("Restored"))

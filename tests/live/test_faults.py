@@ -33,9 +33,6 @@ ENDLESS = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
 FAULTY = (*LEDGER, *PACED, *CONF, "workload=faulty")
 
 
-# ---- workers and the evaluator --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("strategy", "transport"), rows_long_after([("bsp", "tcp"), ("asp", "shm")], always=1))
 def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -> None:
     run = start("run", *ENDLESS, f"strategy={strategy}", f"topology.transport={transport}")
@@ -70,7 +67,7 @@ def test_workers_that_die_or_stop(start: Start, strategy: str, transport: str) -
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
+@pytest.mark.long(like="test_workers_that_die_or_stop")
 def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> None:
     """Orders go to the incarnation that lives, not to the first. A wide network takes its time to be built."""
     wide = ("workload.task.hidden_units=200000", "workload.global_batch_samples=512", "workload.epochs=1")
@@ -86,15 +83,7 @@ def test_who_dies_before_the_job_begins_is_in_it_all_the_same(start: Start) -> N
     assert integrity(load_run(run.run_dir)).problems == ()
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
-def test_who_dies_before_the_job_begins_and_may_not_come_back_ends_it(start: Start) -> None:
-    wide = ("workload.task.hidden_units=200000", "runtime.max_restarts=0")
-    run = start("run", *DIGITS, *wide, "cluster.num_workers=2")
-    run.await_that(lambda: ("worker", 0) in run.pids(), "worker 0")
-    assert run.unregister(("worker", 0))
-    assert "worker 0 is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
-
-
+@pytest.mark.long(like="test_workers_that_die_or_stop")
 def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start) -> None:
     run = start("run", *LEDGER, *PACED, "runtime.max_restarts=0", "workload.epochs=2", "save_parameters=true")
     run.await_training(5)
@@ -105,19 +94,6 @@ def test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on(start: Start
     assert not run.events("Joined")
     assert run.parameters().tolist() == [2.0] * 2000
     assert_sound(run)
-
-
-@pytest.mark.long(like="test_without_restarts_a_dead_worker_leaves_and_the_rest_goes_on")
-def test_when_nobody_is_left_the_run_says_so(start: Start) -> None:
-    run = start("run", *ENDLESS, "runtime.max_restarts=0", "cluster.num_workers=2")
-    run.await_training(5)
-    assert run.unregister(("worker", 0))
-    assert run.unregister(("worker", 1))
-    assert "no worker is left" in run.fail()
-    assert run.finished["status"] == "failed"
-
-
-# ---- servers --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,6 +132,7 @@ def test_servers_that_die_or_stop(start: Start, strategy: str, transport: str) -
         assert "server:1 was lost (killed by signal 9)" in {one.why for one in entries if "is rolled back" in one.what}
 
 
+@pytest.mark.long(like="test_servers_that_die_or_stop")
 def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
     run = start("run", *ENDLESS, "checkpoint_every_s=1.0")
     run.await_notes("Checkpointed", 2)
@@ -172,21 +149,6 @@ def test_a_damaged_checkpoint_ends_the_run_with_its_name(start: Start) -> None:
     assert run.finished["status"] == "failed"
 
 
-# ---- the agent ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
-def test_a_dead_agent_ends_the_run(start: Start) -> None:
-    run = start("run", *ENDLESS)
-    run.await_training(5)
-    os.kill(run.agent_pid, signal.SIGKILL)
-    assert "the agent died" in run.fail()
-    assert run.finished["status"] == "failed"
-
-
-# ---- the user -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
 def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start) -> None:
     conf = (*CONF, "strategy=interrupting")
@@ -195,9 +157,6 @@ def test_a_decision_that_is_interrupted_is_carried_out_as_recorded(start: Start)
     assert (code, run.finished["status"]) == (130, "interrupted"), err
     assert problems(run.lines()) == []
     assert_uses_are_exact(run)
-
-
-# ---- code and numbers -----------------------------------------------------------------------------------------------
 
 
 def test_code_that_raises_ends_the_run_with_its_reason(start: Start) -> None:
@@ -221,9 +180,61 @@ def test_a_gradient_that_is_not_a_number_is_computed_again(start: Start) -> None
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_code_that_raises_ends_the_run_with_its_reason")
-def test_gradients_that_stay_no_numbers_end_the_run(start: Start) -> None:
-    run = start("run", *FAULTY, "workload.task.fault=spikes", env=ALLOW)
-    assert "gradient is not finite, 3 times in a row" in run.fail()
-    assert run.finished["version"] >= 4
-    assert_sound(run)
+RESTARTING = (*LEDGER, *PACED, *CONF, "strategy=restarting", "save_parameters=true")
+RESTARTING_FOR_EVER = (*RESTARTING, "workload.epochs=null")
+
+
+def restarts(*orders: str) -> str:
+    return f"strategy.orders=[{','.join(repr(order) for order in orders)}]"
+
+
+@pytest.mark.long(like="test_workers_that_die_or_stop")
+@pytest.mark.parametrize(("rule", "transport"), [("bsp", "tcp"), pytest.param("asp", "shm", marks=pytest.mark.long)])
+def test_a_worker_is_restarted_elsewhere_while_the_others_go_on(start: Start, rule: str, transport: str) -> None:
+    where = (f"strategy.rule={rule}", f"topology.transport={transport}", "scheduler.pending_s=0.5")
+    run = start("run", *RESTARTING_FOR_EVER, *where, restarts("worker:1@0.5"), env=ALLOW)
+    (joined,) = run.await_events("Joined")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"], lost["reason"]) == (1, False, "restarted by the strategy")
+    assert (joined["worker"], joined["incarnation"]) == (1, 1)
+    assert joined["t"] - lost["t"] >= 0.5
+    between = [event for event in run.events("Arrived") if lost["t"] < event["t"] < joined["t"]]
+    assert {event["grad"]["worker"] for event in between} == {0, 2, 3}
+    run.await_progress(20)
+    late = [event["grad"]["worker"] for event in run.events("Arrived") if event["t"] > joined["t"]]
+    assert 1 in late
+    run.interrupt()
+    assert not run.events("ServerLost")
+    assert_uses_are_exact(run)
+    assert problems(run.lines()) == []
+
+
+@pytest.mark.long(like="test_servers_that_die_or_stop")
+def test_a_restarted_server_loses_nothing_that_was_applied(start: Start) -> None:
+    """No periodic checkpoint but the first: what it comes back with was stored for it."""
+    more = ("strategy.rule=asp", "checkpoint_every_s=null", "topology.num_servers=3", "scheduler.pending_s=0.2")
+    run = start("run", *RESTARTING_FOR_EVER, *more, restarts("server:1@0.8"), env=ALLOW)
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("ServerLost")
+    before = max(line["version"] for line in run.lines() if line["kind"] == "event" and line["t"] < lost["t"])
+    assert restored["version"] == before > 0
+    assert restored["t"] - lost["t"] >= 0.2
+    run.await_progress(20)
+    end_exactly(run)
+
+
+@pytest.mark.long(like="test_servers_that_die_or_stop")
+def test_a_checkpoint_based_failover_takes_everybody_back(start: Start) -> None:
+    endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
+    run = start("run", *endless, "strategy=asp", "failover=checkpoint")
+    run.await_notes("Checkpointed", 3)
+    assert run.unregister(("worker", 1))
+    (restored,) = run.await_events("Restored")
+    (lost,) = run.events("Lost")
+    assert (lost["worker"], lost["restarting"]) == (1, True)
+    assert not run.events("ServerLost")
+    assert restored["workers"] == [0, 1, 2, 3]
+    stored = {note["version"] for note in run.notes("Checkpointed")}
+    assert restored["version"] in stored
+    run.await_progress(20)
+    end_exactly(run)

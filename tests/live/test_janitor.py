@@ -20,6 +20,7 @@ from runtime.live.machines.cgroups import CgroupUnavailable, find
 from runtime.live.machines.crash_registry import CrashRegistry
 from runtime.live.machines.janitor import identify, reap
 from runtime.live.machines.janitor_process import start_janitor
+from stragglab.commands import cleanup
 from tests.support.runs import ROOT, alive, kill_quietly, marks, until
 
 pytestmark = [pytest.mark.live, pytest.mark.root, pytest.mark.alone]
@@ -35,7 +36,7 @@ from runtime.live.machines.cgroups import run_group
 def owner(run_id, moment):
     def reach(name):
         if name == moment:
-            print(ours.pid, *others, flush=True)
+            os.write(1, (" ".join(map(str, (ours.pid, *others))) + chr(10)).encode())  # at once: two write here
             while True:
                 signal.pause()
 
@@ -75,7 +76,7 @@ for line in sys.stdin:
     if not pid:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         owner(*line.split())
-    print(pid, flush=True)
+    os.write(1, (str(pid) + chr(10)).encode())
 """
 
 
@@ -148,15 +149,9 @@ def nothing_is_left_of(owner: OwningProcess, registry: CrashRegistry) -> None:
     assert owner.path.name.removeprefix("stragglab-") not in [entry.run_id for entry in registry.entries()]
 
 
-def cleanup(*argv: str) -> tuple[int, list[str]]:
-    """As a user runs it: (exit code, lines)."""
-    words = [sys.executable, "run.py", "cleanup", *argv]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert not done.stderr
-    return done.returncode, done.stdout.splitlines()
-
-
-# ---- the owner is killed --------------------------------------------------------------------------------------------
+def cleaned(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, list[str]]:
+    """Exit code and lines of the command."""
+    return cleanup.main(list(argv)), capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -192,9 +187,6 @@ def test_whoever_else_holds_the_writing_end_puts_it_off(owners: Owners, registry
     nothing_is_left_of(owner, registry)
 
 
-# ---- the janitor ----------------------------------------------------------------------------------------------------
-
-
 def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, registry: CrashRegistry) -> None:
     owner = owners.start("inhabited")
     about = Path(f"/proc/{owner.janitor}")
@@ -210,16 +202,15 @@ def test_the_janitor_is_a_small_process_of_its_own(owners: Owners, registry: Cra
     nothing_is_left_of(owner, registry)
 
 
-def test_a_run_that_ends_well_dismisses_it(owners: Owners, registry: CrashRegistry) -> None:
+def test_a_run_that_ends_well_dismisses_it_and_without_one_nothing_is_made(
+    owners: Owners, registry: CrashRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     janitor = start_janitor()
     group = find("cpu").create("0123456789abcdef", janitor.register)
     assert len(registry.entries()) == 1
     group.remove()
     assert janitor.dismiss()
     assert registry.entries() == []
-
-
-def test_without_a_janitor_nothing_is_made(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(janitor_process, "_janitors", [])
     with pytest.raises(RuntimeError, match=r"the_janitor\(\) first"):
         find("cpu").create("0123456789abcdef", janitor_process.register)
@@ -244,22 +235,19 @@ def test_a_run_cannot_entrust_what_is_another_runs(owners: Owners, registry: Cra
     nothing_is_left_of(owner, registry)
 
 
-# ---- both are killed ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("moment", ["announced", "made", "confirmed", "nested", "stopped"])
+@pytest.mark.parametrize("moment", ["announced", "made", "stopped"])
 def test_when_the_janitor_is_killed_too_the_registry_knows(
-    owners: Owners, registry: CrashRegistry, moment: str
+    owners: Owners, registry: CrashRegistry, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
     owner = owners.start(moment)
     kill_quietly(owner.janitor)
     owner.kill()
     until(lambda: not alive(owner.janitor), "the janitor's end")
     assert owner.path.exists() == (moment != "announced")
-    code, (line,) = cleanup()
+    code, (line,) = cleaned(capsys)
     assert (code, "crashed" in line, str(owner.path) in line) == (0, True, True)
     assert all(alive(pid) for pid in owner.others)
-    code, (line,) = cleanup("--reap")
+    code, (line,) = cleaned(capsys, "--reap")
     assert (code, line.endswith(": removed")) == (0, True)
     nothing_is_left_of(owner, registry)
     assert os.listdir(registry.path) == []
@@ -275,14 +263,13 @@ def test_the_next_run_that_starts_cleans_up(owners: Owners, registry: CrashRegis
     nothing_is_left_of(successor, registry)
 
 
-# ---- other people's groups ------------------------------------------------------------------------------------------
-
-
-def test_another_run_is_not_touched(owners: Owners, registry: CrashRegistry) -> None:
+def test_another_run_is_not_touched(
+    owners: Owners, registry: CrashRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
     one, other = owners.start("inhabited"), owners.start("stopped")
     one.kill()
     nothing_is_left_of(one, registry)
-    assert cleanup("--reap")[0] == 0
+    assert cleaned(capsys, "--reap")[0] == 0
     assert (other.path / "host-0" / "worker-0").is_dir()
     assert all(alive(pid) for pid in [other.janitor, *other.others])
     other.kill()
@@ -301,9 +288,6 @@ def test_a_group_of_the_same_name_that_the_run_did_not_make_is_not_touched(
         assert process.poll() is None
     owner.path.rmdir()
     assert registry.entries() == []
-
-
-# ---- what is killed how ---------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

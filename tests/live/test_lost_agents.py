@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
-from runtime.live.machines.doctor import missing
-from tests.support.job_sets import table_of
-from tests.support.joined import Agent, Cluster, errors, rejoining
+from tests.support.joined import Agent, Cluster, errors
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER, RecordSink, Run, children_of, command_line, processes_of
+from tests.support.runs import LEDGER, Run, children_of, command_line, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -39,14 +36,6 @@ def test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle(start: S
 
 
 @pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
-def test_a_job_that_misses_nobody_yet_fails_as_well(start: Start) -> None:
-    """The next loss would be final, and the agent holds what tasks may use."""
-    run = start("run", *STEADY, "topology=allreduce")
-    run.await_training(5)
-    stop_agent(run)
-    assert LOST in run.fail()
-
-
 def test_an_agent_that_is_stopped_for_less_than_its_lease_is_no_loss(start: Start) -> None:
     run = start("run", *STEADY, "runtime.lease_s=2", "save_parameters=true")
     run.await_training(5)
@@ -62,30 +51,6 @@ def test_an_agent_that_is_stopped_for_less_than_its_lease_is_no_loss(start: Star
 
 
 @pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
-def test_one_that_is_stopped_before_it_has_connected_has_the_deadline_of_the_start(start: Start) -> None:
-    run = start("run", *STEADY, "runtime.start_deadline_s=4")
-    run.await_that(lambda: run.agents, "the agent")
-    stop_agent(run)
-    assert "not ready after runtime.start_deadline_s=4: the agent; see logs/" in run.fail()
-
-
-@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
-def test_one_that_is_stopped_when_it_could_start_tasks_has_its_lease(start: Start) -> None:
-    run = start("run", *STEADY, "workload.task.num_samples=200000")
-    run.await_notes("Imported")
-    stop_agent(run)
-    assert LOST in run.fail()
-
-
-@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
-def test_one_that_is_stopped_at_the_end_holds_nobody_up(start: Start) -> None:
-    run = start("run", *STEADY, "runtime.lease_s=20", "max_time_s=3", "save_parameters=true")
-    run.await_training(5)
-    stop_agent(run)
-    run.finish()
-    assert run.parameters().sum() == run.finished["samples_applied"]
-
-
 def test_a_driver_that_is_stopped_longer_than_all_leases_loses_no_agent(start: Start) -> None:
     """Whether its agent was stopped with it, as by a terminal, or not."""
     run = start("run", *STEADY)
@@ -103,9 +68,6 @@ def test_a_driver_that_is_stopped_longer_than_all_leases_loses_no_agent(start: S
     assert not run.events("ServerLost")
 
 
-# ---- on another machine ---------------------------------------------------------------------------------------------
-
-
 def starter_of_tasks(agent: Agent) -> int:
     """The process that starts the tasks of a machine that has joined."""
     there = [pid for pid in processes_of(agent.directory) if b"runtime.live.tasks.agent" in command_line(pid)]
@@ -114,6 +76,7 @@ def starter_of_tasks(agent: Agent) -> int:
     return found
 
 
+@pytest.mark.long(like="test_a_task_that_nobody_can_start_again_does_not_leave_the_job_idle")
 def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks(loopback: Cluster) -> None:
     """The program that has joined is well, and does not notice."""
     agents = [loopback.agent(number) for number in range(2)]
@@ -127,44 +90,3 @@ def test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_task
     )
     assert [agent.wait() for agent in agents] == [0, 0]
     assert [processes_of(agent.directory) for agent in agents] == [[], []]
-
-
-@pytest.mark.long(like="test_a_machine_that_has_joined_is_lost_with_the_process_that_starts_its_tasks")
-def test_another_one_takes_its_place(loopback: Cluster, shared: Path) -> None:
-    agents = [loopback.agent(number) for number in range(2)]
-    words = (*rejoining(shared), "launcher.lease_s=2", "workload.epochs=20", "save_parameters=true")
-    run = loopback.run("run", *STEADY, *words)
-    run.await_training(5, 180)
-    os.kill(starter_of_tasks(agents[0]), signal.SIGSTOP)
-    run.await_notes("NodeLost", 1, 180)
-    loopback.agent(0)
-    run.finish(180)
-    assert set(run.parameters().tolist()) == {20.0}
-
-
-# ---- in a set -------------------------------------------------------------------------------------------------------
-
-HOSTS = ("cluster=hosts", "cluster.hosts.count=2", "cluster.hosts.gpus=1", "cluster.hosts.real_cores_per_core=0.2")
-
-
-def test_one_that_is_stopped_while_its_job_is_preempted_lets_the_others_go_on(start: Start) -> None:
-    for name in ("network", "links", "cgroup_cpu"):
-        if lack := missing(name):
-            pytest.skip(f"{lack.reason}; {lack.cure}")
-    words = ("runtime=live", "jobs=list", "policy=las", "policy.thresholds=[2]", *LEDGER, *LEASE)
-    entries = (
-        "{job: long, submit_s: 0, gpus: 2, iterations: 4000}",
-        "{job: late, submit_s: 6, gpus: 2, iterations: 60}",
-    )
-    more = ("replay.max_iterations=null", "replay.grace_s=1", "replay.restart_s=1", "replay.use_every_s=0.1")
-    run = start("run", *words, *HOSTS, *more, f"jobs.entries=[{','.join(entries)}]", "save_parameters=true")
-    victim = RecordSink(run.run_dir / "jobs" / "long")
-    run.await_that(lambda: victim.events("Arrived"), "gradients")
-    [agent] = [pid for pid in run.agents if Path(f"/proc/{pid}/fd/1").readlink().is_relative_to(victim.run_dir)]
-    os.kill(agent, signal.SIGSTOP)
-    line = run.fail()
-    assert "1 of 2 jobs are not done: job long failed" in line
-    assert table_of(run.run_dir).status.to_dict() == {"long": "failed", "late": "done"}
-    assert LOST in victim.finished["reason"]
-    late = RecordSink(run.run_dir / "jobs" / "late")
-    assert late.parameters().sum() == late.finished["samples_applied"]

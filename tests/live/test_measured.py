@@ -25,28 +25,20 @@ def norms(run: Run) -> list[tuple[int, float]]:
     return [(event["version"], event["sqr_norm"]) for event in run.events("Measured")]
 
 
-@pytest.mark.long(like="test_a_measurement_that_is_lost_holds_nothing_up")
-@pytest.mark.parametrize(
-    "more",
-    [("topology.transport=tcp",), pytest.param(("topology.transport=shm",), marks=pytest.mark.long)],
-    ids=lambda more: more[0],
-)
-def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path, more: tuple[str, ...]) -> None:
+@pytest.mark.long(like="tests/live/test_faults.py::test_servers_that_die_or_stop")
+def test_live_and_virtual_measure_the_same_bits(start: Start, tmp_path: Path) -> None:
     words = (*DIGITS, *PACED, "workload.epochs=1", *noisy(tmp_path))
-    live = start("live", *words, *more).finish()
+    live = start("live", *words, "topology.transport=shm").finish()
     virtual = start("virtual", *words, "runtime=virtual").finish()
     assert len(norms(live)) >= 5
     assert norms(live) == norms(virtual)
     assert replay(live.lines(), build_strategy(live.run_dir)) == []
 
 
+@pytest.mark.long(like="tests/live/test_faults.py::test_servers_that_die_or_stop")
 @pytest.mark.parametrize(
     ("victim", "more"),
-    [
-        (("server", 1), PACED),
-        pytest.param(("worker", 1), (PACED[0], "topology=allreduce"), marks=pytest.mark.long),
-    ],
-    ids=["server", "replica"],
+    [(("server", 1), PACED), (("worker", 1), (PACED[0], "topology=allreduce"))],
 )
 def test_a_measurement_that_is_lost_holds_nothing_up(
     start: Start, tmp_path: Path, victim: tuple[str, int], more: tuple[str, ...]

@@ -32,6 +32,7 @@ def words(data_dir: object) -> Sequence[str]:
     )
 
 
+@pytest.mark.long(like="tests/live/test_record.py::test_notes_tell_the_life_of_the_run")
 def test_a_server_has_its_part_of_the_vectors_and_no_other(
     start: Start, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from runtime.live.hosts.rules import PAYLOAD_FRAC
 from tests.live.test_disturbances import write_plan
-from tests.support.exact import assert_used
 from tests.support.invariants import problems
 from tests.support.joined import Cluster
 from tests.support.leaks import Start
-from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.runs import DIGITS, Run
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -56,6 +55,7 @@ def injected(run: Run) -> list[dict[str, Any]]:
     return [{**line["note"], "t": line["t"]} for line in run.lines() if line.get("note", {}).get("type") == "Injected"]
 
 
+@pytest.mark.long(like="tests/live/test_joined.py::test_two_agents_of_a_user_train_every_sample_as_often")
 def test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed(
     loopback: Cluster, start: Start, tmp_path: Path
 ) -> None:
@@ -86,46 +86,3 @@ def test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_tho
 def losses(run: Run) -> list[tuple[int, float]]:
     """Of every worker, in order."""
     return [(worker, event["loss"]) for worker in range(2) for _, event in arrived(run, worker)]
-
-
-@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
-def test_machines_in_namespaces_with_tls_and_a_route(apart: Cluster, start: Start, tmp_path: Path) -> None:
-    """Packets of 1,500 bytes; only what worker 1 sends is slow."""
-    job = (*BIG, "workload.epochs=5")
-    agents = [apart.agent(number, "--tls") for number in range(2)]
-    plan = links(tmp_path / "plan.csv", (0.3, 5.0, "link:1>0"))
-    run = apart.run("run", *job, *plan, "launcher.tls=true").finish(PATIENCE_S)
-    assert run.sha256 == start("undisturbed", *job).finish(PATIENCE_S).sha256
-    expected_s = 4 * run.finished["num_parameters"] / BYTES_PER_S
-    slow, quick = transfers(run, 1, "send_s")
-    assert slow
-    assert (1 - WIDE) * expected_s < min(slow) < (1 + WIDE) * expected_s
-    assert median(quick) < expected_s / 3
-    assert median(transfers(run, 1, "pull_s")[0]) < expected_s / 3
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
-def test_a_worker_that_starts_again_within_a_window_is_slow_again(loopback: Cluster, tmp_path: Path) -> None:
-    agents = [loopback.agent(number) for number in range(2)]
-    plan = tmp_path / "plan.csv"
-    words = links(plan, (0.3, 7.0, "link:1"))
-    plan.write_text(plan.read_text() + "1.5,0.2,worker:1,kill,1\n")
-    run = loopback.run("run", *BIG, "workload.epochs=5", "checkpoint_every_s=0.5", *words).finish(PATIENCE_S)
-    (killed,) = {note["t"] for note in injected(run) if note["kind"] == "kill" and note["level"]}
-    closed = next(note["t"] for note in injected(run) if note["kind"] == "bandwidth" and note["level"] == 1.0)
-    after = [event["timings"]["send_s"] for t, event in arrived(run, 1) if killed < t < closed]
-    expected_s = 4 * run.finished["num_parameters"] / BYTES_PER_S
-    assert max(after) > expected_s / 2
-    assert problems(run.lines()) == []
-    assert [agent.wait() for agent in agents] == [0, 0]
-
-
-@pytest.mark.long(like="test_a_push_and_a_pull_take_what_the_closed_form_says_and_the_losses_are_those_undisturbed")
-def test_a_job_of_small_transfers_keeps_its_ledger(loopback: Cluster, tmp_path: Path) -> None:
-    """Four workers and two servers, so that some share a link."""
-    agents = [loopback.agent(number) for number in range(2)]
-    plan = links(tmp_path / "plan.csv", (0.2, 60.0, "link:0"), (0.2, 60.0, "link:1"))
-    run = loopback.run("run", *LEDGER, "workload.epochs=4", "save_parameters=true", *plan).finish(PATIENCE_S)
-    assert_used(run, 4)
-    assert [agent.wait() for agent in agents] == [0, 0]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from runtime.live.machines.cgroups import find
-from tests.live.test_live_job_sets import assert_all_exact, begin, entry, hosts, record_of  # noqa: F401  (a fixture)
-from tests.live.test_live_sets_restarted import pid_of, with_settings
+from tests.live.test_live_job_sets import assert_all_exact, begin, entry, hosts, pid_of, record_of, with_settings  # noqa: F401  (a fixture)
 from tests.support.exact import ALLOW
 from tests.support.job_sets import notes_of, table_of
 from tests.support.leaks import Start
@@ -80,6 +79,7 @@ def is_limited(note: dict[str, Any]) -> bool:
     return note.get("cpu_cores") is not None or note.get("link_bytes_per_s") is not None
 
 
+@pytest.mark.long(like="tests/unit/live/test_live_sharing.py::test_live_jobs_get_the_limits_of_the_virtual_clock")
 def test_a_reservation_limits_the_neighbour_until_its_job_ends(start: Start) -> None:
     run = begin_two(start, 6, 14)
     record = await_limits(run)
@@ -98,6 +98,7 @@ def kill_the_agent(run: Run, record: RecordSink) -> None:
     os.kill(agent, signal.SIGKILL)
 
 
+@pytest.mark.long(like="tests/unit/live/test_live_sharing.py::test_live_jobs_get_the_limits_of_the_virtual_clock")
 def test_who_is_killed_gives_back_what_it_has_reserved(start: Start) -> None:
     run = begin_two(start)
     record = await_limits(run)
@@ -109,7 +110,7 @@ def test_who_is_killed_gives_back_what_it_has_reserved(start: Start) -> None:
     assert run.wait()[0] == 130
 
 
-@pytest.mark.long(like="test_who_is_killed_gives_back_what_it_has_reserved")
+@pytest.mark.long(like="tests/unit/live/test_live_sharing.py::test_live_jobs_get_the_limits_of_the_virtual_clock")
 @pytest.mark.parametrize("victim", ["outer", "inner"])
 def test_of_a_driver_that_is_killed_no_limit_is_left(start: Start, victim: str) -> None:
     """The oracle looks for groups, networks and processes that are left."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -91,27 +90,14 @@ def read_all(sock: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-# ---- what passes -----------------------------------------------------------------------------------------------------
-
-
 def test_everything_arrives_in_order_both_ways(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(), accepted(server)
-    data = {way: os.urandom(3_000_000) for way in ("there", "back")}
-    threads = [
-        threading.Thread(target=send_and_end, args=(client, data["there"])),
-        threading.Thread(target=send_and_end, args=(sink, data["back"])),
-    ]
-    for thread in threads:
-        thread.start()
-    arrived: dict[str, bytes] = {}
-    reader = threading.Thread(target=lambda: arrived.update(there=read_all(sink)))
-    reader.start()
-    arrived["back"] = read_all(client)
-    for thread in (*threads, reader):
-        thread.join()
-    assert {way: hashlib.sha256(found).digest() for way, found in arrived.items()} == {
-        way: hashlib.sha256(sent).digest() for way, sent in data.items()
-    }
+    there, back = os.urandom(3_000_000), os.urandom(3_000_000)
+    with ThreadPoolExecutor(3) as pool:
+        for sock, data in ((client, there), (sink, back)):
+            pool.submit(send_and_end, sock, data)
+        arrived = pool.submit(read_all, sink)
+        assert (read_all(client) == back, arrived.result() == there) == (True, True)
     sink.close()
 
 
@@ -120,7 +106,7 @@ def send_and_end(sock: socket.socket, data: bytes) -> None:
     sock.shutdown(socket.SHUT_WR)
 
 
-def test_nothing_arrives_before_its_time(server: socket.socket, relayed: Relayed) -> None:
+def test_nothing_arrives_before_its_time_and_a_reset_is_passed_on(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(0.03, 0.01), accepted(server)
     for _ in range(3):
         sent = time.monotonic()
@@ -132,12 +118,17 @@ def test_nothing_arrives_before_its_time(server: socket.socket, relayed: Relayed
         assert arrived - sent >= 0.0299
         assert time.monotonic() - arrived >= 0.0099
     sink.close()
+    client, sink = relayed(), accepted(server)
+    sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
+    sink.close()
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
 
 
 def test_a_client_waits_for_what_lies_between_it_and_the_server(server: socket.socket, relayed: Relayed) -> None:
     """One that is not listed waits for nothing, on the same port."""
-    far, far_sink = relayed(0.5, 0.5), accepted(server)
-    near, near_sink = relayed(0.5, 0.5, OTHER), accepted(server)
+    far, far_sink = relayed(0.2, 0.2), accepted(server)
+    near, near_sink = relayed(0.2, 0.2, OTHER), accepted(server)
     sent = time.monotonic()
     far.sendall(b"a")
     near.sendall(b"b")
@@ -149,7 +140,7 @@ def test_a_client_waits_for_what_lies_between_it_and_the_server(server: socket.s
     far_sink.settimeout(5)
     far_sink.sendall(far_sink.recv(10))
     assert far.recv(10) == b"a"
-    assert time.monotonic() - sent >= 1.0
+    assert time.monotonic() - sent >= 0.4
     for sink in (far_sink, near_sink):
         sink.close()
 
@@ -163,18 +154,6 @@ def test_one_half_may_end_before_the_other(server: socket.socket, relayed: Relay
     assert read_all(client) == b"answer"
 
 
-def test_many_connections_do_not_mix(server: socket.socket, relayed: Relayed) -> None:
-    clients = [relayed() for _ in range(20)]
-    for number, client in enumerate(clients):
-        client.sendall(f"{number:4}".encode())
-    sinks = [accepted(server) for _ in clients]
-    for sink in sinks:
-        sink.sendall(sink.recv(4, socket.MSG_WAITALL))
-    assert [int(client.recv(4, socket.MSG_WAITALL)) for client in clients] == list(range(20))
-    for sink in sinks:
-        sink.close()
-
-
 def test_who_does_not_read_stops_the_sender(server: socket.socket, relayed: Relayed) -> None:
     client, sink = relayed(0.0, 0.0), accepted(server)
     client.settimeout(0.5)
@@ -186,17 +165,6 @@ def test_who_does_not_read_stops_the_sender(server: socket.socket, relayed: Rela
     client.shutdown(socket.SHUT_WR)
     assert len(read_all(sink)) == sent
     sink.close()
-
-
-# ---- what breaks -----------------------------------------------------------------------------------------------------
-
-
-def test_a_reset_is_passed_on(server: socket.socket, relayed: Relayed) -> None:
-    client, sink = relayed(), accepted(server)
-    sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
-    sink.close()
-    with pytest.raises(ConnectionResetError):
-        client.recv(1)
 
 
 @contextlib.contextmanager
@@ -233,7 +201,9 @@ def heard(sock: socket.socket, into: list[bytes]) -> bool:
     return bool(into)
 
 
-def test_a_server_that_comes_up_late_gets_what_was_said() -> None:
+def test_a_server_that_comes_up_late_gets_what_was_said_and_one_that_never_does_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     target = (HERE, free_port())
     with in_this_thread(target) as (loop, client):
         client.sendall(b"early")
@@ -257,26 +227,12 @@ def test_a_server_that_comes_up_late_gets_what_was_said() -> None:
                 said: list[bytes] = []
                 turn_until(loop, partial(heard, sink, said))
                 assert said == [b"early"]
-
-
-def test_a_server_that_never_comes_up_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "CONNECT_PATIENCE_S", 0.1)
     with in_this_thread((HERE, free_port())) as (loop, client):
         client.sendall(b"early")
         turn_until(loop, lambda: idle(loop))
         with pytest.raises(ConnectionResetError):
             client.recv(1)
-
-
-def test_a_client_that_goes_while_the_server_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "CONNECT_PATIENCE_S", 0.1)
-    with in_this_thread((HERE, free_port())) as (loop, client):
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, holding.RESET)
-        client.close()
-        turn_until(loop, lambda: idle(loop))
-
-
-# ---- its life --------------------------------------------------------------------------------------------------------
 
 
 def test_a_port_that_is_taken() -> None:

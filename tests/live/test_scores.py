@@ -45,12 +45,7 @@ def assert_sound(run: Run) -> None:
 @pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 @pytest.mark.parametrize(
     "more",
-    [
-        ("topology.transport=tcp",),
-        pytest.param(("topology.transport=shm",), marks=pytest.mark.long),
-        pytest.param(("runtime=virtual", "cluster.device={base_s: 0.01}"), marks=pytest.mark.long),
-    ],
-    ids=lambda more: more[0],
+    [("topology.transport=tcp",), ("topology.transport=shm",), ("runtime=virtual", "cluster.device={base_s: 0.01}")],
 )
 def test_scores_are_those_of_one_process(start: Start, more: tuple[str, ...]) -> None:
     """Parts of two servers against whole vectors: 1e-5; the final parameters are the same, so nothing else differs."""
@@ -121,6 +116,7 @@ def kill_or_let_go_on(scorer: int) -> None:
         os.kill(scorer, signal.SIGCONT)
 
 
+@pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Start) -> None:
     run = start("run", *LEDGER, *ZENO, *EQUAL, *PACED, "workload.epochs=null", "runtime.max_restarts=0")
     run.await_events("Scored", 5)
@@ -128,7 +124,7 @@ def test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason(start: Star
     assert "scorer is gone (killed by signal 9) and runtime.max_restarts=0 is used up" in run.fail()
 
 
-@pytest.mark.long(like="test_without_restarts_a_dead_scorer_ends_the_job_with_the_reason")
+@pytest.mark.long(like="test_whoever_dies_while_scores_are_waited_for")
 def test_a_scorer_that_takes_too_long_is_replaced(start: Start) -> None:
     """It sends heartbeats, so its lease holds, but no reference."""
     deadline = ("runtime.lease_s=60", "runtime.iteration_deadline_s=1.0")

@@ -36,6 +36,7 @@ def injected_as_planned(run: Run) -> int:
     return disturbed
 
 
+@pytest.mark.long(like="tests/live/test_record.py::test_a_delay_is_achieved_exactly_where_planned")
 @pytest.mark.parametrize("name", long_after(PATTERNS, always=1))
 def test_both_runtimes_carry_out_the_same_plan(start: Start, name: str) -> None:
     words = (*DIGITS, *JOB, f"straggler={name}", *PATTERNS[name])

@@ -39,8 +39,6 @@ def addresses(run: Run) -> list[Address]:
     return found
 
 
-# ---- attacks: on all ports at once; the connections stay open until the job is seen to continue ------------------
-
 Attack = Callable[[list[Address], ExitStack], None]
 NAME = Identity("worker", 1, incarnation=0)
 """Of a worker that has been restarted since."""
@@ -171,9 +169,6 @@ def test_a_full_house_keeps_nobody_of_ours_out(start: Start) -> None:
         assert run.unregister(("worker", 0))
         run.await_events("Joined", 2)
         run.await_progress(40)
-
-
-# ---- what others can see --------------------------------------------------------------------------------------------
 
 
 def shows(pid: int, secret: bytes) -> bool:

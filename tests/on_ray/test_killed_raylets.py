@@ -1,4 +1,4 @@
-"""Raylets that are killed with SIGKILL: of a machine with an agent, and of the one where the run is."""
+"""Ray's nodes in networks of their own (root): partitions, and raylets that are killed with SIGKILL."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from pathlib import Path
 import pytest
 
 from tests.on_ray.apart import RayApart
-from tests.on_ray.test_nodes_apart import begin
 from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left
 from tests.support.exact import assert_used, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND, errors, rejoining
 from tests.support.leaks import Start
-from tests.support.runs import LEDGER
+from tests.support.runs import DIGITS, LEDGER, Run
 
 pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
 EPOCHS = 6
 JOB = (*LEDGER, *SLOW, f"workload.epochs={EPOCHS}", "save_parameters=true")
+
+
+def begin(cluster: RayApart, start: Start, name: str, *words: str) -> Run:
+    """A run where the head is."""
+    with cluster.machines.at_driver():
+        return start(name, *words, *cluster.words)
 
 
 def test_a_killed_raylet_ends_the_job_in_one_line(ray_apart: RayApart, start: Start) -> None:
@@ -29,21 +34,6 @@ def test_a_killed_raylet_ends_the_job_in_one_line(ray_apart: RayApart, start: St
     (line,) = errors(run, 1)
     assert "node1 is lost: its agent is gone" in line
     assert problems(run.lines()) == []
-    assert_nothing_is_left()
-
-
-def test_a_raylet_that_is_started_again_gets_another_agent_and_the_ledger_is_exact(
-    ray_apart: RayApart, start: Start, shared: Path
-) -> None:
-    """Its machine had a server: all roll back to the last checkpoint."""
-    run = begin(ray_apart, start, "run", *JOB, *rejoining(shared))
-    run.await_training(5, PATIENCE_S)
-    ray_apart.kill_raylet(ray_apart.machines.network.addresses[1])
-    run.await_notes("NodeLost", 1, PATIENCE_S)
-    ray_apart.start_on(1)
-    run.finish(PATIENCE_S)
-    assert [note["node"] for note in run.notes("NodeJoined")] == ["node1"]
-    assert_used(run, EPOCHS)
     assert_nothing_is_left()
 
 
@@ -80,4 +70,23 @@ def test_a_run_whose_own_raylet_is_killed_trains_on(ray_apart: RayApart, start: 
     run.await_progress(3, PATIENCE_S)
     run.finish(PATIENCE_S)
     assert_used(run, EPOCHS)
+    assert_nothing_is_left()
+
+
+def test_bsp_over_two_networks_is_bit_equal_to_that_of_one_machine(ray_apart: RayApart, start: Start) -> None:
+    job = (*DIGITS, "workload.epochs=1")
+    there = begin(ray_apart, start, "there", *job).finish(PATIENCE_S)
+    assert there.sha256 == start("here", *job).finish(PATIENCE_S).sha256
+    assert [node["address"] for node in there.meta["machine"]["nodes"]] == ray_apart.machines.network.addresses
+    assert_nothing_is_left()
+
+
+def test_a_partition_beyond_the_lease_ends_the_job_and_leaves_nothing_behind_it(
+    ray_apart: RayApart, start: Start
+) -> None:
+    run = begin(ray_apart, start, "run", *ENDLESS)
+    run.await_training(3, PATIENCE_S)
+    ray_apart.machines.cut(1, True)
+    (line,) = errors(run, 1)
+    assert line.endswith("node1 is lost: no word from it for launcher.lease_s=3")
     assert_nothing_is_left()

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tests.on_ray.conftest import Raylets
-from tests.support.exact import end_exactly
 from tests.support.invariants import problems
-from tests.support.joined import GROWING_BRAIN, errors, rejoining
+from tests.support.joined import errors, rejoining
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, alive, every_pid, kill_quietly, until
 
@@ -21,12 +20,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.live, pytest.mark.timeout(400)]
 
 PATIENCE_S = 180.0
 LEASE_S = 3.0
-SLOW = (
-    "cluster.device={base_s: 0.04}",
-    "runtime.lease_s=1.0",
-    "runtime.heartbeat_s=0.2",
-    f"launcher.lease_s={LEASE_S}",
-)
+LEASES = ("runtime.lease_s=1.0", "runtime.heartbeat_s=0.2", f"launcher.lease_s={LEASE_S}")
+SLOW = ("cluster.device={base_s: 0.04}", *LEASES)
 ENDLESS = (*LEDGER, "workload.epochs=null", *SLOW)
 
 
@@ -123,28 +118,9 @@ def test_ray_gives_another_node_for_a_lost_agent_and_the_ledger_is_exact(
     assert_nothing_is_left()
 
 
-def test_dlrover_grows_over_the_nodes_and_the_ledger_is_exact(raylets: Raylets, start: Start, shared: Path) -> None:
-    """It starts with one worker and one server on node 0; a newcomer is where the most room is."""
-    run = start("run", *ENDLESS, *GROWING_BRAIN, "save_parameters=true", f"launcher.shared_dir={shared}", *raylets.at())
-    run.await_that(lambda: len({key for key in run.pids() if key[0] == "worker"}) > 2, "more workers", PATIENCE_S)
-    run.await_progress(20, PATIENCE_S)
-    end_exactly(run, PATIENCE_S)
-    launched = run.notes("Launched")
-    assert [note["node"] for note in launched if note["incarnation"] == 0 and note["id"] == 0][:2] == ["node0"] * 2
-    assert {note["node"] for note in launched if note["role"] == "worker"} == {"node0", "node1", "node2"}
-    assert {node["node"] for node in run.meta["machine"]["nodes"]} == {note["node"] for note in launched}
-    assert_nothing_is_left()
-
-
 def test_a_cluster_of_its_own_ends_with_the_run(start: Start) -> None:
     pytest.importorskip("ray")
-    own = (
-        "launcher=ray",
-        "launcher.address=local",
-        "launcher.nodes=2",
-        "launcher.placement=PACK",
-        "launcher.listen=lo",
-    )
+    own = ("launcher=ray", *(f"launcher.{one}" for one in ("address=local", "nodes=2", "placement=PACK", "listen=lo")))
     run = start("run", *LEDGER, "workload.epochs=2", "save_parameters=true", *own).finish(PATIENCE_S)
     assert set(np.unique(run.parameters())) == {2.0}
     assert_nothing_is_left()
@@ -153,17 +129,8 @@ def test_a_cluster_of_its_own_ends_with_the_run(start: Start) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("launcher.nodes=4", "run.py: launcher.nodes=4: launcher.placement=STRICT_SPREAD needs 4 times 1 CPUs, 0 GPUs"),
-        (
-            "launcher.cpus_per_node=64",
-            "run.py: launcher.cpus_per_node=64: launcher.placement=STRICT_SPREAD needs 3 times",
-        ),
-        (
-            "launcher.gpus_per_node=3",
-            "run.py: launcher.gpus_per_node=3: launcher.placement=STRICT_SPREAD needs 3 times",
-        ),
+        ("launcher.gpus_per_node=3", "run.py: launcher.gpus_per_node=3: launcher.placement=STRICT_SPREAD needs 3 time"),
         ("launcher.labels={number: 9}", "run.py: launcher.labels={number: 9}: launcher.placement=STRICT_SPREAD needs"),
-        ("launcher.address=127.0.0.1:1", "run.py: launcher.address=127.0.0.1:1: connection refused; start Ray there"),
         ("launcher.auth_token_file=OTHER", "does not accept it; name the file with the cluster's own"),
         ("launcher.directory=/nowhere", "launcher.directory=/nowhere: no Stragglab is there"),
     ],

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from runtime.live.hosts.network import Network
 from runtime.live.joining.token import new_token
 from runtime.live.machines.doctor import missing
 from tests.support.leaks import Start
-from tests.support.runs import ROOT, Run, every_pid, marks
+from tests.support.runs import ROOT, Run, marks
 
 PORT = 7077
 _EAGER = {"short_window_s": 1, "long_window_s": 2, "decide_every_s": 0.5, "cooldown_s": 2, "min_records": 2}
@@ -99,15 +99,6 @@ class Namespaces:
     def cut(self, number: int, on: bool) -> None:
         with netns.inside(self._lab):
             self.network.cut(number, on)
-
-    def pids_at(self, number: int) -> set[int]:
-        here = os.fstat(self.network.namespace_fds[number]).st_ino
-        found = set()
-        for pid in every_pid():
-            with suppress(OSError):  # it has ended
-                if os.stat(f"/proc/{pid}/ns/net").st_ino == here:
-                    found.add(pid)
-        return found
 
     def close(self) -> None:
         with netns.inside(self._lab):
@@ -235,14 +226,6 @@ def shared(tmp_path: Path) -> Path:
 @pytest.fixture
 def apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
     with namespaces() as machines:
-        cluster = Cluster(tmp_path, machines, start)
-        yield cluster
-        cluster.close()
-
-
-@pytest.fixture
-def three_apart(tmp_path: Path, start: Start) -> Iterator[Cluster]:
-    with namespaces(3) as machines:
         cluster = Cluster(tmp_path, machines, start)
         yield cluster
         cluster.close()

@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+from runtime.live.agent import membership
+from runtime.live.agent.membership import Cut, Membership
 from runtime.live.control.allowed_senders import refuse_foreign
+from runtime.live.joining import wire
 from runtime.live.tasks import agent
 from runtime.live.tasks.agent import Agent
 from runtime.live.transport.messages import Heartbeat
+from runtime.live.transport.silence import Listening
 
 
 @pytest.fixture
@@ -73,3 +77,46 @@ def test_a_child_that_is_tied_is_left_alone(
     beating[0]._await_tied(reading, child.pid)
     assert child.poll() is None
     os.close(reading)
+
+
+BEGIN = wire.Begin(spec=b"", salt=b"", lease_s=10.0, heartbeat_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("looks", "missed"),
+    [((1.0, 1.0, 3.5, 9.5), [0.0, 0.0, 0.0, 0.0]), ((60.0, 61.0, 68.0), [59.0, 0.0, 6.0])],
+    ids=["in time or a little late", "far too late: counts as one"],
+)
+def test_a_look_that_is_late_misses_something(looks: tuple[float, ...], missed: list[float]) -> None:
+    listening = Listening(period_s=1.0, lease_s=10.0, now_s=0.0)
+    assert [listening.missed_s(now_s) for now_s in looks] == missed
+
+
+def member_at(monkeypatch: pytest.MonkeyPatch) -> tuple[Membership, SimpleNamespace]:
+    """An agent whose tasks run, and its clock."""
+    clock: Any = SimpleNamespace(now_s=0.0)
+    clock.monotonic = lambda: clock.now_s
+    monkeypatch.setattr(membership, "time", clock)
+    fakes: dict[str, Any] = {"channel": SimpleNamespace(pending=True), "facts": None}
+    member = Membership(token=b"", folder=None, **fakes)
+    member.launcher = SimpleNamespace(ended=lambda node: None)  # type: ignore[assignment]
+    member.listens(BEGIN)
+    return member, clock
+
+
+def passes(member: Membership, clock: SimpleNamespace, seconds: float) -> None:
+    for _ in range(round(seconds / membership.LOOK_EVERY_S)):
+        clock.now_s += membership.LOOK_EVERY_S
+        member.look(BEGIN)
+
+
+@pytest.mark.parametrize(("suspended_s", "patient_s", "then_s"), [(0.0, 9.9, 0.3), (3600.0, 9.7, 0.5)])
+def test_an_agent_ends_its_tasks_when_the_driver_is_silent_and_does_not_count_its_own_sleep(
+    suspended_s: float, patient_s: float, then_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was suspended with its driver gives that its time."""
+    member, clock = member_at(monkeypatch)
+    clock.now_s += suspended_s
+    passes(member, clock, patient_s)
+    with pytest.raises(Cut, match="no word from the driver"):
+        passes(member, clock, then_s)

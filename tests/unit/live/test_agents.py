@@ -97,15 +97,11 @@ def kill(number: int) -> KillTask:
 
 
 def test_orders_go_to_the_agent_of_the_task(scene: Scene) -> None:
+    assert [scene.agents.ready(number) for number in (1, 1, 0, 0)] == [False, False, True, False], "only once"
     scene.agents.node_of["worker:1"] = "beta"
     scene.agents.tell("worker:0", kill(0))
     scene.agents.tell("worker:1", kill(1))
     assert scene.sent == [(("agent", 0), kill(0)), (("agent", 1), kill(1))]
-
-
-def test_all_are_ready_when_the_last_is(scene: Scene) -> None:
-    assert [scene.agents.ready(1), scene.agents.ready(1), scene.agents.ready(0)] == [False, False, True]
-    assert not scene.agents.ready(0), "only once"
 
 
 def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scene: Scene) -> None:
@@ -116,13 +112,6 @@ def test_one_that_ends_before_it_has_called_is_reported_with_its_last_words(scen
     (scene.agents.log_of("beta")).write_text("first\nno such module\n")
     scene.loop.turn(1.0)
     assert scene.failures == ["the agent could not start: no such module"]
-
-
-def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_its_place(scene: Scene) -> None:
-    scene.running()
-    scene.launcher.gone = {"beta"}
-    scene.loop.turn(1.0)
-    assert scene.failures == ["beta is lost: exit code 1"]
 
 
 def test_another_machine_takes_the_place_of_a_lost_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,33 +169,14 @@ def test_a_machine_whose_agent_is_silent_is_left_like_one_that_is_lost(tmp_path:
     scene.loop.close()
 
 
-def test_a_successor_that_does_not_connect_is_not_awaited_for_ever(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, start_s=0.01)
-    scene.running()
-    scene.launcher.for_s, scene.launcher.gone = 60.0, {"beta"}
-    scene.loop.turn(1.0)
-    scene.launcher.for_s, scene.launcher.gone = 0.0, set()
-    while not scene.failures:
-        scene.loop.turn(1.0)
-    assert scene.failures == ["beta is lost: it has not connected within runtime.start_deadline_s=0.01"]
-    scene.loop.close()
-
-
-def test_agents_that_have_not_called_are_named(scene: Scene) -> None:
-    scene.agents.start(spec_of)
-    assert scene.agents.awaited == "the agent of alpha, the agent of beta"
-    scene.agents.ready(0)
-    assert scene.agents.awaited == "the agent of beta"
-    scene.agents.ready(1)
-    assert not scene.agents.awaited
-
-
-def test_nobody_takes_the_place_in_time(scene: Scene) -> None:
+def test_nobody_takes_the_place_in_time(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
     scene.running()
     scene.launcher.for_s, scene.launcher.gone = 0.01, {"beta"}
     for _ in range(3):
         scene.loop.turn(1.0)
     assert set(scene.failures) == {"beta is lost, and no other agent took its place in time (launcher.rejoin_s)"}
+    scene.loop.close()
 
 
 def spec_of(agent: int) -> TaskSpec:
@@ -221,6 +191,7 @@ def spec_of(agent: int) -> TaskSpec:
 
 def test_those_that_have_not_called_are_ended_since_they_would_not_listen(scene: Scene) -> None:
     scene.agents.start(spec_of)
+    assert scene.agents.awaited == "the agent of alpha, the agent of beta"
     scene.peers["agent", 1] = None
     scene.agents.end_those_that_start()
     assert scene.launcher.gone == {"alpha"}
@@ -236,3 +207,10 @@ def test_a_local_agent_that_cannot_read_its_task_says_how_it_ended(tmp_path: Pat
     launcher._agents["local"].wait(30)
     assert launcher.ended("local") == "exit code 1"
     assert (tmp_path / "agent.log").read_text()
+
+
+def test_the_loss_of_a_machine_elsewhere_ends_the_job_unless_another_may_take_its_place(scene: Scene) -> None:
+    scene.running()
+    scene.launcher.gone = {"beta"}
+    scene.loop.turn(1.0)
+    assert scene.failures == ["beta is lost: exit code 1"]

@@ -49,7 +49,7 @@ class Scene:
         return found
 
 
-def test_a_newcomer_gets_a_group_with_its_limits() -> None:
+def test_a_newcomer_gets_a_group_with_its_limits_and_the_plan_throttles_what_was_allocated() -> None:
     scene = Scene()
     place = scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5, memory_bytes=10_000))
     assert place.cgroup_files == ("/worker-1",)
@@ -58,9 +58,6 @@ def test_a_newcomer_gets_a_group_with_its_limits() -> None:
         {"type": "Enforced", "node": "worker:1", "cpu_cores": 0.5, "by": "cgroup"},
         {"type": "Enforced", "node": "worker:1", "memory_bytes": 8192},
     ]
-
-
-def test_the_plan_throttles_what_was_allocated() -> None:
     scene = Scene(level=0.5)
     scene.allotter.allocate(WORKER, 2.0, None)
     assert scene.group("worker:0").cores == [1.0]
@@ -96,7 +93,7 @@ def test_without_groups_the_agent_limits_cores_to_what_the_plan_leaves(by: Any) 
     assert scene.failures == ["worker:0: its cores could not be allocated: it is gone"]
 
 
-def test_who_leaves_is_limited_no_more() -> None:
+def test_who_leaves_is_limited_no_more_and_who_cannot_be_limited_is_denied() -> None:
     scene = Scene(msgspec.structs.replace(NOTHING, allocations="duty"))
     scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.5))
     for node in (NodeId.worker(1), WORKER):
@@ -104,16 +101,10 @@ def test_who_leaves_is_limited_no_more() -> None:
     assert [asked[:3] for asked in scene.asked] == [("worker:1", 0.5, "duty"), ("worker:1", None, "duty")]
     scene.asked[1][3](Actuated(target="worker:1", kind="cpu", by="duty", achieved=None))
     assert scene.notes == []
-
-
-def test_fewer_cores_than_a_duty_cycle_can_hold_are_denied() -> None:
     scene = Scene(msgspec.structs.replace(NOTHING, allocations="duty"))
     with pytest.raises(ValueError, match=r"^worker:1: 0.001 cores cannot be held"):
         scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=0.001))
     assert (scene.asked, scene.machines.allocated) == ([], {})
-
-
-def test_what_the_kernel_does_not_enforce_is_refused() -> None:
     scene = Scene()
     with pytest.raises(ValueError, match="more than there are"):
         scene.allotter.admit(LaunchOrder(node="worker:1", pending_s=0.0, cpu_cores=5.0))
@@ -122,7 +113,7 @@ def test_what_the_kernel_does_not_enforce_is_refused() -> None:
     assert scene.failures == ["worker:0: its cores could not be allocated: 5 cores requested: more than there are"]
 
 
-def test_the_next_incarnation_sends_as_slowly_until_there_is_no_limit() -> None:
+def test_the_next_incarnation_sends_as_slowly_and_another_rate_leaves_cores_alone() -> None:
     scene = Scene()
     scene.allotter.ready(WORKER)
     scene.allotter.allocate(WORKER, None, 0.5)
@@ -132,6 +123,12 @@ def test_the_next_incarnation_sends_as_slowly_until_there_is_no_limit() -> None:
     scene.allotter.ready(WORKER)
     assert scene.sent == [(WORKER, Pace(bytes_per_s=1)), (WORKER, Pace(bytes_per_s=1)), (WORKER, Pace())]
     assert scene.notes == [{"type": "Enforced", "node": "worker:0", "link_bytes_per_s": 1}]
+    scene = Scene()
+    for rate in (1e6, 2e6, None):
+        scene.allotter.allocate(WORKER, 2.0, rate)
+    assert scene.group("worker:0").cores == [2.0]
+    assert len(scene.sent) == 3
+    assert [note["cpu_cores"] for note in scene.notes] == [2.0]
 
 
 def test_a_kill_for_memory_is_noticed_once() -> None:
@@ -140,22 +137,3 @@ def test_a_kill_for_memory_is_noticed_once() -> None:
     scene.group("worker:0").kills = 1
     assert [scene.machines.killed_for_memory("worker:0") for _ in range(2)] == [True, False]
     assert not scene.machines.killed_for_memory("evaluator:0")
-
-
-def test_who_has_left_is_forgotten() -> None:
-    scene = Scene()
-    scene.allotter.allocate(WORKER, 2.0, 1e6)
-    scene.allotter.dismiss(WORKER)
-    scene.sent.clear()
-    scene.allotter.ready(WORKER)
-    assert (scene.sent, scene.machines.allocated) == ([], {})
-
-
-def test_another_rate_leaves_cores_alone() -> None:
-    """Each limit that is set is noted, and counts as a change of what a node had."""
-    scene = Scene()
-    for rate in (1e6, 2e6, None):
-        scene.allotter.allocate(WORKER, 2.0, rate)
-    assert scene.group("worker:0").cores == [2.0]
-    assert len(scene.sent) == 3
-    assert [note["cpu_cores"] for note in scene.notes] == [2.0]

@@ -37,10 +37,6 @@ def messages_in(channel: LoopChannel) -> list[Message]:
 
 SOME: list[Message] = [Heartbeat(), Attached(generation=300), LinkLost(generation=1, reason="é" * 70_000), Heartbeat()]
 STREAM = b"".join(encode(message) for message in SOME)
-SHORT = encode(Attached(generation=1)) + encode(Heartbeat())
-
-
-# ---- the event loop's end, receiving --------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
@@ -99,24 +95,6 @@ def test_garbage_is_refused_in_one_of_two_ways(data: bytes) -> None:
         assert int.from_bytes(data[:4], "little") + 4 > len(data)
 
 
-# ---- the event loop's end, sending ----------------------------------------------------------------------------------
-
-
-def test_what_the_socket_does_not_take_waits_in_order(pair: Pair) -> None:
-    pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    channel, reader = LoopChannel(pair[0]), LoopChannel(pair[1])
-    said: list[Message] = [LinkLost(generation=1, reason=f"{number} " * 1000) for number in range(100)]
-    waited = [channel.send(encode(message)) for message in said]
-    assert waited[-1]
-    assert channel.pending
-    got: list[Message] = []
-    while len(got) < len(said):
-        got += messages_in(reader)
-        channel.flush()
-    assert got == said
-    assert not channel.flush()
-
-
 def test_the_heartbeat_does_not_break_into_a_message(pair: Pair) -> None:
     """Two threads write, one of them little and often."""
     pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -144,14 +122,11 @@ def test_the_heartbeat_does_not_break_into_a_message(pair: Pair) -> None:
     assert len(got) == 50 + beats
 
 
-# ---- a task's end ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["tcp", "shm"])
-def blocking(request: pytest.FixtureRequest) -> Iterator[tuple[BlockingChannel, socket.socket]]:
+@pytest.fixture
+def blocking() -> Iterator[tuple[BlockingChannel, socket.socket]]:
     """A channel to a listener of ours, and the listener's end of it."""
     secret = bytes(32)
-    listener, address = listen(request.param)
+    listener, address = listen("tcp")
 
     def accept() -> socket.socket:
         listener.settimeout(10)
@@ -169,33 +144,21 @@ def blocking(request: pytest.FixtureRequest) -> Iterator[tuple[BlockingChannel, 
             yield channel, theirs
 
 
-def test_a_task_reads_one_message_at_a_time(blocking: tuple[BlockingChannel, socket.socket]) -> None:
+def test_a_task_reads_one_message_at_a_time_and_waits_no_longer_than_its_deadline(
+    blocking: tuple[BlockingChannel, socket.socket],
+) -> None:
+    """A length may come in two parts; a message whose rest does not come is the end."""
     channel, theirs = blocking
     theirs.sendall(STREAM)
     assert [channel.receive() for _ in SOME] == SOME
-
-
-def test_a_task_waits_no_longer_than_its_deadline(blocking: tuple[BlockingChannel, socket.socket]) -> None:
-    channel, theirs = blocking
     set_deadline(channel.sock, 0.05)
     assert channel.receive() is None
-    theirs.sendall(SHORT)
-    assert channel.receive() == Attached(generation=1)
-
-
-def test_a_length_that_comes_in_two_parts(blocking: tuple[BlockingChannel, socket.socket]) -> None:
-    channel, theirs = blocking
-    set_deadline(channel.sock, 0.05)
-    theirs.sendall(SHORT[:2])
-    rest = threading.Timer(0.0, theirs.sendall, [SHORT[2:]])
+    short = encode(Attached(generation=1))
+    theirs.sendall(short[:2])
+    rest = threading.Timer(0.0, theirs.sendall, [short[2:]])
     rest.start()
     assert channel.receive() == Attached(generation=1)
     rest.join(10)
-
-
-def test_a_message_whose_rest_does_not_come_is_the_end(blocking: tuple[BlockingChannel, socket.socket]) -> None:
-    channel, theirs = blocking
-    set_deadline(channel.sock, 0.05)
     theirs.sendall(encode(SOME[1])[:-1])
     with pytest.raises(ConnectionResetError, match="the rest of a message"):
         channel.receive()
@@ -208,18 +171,26 @@ def test_so_is_a_coordinator_that_does_not_read(blocking: tuple[BlockingChannel,
         channel.send(bytes(64 << 20))
 
 
-def test_a_task_notices_that_the_coordinator_is_gone(blocking: tuple[BlockingChannel, socket.socket]) -> None:
+def test_a_task_refuses_a_length_without_end_and_notices_that_the_coordinator_is_gone(
+    blocking: tuple[BlockingChannel, socket.socket],
+) -> None:
     channel, theirs = blocking
+    theirs.sendall(b"\xff\xff\xff\xff")
+    with pytest.raises(ConnectionError, match="refused"):
+        channel.receive()
     theirs.close()
     with pytest.raises(ConnectionResetError):
         channel.receive()
 
 
-def test_a_task_refuses_a_length_without_end(blocking: tuple[BlockingChannel, socket.socket]) -> None:
-    channel, theirs = blocking
-    theirs.sendall(b"\xff\xff\xff\xff")
-    with pytest.raises(ConnectionError, match="refused"):
-        channel.receive()
+@pytest.mark.parametrize(
+    "address", [Address(transport="tcp", host="127.0.0.1", port=9), Address(transport="shm", name="stragglab-nobody")]
+)
+def test_a_refused_connection_leaves_no_socket(address: Address) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConnectionRefusedError) as refused:
+        connect(address)
+    assert len(os.listdir("/proc/self/fd")) == before, refused
 
 
 def test_a_task_and_its_heartbeat_take_turns(blocking: tuple[BlockingChannel, socket.socket]) -> None:
@@ -234,13 +205,3 @@ def test_a_task_and_its_heartbeat_take_turns(blocking: tuple[BlockingChannel, so
     for thread in threads:
         thread.join(10)
     assert got == [SOME[2]] * 20
-
-
-@pytest.mark.parametrize(
-    "address", [Address(transport="tcp", host="127.0.0.1", port=9), Address(transport="shm", name="stragglab-nobody")]
-)
-def test_a_refused_connection_leaves_no_socket(address: Address) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(ConnectionRefusedError) as refused:
-        connect(address)
-    assert len(os.listdir("/proc/self/fd")) == before, refused

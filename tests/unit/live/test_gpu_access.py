@@ -26,13 +26,10 @@ def visible(role: str, number: int, environ: dict[str, str] | None = None, **mor
     return surroundings_of(spec(**more), role, number, environ or {})["CUDA_VISIBLE_DEVICES"]
 
 
-def test_workers_take_devices_in_turn_auxiliary_tasks_the_last_and_servers_none() -> None:
+def test_workers_take_devices_in_turn_of_those_that_are_visible() -> None:
     assert [visible("worker", number) for number in range(5)] == ["0", "0", "2", "0", "0"]
     others = ("evaluator", "scorer", "server", "aggregator")
     assert [visible(role, 0) for role in others] == ["2", "2", "", ""]
-
-
-def test_devices_are_counted_among_those_that_are_visible() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, 5 ,7", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     assert [visible("worker", number, environ) for number in range(3)] == ["GPU-a", "GPU-a", "7"]
     for hidden in ("", "-1"):
@@ -41,10 +38,10 @@ def test_devices_are_counted_among_those_that_are_visible() -> None:
         visible("worker", 2, {"CUDA_VISIBLE_DEVICES": "0,-1,1"})
     assert surroundings_of(spec(), "worker", 0, environ)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
     assert surroundings_of(spec(), "worker", 0, {})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-
-
-def test_without_gpus_nothing_is_set() -> None:
-    assert surroundings_of(spec(()), "worker", 0, {}) == {}
+    in_turn = on_nodes(3, 2.0)
+    assert [device_of(in_turn, "worker", worker) for worker in range(9)] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
+    assert on_nodes(2, 0.5) == (0, 0), "a part of one"
+    assert on_nodes(2, 0) == ()
 
 
 def test_shares_of_workers() -> None:
@@ -57,21 +54,13 @@ def test_shares_of_workers() -> None:
     assert "CUDA_MPS_PIPE_DIRECTORY" not in surroundings_of(spec(mps_percent=(5,)), "worker", 0, {})
 
 
-def test_on_emulated_hosts_nccl_goes_through_their_links() -> None:
-    there = surroundings_of(spec(host="host:1"), "worker", 0, {})
-    assert {name: there[name] for name in there if name.startswith("NCCL")} == {
-        "NCCL_P2P_DISABLE": "1",
-        "NCCL_SHM_DISABLE": "1",
-        "NCCL_IB_DISABLE": "1",
-        "NCCL_HOSTID": "host:1",
-    }
+def test_on_emulated_hosts_nccl_goes_through_their_links_and_a_replica_outlives_a_lost_one() -> None:
+    there = surroundings_of(spec(host="host:1", collective="nccl"), "worker", 0, {})
+    for name, value in {"P2P_DISABLE": "1", "SHM_DISABLE": "1", "IB_DISABLE": "1", "HOSTID": "host:1"}.items():
+        assert there[f"NCCL_{name}"] == value
+    assert there["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2", "torch would end the process"
     assert not [name for name in surroundings_of(spec(), "worker", 0, {}) if "NCCL" in name]
-
-
-def test_with_nccl_a_replica_outlives_a_lost_one() -> None:
-    """Torch would end the process, and recovery has nobody to train with."""
-    there = surroundings_of(spec(collective="nccl"), "worker", 0, {})
-    assert there["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "2"
+    assert surroundings_of(spec(()), "worker", 0, {}) == {}
 
 
 COLD = """
@@ -93,8 +82,6 @@ def test_a_task_that_starts_cold_keeps_its_device() -> None:
     done = run_text(COLD)
     assert (done.exit_code, done.out) == (0, "GPU-b\n"), done.err
 
-
-# ---- the agent ------------------------------------------------------------------------------------------------------
 
 ASKED = """
 import sys
@@ -122,13 +109,8 @@ print(*asked)
 @pytest.mark.parametrize(("before", "asked"), [("", ""), ("torch.cuda.is_available()", "is_available")])
 def test_what_the_agent_imports_asks_for_no_device(before: str, asked: str, tmp_path: Any) -> None:
     program = ASKED.replace("{before}", before)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, "-W", "error", "-c", program, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, asked), done.stderr
 
 
@@ -152,11 +134,3 @@ def test_whoever_has_the_driver_s_file_open_has_initialised_it(tmp_path: Path, m
     with driver.open(), pytest.raises(RuntimeError, match="the agent has initialised the driver of a GPU"):
         refuse_touched_driver()
     refuse_touched_driver()
-
-
-def test_workers_of_a_node_use_its_gpus_in_turn() -> None:
-    """Workers are on nodes round about: 0, 3 and 6 on the first of three, with two GPUs each."""
-    in_turn = on_nodes(3, 2.0)
-    assert [device_of(in_turn, "worker", worker) for worker in range(9)] == [0, 0, 0, 1, 1, 1, 0, 0, 0]
-    assert on_nodes(2, 0.5) == (0, 0), "a part of one"
-    assert on_nodes(2, 0) == ()

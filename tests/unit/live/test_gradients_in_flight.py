@@ -66,7 +66,13 @@ def place() -> Iterator[Place]:
         line.close()
 
 
-def test_only_a_push_has_a_receipt(place: Place) -> None:
+def test_only_a_push_has_a_receipt_and_a_new_rate_does_not_wait(place: Place) -> None:
+    told: list[Message] = []
+    place.server.send = told.append
+    place.take(Update(apply=order(1, 0, 1), inner_products=((1, 9),)))
+    place.take(Pace(bytes_per_s=None))
+    assert told == [Paced(bytes_per_s=None)], "it may be needed for what is waited for"
+    place.server.waiting.clear()
     place.comes(0, post(0, ONE))
     assert not place.delivered(0)
     place.comes(1, pack(PUSH, GENERATION, 1, 0, TWO.nbytes) + TWO.tobytes())
@@ -89,15 +95,6 @@ def test_an_order_waits_for_the_rest_and_later_ones_wait_for_it(place: Place, cu
     assert place.lines[0].header().version == 1
 
 
-def test_a_new_rate_does_not_wait(place: Place) -> None:
-    """It may be needed for what is waited for."""
-    told: list[Message] = []
-    place.server.send = told.append
-    place.take(Update(apply=order(1, 0)))
-    place.take(Pace(bytes_per_s=None))
-    assert told == [Paced(bytes_per_s=None)]
-
-
 def test_parameters_do_not_overtake_the_gradient_of_who_gets_them(place: Place) -> None:
     """If that worker died with them unread, its gradient would be lost, too."""
     place.comes(0, post(0, ONE)[:70])
@@ -118,16 +115,6 @@ def test_who_holds_gradients_promises_none(place: Place) -> None:
     assert place.delivered(0)
 
 
-def test_inner_products_wait_too(place: Place) -> None:
-    told: list[Message] = []
-    place.server.send = told.append
-    place.store.compute_reference(9, receive(place.store, 99, ONE))
-    place.take(Update(inner_products=((1, 9),)))
-    assert not told
-    place.comes(1, post(1, TWO))
-    assert len(told) == 1
-
-
 def test_one_that_is_dropped_on_its_way_leaves_nothing(place: Place) -> None:
     place.comes(0, post(0, ONE)[:70])
     place.take(Update(drop=(0,)))
@@ -143,24 +130,17 @@ def fence(worker: int) -> Fence:
     return Fence(role="worker", id=worker, incarnation=0)
 
 
-def test_what_a_dead_worker_sent_in_full_is_used(place: Place) -> None:
+@pytest.mark.parametrize("end_is_seen", [False, True])
+def test_what_a_dead_worker_sent_in_full_is_used(place: Place, end_is_seen: bool) -> None:
     place.comes(0, post(0, ONE))
     place.take(Update(apply=order(1, 0, 1)))
     place.lines[1].worker.sendall(post(1, TWO))
     place.lines[1].worker.close()
+    for _ in range(2 * end_is_seen):
+        place.server._serve_link(place.lines[1].link, 1)
     place.take(fence(1))
     assert place.store.params.tolist() == (ONE + TWO).tolist()
     assert ("worker", 1) not in place.server.links
-
-
-def test_also_if_its_end_is_seen_before_it_is_fenced(place: Place) -> None:
-    place.lines[1].worker.sendall(post(1, TWO))
-    place.lines[1].worker.close()
-    place.server._serve_link(place.lines[1].link, 1)
-    place.server._serve_link(place.lines[1].link, 1)
-    assert ("worker", 1) not in place.server.links
-    place.take(Update(apply=order(1, 1)))
-    assert place.store.params.tolist() == TWO.tolist()
 
 
 @pytest.mark.parametrize("fenced_first", [False, True])
@@ -200,14 +180,6 @@ def test_a_server_that_ends_so_starts_again(
     assert death(0, 0, "").retryable
 
 
-def test_a_worker_that_dies_computing_holds_nothing_up(place: Place) -> None:
-    place.take(Update(drop=(1,)))
-    place.take(fence(1))
-    place.comes(0, post(0, ONE))
-    place.take(Update(apply=order(1, 0), deliver=(("worker", 0, 0, 2), ("worker", 1, 1, 3))))
-    assert place.store.version == 1
-
-
 @pytest.mark.parametrize("ends", [Goodbye(), LoadCheckpoint(id=-1, generation=GENERATION + 1, lo=0, hi=40)])
 def test_a_rollback_or_the_end_voids_what_waits(place: Place, ends: Message) -> None:
     told: list[Message] = []
@@ -217,9 +189,6 @@ def test_a_rollback_or_the_end_voids_what_waits(place: Place, ends: Message) -> 
     assert not place.server.waiting
     assert place.store.version == 0
     assert place.server.running is not isinstance(ends, Goodbye)
-
-
-# ---- the worker's end -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,3 +214,13 @@ def test_a_reference_has_a_receipt() -> None:
     with pytest.raises(ConnectionError, match="refused"):
         line.link.receive(Store(vector(0.0), TALLY), GENERATION)
     line.close()
+
+
+def test_inner_products_wait_too(place: Place) -> None:
+    told: list[Message] = []
+    place.server.send = told.append
+    place.store.compute_reference(9, receive(place.store, 99, ONE))
+    place.take(Update(inner_products=((1, 9),)))
+    assert not told
+    place.comes(1, post(1, TWO))
+    assert len(told) == 1

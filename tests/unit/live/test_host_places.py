@@ -116,7 +116,7 @@ def allotter_of(machines: HostMachines, notes: list[tuple[str, dict[str, Any]]])
     return Allotter(machines, lambda target: 1.0, nothing, nothing, note, nothing)
 
 
-def test_a_newcomer_gets_a_place_on_a_host() -> None:
+def test_a_newcomer_gets_a_place_on_a_host_and_a_port_that_is_nobody_else_s() -> None:
     """The first of those with fewest tasks; server 0 is on the last."""
     machines = machines_on(hosts_of())
     machines.admit("worker:2", not_on=["host:0"])
@@ -127,6 +127,15 @@ def test_a_newcomer_gets_a_place_on_a_host() -> None:
     assert (server.host, server.port, server.known_as) == ("host:0", 5001, None)
     assert server.side_path.endswith("server-1")
     assert machines.tasks_on("host:1") == ["worker:1", "worker:2"]
+    hosts = hosts_of()
+    shared = shared_by(hosts)
+    first, second = (machines_on(hosts, shared, name) for name in ("a", "b"))
+    for machines in (first, second):
+        machines.admit("server:1")
+    first.dismiss("server:1")
+    first.admit("server:2")
+    ports = [[each.places[f"server:{n}"].port for n in range(count)] for each, count in ((first, 3), (second, 2))]
+    assert ports == [[5000, 5002, 5004], [5001, 5003]]
 
 
 def test_a_group_that_a_task_has_left_goes_as_soon_as_its_process_has() -> None:
@@ -150,20 +159,6 @@ def test_a_group_that_a_task_has_left_goes_as_soon_as_its_process_has() -> None:
     assert not any(group.removed for group in others)
 
 
-def test_ports_of_newcomers_are_nobody_else_s_in_the_lab() -> None:
-    hosts = hosts_of()
-    shared = shared_by(hosts)
-    first, second = (machines_on(hosts, shared, name) for name in ("a", "b"))
-    for machines in (first, second):
-        machines.admit("server:1")
-    first.dismiss("server:1")
-    first.admit("server:2")
-    ports = [first.places[f"server:{one}"].port for one in range(3)] + [
-        second.places[f"server:{one}"].port for one in range(2)
-    ]
-    assert ports == [5000, 5002, 5004, 5001, 5003]
-
-
 def test_cores_are_those_that_a_host_has_left() -> None:
     machines = machines_on(hosts_of())
     notes: list[tuple[str, dict[str, Any]]] = []
@@ -177,9 +172,8 @@ def test_cores_are_those_that_a_host_has_left() -> None:
     with pytest.raises(ValueError, match=r"^cpu_cores=0.3: no host has so many left \(the most is 0.1\)$"):
         allotter.admit(LaunchOrder(node="worker:3", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",)))
     allotter.keep([NodeId.worker(0), NodeId.worker(1), NodeId.server(0)])
-    assert (
-        allotter.admit(LaunchOrder(node="worker:4", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",))).host == "host:1"
-    )
+    order = LaunchOrder(node="worker:4", pending_s=0.0, cpu_cores=0.3, not_on=("host:2",))
+    assert allotter.admit(order).host == "host:1"
     assert [fields.get("cpu_cores") for _, fields in notes] == [0.3, 0.3, 0.3]
 
 
@@ -190,9 +184,7 @@ def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> No
     allotter = allotter_of(machines, notes)
     allotter.allocate(WORKER, 0.3, None)
     with pytest.raises(ValueError, match=r"^cpu_cores=0.3: no host has so many left \(the most is 0.1\)$"):
-        allotter.admit(
-            LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.3, not_on=("host:1", "host:2"), memory_bytes=4096)
-        )
+        allotter.admit(LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.3, not_on=("host:1", "host:2")))
     group = machines.groups["worker:0"]
     assert (group.shares, group.cores) == ([pytest.approx(0.75)], [])  # type: ignore[attr-defined]
     assert notes == [("Enforced", {"node": "worker:0", "request_cores": pytest.approx(0.3), "by": "cgroup"})]
@@ -203,31 +195,7 @@ def test_requested_cores_are_booked_and_a_share_of_the_host_but_no_limit() -> No
     assert group.shares[1:] == [None]  # type: ignore[attr-defined]
 
 
-def test_who_moves_requests_the_same_cores_of_another_host() -> None:
-    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
-    allotter = allotter_of(machines, [])
-    allotter.allocate(WORKER, 0.2, None)
-    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
-    machines.placement.host_of["server:9"] = 2
-    machines.dismiss("worker:1")
-    assert machines.move("worker:0") is not None
-    allotter.moved(WORKER)
-    assert machines.host_of("worker:0") == "host:1"
-    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
-    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
-
-
-def test_who_has_left_asks_for_nothing() -> None:
-    machines = machines_on(hosts_of())
-    allotter = allotter_of(machines, [])
-    allotter.dismiss(WORKER)
-    assert allotter.refuses(WORKER, 9.0) is None
-    assert machines.move("worker:0") is None
-    assert machines.host_of("worker:0") is None
-    assert machines.quota("worker:0", 0.5) == 0.5
-
-
-def test_who_moves_keeps_its_limits() -> None:
+def test_who_moves_keeps_its_limits_and_requests_the_same_cores() -> None:
     machines = machines_on(hosts_of())
     allotter = allotter_of(machines, [])
     allotter.admit(LaunchOrder(node="worker:2", pending_s=0.0, cpu_cores=0.2, memory_bytes=4096))
@@ -242,6 +210,24 @@ def test_who_moves_keeps_its_limits() -> None:
     assert machines.move("worker:0") is not None
     allotter.moved(WORKER)
     assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
+    machines = machines_on(hosts_of({"overrides": {1: {"cpu_cores": 8.0}}}), requests=True)
+    allotter = allotter_of(machines, [])
+    allotter.allocate(WORKER, 0.2, None)
+    machines.placement.tasks_on[2].append("server:9")  # so that host 1 has fewest
+    machines.placement.host_of["server:9"] = 2
+    machines.dismiss("worker:1")
+    assert machines.move("worker:0") is not None
+    allotter.moved(WORKER)
+    assert machines.host_of("worker:0") == "host:1"
+    assert machines.groups["worker:0"].shares == [pytest.approx(0.25)]  # type: ignore[attr-defined]
+    assert machines.groups["worker:0"].cores == []  # type: ignore[attr-defined]
+    machines = machines_on(hosts_of())
+    allotter = allotter_of(machines, [])
+    allotter.dismiss(WORKER)
+    assert allotter.refuses(WORKER, 9.0) is None
+    assert machines.move("worker:0") is None
+    assert machines.host_of("worker:0") is None
+    assert machines.quota("worker:0", 0.5) == 0.5
 
 
 def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,15 +240,9 @@ def test_a_relay_has_a_way_to_every_newcomer_and_to_who_has_moved(monkeypatch: p
     assert (place.host, place.port) == ("host:0", 5000)
     assert place.known_as == Address(transport="tcp", host="lab", port=6002)
     assert relay.routes == [(6000, ("10.0.0.2", 5000)), (6001, ("10.0.0.0", 5001)), (6002, ("10.0.0.0", 5000))]
+    relay.works = False
+    with pytest.raises(ValueError, match=r"^server:2: the relay cannot listen$"):
+        machines.admit("server:2", cores=0.3)
+    assert (machines.host_of("server:2"), machines.placement.cores) == (None, {})
     machines.close()
     assert relay.ended
-
-
-def test_a_newcomer_that_the_relay_does_not_reach_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    relay = Relay(monkeypatch)
-    hosts = hosts_of({"latency_ms": 1})
-    machines = machines_on(hosts, shared_by(hosts, "relay"))
-    relay.works = False
-    with pytest.raises(ValueError, match=r"^server:1: the relay cannot listen$"):
-        machines.admit("server:1", cores=0.3)
-    assert (machines.host_of("server:1"), machines.placement.cores) == (None, {})

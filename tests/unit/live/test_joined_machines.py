@@ -58,27 +58,24 @@ class Scene:
         self.said.append((kind, *fields.values()))
 
 
-def test_a_newcomer_goes_where_most_room_is_left() -> None:
+def test_who_starts_elsewhere_goes_where_most_room_is_left() -> None:
     """``c`` has three cores free, ``a`` two of four, ``b`` one of two."""
     scene = Scene()
     scene.joined.choose("worker:2")
     assert scene.node_of["worker:2"] == "c"
     assert scene.machines.addresses["worker:2"] == ADDRESSES["c"]
-
-
-def test_it_waits_on_the_first_if_all_are_lost() -> None:
     scene = Scene()
     scene.lost = {"a", "b", "c"}
     scene.joined.choose("worker:2")
-    assert (scene.node_of["worker:2"], scene.machines.addresses) == ("a", {})
-
-
-def test_a_worker_that_is_restarted_moves_to_another_machine_with_room() -> None:
-    scene = Scene()
+    assert (scene.node_of.pop("worker:2"), scene.machines.addresses) == ("a", {}), "it waits on the first"
+    scene.lost = set()
     place = scene.joined.move("worker:1")
     assert place == scene.machines.places["worker:1"]
     assert place.address == ADDRESSES["c"]
     assert scene.said == [("Moved", "worker:1", "c")]
+    scene = Scene("/shared")
+    assert scene.joined.move("server:0") is not None
+    assert scene.node_of["server:0"] == "c"
 
 
 @pytest.mark.parametrize("why", ["what it has stored", "its cores are limited", "no other has room"])
@@ -91,12 +88,6 @@ def test_it_starts_again_where_it_was_if_it_cannot_leave(why: str) -> None:
         scene.cores.update(b=1, c=0)
     assert scene.joined.move(task) is None
     assert (scene.node_of[task], scene.said) == ("a", [])
-
-
-def test_a_server_moves_where_all_machines_share_the_checkpoints() -> None:
-    scene = Scene("/shared")
-    assert scene.joined.move("server:0") is not None
-    assert scene.node_of["server:0"] == "c"
 
 
 def test_with_a_machine_its_tasks_are_lost_and_they_start_at_the_address_of_the_next_one() -> None:

@@ -44,32 +44,16 @@ def given_up(leases: Leases, until_s: float) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def test_who_is_connected_has_a_lease_and_who_starts_a_deadline() -> None:
+def test_who_is_connected_has_a_lease_who_starts_a_deadline_and_who_has_left_owes_nothing() -> None:
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=2.0) == []
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=2.5) == ["worker 0"]
     assert given_up(watched(worker(0, connected=True), worker(1)), until_s=10.5) == ["worker 0", "worker 1"]
-
-
-def test_who_starts_while_the_job_runs_has_less() -> None:
     leases = watched(worker())
     leases.started(0.0)
     assert given_up(leases, until_s=6.0) == []
     assert given_up(leases, until_s=6.5) == ["worker 0"]
-
-
-def test_who_starts_on_a_gpu_owes_heartbeats_from_the_end_of_its_start_on() -> None:
-    settings = msgspec.structs.replace(SETTINGS, starts_silently=True)
-    tasks = [worker(0, connected=True), worker(1, TaskState.READY, connected=True), worker(2)]
-    assert given_up(watched(*tasks, settings=settings), until_s=10.0) == ["worker 1"]
-    assert given_up(watched(*tasks, settings=settings), until_s=10.5) == ["worker 1", "worker 0", "worker 2"]
-
-
-def test_who_has_left_or_is_not_to_start_yet_owes_nothing() -> None:
     idle = [worker(0, TaskState.LEFT), worker(1, TaskState.HELD), worker(2, TaskState.PENDING)]
     assert given_up(watched(*idle), until_s=20.0) == []
-
-
-def test_a_pause_of_our_own_counts_as_one_look() -> None:
     leases = watched(worker(connected=True))
     assert list(leases.overdue(60.0)) == []
     assert list(leases.overdue(60.5)) == []
@@ -77,13 +61,11 @@ def test_a_pause_of_our_own_counts_as_one_look() -> None:
     assert silent == ["no heartbeat for 2.5 s"]
 
 
-def test_one_who_always_looks_late_notices_who_is_silent() -> None:
-    leases = watched(worker(connected=True))
-    silent = [reason for step in range(1, 6) for _, reason in leases.overdue(1.75 * step)]
-    assert silent == ["no heartbeat for 2.5 s"]
-
-
-def test_a_few_of_those_who_are_missing_are_named() -> None:
+def test_who_starts_on_a_gpu_owes_heartbeats_later_and_a_few_who_are_missing_are_named() -> None:
+    settings = msgspec.structs.replace(SETTINGS, starts_silently=True)
+    tasks = [worker(0, connected=True), worker(1, TaskState.READY, connected=True), worker(2)]
+    assert given_up(watched(*tasks, settings=settings), until_s=10.0) == ["worker 1"]
+    assert given_up(watched(*tasks, settings=settings), until_s=10.5) == ["worker 1", "worker 0", "worker 2"]
     server = Task(life=TaskLife(role="server", id=0))
     leases = watched(server, *(worker(number) for number in range(6)), worker(6, TaskState.ATTACHED))
     assert leases.not_ready() == (
@@ -91,8 +73,6 @@ def test_a_few_of_those_who_are_missing_are_named() -> None:
         "see logs/, or allow more on a busy machine"
     )
 
-
-# ---- agents ---------------------------------------------------------------------------------------------------------
 
 AGENT = NodeId("agent", 0)
 OTHER = NodeId("agent", 1)
@@ -122,25 +102,25 @@ def lost_at(leases: AgentLeases, agent: NodeId, until_s: float, begin_s: float =
 def test_an_agent_that_stops_speaking_is_lost_after_its_lease_and_one_that_starts_after_its_deadline() -> None:
     assert lost_at(agents(AGENT), AGENT, 70.0) == (5.5, SILENT)
     assert lost_at(agents(AGENT), OTHER, 70.0) == (60.5, LATE)
-
-
-def test_an_agent_that_speaks_keeps_its_lease() -> None:
     leases = agents(AGENT)
     for now_s in range(1, 30):
         leases.heard(AGENT, float(now_s))
         assert lost_at(leases, AGENT, now_s + 1.0, float(now_s)) is None
     assert lost_at(leases, AGENT, 60.0, 30.0) == (34.5, SILENT)
-
-
-def test_a_successor_has_the_deadline_of_a_start() -> None:
     leases = agents(AGENT)
     leases.look(3.0)
     leases.started(AGENT, 3.0)
     assert lost_at(leases, AGENT, 63.0, 3.0) is None
     assert lost_at(leases, AGENT, 64.0, 63.0) == (63.5, LATE)
+    leases = agents(AGENT)
+    assert lost_at(leases, AGENT, 4.0) is None
+    leases.heard(AGENT, 4.0)
+    leases.renew(0.0)
+    assert lost_at(leases, AGENT, 5.0) is None
+    assert lost_at(leases, AGENT, 6.0, 5.0) == (5.5, SILENT)
 
 
-def test_a_driver_that_was_stopped_loses_no_agent_for_it_and_one_that_stays_silent_all_the_same() -> None:
+def test_a_driver_that_was_stopped_or_is_always_late_loses_who_is_silent_and_nobody_else() -> None:
     leases = agents(AGENT, OTHER)
     leases.look(0.5)
     leases.look(3600.0)
@@ -148,10 +128,6 @@ def test_a_driver_that_was_stopped_loses_no_agent_for_it_and_one_that_stays_sile
     leases.heard(OTHER, 3600.5)
     assert lost_at(leases, AGENT, 3610.0, 3600.0) == (3604.5, SILENT)
     assert leases.why_lost(OTHER, 3604.5) is None
-
-
-def test_a_driver_that_is_always_late_loses_who_is_silent() -> None:
-    """Every look comes so late that it counts as a period only; a lease that began again with each would never end."""
     leases, now_s = agents(AGENT), 0.0
     for _ in range(9):
         leases.look(now_s := now_s + 4.0)
@@ -159,12 +135,3 @@ def test_a_driver_that_is_always_late_loses_who_is_silent() -> None:
     for _ in range(2):
         leases.look(now_s := now_s + 4.0)
     assert leases.why_lost(AGENT, now_s) == SILENT
-
-
-def test_the_clock_of_the_job_begins_again() -> None:
-    leases = agents(AGENT)
-    assert lost_at(leases, AGENT, 4.0) is None
-    leases.heard(AGENT, 4.0)
-    leases.renew(0.0)
-    assert lost_at(leases, AGENT, 5.0) is None
-    assert lost_at(leases, AGENT, 6.0, 5.0) == (5.5, SILENT)

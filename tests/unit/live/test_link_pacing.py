@@ -51,7 +51,7 @@ class Scene:
         self.before = before
 
 
-def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered() -> None:
+def test_both_ends_receive_it_and_only_whom_a_window_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     assert {node: message.towards for node, message in scene.sent} == {
@@ -65,30 +65,21 @@ def test_both_ends_receive_it_and_nothing_is_claimed_before_they_have_answered()
     assert {node: message.towards for node, message in scene.sent} == {AWAY: {}, SERVER: {}}
     scene.answer()
     assert scene.rates[1:] == [LinkRate(None, None)]
-
-
-def test_what_the_kernel_holds_is_what_is_achieved() -> None:
-    scene = Scene()
-    scene.change("link:1", 0.5)
-    scene.answer(slower=HALF // 2)
-    assert scene.rates[0].achieved == pytest.approx(FULL / 4, rel=1e-4)
-
-
-def test_a_window_inside_another_link_s_is_sent_only_to_whom_it_changes_something() -> None:
     scene = Scene()
     scene.change("link:1", 0.5)
     scene.answer()
     scene.change("link:0", 0.75)
     assert scene.sent == []
     assert scene.rates[1] == LinkRate(FULL * 0.75, None), "nobody was asked, so nothing was read"
-
-
-def test_a_kernel_that_cannot_is_named() -> None:
     scene = Scene()
     scene.change("link:1>0", 0.5)
     ((node, order),) = scene.sent
     scene.paced.answered(node, LinksPaced(order=order.order, achieved={}, problem="protocol not available"))
     assert scene.rates == [LinkRate(FULL / 2, None, "worker:1: protocol not available")]
+    scene = Scene()
+    scene.paced.ready(AWAY)
+    scene.paced.look()
+    assert scene.sent == []
 
 
 def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_in_force() -> None:
@@ -108,9 +99,6 @@ def test_who_goes_is_not_waited_for_and_the_next_incarnation_receives_the_rates_
     assert [(node, message.towards) for node, message in scene.sent] == [(AWAY, {"server:0": HALF})]
     scene.answer()
     assert len(scene.rates) == 1, "it is no change of the plan"
-
-
-def test_who_proves_to_be_gone_when_it_is_sent_a_rate_is_not_waited_for() -> None:
     scene = Scene()
 
     def send(node: NodeId, message: Message) -> None:
@@ -143,16 +131,6 @@ def test_a_newcomer_takes_its_part_from_others_and_gives_it_back() -> None:
     scene.paced.left(more)
     scene.paced.look()
     assert dict(scene.sent)[AWAY].towards == {"server:0": HALF}
-
-
-def test_a_job_whose_links_are_whole_receives_nothing() -> None:
-    scene = Scene()
-    scene.paced.ready(AWAY)
-    scene.paced.look()
-    assert scene.sent == []
-
-
-# ---- in the tasks ----------------------------------------------------------------------------------------------------
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -197,11 +175,6 @@ def test_of_a_strategy_s_rate_and_a_link_s_the_lower_holds(links: ServerLinks) -
     assert links.pace_towards({"server:0": 1000, "server:1": 2000}) == {"server:0": 1000, "server:1": 1500}
     assert links.pace(None) == 1000
     assert links.pace_towards({}) == {"server:0": None, "server:1": None}
-
-
-def test_a_connection_that_is_closed_is_not_paced_any_more(links: ServerLinks) -> None:
-    links.close()
-    assert links.pace_towards({"server:0": 1000}) == {}
 
 
 def test_a_server_paces_its_links_at_once_although_other_orders_wait() -> None:

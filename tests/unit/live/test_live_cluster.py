@@ -72,7 +72,7 @@ def played(play: Callable[[Lab], bool], **gpus: int) -> list[tuple[Any, ...]]:
     return [note for note in notes if note[0] in ("Placed", "Moved")]
 
 
-def test_who_waits_starts_on_what_a_restart_has_freed_once_its_process_has_ended() -> None:
+def test_who_waits_starts_when_a_restart_has_freed_a_gpu_and_who_has_none_elsewhere_stays() -> None:
     """A worker of ``a`` moves to the last GPU of the machine of ``b``; then ``c`` has a machine with two."""
     answers: list[int | None] = []
     in_between: list[list[str]] = []
@@ -90,9 +90,6 @@ def test_who_waits_starts_on_what_a_restart_has_freed_once_its_process_has_ended
     assert answers == [1]
     assert in_between[:6] == [["j0", "j1"]] * 5 + [["j0", "j1", "j2"]], "nobody starts before the process has ended"
     assert notes == [("Placed", "a", (0, 0)), ("Placed", "b", (1, 1)), ("Moved", "a", 1), ("Placed", "c", (0, 0))]
-
-
-def test_a_task_without_a_gpu_elsewhere_stays() -> None:
     answers: list[int | None] = []
 
     def play(lab: Lab) -> bool:

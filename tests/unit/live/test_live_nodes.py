@@ -11,6 +11,7 @@ from runtime.core import inputs
 from runtime.core.node_orders import AllocateOrder, LaunchOrder, RetireOrder
 from runtime.core.recovery import inputs as recovery
 from runtime.live.control.nodes import LiveNodes
+from runtime.live.control.session import LiveSession
 from runtime.live.transport.task_spec import Place
 from strategies.protocol import NodeId
 
@@ -44,13 +45,10 @@ def test_a_restarted_task_goes_where_the_cluster_says_or_stays(answer: int | Non
     assert (place is None) == (answer is None)
 
 
-def test_without_a_cluster_its_host_is_chosen_here() -> None:
+def test_who_has_another_host_is_moved_there() -> None:
     nodes, injector = nodes_on(w0="host:1")
     assert nodes.moved(NodeId.worker(0)) is not None
     assert injector.asked == [("worker:0", None)]
-
-
-def test_only_who_has_another_host_after_a_pause_leaves_something_behind() -> None:
     nodes, injector = nodes_on(w0="host:0", w1="host:1")
     resumed: list[dict[NodeId, Place]] = []
     nodes.supervisor = cast("Any", SimpleNamespace(resume=resumed.append))
@@ -192,3 +190,53 @@ def test_other_cores_are_asked_for(cores: float | None, refused: str | None) -> 
     job = AtDesk()
     assert job.nodes.book(AllocateOrder("worker:0", cores, None)) == refused
     assert job.desk.heard == [("allot", f"worker:0 {cores or 0:g}")]
+
+
+def session_of(heard: list[inputs.AnyInput]) -> LiveSession:
+    """A session of a job that is over, with a coordinator that only listens."""
+    nobody = SimpleNamespace()
+    session = LiveSession.__new__(LiveSession)
+    session.loop, session.record = cast("Any", SimpleNamespace(now=2.0)), cast("Any", nobody)
+    session.started, session.recorded, session.failure, session._driven_s = True, False, None, None
+    session.loads = None
+    session.port = cast("Any", SimpleNamespace(flush=lambda: None))
+    session.nodes = cast("Any", SimpleNamespace(free_places=lambda: None))
+    session.coordinator = cast(
+        "Any", SimpleNamespace(receive=lambda t, given: heard.append(given), status="done", finished_s=1.0)
+    )
+    return session
+
+
+def test_a_report_or_a_note_after_the_end_is_in_the_record_only_until_the_end_is() -> None:
+    """A task's last report may come while it is sent away; nothing follows ``Finished`` in a record."""
+    heard: list[inputs.AnyInput] = []
+    session, report = session_of(heard), inputs.ServerBusy(0, 0, 1, 1.0, 0.0)
+    session.receive(report)
+    assert heard == [report]
+    session.recorded = True
+    session.receive(report)
+    assert heard == [report]
+    noted: list[str] = []
+    session = session_of([])
+    session.record = cast("Any", SimpleNamespace(note=lambda t, kind, **fields: noted.append(kind)))
+    session.note("Injected", target="worker:0")
+    session.recorded = True
+    session.note("Injected", target="worker:0")
+    assert noted == ["Injected"]
+
+
+def test_what_an_event_causes_has_its_time() -> None:
+    """A limit is set, read back and noted while a strategy's answer is carried out, whose line comes after the note."""
+    session, noted = session_of([]), list[float]()
+    loop = SimpleNamespace(now=1.0)
+    session.loop = cast("Any", loop)
+    session.record = cast("Any", SimpleNamespace(note=lambda t, kind, **fields: noted.append(t)))
+
+    def receive(t: float, given: inputs.AnyInput) -> None:
+        loop.now += 0.5
+        session.note("Enforced", node="worker:3")
+
+    session.coordinator = cast("Any", SimpleNamespace(receive=receive, status=None))
+    session.receive(inputs.ServerBusy(0, 0, 1, 1.0, 0.0))
+    session.note("Enforced", node="worker:4")
+    assert noted == [1.0, 1.5]

@@ -128,7 +128,7 @@ def test_live_jobs_get_the_limits_of_the_virtual_clock(monkeypatch: pytest.Monke
         assert rates == [round(begin["link_bytes_per_s"] / connections), None]
 
 
-def test_the_smaller_limit_is_in_force() -> None:
+def test_the_smaller_limit_is_in_force_and_who_has_left_has_none() -> None:
     """What its own job gives a node, and what others leave it; only the former is its own limit."""
     scene = Scene()
     scene.allotter.allocate(WORKER, 2.0, 3e6)
@@ -145,26 +145,6 @@ def test_the_smaller_limit_is_in_force() -> None:
     scene.allotter.allocate(WORKER, None, None)
     assert scene.group("worker:0").cores[-1] is None
     assert scene.sent[-1] == (WORKER, Pace())
-
-
-def test_a_limit_that_is_left_again_is_set_once() -> None:
-    """And one that no quota can hold is as small as a quota can be."""
-    scene = Scene()
-    for cores in (0.0001, 0.0001, None, None):
-        scene.allotter.leave(WORKER, cores, None)
-    assert scene.group("worker:0").cores == [0.01, None]
-    assert scene.sent == []
-
-
-def test_a_limit_that_cannot_be_set_ends_the_job() -> None:
-    scene = Scene()
-    scene.allotter.leave(WORKER, 5.0, None)
-    assert scene.failures == [
-        "worker:0: its cores could not be limited for other jobs: 5 cores requested: more than there are"
-    ]
-
-
-def test_a_task_that_has_left_is_not_limited() -> None:
     scene, notes = Scene(), list[dict[str, Any]]()
     session = session_on(scene.allotter, notes, lambda node: None)
     session.limited("worker:7", 0.5, 1e6)
@@ -177,7 +157,15 @@ def test_a_task_that_has_left_is_not_limited() -> None:
     assert scene.sent == []
 
 
-# ---- what is measured ------------------------------------------------------------------------------------------------
+def test_a_limit_that_is_left_again_is_set_once_and_one_that_cannot_be_set_ends_the_job() -> None:
+    """And one that no quota can hold is as small as a quota can be."""
+    scene = Scene()
+    for cores in (0.0001, 0.0001, None, None):
+        scene.allotter.leave(WORKER, cores, None)
+    assert scene.group("worker:0").cores == [0.01, None]
+    assert scene.sent == []
+    scene.allotter.leave(WORKER, 5.0, None)
+    assert "worker:0: its cores could not be limited for other jobs: 5 cores" in scene.failures[0]
 
 
 def tenant_of(*, collective: str = "", bits: int = 32, paced: bool = False, pids: Any = ()) -> LiveTenant:
@@ -192,13 +180,6 @@ def tenant_of(*, collective: str = "", bits: int = 32, paced: bool = False, pids
         paced=paced,
     )
     return LiveTenant(cast("Any", job))
-
-
-def test_bytes_are_those_on_the_way() -> None:
-    assert tenant_of().servers() == {"server:0": 3072, "server:1": 1024}
-    assert tenant_of(bits=16).traffic() == (2048.0, 0.0)
-    assert tenant_of(collective="ring").servers() == {}
-    assert tenant_of(collective="ring").traffic() == (4096.0, 0.0), "2 (n - 1) / n times the vector, with n = 2"
 
 
 def test_a_server_that_starts_again_has_used_what_its_predecessor_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +199,12 @@ def test_a_server_that_starts_again_has_used_what_its_predecessor_has(monkeypatc
     assert tenant.core_seconds("server:0") == 1.75, "it is gone, which nobody has noticed yet"
 
 
-def test_the_sleep_of_a_paced_device_is_no_work() -> None:
+def test_bytes_are_those_on_the_way_and_the_sleep_of_a_paced_device_is_no_work() -> None:
     """Its 0.1 core-seconds at half a core; one that takes longer than the device is measured."""
+    assert tenant_of().servers() == {"server:0": 3072, "server:1": 1024}
+    assert tenant_of(bits=16).traffic() == (2048.0, 0.0)
+    assert tenant_of(collective="ring").servers() == {}
+    assert tenant_of(collective="ring").traffic() == (4096.0, 0.0), "2 (n - 1) / n times the vector, with n = 2"
     timings = Timings(data_s=0.1, compute_s=1.0, injected_s=0.2, cpu_s=0.1)
     assert tenant_of(paced=True).worked_s(0, timings, 8) == pytest.approx(0.2)
     assert tenant_of().worked_s(0, timings, 8) == pytest.approx(0.9)
@@ -234,9 +219,6 @@ def test_gradients_are_measured_before_the_coordinator_knows_them() -> None:
     session._drive = lambda call: heard.append("driven")  # type: ignore[method-assign]
     session.receive(GradientArrived(0, 0, Timings()))
     assert heard == ["measured", "driven"]
-
-
-# ---- in a cluster ----------------------------------------------------------------------------------------------------
 
 
 class Job:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 
 from runtime.core.job import ApplyOrder, SendOrder, SumOrder
 from runtime.live.control.port import LivePort
+from runtime.live.tasks.aggregator import Outbound
 from runtime.live.tasks.reduction import ReduceBuffer, Sum
 from runtime.live.transport.address import Address
-from runtime.live.transport.messages import Exclude, Gather, Push, Update, decode
+from runtime.live.transport.messages import Exclude, Gather, LinkLost, Message, Push, Summed, Update, decode
 from strategies.protocol import NodeId
 
 AT = Address(transport="tcp", host="127.0.0.1", port=5000)
@@ -95,9 +98,6 @@ def test_after_a_reset_nothing_is_known_and_no_memory_is_lost(bench: Bench) -> N
     assert bench.reduction.num_bytes == 16
 
 
-# ---- what the coordinator's orders become ---------------------------------------------------------------------------
-
-
 class Wire:
     """All that a port calls: it keeps what is sent."""
 
@@ -168,3 +168,80 @@ def test_what_was_not_sent_is_discarded_with_its_sums(wire: Wire) -> None:
     ((_, update),) = wire.after(lambda: wire.port.apply(order_of(1)))
     assert update.apply.grads == (1,)
     assert np.isclose(update.apply.weights, 0.1).all()
+
+
+LONG_S = 20.0
+"""Nobody waits for so long unless something is broken."""
+
+
+class Links:
+    """In the place of the connections to servers: keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.grad = np.zeros(2, np.float32)
+        self.generation = 3
+        self.pushed: list[tuple[int, list[float]]] = []
+        self.gone = False
+
+    def push(self, ticket: int) -> None:
+        if self.gone:
+            raise ConnectionResetError("server 0 is gone")
+        self.pushed.append((ticket, self.grad.tolist()))
+
+
+class Sending:
+    """An outbound over such links."""
+
+    def __init__(self) -> None:
+        self.links = Links()
+        self.outbound = Outbound(self.links)  # type: ignore[arg-type]
+
+    def put(self, number: int, *parts: float, generation: int = 3, since_s: float = 0.0) -> Sum:
+        made = Sum(number, list(range(len(parts))), since_s, [np.full(2, part, np.float32) for part in parts])
+        self.outbound.put((generation, made))
+        return made
+
+    def said(self, count: int) -> list[Message | Sum]:
+        """So many things that were done, whenever they are."""
+        found: list[Message | Sum] = []
+        while len(found) < count:
+            assert select.select([self.outbound.wakes], [], [], LONG_S)[0], found
+            found += self.outbound.take()
+        return found
+
+
+@pytest.fixture
+def sending() -> Sending:
+    return Sending()
+
+
+def test_all_parts_are_in_the_sum_once_and_their_buffers_come_back(sending: Sending) -> None:
+    made = sending.put(9, 1.0, 2.0, 4.0)
+    said, back = sending.said(2)
+    assert sending.links.pushed == [(9, [7.0, 7.0])]
+    assert isinstance(said, Summed)
+    assert (said.grad_id, said.members) == (9, (0, 1, 2))
+    assert back is made
+
+
+def test_the_time_of_a_sum_begins_with_its_order(sending: Sending) -> None:
+    sending.put(9, 1.0, since_s=time.perf_counter() - 100.0)
+    said, _ = sending.said(2)
+    assert isinstance(said, Summed)
+    assert said.send_s >= 100.0
+
+
+def test_a_sum_of_another_generation_is_not_sent_and_its_buffers_come_back(sending: Sending) -> None:
+    made = sending.put(9, 1.0, generation=2)
+    assert sending.said(1) == [made]
+    assert sending.links.pushed == []
+
+
+def test_a_server_that_is_gone_is_said_and_the_next_sum_is_tried(sending: Sending) -> None:
+    sending.links.gone = True
+    made = sending.put(8, 1.0)
+    assert sending.said(2) == [LinkLost(generation=3, reason="server 0 is gone"), made]
+    sending.links.gone = False
+    sending.put(9, 2.0)
+    assert len(sending.said(2)) == 2
+    assert sending.links.pushed == [(9, [2.0, 2.0])]

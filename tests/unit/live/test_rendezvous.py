@@ -105,6 +105,9 @@ def test_who_agrees_is_a_member_and_the_nodes_are_numbered_by_address(make: Make
     assert scene.said[0].startswith("launcher=join: 0 of 2 nodes joined, waiting for 2 at 127.0.0.1:")
     assert scene.said[1].startswith("launcher=join: 1 of 2 nodes joined, waiting for 1 at 127.0.0.1:")
     assert scene.said[2].startswith("launcher=join: 2 of 2 nodes joined: 10.0.0.")
+    scene.agent()
+    scene.until(lambda: scene.ends)
+    assert scene.ends == ["the driver refuses us: launcher.nodes=2: all have joined already"]
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -117,6 +120,11 @@ def test_a_stranger_is_named_and_told_and_a_member_is_not(make: Make, tls: bool)
     scene.agent(tls=tls)
     scene.rendezvous.await_nodes()
     assert len(scene.rendezvous.members) == 1
+    home = os.getcwd()
+    scene.rendezvous.close()
+    scene.threads[1].join(20)
+    assert scene.ends[1:] == ["the driver is gone (closed): nothing runs here"]
+    assert os.getcwd() == home
 
 
 def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
@@ -133,7 +141,6 @@ def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
     ("more", "sha256", "reason"),
     [
         ({}, "b", f"code: files {'b' * 12} there, files {'a' * 12} here; use the same working tree on all machines"),
-        ({"prepared": wire.Prepared(num_samples=8)}, "a", "data: 7 samples there, 8 here; prepare the same on all"),
         ({"shared": "/nowhere/at/all"}, "a", "data: launcher.shared_dir: /nowhere/at/all is not on that machine"),
     ],
 )
@@ -146,21 +153,18 @@ def test_what_differs_is_named_on_both_sides(make: Make, more: dict[str, Any], s
 
 
 def test_too_few_are_sent_home_with_one_line(make: Make) -> None:
-    scene = make(nodes=2, wait_s=1.5)
+    scene = make(nodes=2, wait_s=0.6)
     scene.agent()
     scene.until(lambda: scene.rendezvous.members)
     with pytest.raises(
-        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=1.5 \(127.0.0.1 \(alpha\)\); start"
+        ConfigError, match=r"launcher.nodes=2: 1 joined within launcher.wait_s=0.6 \(127.0.0.1 \(alpha\)\); start"
     ):
         scene.rendezvous.await_nodes()
     scene.threads[0].join(20)
     assert scene.ends == ["the driver refuses us: the run does not start, since not all nodes have joined"]
 
 
-# ---- the ways between machines ---------------------------------------------------------------------------------------
-
-
-def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
+def test_a_way_that_is_closed_or_a_port_that_is_another_program_s_is_one_line_on_both_sides(make: Make) -> None:
     """The coordinator's port is open, a member's is not: nobody listens at its door."""
     with open_door("127.0.0.1") as door:
         gone = door_of("", door)
@@ -174,27 +178,6 @@ def test_a_way_that_is_closed_is_one_line_on_both_sides(make: Make) -> None:
         scene.rendezvous.await_nodes()
     scene.threads[-1].join(20)
     assert way in scene.ends[0]
-
-
-def test_an_agent_that_never_says_whom_it_reaches_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
-    scene = make()
-    dial_and_enlist(scene, problem=None)
-    with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
-        scene.rendezvous.await_nodes()
-
-
-def test_who_leaves_while_ways_are_tried_is_awaited_again(make: Make) -> None:
-    scene = make(nodes=2)
-    socks = [dial_and_enlist(scene), dial_and_enlist(scene, problem=None)]
-    scene.rendezvous.loop.after(0.2, socks[1].close)
-    scene.rendezvous.loop.after(0.4, scene.agent)
-    scene.rendezvous.await_nodes()
-    assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
-    assert socks[1].fileno() == -1
-
-
-def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
     with open_door("127.0.0.1") as other:
         port = other.getsockname()[1]
         scene = make(tasks_port=port)
@@ -205,37 +188,36 @@ def test_the_port_of_tasks_is_another_program_s(make: Make) -> None:
     assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
 
 
-def test_one_too_many_is_told_so(make: Make) -> None:
-    scene = make()
-    scene.agent()
-    scene.rendezvous.await_nodes()
-    scene.agent()
-    scene.until(lambda: scene.ends)
-    assert scene.ends == ["the driver refuses us: launcher.nodes=1: all have joined already"]
-
-
-def test_who_leaves_while_others_are_awaited_is_awaited_again(make: Make) -> None:
+def test_who_leaves_while_ways_are_tried_is_awaited_again_and_who_says_nothing_is_named(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = make(nodes=2)
-    sock = dial_and_enlist(scene)
-    scene.until(lambda: scene.rendezvous.members)
-    sock.close()
-    scene.until(lambda: not scene.rendezvous.members)
-    assert scene.said[-1].startswith("launcher=join: 0 of 2 nodes joined")
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene, problem=None)]
+    scene.rendezvous.loop.after(0.2, socks[1].close)
+    scene.rendezvous.loop.after(0.4, scene.agent)
+    scene.rendezvous.await_nodes()
+    assert [line.split()[1] for line in scene.said[-2:]] == ["1", "2"]
+    assert socks[1].fileno() == -1
+    monkeypatch.setattr(rendezvous, "ANSWER_S", 0.2)
+    scene = make()
+    dial_and_enlist(scene, problem=None)
+    with pytest.raises(ConfigError, match=r"^launcher.nodes=1: 127.0.0.1 \(alpha\) does not say whom it reaches; "):
+        scene.rendezvous.await_nodes()
 
 
 def test_silence_of_an_agent_ends_it_for_the_driver(make: Make) -> None:
     """It keeps its connection, as in a partition; another that speaks is not affected."""
-    scene = make(lease_s=2.0)
+    scene = make(lease_s=1.0)
     dial_and_enlist(scene)
     scene.rendezvous.await_nodes()
-    begin = wire.Begin(spec=b"", salt=b"", lease_s=2.0, heartbeat_s=0.5)
+    begin = wire.Begin(spec=b"", salt=b"", lease_s=1.0, heartbeat_s=0.2)
     scene.rendezvous.begin("node0", begin, Pieces(scene.folder / "agent.log", None))
     assert scene.rendezvous.ended("node0") is None
     scene.until(lambda: scene.rendezvous.ended("node0"))
-    assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=2"
+    assert scene.rendezvous.ended("node0") == "no word from it for launcher.lease_s=1"
 
 
-def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
+def test_the_next_agent_takes_the_place_of_a_lost_one_and_whoever_gives_one_up_says_which(make: Make) -> None:
     scene = make(nodes=2)
     socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
     scene.rendezvous.await_nodes()
@@ -248,6 +230,17 @@ def test_the_next_agent_takes_the_place_of_a_lost_one(make: Make) -> None:
     scene.until(lambda: scene.rendezvous.ended(node) is None)
     assert scene.rendezvous.members[scene.rendezvous.keys[node]].address == "10.0.0.3"
     assert scene.said[-1] == f"launcher=join: 10.0.0.3 (alpha) takes the place of {node}"
+    scene = make(nodes=2)
+    starts = vacated(scene)
+    sock = dial_and_enlist(scene, start=3)
+    scene.until(lambda: "node1" in scene.rendezvous.keys)
+    sock.close()
+    scene.until(lambda: "node1" not in scene.rendezvous.keys)
+    assert len(starts) == 2
+    assert starts[0] in (1, 2)
+    assert starts[1] == 3
+    scene.agent()
+    scene.until(lambda: scene.rendezvous.ended("node1") is None)
 
 
 def vacated(scene: Scene) -> list[int]:
@@ -263,22 +256,7 @@ def vacated(scene: Scene) -> list[int]:
     return starts
 
 
-def test_who_gives_an_agent_up_says_which_start_it_was(make: Make) -> None:
-    """Also one that leaves before it had anything to do, and that nobody else notices."""
-    scene = make(nodes=2)
-    starts = vacated(scene)
-    sock = dial_and_enlist(scene, start=3)
-    scene.until(lambda: "node1" in scene.rendezvous.keys)
-    sock.close()
-    scene.until(lambda: "node1" not in scene.rendezvous.keys)
-    assert len(starts) == 2
-    assert starts[0] in (1, 2)
-    assert starts[1] == 3
-    scene.agent()
-    scene.until(lambda: scene.rendezvous.ended("node1") is None)
-
-
-def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
+def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
     scene = make(nodes=2)
     vacated(scene)
     scene.agent()
@@ -289,10 +267,6 @@ def test_who_took_a_place_when_the_job_is_over_is_sent_home(make: Make) -> None:
     scene.until(lambda: scene.ends)
     assert scene.ends == ["the driver refuses us: the job is over"]
     assert scene.said[-1].endswith("takes the place of node1"), "nobody is awaited in its place"
-
-
-def test_nobody_takes_a_place_when_the_job_is_over(make: Make) -> None:
-    """Whether it enlists then, or has done so before."""
     scene = make(nodes=2)
     vacated(scene)
     key = NodeId("agent", 1000)
@@ -359,18 +333,6 @@ def test_what_tasks_leave_is_awaited_as_long_as_more_of_it_comes(
     assert [path.name for path in folder.iterdir()] == ([SAVED] if whole else [])
 
 
-def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
-    scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
-    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
-    scene.rendezvous.await_nodes()
-    for node in scene.rendezvous.keys:
-        begin(scene, folder, node)
-    for sock in socks:
-        sock.sendall(encode(wire.Ended(reason="exit code 0")))
-    scene.rendezvous.end("node0")
-    assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2
-
-
 def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start: int = 0) -> Any:
     """An agent that says what is needed to become a member, and nothing more.
 
@@ -402,12 +364,13 @@ def dial_and_enlist(scene: Scene, problem: str | None = "", port: int = 0, start
     return found[0]
 
 
-def test_the_home_directory_of_the_agent_is_left_alone(make: Make) -> None:
-    home = os.getcwd()
-    scene = make()
-    scene.agent()
+def test_all_are_heard_while_one_is_awaited(make: Make, tmp_path_factory: pytest.TempPathFactory) -> None:
+    scene, folder = make(nodes=2), tmp_path_factory.mktemp("run")
+    socks = [dial_and_enlist(scene), dial_and_enlist(scene)]
     scene.rendezvous.await_nodes()
-    scene.rendezvous.close()
-    scene.threads[0].join(20)
-    assert scene.ends == ["the driver is gone (closed): nothing runs here"]
-    assert os.getcwd() == home
+    for node in scene.rendezvous.keys:
+        begin(scene, folder, node)
+    for sock in socks:
+        sock.sendall(encode(wire.Ended(reason="exit code 0")))
+    scene.rendezvous.end("node0")
+    assert [scene.rendezvous.ended(node) for node in ("node0", "node1")] == ["exit code 0"] * 2

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.live.control.replica_port import ReplicaPort
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import Store
 from runtime.live.transport.auth import Identity
@@ -77,7 +79,7 @@ def test_replicas_together_do_what_a_server_does(rule: dict[str, Any], weights: 
             np.testing.assert_array_equal(copy.params, server.params)
 
 
-def test_a_replica_may_have_several_gradients_in_one_update() -> None:
+def test_a_replica_may_have_several_gradients_in_one_update_and_memory_does_not_grow() -> None:
     (copy,) = copies(RULES[0], 1)
     server = Store(initial(), RULES[0])
     for grad_id in (1, 2):
@@ -87,10 +89,6 @@ def test_a_replica_may_have_several_gradients_in_one_update() -> None:
     server.apply(one)
     update([copy], one)
     np.testing.assert_array_equal(copy.params, server.params)
-
-
-def test_buffers_are_used_again() -> None:
-    """Whatever happens in between: memory does not grow."""
     (copy,) = copies(RULES[0], 1)
     seen = set()
     for version in range(1, 20):
@@ -118,3 +116,62 @@ def test_who_takes_over_goes_on_as_the_one_it_has_it_from(rule: dict[str, Any]) 
     assert (new.version, new.optimizer.steps) == (3, 3)
     np.testing.assert_array_equal(new.params, old.params)
     assert not np.array_equal(old.params, initial())
+
+
+def port() -> ReplicaPort:
+    """One whose orders go nowhere; the state of the data is the number of updates so far."""
+    roster: Any = SimpleNamespace(members=SimpleNamespace(here=lambda: (0, 1)), primary=0, incarnation=lambda worker: 1)
+    given: Any = SimpleNamespace(now=0.0)
+    made = ReplicaPort(given, given, roster, given, given, given)
+    given.data_state = lambda: {"updates": len(made.states)}
+    made._tell_all = lambda message: None  # type: ignore[method-assign]
+    return made
+
+
+def order_compute(to: ReplicaPort, grad_id: int, version: int) -> None:
+    order = ComputeOrder(
+        grad_id=grad_id, worker=0, incarnation=1, version=version, ranges=(), accum=1, delay_s=0.0, slowdown_frac=0.0
+    )
+    to.compute(order)
+
+
+def apply(to: ReplicaPort, version: int, *grads: int, apart: tuple[int, ...] = ()) -> None:
+    to.apply(ApplyOrder(version=version, grads=grads, weights=(1.0,) * len(grads), lr=0.1, samples=1, excluded=apart))
+
+
+def test_versions_that_somebody_may_have_are_remembered() -> None:
+    """Asynchronous: twenty gradients of the first version are used one after another; all replicas may be at 0."""
+    made = port()
+    for grad in range(20):
+        order_compute(made, grad, 0)
+    for grad in range(20):
+        apply(made, grad + 1, grad)
+    assert sorted(made.states) == list(range(20))
+    assert made.data_state(0) == {"updates": 0}
+    made = port()
+    for grad in range(20):
+        order_compute(made, grad, grad)
+        apply(made, grad + 1, grad, apart=(1,) if grad >= 5 else ())
+    assert sorted(made.states) == [5, 16, 17, 18, 19]
+    order_compute(made, 20, 20)
+    apply(made, 21, 20)
+    assert 5 not in made.states
+
+
+def test_what_every_replica_has_passed_is_forgotten_and_after_a_rollback_versions_begin_again() -> None:
+    """A gradient that was computed on version 15: its worker has that, so the others have completed update 14."""
+    made = port()
+    for grad in range(20):
+        order_compute(made, grad, 0)
+        apply(made, grad + 1, grad)
+    order_compute(made, 20, 15)
+    apply(made, 21, 20)
+    assert sorted(made.states) == list(range(14, 21))
+    made = port()
+    order_compute(made, 0, 40)
+    apply(made, 41, 0)
+    apply(made, 42, apart=(1,))
+    made.discard()
+    for grad in range(1, 9):
+        apply(made, grad + 2, grad)
+    assert 2 in made.states

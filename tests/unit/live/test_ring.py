@@ -25,9 +25,6 @@ SECRET = bytes(32)
 DEADLINE_S = 60.0
 
 
-# ---- on paper -------------------------------------------------------------------------------------------------------
-
-
 @given(size=st.integers(1, 12))
 def test_every_part_ends_as_the_sum_of_all_everywhere_added_in_ring_order(size: int) -> None:
     """Parts are strings of the ranks that are in them, so that the order shows."""
@@ -40,9 +37,6 @@ def test_every_part_ends_as_the_sum_of_all_everywhere_added_in_ring_order(size: 
             parts[rank][step.receives] = came + parts[rank][step.receives] if step.adds else came
     wanted = ["".join(f" {(part + turn) % size}" for turn in range(size)) for part in range(size)]
     assert all(held == wanted for held in parts)
-
-
-# ---- over loopback --------------------------------------------------------------------------------------------------
 
 
 class Rank:
@@ -113,7 +107,7 @@ def vectors_for(count: int, size: int, seed: int = 0) -> list[FloatVector]:
     return vectors
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, 5), (2, 1), (2, 100), (3, 1000), (5, 17), (3, 7 * BLOCK_FLOATS + 3)])
+@pytest.mark.parametrize(("count", "size"), [(1, 5), (2, 1), (5, 17), (3, 7 * BLOCK_FLOATS + 3)])
 def test_everybody_has_the_sum(make: Callable[..., Rank], count: int, size: int) -> None:
     """Also where parts are empty, do not divide, or are larger than what sockets hold."""
     ranks = [make(worker) for worker in range(count)]
@@ -122,20 +116,7 @@ def test_everybody_has_the_sum(make: Callable[..., Rank], count: int, size: int)
         check_sum(ranks, size, turn)
 
 
-def test_sums_are_the_same_bits_everywhere_and_every_time(make: Callable[..., Rank]) -> None:
-    ranks = [make(worker) for worker in range(3)]
-    form(ranks)
-    random = np.random.default_rng(1)
-    given_ = [random.standard_normal(5000).astype(np.float32) for _ in ranks]
-    sums = []
-    for _ in range(2):
-        vectors = [one.copy() for one in given_]
-        assert reduce(ranks, vectors) == [None] * 3
-        sums += [vector.tobytes() for vector in vectors]
-    assert len(set(sums)) == 1
-
-
-def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]) -> None:
+def test_a_newcomer_takes_its_place_and_who_closes_breaks_the_ring_for_all(make: Callable[..., Rank]) -> None:
     """0 and 2 keep what connects them to others; only the newcomer's connections are new."""
     old = [make(0), make(2)]
     form(old)
@@ -143,9 +124,6 @@ def test_a_newcomer_takes_its_place_between_two_others(make: Callable[..., Rank]
     ranks = [old[0], make(1, incarnation=3), old[1]]
     form(ranks)
     check_sum(ranks)
-
-
-def test_who_closes_breaks_the_ring_for_all_and_a_new_generation_mends_it(make: Callable[..., Rank]) -> None:
     ranks = [make(worker) for worker in range(4)]
     form(ranks)
     check_sum(ranks)
@@ -163,7 +141,7 @@ class Halted(ConnectionError):
     """What a look raises."""
 
 
-@pytest.mark.parametrize("connected", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("connected", [False, True])
 def test_who_waits_for_a_neighbour_looks_around(make: Callable[..., Rank], connected: bool) -> None:
     """0 waits for the call of 1, or for its part of a step; what its look raises ends the wait."""
     ranks = [make(0), make(1)]
@@ -179,16 +157,13 @@ def test_who_waits_for_a_neighbour_looks_around(make: Callable[..., Rank], conne
     assert isinstance(raised, Halted)
 
 
-# ---- the acceptor ---------------------------------------------------------------------------------------------------
-
-
 def dial(address: Address) -> socket.socket:
     sock = socket.create_connection((address.host, address.port), DEADLINE_S)
     sock.settimeout(DEADLINE_S)
     return sock
 
 
-def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> None:
+def test_only_the_caller_that_is_wanted_is_taken_and_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
     rank = make(0)
     wanted = Identity("worker", 1, 2, 3)
     socks = [dial(rank.address) for _ in range(2)]
@@ -201,6 +176,14 @@ def test_only_the_caller_that_is_wanted_is_taken(make: Callable[..., Rank]) -> N
         rank.acceptor.take(wanted, lambda: None, 0.0)
     for sock in socks:
         sock.close()
+    rank = make(0)
+    with dial(rank.address) as sock, pytest.raises(ConnectionError):
+        call(sock, os.urandom(32), Identity("worker", 1))
+    with dial(rank.address) as sock:  # noise instead of a proof
+        sock.recv(32, socket.MSG_WAITALL)
+        sock.sendall(os.urandom(128))
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
 
 
 @pytest.mark.parametrize(
@@ -211,15 +194,6 @@ def test_who_is_of_an_old_generation_or_no_guest_is_turned_away(make: Callable[.
     rank.acceptor.forget_before(5)
     with dial(rank.address) as sock, pytest.raises(ConnectionError):
         call(sock, SECRET, identity)
-
-
-def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callable[..., Rank]) -> None:
-    rank = make(0)
-    with dial(rank.address) as sock:
-        call(sock, SECRET, Identity("worker", 1, 0, 4))
-        rank.acceptor.forget_before(5)
-        with suppress(ConnectionResetError):
-            assert sock.recv(1) == b""
 
 
 def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
@@ -238,17 +212,6 @@ def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
             assert sock.recv(1) == b""
 
 
-def test_strangers_are_turned_away(make: Callable[..., Rank]) -> None:
-    rank = make(0)
-    with dial(rank.address) as sock, pytest.raises(ConnectionError):
-        call(sock, os.urandom(32), Identity("worker", 1))
-    with dial(rank.address) as sock:  # noise instead of a proof
-        sock.recv(32, socket.MSG_WAITALL)
-        sock.sendall(os.urandom(128))
-        with suppress(ConnectionResetError):
-            assert sock.recv(1) == b""
-
-
 def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -> None:
     """It closes its connections when it leaves: its neighbours have opened others by the time of its return."""
     ranks = [make(worker) for worker in range(4)]
@@ -261,3 +224,12 @@ def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -
                 rank.ring.close()
         members = [rank for rank in ranks if rank.peer.worker not in apart]
         check_sum(members, seed=len(apart))
+
+
+def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callable[..., Rank]) -> None:
+    rank = make(0)
+    with dial(rank.address) as sock:
+        call(sock, SECRET, Identity("worker", 1, 0, 4))
+        rank.acceptor.forget_before(5)
+        with suppress(ConnectionResetError):
+            assert sock.recv(1) == b""

@@ -77,9 +77,6 @@ def read_all(sock: socket.socket, count: int) -> bytes:
     return data
 
 
-# ---- bytes -----------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from([1, 40, 16384, 16385, 300_000]), min_size=1, max_size=5), gathered=st.booleans())
 def test_what_is_written_is_read_whatever_the_pieces(certificate: str, sizes: list[int], gathered: bool) -> None:
@@ -125,9 +122,6 @@ def test_a_writer_that_does_not_wait_repeats_what_was_not_taken(pair: tuple[Secu
     assert read == [data]
 
 
-# ---- as select supposes ----------------------------------------------------------------------------------------------
-
-
 def test_a_short_read_leaves_nothing_that_a_selector_does_not_see(pair: tuple[Secured, ssl.SSLSocket]) -> None:
     ours, theirs = pair
     theirs.sendall(b"first")
@@ -145,6 +139,14 @@ def test_a_short_read_leaves_nothing_that_a_selector_does_not_see(pair: tuple[Se
     assert not is_readable(ours)
     with pytest.raises(BlockingIOError):
         ours.recv(1, socket.MSG_DONTWAIT)
+    ours, theirs = pair
+    set_deadline(ours, 0.02)
+    with pytest.raises(BlockingIOError):
+        ours.recv(3)
+    theirs.sendall(b"ab")
+    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
+    theirs.sendall(b"c")
+    assert ours.recv(1) == b"c"
 
 
 def test_one_byte_can_be_looked_at_before_it_is_read(pair: tuple[Secured, ssl.SSLSocket]) -> None:
@@ -158,17 +160,6 @@ def test_one_byte_can_be_looked_at_before_it_is_read(pair: tuple[Secured, ssl.SS
     with pytest.raises(ssl.SSLWantReadError):  # it says that it ends, and would wait until we do
         theirs.unwrap()
     assert ours.recv(1, socket.MSG_PEEK) == b""
-
-
-def test_the_deadline_of_a_blocking_socket_only_interrupts(pair: tuple[Secured, ssl.SSLSocket]) -> None:
-    ours, theirs = pair
-    set_deadline(ours, 0.02)
-    with pytest.raises(BlockingIOError):
-        ours.recv(3)
-    theirs.sendall(b"ab")
-    assert ours.recv(3, socket.MSG_WAITALL) == b"ab"
-    theirs.sendall(b"c")
-    assert ours.recv(1) == b"c"
 
 
 def test_a_frame_is_whole_although_the_deadline_passes_meanwhile(pair: tuple[Secured, ssl.SSLSocket]) -> None:
@@ -195,9 +186,6 @@ def test_the_end_of_the_stream_is_an_empty_read_whether_it_was_announced_or_not(
     os.close(theirs.detach())
     assert ours.recv(10, socket.MSG_WAITALL) == b"last"
     assert ours.recv(10) == b""
-
-
-# ---- identities ------------------------------------------------------------------------------------------------------
 
 
 def greet(listener: socket.socket) -> Identity:
@@ -248,15 +236,14 @@ def test_somebody_between_them_who_has_another_certificate_is_noticed_by_both(ce
         between.result()
 
 
-def test_who_speaks_plainly_is_refused_in_words(certificate: str) -> None:
+def test_who_speaks_plainly_is_refused_in_words_and_so_is_a_machine_without_openssl(
+    certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = socket.socketpair()
     with Secured(here, server_context(certificate), server_side=True) as ours, there:
         there.sendall(b"GET / HTTP/1.0\r\n\r\n")
         with pytest.raises(ConnectionResetError, match="TLS: "):
             ours.recv(1)
-
-
-def test_without_the_program_that_makes_certificates_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"launcher\.tls=true: the program openssl makes .* is not installed"):
         new_certificate()

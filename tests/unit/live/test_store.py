@@ -50,22 +50,7 @@ def buffers() -> Iterator[SharedBuffers]:
     os.close(fd)
 
 
-# ---- gradients and versions -----------------------------------------------------------------------------------------
-
-
-def test_an_update_uses_its_gradients_up() -> None:
-    store = Store(vector(1.0), TALLY)
-    receive(store, 7, vector(2.0))
-    receive(store, 8, vector(3.0))
-    store.apply(order(1, 7))
-    assert store.params.tolist() == vector(3.0).tolist()
-    assert store.version == 1
-    assert list(store.grads) == [8]
-    with pytest.raises(KeyError):
-        store.apply(order(2, 7))
-
-
-def test_the_order_given_is_the_order_summed() -> None:
+def test_the_order_given_is_the_order_summed_and_a_reset_leads_back_to_the_start() -> None:
     """In float32 it makes a difference, and bit-equal runs need it to be this one."""
     values = {1: 1e8, 2: 1.0, 3: -1e8}
     results = []
@@ -76,20 +61,6 @@ def test_the_order_given_is_the_order_summed() -> None:
         store.apply(order(1, *ids, samples=1))
         results.append(float(store.params[0]))
     assert results == [0.0, 1.0]
-
-
-def test_buffers_are_used_again() -> None:
-    store = Store(vector(0.0), TALLY)
-    used, dropped, abandoned = receive(store, 1, vector(1.0)), receive(store, 2, vector(1.0)), store.buffer()
-    store.apply(order(1, 1))
-    store.drop((2, 99))
-    store.release(abandoned)
-    again = [store.buffer() for _ in range(3)]
-    assert {id(buffer) for buffer in again} == {id(used), id(dropped), id(abandoned)}
-    assert store.grads == {}
-
-
-def test_back_to_the_start() -> None:
     store = Store(vector(4.0), SGD)
     receive(store, 1, vector(1.0))
     store.apply(order(1, 1))
@@ -104,17 +75,18 @@ def test_back_to_the_start() -> None:
     assert store.params.tobytes() == fresh.params.tobytes(), "the momentum starts again, too"
 
 
-# ---- shared buffers --------------------------------------------------------------------------------------------------
-
-
-def test_a_gradient_in_its_workers_row_is_saved_before_the_worker_writes_the_next(buffers: SharedBuffers) -> None:
-    store = Store(vector(0.0), TALLY, buffers)
-    store.deliver(("worker", 1), 10)
-    buffers.grads[1][:] = 5.0
-    store.deliver(("worker", 1), 11)
-    buffers.grads[1][:] = 700.0
-    store.apply(order(1, 10))
-    assert store.params.tolist() == vector(5.0).tolist()
+def test_an_update_uses_its_gradients_up_and_their_buffers_are_used_again() -> None:
+    store = Store(vector(0.0), TALLY)
+    used, dropped, abandoned = receive(store, 1, vector(1.0)), receive(store, 2, vector(1.0)), store.buffer()
+    store.apply(order(1, 1))
+    assert (store.params.tolist(), store.version) == (vector(1.0).tolist(), 1)
+    with pytest.raises(KeyError):
+        store.apply(order(2, 1))
+    store.drop((2, 99))
+    store.release(abandoned)
+    again = [store.buffer() for _ in range(3)]
+    assert {id(buffer) for buffer in again} == {id(used), id(dropped), id(abandoned)}
+    assert store.grads == {}
 
 
 def test_a_gradient_that_is_used_before_its_worker_goes_on_is_never_copied(buffers: SharedBuffers) -> None:
@@ -128,30 +100,6 @@ def test_a_gradient_that_is_used_before_its_worker_goes_on_is_never_copied(buffe
         store.apply(order(version, version))
     assert store.params.tolist() == vector(1 + 2 + 3 + 4).tolist()
     assert not store._spare, "no buffer was ever needed"
-
-
-def test_a_gradient_that_was_dropped_is_not_saved(buffers: SharedBuffers) -> None:
-    """Its worker failed half-way: what lies in the row is nothing."""
-    store = Store(vector(0.0), TALLY, buffers)
-    store.deliver(("worker", 1), 10)
-    store.drop((10,))
-    store.deliver(("worker", 1), 11)
-    assert (store.grads, store._spare) == ({}, [])
-    with pytest.raises(KeyError):
-        store.apply(order(1, 10))
-
-
-def test_a_synchronous_job_touches_two_slots(buffers: SharedBuffers) -> None:
-    store = Store(vector(0.0), TALLY, buffers)
-    used = set()
-    for version in range(1, 20):
-        grads = tuple(version * 10 + worker for worker in range(WORKERS))
-        used.add(store.table.current)
-        for worker, grad in enumerate(grads):
-            store.deliver(("worker", worker), grad)
-            buffers.grads[worker][:] = 1.0
-        store.apply(order(version, *grads))
-    assert len(used) == 2
 
 
 class Reader:

@@ -6,9 +6,11 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
 from runtime.core import inputs
 from runtime.errors import DEVICE_FULL
@@ -30,12 +32,14 @@ from runtime.live.transport.messages import (
     LinkLost,
     LoadCheckpoint,
     Loaded,
+    MalformedMessage,
     Message,
     Report,
     Saved,
     TaskReady,
 )
-from strategies.protocol import Timings
+from runtime.live.transport.task_spec import Place
+from strategies.protocol import NodeId, Timings
 from tests.unit.live.test_leases import SETTINGS
 
 Key = tuple[str, int]
@@ -201,9 +205,6 @@ def recover(world: World, version: int = 7) -> None:
         world.tell(key, loaded)
 
 
-# ---- start ----------------------------------------------------------------------------------------------------------
-
-
 def test_nobody_is_started_before_the_agent_is_ready_and_nothing_begins_before_all_are_there() -> None:
     world = World()
     assert not world.said(Launch)
@@ -233,10 +234,7 @@ def test_who_does_not_come_in_time_is_named() -> None:
     assert "worker 1" in reason
 
 
-# ---- workers --------------------------------------------------------------------------------------------------------
-
-
-def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
+def test_a_dead_worker_is_started_again_and_fenced_off_and_silence_is_death() -> None:
     world = started()
     world.die(("worker", 1))
     assert world.launched[("worker", 1)] == 1
@@ -246,6 +244,14 @@ def test_a_dead_worker_is_started_again_and_fenced_off() -> None:
     world.connect(("worker", 1))
     world.attach(("worker", 1))
     assert ("WorkerJoined", 1, 1) in world.heard
+    world = started()
+    world.silent.add(("worker", 1))
+    world.live(1.9)
+    assert not world.said(KillTask)
+    world.live(3.0)
+    assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)] == [("worker", 1, 0)]
+    assert world.launched[("worker", 1)] == 1
+    assert world.names() == ["WorkerLost"]
 
 
 def delivers(world: World, worker: int) -> None:
@@ -266,49 +272,19 @@ def test_who_finds_the_memory_of_a_killed_process_on_its_device_starts_again_a_l
     assert world.heard[-1] == ("failed", "worker 0 crashed: torch.OutOfMemoryError: CUDA out of memory.")
 
 
-def test_silence_is_death_when_the_lease_is_over() -> None:
-    world = started()
-    world.silent.add(("worker", 1))
-    world.live(1.9)
-    assert not world.said(KillTask)
-    world.live(3.0)
-    assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)] == [("worker", 1, 0)]
-    assert world.launched[("worker", 1)] == 1
-    assert world.names() == ["WorkerLost"]
-
-
-def test_without_restarts_a_worker_leaves_and_the_last_one_is_missed() -> None:
-    world = started(max_restarts=0)
-    world.die(("worker", 0))
-    assert ("WorkerLost", 0, 0, "killed by signal 9", False, "killed") in world.heard
-    assert not world.said(Launch)
-    incarnation = world.supervisor.tasks["worker", 1].incarnation
-    world.tell(
-        ("agent", 0), Exited(role="worker", id=1, incarnation=incarnation, pid=1, exit_code=-1, signal=9, last_line="")
-    )
-    assert world.heard[-1] == ("failed", "no worker is left")
-
-
-def test_a_process_that_never_calls_is_not_waited_for_for_ever() -> None:
+def test_a_process_that_never_calls_is_not_waited_for_and_a_lost_connection_is_looked_into() -> None:
     """It was stopped between its fork and its call, say; nothing else will ever tell."""
     world = started()
     world.die(("worker", 1))
     world.live(60.0)
     assert [(m.role, m.id, m.incarnation) for m in world.said(KillTask)][:1] == [("worker", 1, 1)]
     assert world.launched[("worker", 1)] > 1
-
-
-def test_a_lost_connection_is_looked_into() -> None:
-    """If no server turns out to be dead, the connection was at fault, and its worker is restarted."""
     world = started()
     world.tell(("worker", 0), LinkLost(generation=0, reason="reset"))
     world.live(SEVERED_GRACE_S / 2)
     assert not world.said(KillTask)
     world.live(2 * SEVERED_GRACE_S)
     assert [(m.role, m.id) for m in world.said(KillTask)] == [("worker", 0)]
-
-
-# ---- servers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_dead_server_takes_everybody_back_to_the_last_whole_checkpoint() -> None:
@@ -339,3 +315,229 @@ def test_without_restarts_a_dead_server_ends_the_run() -> None:
     ((_, reason),) = [words for words in world.heard if words[0] == "failed"]
     assert "server 0 is gone" in reason
     assert "runtime.max_restarts=0" in reason
+
+
+def test_who_is_held_is_started_when_released_and_who_is_restarted_when_it_is_not_pending_any_more() -> None:
+    world = started()
+    world.supervisor.hold(("worker", 0), "killed by the plan")
+    assert world.heard[-1] == ("WorkerLost", 0, 0, "killed by the plan", True, "killed")
+    assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
+    world.live(world.clock.now + 60)
+    assert not world.said(Launch), "nobody misses it"
+    for _ in range(2):
+        world.supervisor.release(("worker", 0))
+        assert world.said(Launch) == [Launch(role="worker", id=0, incarnation=1)]
+    world = started()
+    world.supervisor.restart(NodeId.worker(0), 5.0)
+    assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 0, 0)]
+    assert [(fence.role, fence.id, fence.incarnation) for fence in world.said(Fence)] == [("worker", 0, 0)] * 2
+    assert world.names() == ["moved"], "the coordinator has notified the strategy already"
+    world.live(world.clock.now + 4.5)
+    assert not world.said(Launch)
+    world.live(world.clock.now + 1.0)
+    assert [(one.role, one.id, one.incarnation) for one in world.said(Launch)] == [("worker", 0, 1)]
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_server_that_is_restarted_goes_when_all_have_stored_what_they_hold_or_cannot(stores: bool) -> None:
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.restart(NodeId.server(1), 2.0)
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    assert not world.said(KillTask)
+    if stores:
+        world.tell(("server", 1), Saved(id=1, seconds=0.1))
+    else:
+        world.live(world.clock.now + 31.0)
+    assert [(kill.role, kill.id) for kill in world.said(KillTask)] == [("server", 1)]
+    assert [words[:2] for words in world.heard if words[0] == "ServerLost"] == [("ServerLost", 1)]
+    assert world.supervisor.recovery.state.checkpoints.complete == stores
+
+
+def test_who_says_what_it_cannot_say_loses_its_connection() -> None:
+    world = started()
+    with pytest.raises(MalformedMessage, match="TaskReady, out of turn: worker 0 is attached: built is impossible"):
+        world.tell(("worker", 0), TaskReady(num_parameters=10))
+    world.tell(("worker", 0), Heartbeat())
+
+
+ELSEWHERE = Place(host="host:1")
+
+
+def leaving() -> World:
+    """A job that has stored its checkpoint; all of its processes are being killed."""
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.suspend()
+    for server in range(2):
+        assert not world.said(KillTask)
+        world.tell(("server", server), Saved(id=1, seconds=0.1))
+    assert {(kill.role, kill.id) for kill in world.said(KillTask)} == set(world.keys)
+    return world
+
+
+def test_a_job_has_left_with_its_last_process_and_starts_again_where_it_has_places() -> None:
+    """Once: an agent may report an end again, when it connects again. Who has left in time has not failed."""
+    world = leaving()
+    for key in world.keys:
+        assert "left" not in world.names()
+        world.die(key)
+    assert world.names()[-1] == "left"
+    world.die(("worker", 0))
+    assert world.names().count("left") == 1
+    assert failures_after(world, 2 * SETTINGS.iteration_deadline_s) == []
+    world = leaving()
+    for key in world.keys:
+        world.die(key)
+    world.supervisor.resume({NodeId.worker(1): ELSEWHERE})
+    launched = {(one.role, one.id): one for one in world.said(Launch)}
+    assert set(launched) == set(world.keys)
+    assert {key for key, one in launched.items() if one.place == ELSEWHERE} == {("worker", 1)}
+    assert {one.incarnation for one in launched.values()} == {1}
+
+
+def test_one_that_cannot_store_or_cannot_be_killed_holds_nobody_up_for_ever() -> None:
+    world = started()
+    world.supervisor.save(7, b"seven")
+    world.supervisor.suspend()
+    world.tell(("server", 0), Saved(id=1, seconds=0.1))
+    assert failures_after(world, SETTINGS.iteration_deadline_s) == [
+        "it is preempted, and has not left within runtime.iteration_deadline_s=30: its checkpoint is not stored"
+    ]
+    world = leaving()
+    for key in world.keys:
+        if key not in (("worker", 0), ("server", 1)):
+            world.die(key)
+    assert failures_after(world, SETTINGS.iteration_deadline_s) == [
+        "it is preempted, and has not left within runtime.iteration_deadline_s=30: the kernel has not ended server 1, "
+        "worker 0"
+    ]
+
+
+def failures_after(world: World, seconds: float) -> list[str]:
+    """Why the job has failed when everybody who is connected has only said so for so long."""
+    world.live(world.clock.now + seconds)
+    return [words[1] for words in world.heard if words[0] == "failed"]
+
+
+LIMIT_S = SETTINGS.iteration_deadline_s
+
+
+class Late(World):
+    """The session misses a gradient of worker 1 as soon as the limit is over."""
+
+    def overdue(self, now: float, limit_s: float) -> list[int]:
+        return [1] if now > limit_s and not self.said(KillTask) else []
+
+
+def test_who_computes_for_too_long_is_started_again() -> None:
+    world = started(Late)
+    world.live(LIMIT_S)
+    assert not world.said(KillTask)
+    world.live(LIMIT_S + 1.0)
+    assert [(kill.role, kill.id, kill.incarnation) for kill in world.said(KillTask)] == [("worker", 1, 0)]
+    reason = f"no gradient within runtime.iteration_deadline_s={LIMIT_S:g}"
+    assert [words for words in world.heard if words[0] == "WorkerLost"] == [
+        ("WorkerLost", 1, 0, reason, True, "silent")
+    ]
+
+
+def test_a_kill_for_memory_is_no_kill_like_others_and_no_error_of_its_own() -> None:
+    world = started()
+    world.machines.short = {"worker:1"}
+    for worker in range(2):
+        world.die(("worker", worker))
+    assert [words[1:] for words in world.heard if words[0] == "WorkerLost"] == [
+        (0, 0, "killed by signal 9", True, "killed"),
+        (1, 0, "used more memory than it may", True, "oom"),
+    ]
+    world = started()
+    world.machines.short = {"worker:1"}
+    world.die(("worker", 1), number=0, code=1, words="ValueError: no data")
+    assert world.heard[-1] == ("failed", "worker 1 crashed: ValueError: no data")
+
+
+class Moving(World):
+    """On hosts: worker 0 has another one, and for the others there is none."""
+
+    def moved(self, node: NodeId) -> Place | None:
+        return Place(host="host:1") if node == NodeId.worker(0) else None
+
+
+def test_who_is_restarted_starts_on_its_new_host_and_its_end_is_told_when_it_is_reported() -> None:
+    world = started(Moving)
+    before = Place(host="host:0")
+    for task in world.supervisor.tasks.values():
+        task.place = before
+    for worker in range(2):
+        world.supervisor.restart(NodeId.worker(worker), 0.0)
+    world.live(world.clock.now + 0.5)
+    assert [(one.id, one.place) for one in world.said(Launch)] == [(0, Place(host="host:1")), (1, before)]
+    world = started(Moving)
+    ended = world.machines.left
+    worker = NodeId.worker(0)
+    world.supervisor.restart(worker, 1.0)
+    world.live(world.clock.now + 0.1)
+    assert (ended, world.supervisor.processes(worker)) == ([], {0})
+    world.die(("worker", 0))
+    assert (ended, world.supervisor.processes(worker)) == (["worker:0"], set())
+    world.live(world.clock.now + 2.0)
+    assert world.supervisor.processes(worker) == {1}, "the next one, on its next host"
+
+
+def test_the_record_says_how_long_each_checkpoint_took_from_its_own_order() -> None:
+    """The first one is never complete, as a server had no time for its part before the second was ordered."""
+    world = started()
+    world.supervisor.save(5, b"five")
+    world.live(world.clock.now + 2.0)
+    world.supervisor.save(9, b"nine")
+    ordered_s = world.clock.now
+    world.live(ordered_s + 0.5)
+    for server in range(2):
+        world.tell(("server", server), Saved(id=2, seconds=0.1))
+    notes: list[Any] = [words for words in world.heard if words[:2] == ("note", "Checkpointed")]
+    assert notes == [("note", "Checkpointed", 2, 9, pytest.approx(0.5))]
+
+
+ONE, OTHER = NodeId.worker(1), NodeId.worker(2)
+
+
+class Waiting:
+    """A supervisor of which only processes are there: ``there[node]``, by incarnation."""
+
+    def __init__(self) -> None:
+        self.there: dict[NodeId, set[int]] = {ONE: {0}, OTHER: {0}}
+        self.called: list[str] = []
+        self.supervisor: Any = LiveSupervisor.__new__(LiveSupervisor)
+        self.supervisor._awaited = []
+        self.supervisor.loop = SimpleNamespace(after=lambda after_s, then: then())
+        self.supervisor.processes = lambda node: frozenset(self.there[node])
+
+    def once(self, node: NodeId, what: str) -> None:
+        self.supervisor.once_ended(node, lambda: self.called.append(what))
+
+    def ends(self, node: NodeId, incarnation: int) -> list[str]:
+        """What follows the end of a process."""
+        self.there[node].discard(incarnation)
+        before = len(self.called)
+        self.supervisor._look_who_ended(node)
+        return self.called[before:]
+
+
+def test_a_task_that_moves_twice_leaves_twice_and_its_next_process_is_not_waited_for() -> None:
+    job = Waiting()
+    job.once(ONE, "left")
+    job.there[ONE].add(1)  # launched before the exit of the first is reported, as with scheduler.pending_s=0
+    assert job.ends(OTHER, 0) == []
+    assert job.ends(ONE, 0) == ["left"]
+    assert job.ends(ONE, 1) == []
+    job = Waiting()
+    job.once(ONE, "first")
+    job.there[ONE].add(1)
+    job.once(ONE, "second")
+    assert job.ends(ONE, 0) == ["first"]
+    assert job.ends(ONE, 1) == ["second"]
+    job = Waiting()
+    job.there[ONE].clear()
+    job.once(ONE, "at once")
+    assert job.called == ["at once"]
