@@ -61,27 +61,18 @@ class Case(msgspec.Struct, frozen=True):
         return hurried(self.name)
 
 
-MANY = ("bsp", "coding_heter_aware")
-"""Played by 64 workers for every commit."""
 RECORDED = NAMES if USERS else ["sync_switch_restart", "zeno_pp"]
 """Whose records ``run.py`` writes twice for every commit."""
 
 
 def cases_of(name: str, num_workers: int) -> list[Case]:
-    """Seeds for every commit, and more of them.
-
-    For every commit each strategy is played by 4 workers, and every second one by 1 or 2 of them; by 64, half of the
-    time of all, are some strategies only.
-    """
-    if num_workers > 4:
-        first = [Case(name, num_workers, (0,), (0,))] if name in MANY else []
-        more = (0, 1) if name not in MANY else (1,)
-        return [*first, Case(name, num_workers, more, more, long=True)]
-    host = 1 if num_workers == 4 else 0
-    more = (1, 2, 3, 4), tuple(seed for seed in range(5) if seed != host)
-    if num_workers < 4 and fits(name, 1) and num_workers != (1, 0, 0, 2)[NAMES.index(name) % 4]:
-        return [Case(name, num_workers, (0, *more[0]), (host, *more[1]), long=True)]
-    return [Case(name, num_workers, (0,), (host,)), Case(name, num_workers, *more, long=True)]
+    """For every commit each strategy is played by 4 workers once, on hosts or without; the rest is long."""
+    seeds = (0, 1) if num_workers > 4 else tuple(range(5))
+    if num_workers != 4:
+        return [Case(name, num_workers, seeds, seeds, long=True)]
+    first = ((0,), ()) if NAMES.index(name) % 2 else ((), (1,))
+    more = [tuple(seed for seed in seeds if seed not in own) for own in first]
+    return [Case(name, num_workers, *first), Case(name, num_workers, more[0], more[1], long=True)]
 
 
 CASES = [
@@ -91,7 +82,6 @@ CASES = [
     if fits(name, num_workers)
     for case in cases_of(name, num_workers)
 ]
-SHORT = [case for case in CASES if not case.long]
 WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
 """Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
@@ -122,19 +112,6 @@ def host_run_of(case: Case, seed: int) -> VirtualRun:
 def runs(case: Case) -> Iterator[VirtualRun]:
     yield from (run_of(case, seed) for seed in case.seeds)
     yield from (host_run_of(case, seed) for seed in case.host_seeds)
-
-
-def some_runs(case: Case) -> Iterator[VirtualRun]:
-    """For what costs as much as a run: one of either kind, another kind for the next strategy; the rest is long."""
-    if case.long:
-        yield from runs(case)
-    elif NAMES.index(case.name) % 2:
-        yield run_of(case, case.seeds[0])
-    else:
-        yield host_run_of(case, case.host_seeds[0])
-
-
-# ---- checkers: complaints, none when all is well --------------------------------------------------------------------
 
 
 def unlawful(run: VirtualRun) -> Complaints:
@@ -224,9 +201,6 @@ def unfair(run: VirtualRun) -> Complaints:
     return [f"t={t}: {first} before {then}" for (t, first), (at, then) in pairwise(arrived) if t == at and first > then]
 
 
-# ---- in every world -------------------------------------------------------------------------------------------------
-
-
 @every_case
 def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(case: Case) -> None:
     for run in runs(case):
@@ -239,21 +213,21 @@ def test_it_faces_the_plan_that_all_face_and_who_returns_has_been_away_for_long_
         assert otherwise_disturbed(run) + too_early(run.lines, run.world) == []
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(6)
 @every_case
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         assert different(run, VirtualRun(run.world, case.make())) == []
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @every_case
 def test_a_fresh_strategy_decides_the_same(case: Case) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         assert replay(run.lines, case.make()) == []
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "case", marked(case for case in CASES if not sample(case.name).validation_samples), scope="module"
 )
@@ -264,14 +238,14 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
         lines = [line for line in run.lines if line.get("event", {}).get("type") not in (None, "Evaluated")]
         return [(line["t"], line["event"]["type"], line["commands"]) for line in lines]
 
-    for run in some_runs(case):
+    for run in runs(case):
         timed = VirtualRun(run.world, case.make(), learning="none")
         assert unlawful(timed) + dead(timed) == []
         assert timed.end["note"]["samples_applied"] == EPOCHS * run.world.job.num_samples
         assert received(timed) == received(run)
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", marked(CASES, lambda case: case.num_workers == 4), scope="module")
 def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> None:
     run = VirtualRun(still_world(case.num_workers, 0), case.make())
@@ -355,15 +329,9 @@ def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
 
 
 WITHOUT_HOSTS = {
-    ("asp_even", 0): (113.421875, 8695.85),
     ("asp_even", 2): (116.68654716788771, 8806.83349883531),
-    ("asp", 0): (91.60625, 7404.934375),
-    ("asp", 2): (116.07227639221881, 8748.456033849603),
     ("backup_workers", 0): (98.875, 5740.85625),
-    ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
-    ("bsp", 0): (129.015625, 11128.515625),
     ("bsp", 2): (137.0178707093001, 11197.08575872739),
-    ("ssp", 0): (97.734375, 7755.45),
     ("ssp", 2): (115.19722580233133, 8756.890686592711),
 }
 """End of a run and sum of the times of its arrivals, without jitter, as they were before machines could be shared."""
@@ -376,13 +344,10 @@ def test_where_nothing_is_shared_it_goes_on_as_before_to_the_bit(name: str, seed
     assert (run.end["t"], math.fsum(line["t"] for line in run.events("Arrived"))) == WITHOUT_HOSTS[name, seed]
 
 
-# ---- the record is like that of a live run --------------------------------------------------------------------------
-
-
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @every_case
 def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         loaded = load_run(run.write(tmp_path / f"run{len(list(tmp_path.iterdir()))}"))
         assert (loaded.status, loaded.torn) == ("done", False)
         assert integrity(loaded).problems == ()
@@ -392,10 +357,9 @@ def test_every_note_is_described_with_its_fields() -> None:
     text = (ROOT / "docs" / "record.md").read_text().replace("\n", " ")
     plain = re.sub(r"\[.*?\]|\{\.\.\.\}", "", text)
     described = {kind: set(re.findall(r"\w+", fields)) for kind, fields in re.findall(r"`(\w+) \{([^}]*)\}", plain)}
-    for case in (case for case in SHORT if case.num_workers == 4):
-        for line in (*run_of(case, 0).lines, *host_run_of(case, 1).lines):
-            if line["kind"] == "note":
-                assert described[line["note"]["type"]] <= set(line["note"]), line
+    for line in (line for case in CASES if not case.long for run in runs(case) for line in run.lines):
+        if line["kind"] == "note":
+            assert described[line["note"]["type"]] <= set(line["note"]), line
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,13 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, marked, sample
 from tests.contract.test_virtual import Case, cases_of, dead, different, unconserved, unlawful
-from tests.support.invariants import problems, replay
+from tests.support.invariants import replay
 from tests.support.virtual_runs import Line, VirtualRun, draw_replica_world
 
 CASES = [
@@ -60,25 +59,6 @@ def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
         assert different(run, VirtualRun(run.world, case.make())) == []
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
-def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
-    """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""
-    run = next(run for run in every_run() if run.notes("Rollback"))
-    void = {"type": "Drop", "grads": [10**9], "requeue": True}
-    answered = [{**line, "commands": [*line["commands"], void]} if is_lost(line) else line for line in run.lines]
-    hidden = [line for line in answered if line not in run.notes("Rollback")]
-    for lines, good in ((answered, True), (hidden, False)):
-        numbered = [{**line, "seq": number} for number, line in enumerate(lines)]
-        run_dir = run.write(tmp_path / str(good))
-        (run_dir / "events.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in numbered))
-        assert (problems(numbered) == []) is good
-        assert (integrity(load_run(run_dir)).problems == ()) is good
-
-
-def is_lost(line: Line) -> bool:
-    return line["kind"] == "event" and line["event"]["type"] == "Lost"
-
-
 def followed(run: VirtualRun) -> list[tuple[Line, Line]]:
     """Every Restored after the event before it."""
     events = [line for line in run.lines if line["kind"] == "event"]
@@ -94,6 +74,7 @@ def every_run() -> list[VirtualRun]:
     ]
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_have_in_them_what_they_are_for() -> None:
     seen = every_run()
     assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}

@@ -60,7 +60,7 @@ CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning")]
 CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star")]
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("where", "kind"), CASES)
 @pytest.mark.parametrize("num_workers", [2, 5])
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
@@ -89,6 +89,7 @@ def test_it_does_the_same_again_to_the_byte(where: str, kind: str) -> None:
     assert different(run, VirtualRun(run.world, make(kind))) == []
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_have_children_in_them() -> None:
     """Some that enter the ring again, and losses while there are some."""
     attached, returned, struck = 0, 0, 0
@@ -105,6 +106,7 @@ def test_the_worlds_have_children_in_them() -> None:
     assert min(attached, returned, struck) > 3
 
 
+@pytest.mark.long(like="test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch")
 def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
     """Losses within rings and after them, several workers on a host, links with a limit, pauses that end in a loss."""
     seen = [run_of("hosts", "bsp", 5, seed) for seed in range(10)]

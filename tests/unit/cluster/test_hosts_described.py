@@ -23,11 +23,6 @@ def test_units_are_those_of_this_machine() -> None:
     assert one.device.seconds(100) == 0.5
 
 
-def test_nothing_is_limited_where_nothing_is_said() -> None:
-    one = parse_hosts({"count": 1}, 1, 1).hosts[0]
-    assert (one.cores, one.link_bytes_per_s, one.latency_s, one.memory_bytes, one.device) == (None, None, 0, None, None)
-
-
 @pytest.mark.parametrize(
     ("placement", "count", "expected"),
     [
@@ -103,10 +98,6 @@ def test_a_task_moves_to_the_host_with_the_fewest_tasks_but_its_own() -> None:
     assert (placement.host_of["worker:0"], placement.host("worker:0").number) == (2, 2)
 
 
-def test_where_there_is_one_host_there_is_no_other() -> None:
-    assert not Placement(parse_hosts({"count": 1}, 1, 1)).move("worker:0")
-
-
 def test_a_dead_host_is_chosen_only_if_there_is_no_other() -> None:
     placement = Placement(parse_hosts({"count": 3, "placement": "pack"}, 2, 0))
     assert placement.tasks_on == [["worker:0"], ["worker:1"], []]
@@ -138,8 +129,6 @@ def test_a_task_may_have_all_that_others_leave_whatever_rounding_makes_of_it() -
     with pytest.raises(ValueError, match=r"has only 0\.8 left"):
         placement.allocate("worker:1", 0.81)
 
-
-# ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 GPUS = {"count": 3, "gpus": 2, "overrides": {2: {"gpus": 0}}}
 
@@ -177,13 +166,6 @@ def test_queues_that_take_turns_are_described_where_they_are() -> None:
     hosts = parse_hosts({**FOUR, "overrides": {2: {"fair_queues": True}}}, 4, 2)
     assert [host.fair_queues for host in hosts.hosts] == [False, False, True, False]
     assert [one.get("fair_queues") for one in hosts.describe()] == [None, None, True, None]
-
-
-def test_hosts_without_gpus_are_described_as_before() -> None:
-    """Records of runs that have nothing to do with GPUs stay the same to the byte."""
-    assert "gpus" not in parse_hosts(FOUR, 4, 2).describe()[0]
-    assert parse_hosts(FOUR, 4, 2).describe()[0]["memory_bytes"] is None, "it was always there"
-    assert parse_hosts(GPUS, 1, 1).describe()[2]["gpus"] == 0
 
 
 def test_machines_are_the_hosts_without_tasks() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from runtime.virtual.clock import Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
-from tests.support.cli import run_cli
 from tests.support.clusters import cluster_of
 from tests.support.labs import run_alone
 from tests.support.runs import ROOT
@@ -83,13 +80,6 @@ def test_a_slow_stage_slows_its_replica_by_a_part_of_its_own_slow_down(schedule:
     other, slowed = (replica(LINEAR, worker, **fields, slow=slow_ranks) for worker in range(2))
     assert other.seconds(64) == usual.seconds(64)
     assert slowed.seconds(64) / usual.seconds(64) == pytest.approx((8 * 1.5 + 3 - hidden * 0.5) / (8 + 3))
-
-
-def test_the_slowest_tensor_rank_counts() -> None:
-    slow_ranks = [{"stage": 0, "factor": 2.0, "tensor": 1}, {"stage": 0, "factor": 1.5}]
-    mine = replica(LINEAR, tensor=4, slow=slow_ranks)
-    assert mine.factor.tolist() == [[1.5, 3.0, 1.5, 1.5]]
-    assert mine.seconds(64) == pytest.approx(3.0 * LINEAR.seconds(64) / 4)
 
 
 def test_messages_lengthen_a_step() -> None:
@@ -162,9 +152,6 @@ def test_the_nominal_iteration_is_the_slowest_replicas() -> None:
     assert runtime.base_iter_s(4) == pytest.approx(6.0)
 
 
-# ---- on the virtual clock --------------------------------------------------------------------------------------------
-
-
 def events(device: Any, plan: Any, **costs: float) -> list[Any]:
     job = virtual_job(4, 320, global_batch_samples=32)
     timed = Costs(jitter_sigma=0.2, jitter_rho=0.5, sleep_overshoot_s=1e-4, control_s=1e-3, latency_s=2e-3, **costs)
@@ -191,18 +178,3 @@ def test_each_rank_sums_its_part_of_the_parameters_with_its_peers() -> None:
     assert shared.update_takes_s(4) == (costs.ring_s(500, 4), costs.update_s(500, 1))
     assert replica(pipeline=4, tensor=2).ranks == 8
     assert GPU.ranks == 1
-
-
-def recorded(tmp_path: Path, name: str, *words: str) -> list[Any]:
-    quiet = ("runtime=virtual", "backend=none", "workload.target=null", "topology=allreduce", "view=none", "draw=false")
-    finished = run_cli(*quiet, "workload.epochs=1", f"hydra.run.dir={name}", *words, cwd=tmp_path)
-    assert finished.exit_code == 0, finished.err
-    found = [json.loads(line) for line in (tmp_path / name / "events.jsonl").read_text().splitlines()]
-    return [{field: value for field, value in line.items() if field != "decide_us"} for line in found]
-
-
-def test_a_run_with_replicas_of_one_rank_is_one_without(tmp_path: Path) -> None:
-    fields = ",".join(f"{name}: {value}" for name, value in ONE.items())
-    plain = recorded(tmp_path, "plain", "cluster=local")
-    assert recorded(tmp_path, "one", "cluster=local", f"+cluster.replica={{{fields}}}") == plain
-    assert recorded(tmp_path, "hybrid", "cluster=hybrid") != plain

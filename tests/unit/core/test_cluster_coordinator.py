@@ -133,18 +133,6 @@ def test_a_worker_that_is_restarted_goes_where_the_placement_has_a_gpu_for_it() 
     assert cluster.gpus_used == [1, 0]
 
 
-def test_what_a_move_frees_is_for_who_waits() -> None:
-    """A gang that wants one machine finds it once the worker of another job has left it."""
-    cluster, port, _ = cluster_of(Fifo(), 2, 2, placement=Pack(max_machines=1))
-    cluster.receive(0.0, job("a"), job("x"), job("c"))
-    cluster.receive(1.0, JobEnded("x"))
-    cluster.receive(2.0, job("wide", 2))
-    assert cluster.num_waiting == 1
-    assert cluster.relocate(3.0, "a", NodeId.worker(0)) == 1
-    cluster.receive(3.0, TaskMoved("a", NodeId.worker(0)))
-    assert port.orders[-1] == ("start", "wide", (0, 0), 0)
-
-
 def test_nobody_gets_a_gpu_on_which_a_killed_worker_still_is() -> None:
     """Whoever comes, ends, or is woken meanwhile; then all is decided at once. Servers hold no GPU."""
     cluster, port, _ = cluster_of(Fifo(), 2, 2)
@@ -227,16 +215,6 @@ def test_a_job_goes_down_one_queue_at_a_time_though_a_worker_has_moved_meanwhile
     cluster.receive(21.0, JobStarted("later"))
     cluster.receive(45.0, job("new"))
     assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "later")]
-
-
-def test_nobody_is_preempted_twice_for_the_same_job() -> None:
-    cluster, port, _ = cluster_of(Srtf(), 4)
-    cluster.receive(0.0, *(job(name, 2, 100.0) for name in "ab"))
-    cluster.receive(1.0, job("short", 2, 5.0))
-    cluster.receive(2.0, job("later", 2, 200.0))
-    assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "b")]
-    cluster.receive(3.0, JobEnded("b"))  # it was faster than the order
-    assert port.orders[-1] == ("start", "short", (0, 0), 0)
 
 
 def test_a_start_that_is_reported_late_changes_nothing_for_a_job_that_leaves() -> None:
@@ -341,14 +319,3 @@ def test_an_unlawful_answer_is_refused(commands: tuple[ClusterCommand, ...], sai
     cluster, _, _ = cluster_of(Says(*commands, preempts=True), 1)
     with pytest.raises(ProtocolError, match=said):
         cluster.receive(0.0, job("x"), job("y"))
-
-
-def test_who_has_not_declared_that_it_preempts_does_not() -> None:
-    cluster, _, _ = cluster_of(Says(X, PreemptJob(job="x"), preempts=False), 1)
-    with pytest.raises(ProtocolError, match="has not declared that it preempts"):
-        cluster.receive(0.0, job("x"))
-
-
-def test_machines_are_numbered_from_0() -> None:
-    with pytest.raises(ValueError, match="machines: number 1 comes as number 0; count from 0"):
-        Room(machines_of(1, 1)[1:])

@@ -23,16 +23,6 @@ from tests.support.harness import Rig, compute, make_job, puppet_rig
 from tests.support.restarting import Restarting
 
 
-def test_who_comes_back_while_all_are_halted_has_its_part_of_the_data_again() -> None:
-    """With ``data=even`` nobody would have computed that part of the next epoch."""
-    rig = puppet_rig()
-    rig.say(Restart(node="worker:1"))
-    rig.lose_server()
-    rig.join(1)
-    rig.restore()
-    assert not rig.core.shards.departed
-
-
 def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     rig = puppet_rig(num_samples=12)
     rig.say(*compute(0, 1, 2))
@@ -57,10 +47,6 @@ def test_the_scheduler_says_how_long() -> None:
     rig.core.receive(3.0, inputs.TimerFired("strategy:worker:1"))
     assert rig.restarts == [(0.0, "worker:1", 7.0)]
     assert rig.noted("Restarting") == [{"node": "worker:1", "pending_s": 7.0}]
-
-
-def test_who_cannot_restart_anybody_is_told_nothing() -> None:
-    assert not puppet_rig().received(Scheduling)
 
 
 def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
@@ -97,22 +83,6 @@ def test_nodes_that_do_not_exist(node: str) -> None:
     rig = puppet_rig()
     with pytest.raises(ProtocolError, match="no such node"):
         rig.say(Restart(node=node))
-
-
-def test_a_checkpoint_based_failover_takes_everybody_back() -> None:
-    """Lost, then nothing counts until everybody is back at the checkpoint."""
-    rig = puppet_rig(num_samples=12, failover="checkpoint")
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.lose(1)
-    assert rig.received(Lost)[0].restarting
-    received = len(rig.events)
-    rig.core.receive(rig.at(None), inputs.GradientArrived(rig.orders[2].grad_id, 2, None))  # type: ignore[arg-type]
-    assert len(rig.events) == received
-    rig.core.receive(rig.at(None), inputs.WorkerJoined(1, 1))
-    assert not rig.received(Joined)
-    rig.restore()
-    assert rig.received(Restored)[0].workers == (0, 1, 2)
 
 
 def test_after_a_restore_the_samples_of_who_is_pending_do_not_wait_for_it() -> None:

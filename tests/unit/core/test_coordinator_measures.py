@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import permutations
 
 import msgspec
-import pytest
 
 from runtime.core import inputs
 from strategies.protocol import Apply, Measured, Wake
@@ -54,14 +53,6 @@ def test_one_replica_is_enough() -> None:
     assert told(at) == [(1, 2.5)]
 
 
-def test_updates_go_on_meanwhile() -> None:
-    at = rig()
-    at.say(measured(0), measured(1), apply(2))
-    at.measured(1, 2.0)
-    at.measured(0, 1.0)
-    assert told(at) == [(2, 2.0), (1, 1.0)]
-
-
 def test_what_was_measured_before_a_rollback_is_not_told() -> None:
     """The same version is reached again, and measured under another ticket."""
     at = rig(num_servers=2)
@@ -88,13 +79,3 @@ def test_nobody_waits_for_a_norm() -> None:
     assert not at.core.watch.awaits()
     at.say(Wake(at_s=99.0, tag="later"))
     assert at.core.watch.awaits()
-
-
-@pytest.mark.parametrize(
-    ("measure", "ending"), [(False, b'"lr_scale":1.0}'), (True, b'"lr_scale":1.0,"measure":true}')]
-)
-def test_records_name_what_is_measured_and_nothing_else_has_changed(measure: bool, ending: bytes) -> None:
-    written = msgspec.json.encode(Apply(grads=(1,), weights=(1.0,), measure=measure))
-    assert written.endswith(ending)
-    assert msgspec.json.decode(written, type=Apply).measure is measure
-    assert msgspec.json.decode(b'{"type":"Apply","grads":[1],"weights":[1.0]}', type=Apply).lr_scale == 1.0

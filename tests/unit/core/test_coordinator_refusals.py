@@ -14,8 +14,6 @@ from strategies.protocol import Apply, Compute, Drop, Grad, Joined, ProtocolErro
 from tests.support.answers import Line
 from tests.support.harness import Puppet, Rig, apply, compute, puppet_rig
 
-# ---- what is refused ------------------------------------------------------------------------------------------------
-
 
 def refusal(rig: Rig, *commands: Any) -> str:
     """What is said about commands that are unlawful."""
@@ -59,15 +57,6 @@ def test_what_is_unlawful_is_refused_and_has_changed_nothing(command: Any, compl
     assert set(rig.core.ledger.grads) == {2}
 
 
-def test_a_gradient_without_samples_is_nothing_to_use() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.arrive(1)
-    assert rig.empties() == [2]
-    assert "Drop of [2]: not arrived" in refusal(rig, Drop(grads=(2,)))
-
-
 def test_a_refusal_ends_with_the_last_events_of_that_worker() -> None:
     ledger = GradientLedger()
     for t in range(HISTORY + 1):
@@ -96,9 +85,6 @@ def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow() -> N
         ledger.use((3 * REMEMBERED - 1,), "Drop")
     with pytest.raises(ProtocolError, match=r"^Drop of \[0\]: not arrived"):
         ledger.use((0,), "Drop")
-
-
-# ---- the record -----------------------------------------------------------------------------------------------------
 
 
 def test_the_state_is_recorded_where_it_changed() -> None:

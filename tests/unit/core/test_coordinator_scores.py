@@ -156,17 +156,6 @@ def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
     assert len(at.references) == 2, "there is no reference any more"
 
 
-def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
-    at = rig()
-    at.say(Score(grad=0))
-    at.lose(0)
-    at.reference_ready()
-    part(at, 0, 0, (1.0, 1.0, 1.0))
-    at.say(apply(0))
-    assert [received.grad.id for received in at.received(Scored)] == [0]
-    assert at.updates == 1
-
-
 def test_a_reference_that_is_not_finite_points_nowhere() -> None:
     for numbers in ((float("nan"), 4.0, float("nan")), (float("inf"), 4.0, 1.0), (1.0, 4.0, float("inf"))):
         at = rig()

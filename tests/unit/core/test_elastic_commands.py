@@ -55,9 +55,6 @@ def evict(rig: Rig, node: str) -> None:
     rig.core.receive(rig.at(None), inputs.TimerFired(f"runtime:evict:{node}"))
 
 
-# ---- launches -------------------------------------------------------------------------------------------------------
-
-
 def test_a_launch_is_ordered_with_what_it_may_use() -> None:
     rig = rig_of(QUOTA)
     rig.say(Launch(node="worker:3", cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",)))
@@ -124,21 +121,6 @@ def test_a_launch_that_is_denied_takes_its_number_along() -> None:
     assert [order.node for _, order in rig.launches] == ["worker:4"]
 
 
-def test_what_nodes_of_low_priority_use_is_not_taken_from_the_others() -> None:
-    """Entitled to 4 cores and 6 in all: 2 with low priority leave 4, and 1 more exceeds both."""
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", cpu_cores=2.0, priority="low"))
-    rig.say(Launch(node="worker:4", cpu_cores=4.0))
-    rig.say(Launch(node="worker:5", cpu_cores=1.0))
-    rig.say(Launch(node="worker:6", cpu_cores=1.0, priority="low"))
-    rig.say(Launch(node="worker:7"))
-    assert [order.node for _, order in rig.launches] == ["worker:3", "worker:4", "worker:7"]
-    assert [event.reason for event in rig.received(Denied)] == [
-        "1 cores asked, 4 in use, cores_total=4",
-        "1 cores asked, 6 in use, cores_max=6",
-    ]
-
-
 def test_cores_are_free_again_once_a_node_has_left() -> None:
     rig = rig_of(QUOTA)
     rig.say(Launch(node="worker:3", cpu_cores=4.0))
@@ -148,9 +130,6 @@ def test_cores_are_free_again_once_a_node_has_left() -> None:
     server_dies(rig, 2)
     rig.say(Launch(node="worker:4", cpu_cores=4.0))
     assert [order.node for _, order in rig.launches] == ["worker:3", "server:2", "worker:4"]
-
-
-# ---- nodes that do not come -----------------------------------------------------------------------------------------
 
 
 def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
@@ -169,22 +148,6 @@ def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
     assert rig.core.watch.awaits()
     server_joins(rig, 2)
     assert not rig.core.watch.awaits()
-
-
-def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
-    with pytest.raises(ProtocolError, match="worker=3"):
-        rig.say(*compute(3))
-
-
-def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
-    rig.core.receive(rig.at(None), inputs.WorkerJoined(3, 1))
-    assert (rig.received(Lost), [event.incarnation for event in rig.received(Joined)]) == ([], [1])
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
@@ -210,9 +173,6 @@ def test_a_newcomer_that_does_not_come_is_denied_unless_nobody_wants_it_any_more
     assert not rig.received(Lost, ServerLost)
     assert node not in nodes(rig)
     assert not rig.core.watch.awaits()
-
-
-# ---- nodes that leave -----------------------------------------------------------------------------------------------
 
 
 def test_a_worker_retires_with_its_compute() -> None:
@@ -246,9 +206,6 @@ def test_a_server_retires_when_others_hold_its_part() -> None:
     assert "server:1" not in nodes(rig)
 
 
-# ---- evictions ------------------------------------------------------------------------------------------------------
-
-
 def test_an_eviction_is_due_some_time_after_the_place() -> None:
     rig = rig_of(QUOTA)
     rig.say(Launch(node="worker:3", priority="low"), Launch(node="worker:4"))
@@ -268,16 +225,6 @@ def test_a_running_worker_that_is_evicted_is_lost() -> None:
     assert [name for _, name in rig.retired] == ["worker:3"]
     evict(rig, "worker:3")
     assert len(rig.received(Lost)) == 1
-
-
-def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="server:2", priority="low"))
-    server_joins(rig, 2)
-    evict(rig, "server:2")
-    [lost] = rig.received(ServerLost)
-    assert (lost.server, lost.cause, lost.holding) == (2, "evicted", False)
-    assert not rig.core.course.halted
 
 
 def evicted_holder(evict_notice: bool = True) -> Rig:
@@ -350,9 +297,6 @@ def test_evictions_wait_while_the_parameters_move() -> None:
     assert [name for _, name in rig.retired] == ["worker:3"]
 
 
-# ---- parameters that move -------------------------------------------------------------------------------------------
-
-
 def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     rig = rig_of()
     rig.say(Launch(node="server:2"))
@@ -377,16 +321,6 @@ def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     assert {order.worker for order in rig.orders.values()} == {0, 1, 2}
 
 
-def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile() -> None:
-    rig = rig_of()
-    rig.say(Repartition(servers=(1,)))
-    server_dies(rig, 1, holding=True)
-    old = ((NodeId.server(0), 1.0), (NodeId.server(1), 1.0))
-    rig.restore(shares=old)
-    assert rig.received(Restored)[-1].servers == (0, 1)
-    assert len(rig.noted("LayoutChanged")) == 1
-
-
 def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
     """Others hold it from when the recovery says so, before all continue."""
     rig = rig_of()
@@ -406,18 +340,6 @@ def test_who_holds_nothing_is_not_restarted() -> None:
         rig.say(Restart(node="server:2"))
 
 
-# ---- an operator ----------------------------------------------------------------------------------------------------
-
-
-def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
-    rig = rig_of()
-    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
-    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
-    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
-    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
-    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]
-
-
 def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
     rig = rig_of()
     rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
@@ -435,9 +357,6 @@ def test_an_operator_waits_until_the_servers_are_back() -> None:
     assert [event.cause for event in rig.received(Lost)] == ["retired"]
 
 
-# ---- what nodes may use ---------------------------------------------------------------------------------------------
-
-
 def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
     """4 cores in all: 3 and 1; then 2 and 2, but not 2 and 3."""
     rig = rig_of(Quota(cores_total=4))
@@ -453,21 +372,6 @@ def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
         ("worker:3", 2.0, None),
         ("worker:0", 2.0, 1e6),
     ]
-
-
-def test_without_a_limit_nothing_is_counted() -> None:
-    rig = rig_of(Quota(cores_total=4))
-    rig.say(Allocate(node="server:0", cpu_cores=4.0))
-    rig.say(Allocate(node="server:0"))
-    rig.say(Launch(node="worker:3", cpu_cores=4.0))
-    assert not rig.received(Denied)
-
-
-def test_what_is_awaited_gets_nothing_else() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
-        rig.say(Allocate(node="worker:3", cpu_cores=1.0))
 
 
 def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,6 @@ def attached(num_workers: int) -> Membership:
     return members
 
 
-def test_nobody_is_there_before_it_joined() -> None:
-    members = Membership(Layout.initial(2, 1))
-    assert (members.here(), members.anyone_launching()) == ((), True)
-    assert members.joined(1, 0)
-    assert (members.here(), members.is_here(0), members.is_here(1)) == ((1,), False, True)
-
-
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["crash", "leave", "join"])), max_size=40))
 def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
     """Against a model: (state, incarnation) of every worker."""

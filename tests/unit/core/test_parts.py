@@ -96,20 +96,6 @@ def test_a_short_round_leaves_parts_empty_and_their_workers_arrive_at_once() -> 
     assert run.received(Arrived)[-1].grad.round == 1
 
 
-def test_a_restore_voids_the_round_and_gives_its_samples_back() -> None:
-    run = rig(num_samples=12)
-    run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
-    run.lose_server()
-    run.restore()
-    for _ in range(2):
-        run.say(Partition(num_samples=6, num_parts=2), row(0, *BOTH))
-        run.arrive(0)
-        grad = run.received(Arrived)[-1].grad
-        run.say(Apply(grads=(grad.id,), weights=(1 / 6,)))
-    assert run.core.status == "done"
-    assert run.core.shards.samples_applied == 12
-
-
 @pytest.mark.parametrize(
     ("coefficient", "weights", "refused"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, permutations, product
 from typing import Any
 
@@ -17,8 +17,6 @@ from scipy import stats
 from runtime.core.data import permutation
 from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
 from tests.support.long_tests import long_after
-
-Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)
 PINNED_12 = {"sorted": [6, 1, 10, 11, 5, 8], "network": [4, 0, 1, 9, 2, 5]}
@@ -41,8 +39,8 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-def whole(length: int, key: Key, shuffle: Shuffle = permute) -> NDArray[np.int64]:
-    return shuffle(np.arange(length, dtype=np.int64), length, key)
+def whole(length: int, key: Key) -> NDArray[np.int64]:
+    return permute(np.arange(length, dtype=np.int64), length, key)
 
 
 def is_bijection(values: NDArray[np.int64], length: int) -> bool:
@@ -79,60 +77,28 @@ def test_tables_and_direct_hashes_agree(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(np.array_equal(first, second) for first, second in zip(looked_up, computed, strict=True))
 
 
-def test_a_million_positions() -> None:
-    values = whole(1_000_000, (0, 1))
-    assert is_bijection(values, 1_000_000)
-    # neighbours are not neighbours any more, and nothing is left of the order
-    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.005
-    assert abs(np.corrcoef(values, np.arange(1_000_000))[0, 1]) < 0.005
-    pairs = np.histogram2d(values[:-1], values[1:], bins=50)[0].ravel()
-    assert stats.chisquare(pairs).pvalue > 1e-4
-
-
-# ---- quality ---------------------------------------------------------------------------------------------------------
-
-
-def rotate(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.int64]:
-    """A bad shuffle in which every single position is perfectly uniform."""
-    return (positions + key[-1]) % length
-
-
 def p_uniform(values: Iterable[int], length: int) -> float:
     counts = np.bincount(np.fromiter(values, dtype=np.int64), minlength=length)
     return float(stats.chisquare(counts).pvalue)
 
 
-@pytest.mark.parametrize("length", long_after([2, 3, 4, 7, 9, 16, 45, 100], always=6))
+@pytest.mark.parametrize("length", long_after([2, 4, 9, 3, 7, 16, 45, 100], always=3))
 def test_a_position_lands_everywhere_equally_often(length: int) -> None:
     orders = np.array([whole(length, (3, epoch)) for epoch in range(30 * length)])
     worst = min(p_uniform(orders[:, position].tolist(), length) for position in range(length))
     assert worst * length > 1e-3
 
 
-@pytest.mark.parametrize("length", long_after([2, 3, 4, 5], always=3))
+@pytest.mark.parametrize("length", long_after([4, 3, 2, 5], always=2))
 def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
 
 
-def test_a_rotation_is_caught() -> None:
-    assert p_orders(4, rotate) < 1e-6
-
-
-def p_orders(length: int, shuffle: Shuffle = permute, times: int = 40) -> float:
+def p_orders(length: int, times: int = 40) -> float:
     """Of shuffles enough that each order should come so many ``times``."""
     number = {order: index for index, order in enumerate(permutations(range(length)))}
-    found = [number[tuple(whole(length, (epoch,), shuffle).tolist())] for epoch in range(times * len(number))]
+    found = [number[tuple(whole(length, (epoch,)).tolist())] for epoch in range(times * len(number))]
     return p_uniform(found, len(number))
-
-
-def test_odd_orders_are_reached_where_both_halves_could_be_odd() -> None:
-    """Of nine positions: rounds that only rotate three by three would give even permutations only."""
-    signs = [math.prod(1 if a < b else -1 for i, a in enumerate(order) for b in order[i + 1 :]) for order in nines()]
-    assert abs(sum(signs)) < 5 * math.sqrt(len(signs))
-
-
-def nines() -> list[list[int]]:
-    return [whole(9, (epoch,)).tolist() for epoch in range(1000)]
 
 
 @pytest.mark.parametrize("length", [30, 1000])
@@ -152,9 +118,6 @@ def test_it_is_pinned(way: str) -> None:
     """A record names a seed: the order that it stands for must never change, on any platform."""
     assert whole(12, (0, 0)).tolist()[:6] == PINNED_12[way]
     assert permute_one(123_456_789, 10**12, (2**63 - 1, 7, 3)) == PINNED_ONE
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -174,12 +174,3 @@ def test_who_dies_before_the_job_has_begun_is_a_replica_all_the_same() -> None:
     start(recovery, news, inputs.Ready(SECOND, 1))
     assert news[-1] == effects.Started()
     assert effects.Load(effects.FOLLOWED, 1, (SECOND,)) in recovery.receive(inputs.Gone(FIRST, 0, "killed"))
-
-
-def test_without_replicas_a_server_that_holds_nothing_leaves() -> None:
-    """Negative control of what is different with replicas."""
-    recovery = recovery_of(Rules(), 1, 1)
-    for given in (inputs.Begin(), inputs.Admit(SECOND), inputs.PlaceFree(SECOND, 0), inputs.Ready(SECOND, 0)):
-        recovery.receive(given)
-    found = recovery.receive(inputs.Gone(SECOND, 0, "killed"))
-    assert not any(isinstance(one, effects.Launch) for one in found)

@@ -41,12 +41,6 @@ def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_vers
     assert [(event.version, event.grad) for event in at.received(Replicated)] == [(1, 0)]
 
 
-def test_it_may_come_before_its_update(at: Rig) -> None:
-    at.ready(1)
-    at.say(Replicate(server=1, grad=1))
-    assert at.replications[-1].worker == 1
-
-
 def test_what_is_not_applied_yet_is_kept_while_others_are_followed(at: Rig) -> None:
     at.ready(1)
     at.say(Replicate(server=1, grad=0))
@@ -82,13 +76,6 @@ def test_a_gradient_is_kept_until_the_last_replica_has_followed_its_update() -> 
         replication.replicate(Replicate(server=2, grad=5), 1)
 
 
-def test_after_a_rollback_nobody_follows() -> None:
-    replication = Replication(Wire(), (1, 2))  # type: ignore[arg-type]
-    replication.replicated(1, 7, None)
-    replication.void()
-    assert replication.followed == {1: 0, 2: 0}
-
-
 def grad(number: int, worker: int = 3) -> Grad:
     return Grad(id=number, worker=worker, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1)
 
@@ -111,15 +98,6 @@ def test_workers_let_go_of_what_no_replica_needs() -> None:
     replication.lost(1)
     replication.applied((2,), 3)
     assert wire.released[3:] == [(0, (2,))], "nobody is there who could need it"
-
-
-def test_what_a_lost_worker_kept_is_not_let_go_of() -> None:
-    wire = Wire()
-    replication = Replication(wire, (1,))  # type: ignore[arg-type]
-    replication.ready(grad(0))
-    replication.lost_worker(3)
-    replication.dropped((0,))
-    assert wire.released == []
 
 
 def test_a_copy_says_which_gradients_come_too_late() -> None:
@@ -161,12 +139,6 @@ def test_what_nobody_keeps_cannot_be_sent(at: Rig, what: str, grad: int) -> None
 def test_only_replicas_that_are_there_receive(at: Rig, server: int) -> None:
     with pytest.raises(ProtocolError, match=r"no replica has this number \(there are 1\)"):
         at.say(Replicate(server=server))
-
-
-def test_a_lost_replica_receives_nothing(at: Rig) -> None:
-    at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
-    with pytest.raises(ProtocolError, match="there are none"):
-        at.say(Replicate(server=1))
 
 
 def test_a_lost_replica_is_told_once_and_comes_back(at: Rig) -> None:

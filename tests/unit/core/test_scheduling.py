@@ -11,11 +11,6 @@ import pytest
 from runtime.core.scheduling import MAX_PENDING_S, ConstantPending, LognormalPending, TracePending
 
 
-def test_constant() -> None:
-    busy = ConstantPending(pending_s=3.0)
-    assert (busy.draw_s(1.0, 0, 5), busy.expected_s(7.0), busy.next_change_s(0.0)) == (3.0, 3.0, math.inf)
-
-
 def test_lognormal_draws_belong_to_seed_and_number() -> None:
     busy = LognormalPending(median_s=10.0, sigma=0.5)
     drawn = [busy.draw_s(0.0, 0, number) for number in range(2000)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,6 @@ STARTED = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
 def to_all(event: Any) -> Sequence[Any]:
     """One gradient of each worker, and nothing ever after."""
     return compute(*event.workers) if isinstance(event, Started) else ()
-
-
-# ---- what counts as something to come -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -89,17 +86,6 @@ def test_who_restarts_or_waits_for_a_place_is_to_come(rig: Rig) -> None:
     assert not rig.core.watch.awaits()
 
 
-def test_servers_that_are_gone_are_to_come(rig: Rig) -> None:
-    settle(rig)
-    rig.lose_server()
-    assert rig.core.watch.awaits()
-    rig.restore()
-    assert not rig.core.watch.awaits()
-
-
-# ---- with real processes: a time of idleness ------------------------------------------------------------------------
-
-
 def test_idleness_is_borne_for_a_while(rig: Rig) -> None:
     settle(rig)
     vigil = Vigil(rig.core.watch, 10.0)
@@ -149,9 +135,6 @@ def test_time_that_runs_out_while_nothing_is_to_come_is_no_success(
     rig.core.receive(40.0, inputs.TimerFired("runtime:limit"))
     assert (rig.core.status, rig.core.finished_s) == (status, 40.0)
     assert rig.core.reason == "max_time_s=40 reached" or status == "stuck"
-
-
-# ---- on a virtual clock: decided at once ----------------------------------------------------------------------------
 
 
 def virtual(
@@ -212,38 +195,17 @@ def test_a_job_is_stuck_when_nothing_is_to_come_any_more(
     assert (outcome.status, outcome.t) == (status, end_s)
 
 
-def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_path: Path) -> None:
-    outcome = run_alone(virtual(tmp_path, to_all))
-    assert outcome.status == "stuck"
-    assert 1.0 <= outcome.t < 1.1
-    assert "worker 0: Arrived at 1.0" in outcome.reason
-    assert "\n" not in outcome.reason
-    (note,) = [line["note"] for line in read_lines(tmp_path) if line.get("note", {}).get("type") == "Stuck"]
-    assert [event["type"] for event in note["workers"]["1"]] == ["Arrived"]
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("answer", ["[]", "null"])
-def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
     words = ("workload=ledger", "backend=numpy", "runtime=virtual", "draw=false", "view=none", "straggler=none")
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mute.yaml").write_text(
-        f"_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: {answer}\n"
+        "_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: []\n"
     )
     ended = run_cli("--config-dir", str(tmp_path), "strategy=mute", *words, f"hydra.run.dir={tmp_path / 'run'}")
     line, _ = ended.err.strip().splitlines()
-    said = "Mute is stuck at 0.0 s" if answer == "[]" else "the strategy broke a law: Mute.handle answered Started("
-    assert (ended.exit_code, said in line) == (1, True), ended.err
-    run = load_run(tmp_path / "run")
-    assert run.status == ("stuck" if answer == "[]" else "failed")
-
-
-# ---- answers that are none ------------------------------------------------------------------------------------------
-
-
-def generated() -> Iterator[Compute]:
-    yield Compute(worker=0, num_samples=1)
+    assert (ended.exit_code, "Mute is stuck at 0.0 s" in line) == (1, True), ended.err
+    assert load_run(tmp_path / "run").status == "stuck"
 
 
 @dataclass
@@ -260,11 +222,7 @@ NOT_ANSWERS = [
     (None, "with None"),
     ("Compute", "with 'Compute' (a str)"),
     (Compute(worker=0, num_samples=1), "(a Compute)"),
-    (generated(), "(a generator)"),
-    ({"worker": 0}, "(a dict)"),
     ([Compute(worker=0, num_samples=1), "Compute"], "with 'Compute' (a str) among its commands"),
-    ([None], "with None among its commands"),
-    ([STARTED], "(a Started) among its commands"),
 ]
 
 
@@ -279,7 +237,7 @@ def test_what_is_no_answer_is_named_with_class_and_event(answer: Any, words: str
 
 
 def test_the_event_is_in_the_record_and_replay_says_the_same(tmp_path: Path) -> None:
-    answer, words = NOT_ANSWERS[5]
+    answer, words = NOT_ANSWERS[-1]
     session = virtual(tmp_path, lambda event: ())
     session.coordinator.dialogue.strategy = Mute(answer)
     outcome = run_alone(session)

@@ -101,12 +101,6 @@ def test_unlawful(at: Rig, commands: tuple[Any, ...], complaint: str) -> None:
         at.say(*commands)
 
 
-def test_all_of_a_send_travel_or_none(at: Rig) -> None:
-    with pytest.raises(ProtocolError):
-        at.say(Send(grads=(0, 1)))
-    assert at.sent == []
-
-
 @pytest.mark.parametrize("requeue", [True, False])
 def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
     """Its samples are the next ones to be computed when all others are taken, or nobody's."""
@@ -122,15 +116,6 @@ def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
         assert at.orders[2].ranges == first
         at.ready(0)
         assert at.received(Ready)[-1].grad.iteration == 1
-
-
-def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Rig) -> None:
-    at.ready(1)
-    at.say(Send(grads=(1,)))
-    at.arrive(1)
-    at.say(Drop(grads=(0, 1)), *compute(0, 1))
-    assert at.forgotten == [(0, 0)]
-    assert at.dropped == [1]
 
 
 def test_a_lost_worker_takes_what_it_holds_along(at: Rig) -> None:
@@ -190,17 +175,6 @@ def test_who_neither_sends_nor_drops_is_stuck(at: Rig) -> None:
     vigil.look(99.5)
     vigil.look(103.0)
     assert at.core.status == "stuck"
-
-
-def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() -> None:
-    at = rig(num_samples=1, epochs=1)
-    at.say(*compute(0, 1))
-    at.ready(0)
-    assert at.core.ledger.starved
-    assert not at.core.watch.awaits()
-
-
-# ---- sums -----------------------------------------------------------------------------------------------------------
 
 
 def summing(num_workers: int = 3) -> Rig:

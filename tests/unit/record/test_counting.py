@@ -53,15 +53,6 @@ def test_a_terminal_has_one_line_which_leaves_at_the_end() -> None:
     ]
 
 
-def test_the_line_leaves_where_the_work_fails() -> None:
-    stream, now = Terminal(), [0.0]
-    for _ in counted([1, 2, 3], 3, "checking jobs", stream, lambda: now[0]):
-        if now[0]:
-            break
-        now[0] = 10.0
-    assert stream.getvalue().endswith(CLEARED)
-
-
 def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:
     class Awaited(StringIO):
         printed = Event()

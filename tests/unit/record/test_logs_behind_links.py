@@ -68,11 +68,6 @@ def test_of_logs_only_empty_ones_are_removed_and_no_links(tmp_path: Path, foreig
     assert {path.name for path in folder.iterdir()} == {"full.log", "link.log"}
 
 
-def test_another_error_than_a_link_is_one(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        open_log(tmp_path / "nowhere" / "a.log")
-
-
 def test_no_checkpoint_is_written_behind_a_link(tmp_path: Path, foreign: Path) -> None:
     (tmp_path / "checkpoints").symlink_to(foreign)
     with pytest.raises(OSError, match="is a link, and would be written through"):

@@ -161,9 +161,6 @@ def assert_refused(said: Said) -> str:
     return err
 
 
-# ---- identical ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Replay) -> None:
     lines = read_lines(records[name])
@@ -178,15 +175,6 @@ def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Re
         "result    identical",
     ]
     assert invariants.replay(lines, build_strategy(records[name])) == []
-
-
-def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) -> None:
-    for name, run_dir in records.items():
-        lines = read_lines(run_dir)
-        kinds = {"Started", "Arrived", "Evaluated", "Failed", "Lost", "Joined", "ServerLost", "Restored"}
-        assert {line["event"]["type"] for line in received(lines)} == kinds
-        assert {line["event"]["restarting"] for line in received(lines, "Lost")} == {True, False}
-        assert any("state" in line for line in received(lines)) == (name != "asp")
 
 
 def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> None:
@@ -234,8 +222,6 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
         assert f"replayed  {len(received(lines))} events" in out
 
 
-# ---- different ------------------------------------------------------------------------------------------------------
-
 SPOILT = ("more samples", "the next float", "another order", "no command", "another state", "swapped", "a foreigner")
 
 
@@ -270,30 +256,12 @@ def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> 
     assert invariants.replay(lines, build_strategy(asp))[0].startswith(f"seq {seq}: ")
 
 
-@pytest.mark.parametrize("name", ["bsp", "ssp", "backup_workers"])
-def test_an_event_left_out_is_missed(records: dict[str, Path], name: str, tmp_path: Path, replayed: Replay) -> None:
-    """Even if the lines are renumbered. (ASP has no memory that could miss it: there the numbers must do.)"""
-    run_dir = Path(shutil.copytree(records[name], tmp_path / name))
-    lines = read_lines(run_dir)
-    lines.remove(received(lines, "Arrived")[5])
-    said = replayed(rewrite(run_dir, [{**line, "seq": seq} for seq, line in enumerate(lines)]))
-    assert (said[0], "result    different at seq " in said[1]) == (1, True)
-
-
 @pytest.mark.parametrize("name", ["ThrowsDice", "PeeksAtTheClock", "Sound"])
 def test_an_impure_strategy_is_different(name: str, planted: Plant, replayed: Replay) -> None:
     exit_code, out, err = replayed(planted(name))
     assert (exit_code, err) == (0 if name == "Sound" else 1, "")
     assert ("    got (now):\n" in out) == (name == "ThrowsDice")
     assert ("    got state (now): now " in out) == (name == "PeeksAtTheClock")
-
-
-def test_another_setting_is_different(asp: Path, replayed: Replay) -> None:
-    """A setting may refer to others, as it could when the job was composed."""
-    for rule, expected in (("batch_linear", 0), ("unit", 1)):
-        strategy = "{_target_: strategies.basic.asp.ASP, data: even, lr_rule: '${rule}'}"
-        (asp / CONFIG).write_text(f"rule: {rule}\nstrategy: {strategy}\n")
-        assert replayed(asp)[0] == expected
 
 
 def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
@@ -334,9 +302,6 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
     )
     assert shown[4] == "    -> Compute: worker 0, num_samples 2, accum 1"
     assert any("weights [4 x 0.125], lr_scale 1.0" in line for line in shown)
-
-
-# ---- refused --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -410,9 +375,6 @@ def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path,
     assert "meta.json: missing" in assert_refused(replayed(tmp_path))
 
 
-# ---- of a log as long as may be -------------------------------------------------------------------------------------
-
-
 def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reading.lines.MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr("reading.lines.BLOCK_BYTES", 1_000)
@@ -424,10 +386,3 @@ def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pyte
     assert err.count("\n") == 1
     with pytest.raises(RecordError, match=r"events.jsonl: line 4 has more than"):
         list(Log(asp / "events.jsonl").blocks())
-
-
-def test_a_description_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stragglab.vouching.replaying.MAX_META_BYTES", 5)
-    code, out, err = replayed(asp)
-    assert (code, out) == (2, "")
-    assert "meta.json: has more than 5 bytes" in err

@@ -15,7 +15,7 @@ import pytest
 import runtime.virtual.event_loop.exchange as crossing_module
 import runtime.virtual.event_loop.loop as loop_module
 import runtime.virtual.lab as lab_module
-from injectors.plan import Disturbance, build_plan
+from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
@@ -186,15 +186,6 @@ def test_any_answer(answer: str, tmp_path: Path) -> None:
         about = {**ABOUT, "costs": msgspec.structs.replace(ABOUT["costs"], decision_s=decision_s)}
         (place := tmp_path / f"{decision_s}").mkdir()
         assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
-
-
-@built
-def test_a_worker_may_be_any_number_of_epochs_ahead(tmp_path: Path) -> None:
-    """Of parts of its own; one that sleeps keeps a hundred epochs open."""
-    job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS, epochs=150, epoch_overlap=True)
-    asleep = Disturbance(start_s=0.05, end_s=3.0, target="worker:0", kind="delay", magnitude=3.0)
-    decided = both(tmp_path, job, lambda: hurried("asp_even"), {**ABOUT, "windows": [asleep]})
-    assert decided > 0.9 * WORKERS * 150
 
 
 class Quitting(Asynchronous):

@@ -29,8 +29,6 @@ MIX: dict[str, Any] = {
     "slow": {"workers": [1, 3], "base_s": 0.25, "per_sample_s": 0.25},
 }
 
-# ---- accumulated batches --------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("samples", "accum", "seconds"),
@@ -74,9 +72,6 @@ def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds
     job = virtual_job(2, 160, global_batch_samples=16)
     run, _ = session(Accumulates(), job, costs, device=device, actuator=plan)
     assert run_alone(run).t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
-
-
-# ---- mixes ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_mix_names_the_device_of_every_worker() -> None:

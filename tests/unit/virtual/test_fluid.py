@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, nan, nextafter
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -15,9 +15,6 @@ from runtime.virtual.compiled._hosts import Fluid
 NEAR = 1e-9
 GIGABIT = 125e6
 AMOUNTS = st.floats(0.01, 1000)
-
-
-# ---- worked numbers -------------------------------------------------------------------------------------------------
 
 
 def cluster(num_workers: int, num_servers: int = 1, up: float = GIGABIT, down: float = GIGABIT) -> Fluid:
@@ -36,19 +33,6 @@ def test_a_push_takes_what_the_closed_form_says(n: int, m: int, size: float, up:
     assert links.next_s == pytest.approx(1.0 + expected_s, rel=NEAR)
     links.completed(1.0 + expected_s * (1 + NEAR))
     assert links.next_s == inf
-
-
-def test_nothing_to_do_is_done_at_once() -> None:
-    links = Fluid({"link": 0.0})
-    links.start(3.0, "empty", 0.0, ("link",))
-    links.start(3.0, "unbound", 5.0, ())
-    links.start(3.0, "stuck", 1.0, ("link",))
-    assert (links.next_s, links.rate("empty"), links.rate("stuck")) == (3.0, 0.0, 0.0)
-    assert links.completed(3.0) == ["empty", "unbound"]
-    assert (links.next_s, links.stop(4.0, "stuck")) == (inf, 1.0)
-
-
-# ---- time -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_unchanged_rate_is_never_rounded() -> None:
@@ -76,35 +60,6 @@ def test_the_computed_end_counts_and_not_the_rounded_rest() -> None:
         link.set_capacity(end_s, "link", 0.0)
         assert (link.next_s, link.completed(end_s)) == (end_s, [k])
     assert max(rests) > 0, "none had a rest: this shows nothing"
-
-
-def test_what_rounding_has_used_up_is_complete() -> None:
-    """11.1 at 38 / 7 a second: just before its end nothing is left, rounded a little below zero."""
-    link = Fluid({"link": 38 / 7})
-    link.start(1.2, "push", 11.1, ("link",))
-    before_s = nextafter(link.next_s, 0)
-    assert 11.1 - 38 / 7 * (before_s - 1.2) < 0
-    link.set_capacity(before_s, "link", 0.0)
-    assert (link.next_s, link.completed(before_s)) == (before_s, ["push"])
-
-
-def test_what_nothing_limits_is_complete_before_anything_can_change() -> None:
-    link = Fluid({"link": inf})
-    link.start(3.0, "push", 5.0, ("link",))
-    assert link.next_s == 3.0
-    link.set_capacity(3.0, "link", 1.0)
-    assert (link.next_s, link.completed(3.0)) == (3.0, ["push"])
-
-
-def test_far_from_zero_small_amounts_still_end() -> None:
-    """At 10^9 s the clock's steps are 10^-7 s."""
-    link = Fluid({"link": 1.0})
-    for k in range(3):
-        link.start(1e9, k, 1e-9 * (k + 1), ("link",))
-    assert link.completed(link.next_s) == [0, 1, 2]
-
-
-# ---- bad input ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

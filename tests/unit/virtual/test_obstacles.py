@@ -145,12 +145,17 @@ def test_a_subclass_with_an_event_of_its_own_gets_everything_unless_it_says_othe
 
 @pytest.mark.parametrize(
     ("words", "engine"),
-    [
-        (("backend=none",), "event_loop"),
-        (("backend=none", "runtime.telemetry_every_s=1"), "python: what nodes use is sampled"),
-    ],
+    [((), "event_loop"), (("runtime.telemetry_every_s=1",), "python: what nodes use is sampled")],
 )
 def test_the_record_says_what_drives_a_job(words: tuple[str, ...], engine: str, tmp_path: Path) -> None:
-    about = ("runtime=virtual", "workload=ledger", "straggler=none", "draw=false", "view=none")
+    about = (
+        "runtime=virtual",
+        "backend=none",
+        "workload=ledger",
+        "workload.epochs=1",
+        "straggler=none",
+        "draw=false",
+        "view=none",
+    )
     assert run_cli(*about, *words, f"hydra.run.dir={tmp_path}/run").exit_code == 0
     assert json.loads((tmp_path / "run" / "meta.json").read_text())["engine"] == engine

@@ -31,16 +31,6 @@ def lab_of(cores: float, **asked: float | None) -> Lab:
     return lab
 
 
-def test_a_limit_leaves_idle_what_a_request_takes() -> None:
-    lab = two_hosts()
-    lab.machines.allot("worker:0", 0.25)
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == pytest.approx({"worker:0": 4.0})
-    lab = lab_of(1.0, worker_0=0.25)
-    lab.work(0.0, "worker:0", 1.0)
-    assert lab.run() == pytest.approx({"worker:0": 1.0})
-
-
 def test_who_requests_nothing_counts_as_a_hundredth_of_the_host() -> None:
     """49 to 1 of a core: the one has done 0.98 of its work after a second, the other a fiftieth."""
     lab = lab_of(1.0, worker_0=0.49, worker_1=None)
@@ -49,27 +39,7 @@ def test_who_requests_nothing_counts_as_a_hundredth_of_the_host() -> None:
     assert lab.run() == pytest.approx({"worker:0": 1.0, "worker:1": 1.48})
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nobody_with_work_gets_less_than_its_request(seed: int) -> None:
-    """Any work at any time on a full host: it is never later than with its request alone."""
-    random = Random(seed)
-    parts = [random.uniform(0.1, 1.0) for _ in range(random.randrange(2, 6))]
-    cores = random.uniform(0.3, 1.0)
-    asked = {f"worker_{number}": part / sum(parts) * cores for number, part in enumerate(parts)}
-    lab = lab_of(cores, **asked)
-    begun, latest = {}, {}
-    for name, own in asked.items():
-        task, amount = name.replace("_", ":"), random.uniform(0.1, 3.0)
-        begun[task] = random.uniform(0.0, 3.0)
-        latest[task] = begun[task] + amount / own
-        lab.work(begun[task], task, amount)
-    ended = lab.run()
-    assert set(ended) == set(latest)
-    assert all(ended[task] <= latest[task] + 1e-9 for task in latest)
-    assert any(ended[task] < latest[task] - 1e-3 for task in latest), "somebody was idle"
-
-
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_divided_activities_flow_as_those_that_began_with_these_weights(seed: int) -> None:
     """The oracle begins each activity with its own weight, in a :class:`Fluid` of its own."""
     random = Random(seed)
@@ -92,9 +62,6 @@ def test_divided_activities_flow_as_those_that_began_with_these_weights(seed: in
     assert ended == pytest.approx(expected)
     for account in accounts:
         assert sharing.done(account) > 0.0
-
-
-# ---- whole jobs ------------------------------------------------------------------------------------------------------
 
 
 def test_newcomers_share_a_host_by_their_requests_and_compute_faster_when_it_is_idle() -> None:

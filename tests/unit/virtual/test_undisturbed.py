@@ -36,13 +36,6 @@ def test_a_job_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, model
     assert step_s(tmp_path, gpus=8, servers=2, model=model) == pytest.approx(closed_s(8, 2, model), rel=0.04)
 
 
-@pytest.mark.long(like="test_a_job_alone_takes_as_long_as_the_closed_form_says")
-def test_a_job_on_three_machines_takes_as_long_as_the_closed_form_says(tmp_path: Path) -> None:
-    """Of VGG16, as its parameters are most: they cross links."""
-    assert step_s(tmp_path, gpus=20, servers=5, model="vgg16") == pytest.approx(closed_s(20, 5, "vgg16"), rel=0.04)
-    assert closed_s(20, 5, "vgg16") > 1.05 * closed_s(8, 5, "vgg16")
-
-
 def step_s(tmp_path: Path, **size: Any) -> float:
     """What an iteration takes on the model of hosts, from two lengths: the first one has no update."""
     ends = [

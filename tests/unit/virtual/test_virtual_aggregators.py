@@ -70,7 +70,7 @@ def test_an_aggregator_sends_one_sum_after_the_other() -> None:
     assert outcome.version < 80
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("first", long_after(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
 @pytest.mark.parametrize("restarting", [True, False])

@@ -43,9 +43,6 @@ def played(wait_s: float = 0.0, actuator: Schedule | None = None) -> tuple[Virtu
     return run, tape
 
 
-# ---- prices ---------------------------------------------------------------------------------------------------------
-
-
 def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
     replicas = Replicas(new_clock(), COSTS, PARAMETERS, ring_of(4))
     order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, excluded=apart, returning=returning)
@@ -90,12 +87,3 @@ def test_the_ring_does_not_wait_for_a_child() -> None:
     firsts = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == 0]
     periods = [after - before for before, after in pairwise(firsts[5:10])]
     assert periods == pytest.approx([0.25 + RING_OF_3_S + UPDATE_S] * 4)
-
-
-def test_a_parent_that_waits_long_enough_gets_all() -> None:
-    """Its child needs 0.5 s and two hops, its own gradient 0.25 s."""
-    _, tape = played(wait_s=0.26 + 2 * HOP_S)
-    grads = [
-        command.grads for line in tape.lines for command in line.get("commands", ()) if hasattr(command, "lr_scale")
-    ]
-    assert {len(one) for one in grads[2:-1]} == {4}

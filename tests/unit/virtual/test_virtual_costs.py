@@ -21,8 +21,6 @@ covered: {batch_samples: [8, 64], num_workers: [2, 8]}
 """
 MB = 1_000_000
 
-# ---- worked numbers -------------------------------------------------------------------------------------------------
-
 
 COMPUTING = Costs(compute_base_s=0.002, compute_per_sample_s=0.0001)
 DATA = Costs(data_base_s=0.001, data_per_sample_s=0.00002)
@@ -62,13 +60,6 @@ def test_a_message_is_carried_between_hosts_or_within_one_and_interrupts() -> No
     costs = Costs(carry_per_byte_s=3e-9, carry_within_per_byte_s=1e-9, interrupt_per_byte_s=2e-9)
     assert costs.carry_s(MB) == pytest.approx((3e-3, 1e-3, 2e-3))
     assert Costs(carry_per_byte_s=3e-9).carry_s(MB) == pytest.approx((3e-3, 3e-3, 0.0))
-
-
-def test_costs_of_a_model_are_those_of_it_again() -> None:
-    assert STAGED.of_model(4 * MB).of_model(4 * MB) == STAGED.of_model(4 * MB)
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.yaml")), ids=lambda path: path.stem)
@@ -206,9 +197,6 @@ def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
         load_costs("mine", tmp_path)
 
 
-# ---- what it was fitted to ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("batch_samples", "num_workers", "beyond"),
     [(8, 2, False), (64, 8, False), (32, 4, False), (7, 4, True), (65, 4, True), (32, 1, True), (32, 9, True)],
@@ -218,7 +206,3 @@ def test_beyond_the_calibrated_runs_it_extrapolates(
 ) -> None:
     (tmp_path / "mine.yaml").write_text(GOOD)
     assert load_costs("mine", tmp_path).extrapolates(batch_samples, num_workers) is beyond
-
-
-def test_a_model_without_runs_never_extrapolates() -> None:
-    assert not load_costs("ideal").extrapolates(10**6, 10**6)

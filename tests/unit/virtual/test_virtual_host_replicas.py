@@ -40,9 +40,6 @@ def hosts_of(num_workers: int, *, count: int | None = None, cores: float | None 
     return parse_hosts(given, num_workers, 0)
 
 
-# ---- without anything shared ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("num_workers", [1, 2, 4, 8])
 def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(num_workers: int) -> None:
     ends = []
@@ -53,20 +50,11 @@ def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(n
     assert ends[0] == ends[1]
 
 
-# ---- what they share ------------------------------------------------------------------------------------------------
-
-
 def test_a_ring_takes_the_time_of_its_messages_on_the_links_of_hosts() -> None:
     """Six messages of 64 bytes at 1024 bytes/s; costs of messages are those of all, latencies of hosts twice."""
     costs = msgspec.structs.replace(LINKS, latency_s=1 / 64)
     run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4, latency_ms=1000 / 128))
     assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 6 * (64 / 1024 + 1 / 64 + 2 / 128))
-
-
-def test_a_step_is_the_work_of_a_server_on_the_cores_of_a_worker() -> None:
-    costs = Costs(update_base_s=0.5, worker_cores=2.0, server_cores=8.0)
-    run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4))
-    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 0.5 * 8 / 2)
 
 
 def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() -> None:
@@ -83,9 +71,6 @@ def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() ->
     assert len(as_child) > 5
     assert min(recv_s for recv_s, _ in as_child) >= 0.25 - 1e-9
     assert min(send_s for _, send_s in as_child) >= 0.25 - 1e-9
-
-
-# ---- one order after another ----------------------------------------------------------------------------------------
 
 
 class Group:
@@ -126,26 +111,6 @@ def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     assert min(group.free_s.values()) > 1.0
 
 
-def test_the_next_ring_waits_for_the_last() -> None:
-    group = Group()
-    group.replicas.schedule_update(0.0, 4)
-    group.replicas.schedule_update(0.0, 4)
-    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
-    group.run()
-    assert list(group.free_s.values()) == [pytest.approx(2 * RING_S)] * 4
-
-
-def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
-    group = Group(costs=Costs(update_base_s=0.25))
-    assert not group.replicas.lacks(0.0)
-    group.replicas.schedule_update(0.0, 4)
-    lacking = []
-    for at_s in (0.0, RING_S + 0.24, RING_S + 0.26):
-        group.clock.at(at_s, MESSAGE, lambda: lacking.append(group.replicas.lacks(group.clock.now)))
-    group.run()
-    assert lacking == [True, True, False]
-
-
 @pytest.mark.parametrize("returning", [(), ((3, 0),)])
 def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
     """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""
@@ -176,14 +141,6 @@ def test_nothing_of_a_halted_ring_happens_any_more() -> None:
     assert list(group.free_s.values()) == [pytest.approx(begun_s + RING_S)] * 4
 
 
-def test_an_order_that_is_on_its_way_when_all_halt_is_not_carried_out() -> None:
-    group = Group()
-    group.replicas.schedule_update(0.5, 4)
-    group.clock.at(0.2, MACHINE, group.replicas.halt)
-    group.run()
-    assert [group.machines.bytes_of(f"host:{worker}") for worker in range(4)] == [(0.0, 0.0)] * 4
-
-
 def test_a_machine_can_forget_who_left_in_the_middle_of_a_ring() -> None:
     """Its neighbours' messages use what belongs to it."""
     group = Group()
@@ -192,14 +149,6 @@ def test_a_machine_can_forget_who_left_in_the_middle_of_a_ring() -> None:
     group.clock.at(0.1, MESSAGE, group.machines.dismiss, ["worker:1"])
     group.run()
     assert [group.machines.bytes_of(f"host:{worker}")[0] for worker in (0, 2, 3)] == [pytest.approx(102.4)] * 3
-
-
-def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
-    costs = Costs(control_s=1 / 8, latency_s=1 / 64, ring_per_byte_s=1 / 1024)
-    assert Group(costs=costs).replicas.copy_s == pytest.approx(1 / 8 + 1 / 64 + 256 / 1024 + 256 / 1024)
-
-
-# ---- losses ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:

@@ -14,8 +14,7 @@ from runtime.api import RunContext
 from runtime.cluster.hosts import parse_hosts
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.clock import MESSAGE, PLAN
-from runtime.virtual.compiled._hosts import Sharing
+from runtime.virtual.clock import PLAN
 from runtime.virtual.costs import FREE, Carry, Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -25,8 +24,6 @@ from tests.support.clusters import cluster_of
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
 GIGABIT = 125e6  # bytes per second
-WIRE = 1514 / 1448
-"""Bytes on the wire for a byte of payload."""
 
 Change = tuple[float, str, Kind, float]
 
@@ -80,8 +77,6 @@ def approx(ended: dict[Any, float]) -> Any:
     return pytest.approx(ended, rel=1e-12)
 
 
-# ---- where tasks are ------------------------------------------------------------------------------------------------
-
 FIELDS = {"count": 3, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000, "latency_ms": 2.0}
 
 
@@ -91,17 +86,6 @@ def test_hosts_are_sites_in_real_cores_and_payload() -> None:
     assert sites["worker:0"] == Site("host:0", 0.4, GIGABIT * PAYLOAD_FRAC, 0.002)
     assert sites["worker:1"].cores == math.inf
     assert list(sites) == ["server:0", "worker:0", "worker:1", "worker:2"]
-
-
-def test_hosts_without_a_limit_have_the_links_of_the_cost_model() -> None:
-    hosts = parse_hosts({**FIELDS, "link_mbps": None}, 1, 1)
-    assert sites_of(hosts, Costs(), 1, 1)["worker:0"].link_bytes_per_s == math.inf
-    assert sites_of(hosts, Costs(link_bytes_per_s=1e6), 1, 1)["worker:0"].link_bytes_per_s == 1e6
-
-
-def test_without_hosts_everybody_has_a_machine() -> None:
-    sites = sites_of(None, Costs(link_bytes_per_s=1e6), 2, 1)
-    assert sites == {task: Site(task, math.inf, 1e6, 0.0) for task in ("server:0", "worker:0", "worker:1")}
 
 
 REAL = "schema: 1\nvalues: {compute_base_s: 0.1}\n"
@@ -146,8 +130,6 @@ def test_delays_in_iterations_are_as_long_live_as_on_the_clock(
     assert LiveRuntime(cluster=cluster).base_iter_s(8) == base_s
 
 
-# ---- processors -----------------------------------------------------------------------------------------------------
-
 ALONE = {"worker:0": 0}
 PAIR = {"worker:0": 0, "worker:1": 0}
 
@@ -175,19 +157,6 @@ FOUR = {**{f"worker:{number}": number for number in range(4)}, "server:0": 4, "s
 
 def push(worker: int, server: int = 0) -> tuple[str, str]:
     return f"worker:{worker}", f"server:{server}"
-
-
-# ---- links ----------------------------------------------------------------------------------------------------------
-
-
-def test_headers_take_their_part_of_the_link() -> None:
-    """A host's gigabit is on the wire."""
-    lab = Lab(sites_of(parse_hosts({"count": 2, "link_mbps": 1000}, 1, 1), Costs(), 1, 1))
-    lab.send(0.0, *push(0))
-    assert lab.run() == approx({push(0): 0.032 * WIRE})
-
-
-# ---- pauses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["worker:0", "host:0"])
@@ -222,17 +191,3 @@ def test_changes_say_who_stands_still_from_now_on() -> None:
     assert machines.change("worker:1", "pause", 0.0) == []
     assert machines.change("host:0", "pause", 0.0) == []
     assert machines.paused_since_s == {}
-
-
-# ---- the lost -------------------------------------------------------------------------------------------------------
-
-
-def test_machines_act_before_the_coordinator_hears_of_anything() -> None:
-    """Work ends at 1 s, when a message is there, too."""
-    clock, seen = new_clock(), list[str]()
-    cores = Sharing(clock, {"cores": 1.0})
-    clock.at(1.0, MESSAGE, seen.append, "message")
-    cores.start("work", 1.0, ("cores",), lambda: seen.append("work"))
-    while clock.next_s < math.inf:
-        clock.step()
-    assert seen == ["work", "message"]

@@ -101,14 +101,6 @@ def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(
     assert {name: finished(job, outcomes[name]) for name, job in together.items()} == alone
 
 
-def test_rounded_times_would_be_seen() -> None:
-    """The control: with a lab's time rounded to one float, a job would compute with other times than alone."""
-    assert (0.1 + LATER_S) - LATER_S != 0.1
-    total, rest = exact_sum(LATER_S, 0.1)
-    assert rest
-    assert total - LATER_S + rest == 0.1
-
-
 def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
     """A job's own time is rounded, and in the lab's may lie an instant before the action of the machines."""
     earlier = 0
@@ -186,13 +178,6 @@ def test_what_ended_jobs_had_scheduled_is_dropped_and_the_rest_is_in_order() -> 
     assert seen == sorted(left, key=lambda number: number * 7 % 60 + (number % 3) / 4)
 
 
-def test_jobs_of_one_name_are_refused() -> None:
-    lab = VirtualLab()
-    lab.add("a", lambda clock, _: calm_session(clock))
-    with pytest.raises(ValueError, match="name=a"):
-        lab.add("a", lambda clock, _: calm_session(clock))
-
-
 def test_cycles_are_looked_for_rarely_while_jobs_run_and_as_before_afterwards() -> None:
     before, during, lab = gc.get_threshold(), [], VirtualLab()
 
@@ -223,8 +208,6 @@ def test_an_interrupt_ends_those_that_have_started() -> None:
     assert [spec.interrupted_by for spec in specs] == [signal.SIGINT, signal.SIGINT, 0]
     assert [outcome.t for outcome in outcomes.values()] == [3.0, 0.75], "no other event comes: it may take long"
 
-
-# ---- shared machines -------------------------------------------------------------------------------------------------
 
 NOTHING = Schedule(build_plan("nothing", 0, 1e6, []))
 ROUNDS = 10
@@ -271,15 +254,6 @@ def test_jobs_on_one_host_have_equal_shares_of_its_processor(jobs: int) -> None:
     assert ends_s == pytest.approx([jobs * ROUNDS * WORK_S] * jobs, abs=0.02)
 
 
-def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
-    shared = Shared()
-    tape = shared.add("only")
-    shared.lab.run()
-    run, own = session(BSP(), shared.job, shared.costs, device=None, hosts=shared.hosts)
-    run_alone(run)
-    assert tape.plain() == own.plain()
-
-
 def paused(target: str) -> Schedule:
     window = Disturbance(start_s=1.0, end_s=3.0, target=target, kind="pause", magnitude=1)
     return Schedule(build_plan("test", 0, 1e4, [window]))
@@ -300,13 +274,3 @@ def test_a_plan_may_not_disturb_a_shared_host() -> None:
     shared.add("a", schedule=paused("host:0"))
     with pytest.raises(ConfigError, match=r"host:0.* shares"):
         shared.lab.run()
-
-
-def test_who_is_gone_leaves_nothing_on_shared_machines() -> None:
-    shared = Shared()
-    shared.add("a")
-    shared.add("b", start_s=3.0)
-    shared.lab.run()
-    machines = shared.lab.machines
-    assert machines is not None
-    assert machines.sites == {}

@@ -13,11 +13,9 @@ from runtime.virtual.costs import Carry
 from runtime.virtual.machines import quotas
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.quotas import depth_s, quota_of
+from runtime.virtual.machines.quotas import quota_of
 from runtime.virtual.machines.sites import Site
 from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, Lab, approx, on_hosts, push
-
-# ---- quotas with a period -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -41,16 +39,6 @@ def test_what_was_not_used_of_a_quota_is_used_at_full_speed(pause_s: float, core
     assert lab.run()["worker:0"] - (0.24 + pause_s) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(("cores", "depth_s"), [(0.4, 0.0016), (0.1, 0.001), (2.0, 0.008)])
-def test_a_shorter_period_saves_less(cores: float, depth_s: float) -> None:
-    """In every 4 ms; the kernel has no quota below 1 ms. After a pause, work of c takes c / q - depth / q."""
-    lab = Lab({"worker:0": Site("host:0", cores, quota_period_s=0.004)})
-    core_s = 0.1 * cores
-    lab.work(1.0, "worker:0", core_s)
-    over_s = depth_s if cores < 1.0 else 0.0
-    assert lab.run()["worker:0"] - 1.0 == pytest.approx((core_s - over_s) / min(cores, 1.0))
-
-
 def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
     quota = quota_of(0.4, USUAL_PERIOD_S)
     for used, end_s in ((0.5, quota.depth_s / 0.1), (0.4, 1000.0)):
@@ -60,14 +48,6 @@ def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
         assert host.next_s == pytest.approx(end_s)
         assert host.completed(end_s + 1e-6) == (["work"] if used == 0.4 else [])
         assert used == 0.4 or host.rate("work") == 0.4
-
-
-def test_a_small_quota_has_a_longer_period() -> None:
-    """The kernel holds no less than 1 ms: 0.02 cores are 1 ms in 50 ms."""
-    assert [depth_s(cores, 0.01) for cores in (0.4, 0.1, 0.02, 0.0)] == [0.004, 0.001, 0.001, 0.0]
-
-
-# ---- the work of messages -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

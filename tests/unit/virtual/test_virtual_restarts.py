@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.cluster.hosts import parse_hosts
 from runtime.core.scheduling import ConstantPending
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
@@ -105,23 +103,6 @@ def test_a_worker_that_is_lost_while_a_server_starts_keeps_nobody_waiting() -> N
     assert uses(run) == {3.0}
 
 
-def test_a_server_s_restart_that_a_worker_s_loss_overtakes_is_void() -> None:
-    """Its checkpoint could not become complete any more, and was waited for until the time was up."""
-    strategy = Restarting(rule="bsp", orders=("server:1@2.3",))
-    run, tape, _ = accident(strategy, READING, (2.35, unregister("worker:1")), **GOES_BACK)
-    assert not tape.received("ServerLost")
-    assert len(tape.received("Restored")) == 1
-    assert uses(run) == {3.0}
-
-
-def test_a_reading_for_a_worker_that_died_again_is_none() -> None:
-    """Back at 2.33 s and gone at 2.36, before the servers have read: they read again when its successor is back."""
-    strikes = (2.3, unregister("worker:1")), (2.36, unregister("worker:1"))
-    _, tape, _ = accident(BSP(), msgspec.structs.replace(READING, launch_s=0.02), *strikes, **GOES_BACK)
-    [back] = tape.received("Restored")
-    assert back["t"] == pytest.approx(2.36 + 0.02 + 0.01 + 0.09 + 0.01)
-
-
 def test_servers_are_watched() -> None:
     """Every update is reported once; work since the last report goes only to the record, at the end. A strategy that
     does not watch servers receives nothing."""
@@ -137,19 +118,3 @@ def test_servers_are_watched() -> None:
     finish(run, tape)
     assert not tape.received("Updated")
     assert sum(note["updates"] for _, note in tape.noted("Updated")) == 2 * 24
-
-
-def test_on_hosts_a_restart_leaves_the_slow_host_behind() -> None:
-    """Host 0, where worker 0 lives alone, has a tenth of a core; on host 4 there is nobody."""
-    hosts = parse_hosts({"count": 6, "cpu_cores": 1.0, "link_mbps": None}, 4, 1)
-    slow = [Disturbance(start_s=0.0, end_s=100.0, target="host:0", kind="cpu", magnitude=0.1)]
-    late: dict[str, float] = {}
-    for orders in ((), ("worker:0@4.0",)):
-        strategy = Restarting(rule="asp", orders=orders)
-        job = virtual_job(4, 400, epochs=None, max_time_s=20.0)
-        schedule = Schedule(build_plan("test", 0, 100.0, slow))
-        run, tape = session(strategy, job, Costs(compute_base_s=0.25), device=None, actuator=schedule, hosts=hosts)
-        run_alone(run)
-        own = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 0 and event["t"] > 10.0]
-        late[str(orders)] = own[-1]["timings"]["compute_s"]
-    assert late == {"()": pytest.approx(2.5, rel=0.1), "('worker:0@4.0',)": pytest.approx(0.25, rel=0.1)}

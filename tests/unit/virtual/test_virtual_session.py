@@ -28,7 +28,6 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
 from strategies.basic.asp import ASP
-from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import NodeId, Strategy
@@ -124,9 +123,6 @@ def finish(run: VirtualSession, tape: Tape) -> Outcome:
     return outcome
 
 
-# ---- closed forms ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("samples", [4, 64, 65, 67])
 @pytest.mark.parametrize("slowdown", [0.0, 1.0, 2.5])
 def test_bsp_takes_rounds_times_the_slowest(samples: int, slowdown: float) -> None:
@@ -174,22 +170,6 @@ def test_with_jitter_a_bsp_round_is_an_expected_maximum() -> None:
     assert kth_s(3, 3) + 4 * error < mean < kth_s(5, 5) - 4 * error
 
 
-def test_who_was_late_is_late_again() -> None:
-    """Workers are not interrupted, so rounds take longer than if all started together, and less than with BSP."""
-    run, tape = session(BackupWorkers(num_backup=2), virtual_job(8, 8 * 400), JITTER, device=SECOND)
-    finish(run, tape)
-    mean, error = mean_and_error(np.diff(tape.update_times()))
-    assert kth_s(6, 8) + 4 * error < mean < kth_s(8, 8) - 4 * error
-
-
-@pytest.mark.parametrize("num_workers", [1, 4, 16])
-def test_the_coordinator_decides_one_thing_at_a_time(num_workers: int) -> None:
-    """A round of BSP: T, then N decisions in a row, of which the last sends everybody off."""
-    decision_s = 2**-10
-    outcome = finish(*session(BSP(), virtual_job(num_workers, num_workers * 20), Costs(decision_s=decision_s)))
-    assert outcome.t == 20 * (0.25 + num_workers * decision_s)
-
-
 def test_an_iteration_costs_what_its_parts_cost() -> None:
     """BSP with all costs: order, data (which the update before outlasts), parameters, device, gradient, report."""
     costs = Costs(
@@ -225,8 +205,6 @@ def test_an_evaluation_takes_its_time_and_nobody_waits_for_it() -> None:
     assert finish(run, tape).t == 2.0
     assert [(event["asked_s"], event["t"]) for event in tape.received("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
 
-
-# ---- accidents ------------------------------------------------------------------------------------------------------
 
 RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
 """64 bytes of a server are written or read in 90 ms."""
@@ -277,32 +255,6 @@ def test_a_lost_server_takes_everybody_back() -> None:
     assert (uses(run), outcome.version) == ({3.0}, 24)
 
 
-def test_a_checkpoint_that_was_not_finished_is_none() -> None:
-    """Ordered at 1.0, written and reported at 1.11."""
-    _, tape, _ = accident(BSP(), RESTART, (1.05, unregister("server:0")))
-    assert [event["version"] for event in tape.received("Restored")] == [0]
-    assert [note["version"] for t, note in tape.noted("Checkpointed") if t < 3.0][:1] == [0]
-
-
-def test_a_lost_worker_comes_back() -> None:
-    """BSP waits for it and nothing but time is lost."""
-    calm, _, before = accident(BSP(), RESTART)
-    run, tape, outcome = accident(BSP(), RESTART, (1.6, unregister("worker:2")))
-    [lost], [joined] = tape.received("Lost"), tape.received("Joined")
-    assert (lost["t"], lost["worker"], lost["incarnation"], lost["restarting"]) == (1.6, 2, 0, True)
-    assert joined["t"] == pytest.approx(1.6 + 1.5 + 0.01)
-    assert (joined["worker"], joined["incarnation"]) == (2, 1)
-    assert before.t + 1.5 < outcome.t < before.t + 1.5 + 0.3
-    assert (uses(run), outcome.version) == (uses(calm), before.version) == ({3.0}, 24)
-
-
-def test_who_leaves_for_good_is_not_waited_for() -> None:
-    run, tape, _ = accident(BSP(), RESTART, (1.6, unregister("worker:2", restarting=False)))
-    assert [event["restarting"] for event in tape.received("Lost")] == [False]
-    assert tape.received("Joined") == []
-    assert uses(run) == {3.0}
-
-
 def test_a_job_without_workers_fails() -> None:
     run, tape = session(BSP(), virtual_job(2, 100))
     for worker in range(2):
@@ -312,9 +264,6 @@ def test_a_job_without_workers_fails() -> None:
     assert problems(tape.plain()) == []
 
 
-# ---- the same again -------------------------------------------------------------------------------------------------
-
-
 def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tuple[Outcome, Tape]:
     """A job on ``runtime=virtual`` as ``run.py`` would run it."""
     tape = Tape()
@@ -322,14 +271,6 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
     return runtime.run(make_run_spec(job, ASP(data="even"), tape, **changes), slow(w1=1.0)), tape
-
-
-def test_measured_decisions_are_charged() -> None:
-    (fixed, _), (measured, tape) = on_runtime("fixed", "ideal"), on_runtime("measured", "ideal")
-    decided = [line["decide_us"] for line in tape.lines if line["kind"] == "event"]
-    assert all(decide_us > 0 for decide_us in decided[:-1]), "the final score is not decided about"
-    assert fixed.t < measured.t
-    assert problems(tape.plain()) == []
 
 
 @pytest.mark.parametrize(("took_s", "scored"), [(INTERRUPTED_S, 2), (INTERRUPTED_S + 0.1, 1)])
@@ -395,9 +336,6 @@ def test_an_interrupt_ends_it_in_good_order(steps: int, monkeypatch: pytest.Monk
     assert problems(tape.plain()) == []
     last, about = tape.plain()[-1], msgspec.to_builtins(outcome)
     assert (last["t"], last["note"]) == (about.pop("t"), {"type": "Finished", **about})
-
-
-# ---- members that come and go ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", [BSP, ASP, SSP])

@@ -92,28 +92,11 @@ def test_an_order_costs_a_way_there_and_a_way_back() -> None:
     assert arrived["timings"]["compute_s"] == ready["timings"]["compute_s"] == 1.0
 
 
-def test_a_worker_waits_from_when_the_servers_have_its_gradient() -> None:
-    """For the way of that message, 0.5 s, and of the next order."""
-    tape = on_links(Sender(together=True), Costs(control_s=0.5), num_workers=1, samples=3)
-    waits = [event["timings"]["wait_s"] for event in tape.received("Arrived") if event["grad"]["samples"]]
-    assert waits == [0.5, 1.0, 1.0]
-
-
-def test_the_time_for_which_a_gradient_is_held_is_nobodys() -> None:
-    (first, second) = on_links(Sender(together=False)).received("Arrived")
-    for event in (first, second):
-        parts = sum(event["timings"][name] for name in ("wait_s", "data_s", "pull_s", "compute_s"))
-        assert (parts, event["timings"]["send_s"]) == (9.0, 4.0)
-
-
 def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
     tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), num_workers=1, samples=1)
     (arrived,) = tape.received("Arrived")
     assert [event["t"] for event in tape.received("Ready")] == [2.0, 4.0]
     assert (arrived["t"], arrived["grad"]["iteration"], arrived["timings"]["wait_s"]) == (5.0, 1, 0.0)
-
-
-# ---- on hosts -------------------------------------------------------------------------------------------------------
 
 
 def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:

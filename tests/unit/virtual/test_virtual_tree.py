@@ -17,7 +17,7 @@ from runtime.virtual.tasks.model_state import ModelState, NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from strategies.star import Star
-from tests.unit.virtual.test_virtual_aggregators import NUM_PARAMETERS, TRANSFER_S, into_server
+from tests.unit.virtual.test_virtual_aggregators import NUM_PARAMETERS, into_server
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, slow, unregister, uses, virtual_job
 from tests.unit.virtual.test_virtual_transfers import SECOND, hosts_of
 
@@ -56,20 +56,6 @@ def test_the_tree_follows_the_latencies_of_the_hosts(make: Callable[..., Strateg
     assert finish(run, tape).version == 3
     assert sorted(sums(tape)) == [(1, 4, 2), (1, 4, 2), (3, 5, 0), (3, 5, 0)]
     assert into_server(run) == pytest.approx(6 + 2 + 2)
-
-
-@systems
-def test_a_round_takes_what_its_transfers_take(make: Callable[..., Strategy]) -> None:
-    """Equal latencies: six vectors one after another, or two to each inner node and two from these: 4 instead of 6."""
-    times = {}
-    for fanout in (None, 2):
-        run, tape = tree_job(make(tree_fanout=fanout), (0.0,) * 6, samples=18)
-        finish(run, tape)
-        second, third = tape.update_times()[1:]
-        times[fanout] = (third - second) / TRANSFER_S
-    computing = (times[None] - 12) * TRANSFER_S  # six vectors of parameters, and six gradients
-    assert computing == pytest.approx(times[2] * TRANSFER_S - (6 + 4) * TRANSFER_S)
-    assert 0.9 < computing < 1.1
 
 
 def told(tape: Tape) -> list[Any]:
@@ -124,7 +110,7 @@ def test_whoever_is_lost_while_modes_change_every_sample_counts_once(lost: str) 
         Disturbance(start_s=2.0 * n, end_s=2.0 * n + 1.0, target="worker:5", kind="slowdown", magnitude=3.0)
         for n in range(1, 20)
     ]
-    for moment in range(6):
+    for moment in range(2):
         strategy = slowed()
         more: dict[str, Any] = {"epochs": 3, "checkpoint_every_s": 4.0}
         job = virtual_job(6, 60, **more)

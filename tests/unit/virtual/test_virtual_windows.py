@@ -20,7 +20,6 @@ from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
-from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import (
     IDEAL,
     QUARTER,
@@ -89,9 +88,6 @@ class Job:
         return [t for t, received in lines if received["type"] == kind and about.items() <= received.items()]
 
 
-# ---- processors -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("window", "later_s"),
     [((0.0, 4.0), 3.0), ((0.125, 0.375), 0.1875), ((0.25, 0.5), 0.1875), ((0.25, 1.25), 0.75), ((4.0, 9.0), 0.0)],
@@ -106,19 +102,6 @@ def test_rounds_take_as_long_as_the_worker_that_has_a_quarter(
     assert Job((kind, "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
 
 
-def test_other_work_on_a_gpu_slows_computing_alone() -> None:
-    """An iteration loads for 1/8 s and computes for 1/8 s, of which a quarter is left: 1/8 + 1/2."""
-    costs = Costs(data_base_s=0.125, compute_base_s=0.125)
-    assert Job(("gpu", "worker:1", 0.0, FOREVER, 0.25), costs=costs, device=None).t == pytest.approx(16 * 0.625)
-    assert Job(("cpu", "worker:1", 0.0, FOREVER, 0.25), costs=costs, device=None).t == pytest.approx(16 * 1.0)
-
-
-def test_a_processor_and_a_gpu_that_are_shared_do_not_add_up() -> None:
-    """An eighth is left of the device, a quarter of the processor: computing uses both at once."""
-    both = (("gpu", "worker:1", 0.0, FOREVER, 0.125), ("cpu", "worker:1", 0.0, FOREVER, 0.25))
-    assert Job(*both, costs=QUARTER_WORK, device=None).t == pytest.approx(16 * 2.0)
-
-
 def test_windows_on_hosts_reach_all_gpus_there() -> None:
     hosts = hosts_of(cpu_cores=None)
     job = Job(
@@ -127,28 +110,6 @@ def test_windows_on_hosts_reach_all_gpus_there() -> None:
     assert [job.times("Arrived")[:6]] == [[0.25, 0.25, 0.5, 0.5, 0.5, 0.5]]
     assert Job(("gpu", "host:0", 0.0, 2.0, 0.5), costs=QUARTER_WORK, device=None, hosts=hosts).t == pytest.approx(5.0)
 
-
-@pytest.mark.parametrize(("host", "before_s", "after_s"), [("host:0", 0.5, 0.25), ("host:2", 0.25, 0.5)])
-def test_who_starts_on_another_host_leaves_what_is_on_the_gpus_there(
-    host: str, before_s: float, after_s: float
-) -> None:
-    """Worker 0 goes from host 0 to host 2 at 1.1 s; half of the GPUs of one of them is taken until 3 s."""
-    job = Job(
-        ("gpu", host, 0.0, 3.0, 0.5),
-        costs=QUARTER_WORK,
-        device=None,
-        hosts=hosts_of(cpu_cores=None),
-        strategy=Restarting(rule="asp", orders=("worker:0@1.1",)),
-        rounds=24,
-    )
-    mine = [event for event in job.tape.received("Arrived") if event["grad"]["worker"] == 0]
-    for begin_s, end_s, took_s in ((0.0, 1.1, before_s), (1.1, 3.0, after_s), (3.6, 9.0, 0.25)):
-        found = [event["timings"]["compute_s"] for event in mine if begin_s < event["t"] <= end_s]
-        assert len(found) > 1
-        assert found == pytest.approx([took_s] * len(found))
-
-
-# ---- links ----------------------------------------------------------------------------------------------------------
 
 MB = 1_000_000
 PAYLOAD_MB_S = 125 * 1448 / 1514
@@ -165,9 +126,6 @@ def test_a_round_on_hosts_takes_what_the_links_say() -> None:
     assert job.t == pytest.approx(4 * (0.25 + 2 * 8 / PAYLOAD_MB_S))
 
 
-# ---- pauses ---------------------------------------------------------------------------------------------------------
-
-
 CHECKPOINTS = {"checkpoint_every_s": 1.0, "epochs": 3, "rounds": 8}
 """32 samples through 3 epochs, with the ledger of their uses; 90 ms to read a checkpoint."""
 LEASE = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01)
@@ -180,16 +138,6 @@ def test_who_stands_still_for_longer_than_the_lease_is_fenced() -> None:
     assert job.times("Joined", worker=2, incarnation=1) == [pytest.approx(9.0 + 0.5 + 0.01)]
 
 
-@pytest.mark.parametrize("target", ["worker:2", "server:1", "host:1"])
-def test_nobody_is_fenced_who_goes_on_in_time(target: str) -> None:
-    """As long as the lease is not longer than it; and three pauses in a row are not one."""
-    windows = [("pause", target, start_s, start_s + 2.0, 1.0) for start_s in (1.0, 4.0)]
-    windows += [("pause", target, 3.0625, 3.9375, 1.0)]
-    job = Job(*windows, costs=LEASE, lease_s=2.0, hosts=hosts_of())
-    assert job.times("Fenced") == []
-    assert job.times("Exited") == []
-
-
 def test_who_is_lost_before_the_coordinator_hears_of_its_silence_is_lost_once() -> None:
     """An accident at 2.99, when the coordinator is busy until 3.0 or later; the lease ends at 3.0."""
     costs = Costs(decision_s=0.5, launch_s=0.25)
@@ -200,17 +148,6 @@ def test_who_is_lost_before_the_coordinator_hears_of_its_silence_is_lost_once() 
     assert len(job.times("Lost", worker=0)) == 1
 
 
-def test_a_second_loss_of_who_waits_to_start_starts_it_once() -> None:
-    """Fenced at 3.0, killed from 5.0 to 5.5 in addition, and paused until 6.0."""
-    windows = [("pause", "worker:2", 1.0, 6.0, 1.0), ("kill", "worker:2", 5.0, 5.5, 1.0)]
-    job = Job(*windows, costs=LEASE, lease_s=2.0)
-    assert job.times("Exited") == [3.0, 5.0]
-    assert job.times("Joined") == [pytest.approx(6.0 + 0.5 + 0.01)]
-    assert job.session.coordinator.members.members[2].incarnation == 2
-
-
-# ---- killed ---------------------------------------------------------------------------------------------------------
-
 BACK_S = 0.5 + 0.01
 """Launch and report, from the end of the window on; the pending time of the cost model is not that of the plan."""
 
@@ -220,23 +157,6 @@ def test_a_killed_server_comes_back_when_the_plan_schedules_it() -> None:
     assert job.times("ServerLost", server=0) == [2.3]
     assert job.times("Restored") == [pytest.approx(4.6 + BACK_S + 0.09)]
     assert uses(job.session) == {3.0}
-
-
-def test_what_servers_were_ordered_before_the_loss_is_nobodys_business_after_it() -> None:
-    """Updates of a second each, in a queue: the first gradient after it is there when it is computed."""
-    costs = Costs(update_base_s=1.0, launch_s=0.5)
-    window = ("kill", "server:0", 1.125, 2.0, 1.0)
-    job = Job(
-        window,
-        costs=costs,
-        strategy=ASP(data="even"),
-        hosts=hosts_of(),
-        rounds=4,
-        checkpoint_every_s=100.0,
-        num_bytes=64,
-    )
-    assert job.times("Restored") == [2.5]
-    assert min(t for t in job.times("Arrived") if t > 2.5) == 2.75
 
 
 @pytest.mark.parametrize(
@@ -258,11 +178,3 @@ def test_an_accident_meanwhile_does_not_bring_it_back_earlier() -> None:
     window = ("kill", "server:0", 1.0, 9.0, 1.0)
     job = Job(window, costs=RESTART, strikes=((2.0, unregister("server:0", "server:1")),), **CHECKPOINTS)
     assert job.times("Restored") == [pytest.approx(9.0 + BACK_S + 0.09)]
-
-
-def test_a_coordinator_that_is_busy_hears_of_it_when_it_is_free() -> None:
-    """In the order in which it happened, though the window has closed by then."""
-    costs = Costs(decision_s=0.5, launch_s=0.25)
-    job = Job(("kill", "worker:0", 0.125, 0.25, 1.0), costs=costs, strategy=ASP(data="even"), rounds=4)
-    assert job.times("Lost", worker=0) == [0.5]
-    assert job.times("Joined", worker=0)[0] >= 1.0 + 0.25
