@@ -246,12 +246,6 @@ def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
     assert any(complaint in text for text in unlawful(run))
 
 
-def test_the_audit_knows_who_may_hold() -> None:
-    run = scenario(make("mlfabric"), 1, "calm", 0).run()
-    run.core.strategy.needs = frozenset({Compute, Apply})
-    assert any("but nobody sends it" in text for text in unlawful(run))
-
-
 def silent(line: Line) -> Line:
     return msgspec.structs.replace(line, commands=())
 
@@ -262,21 +256,3 @@ def of_version_99(line: Line) -> Line:
 
 def of_the_future(line: Line) -> Line:
     return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, ref_version=99))
-
-
-def test_parameters_restored_without_the_datas_state_use_samples_twice() -> None:
-    """The parameters go back to the last checkpoint and the data to the very beginning."""
-
-    class Torn(HeapRun):
-        def checkpoint(self, version: int, state: bytes) -> None:
-            super().checkpoint(version, self.stable[1])
-
-    complaints: Complaints = []
-    for seed in SEEDS:
-        model = scenario(Sound(), 4, "restarts", seed)
-        run = Torn(Sound(), model.job, model.seconds, [], model.outcome)
-        run.push(7.0, 0, run.lose_server)
-        run.push(9.0, 0, run.restore)
-        assert played(run) == []
-        complaints += unconserved(run)
-    assert any("more than once" in text for text in complaints)

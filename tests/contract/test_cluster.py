@@ -143,18 +143,6 @@ def test_who_needs_durations_refuses_jobs_without_and_others_do_not(name: str) -
         assert refused + unfinished(port, jobs) == []
 
 
-@every_policy
-def test_equal_jobs_start_in_the_order_of_submission(name: str) -> None:
-    jobs = [JobRequest(job=f"j{n}", submit_s=float(n), gpus=2, duration_s=20.0) for n in range(20)]
-    port, _, refused = played(policy_of(name), FirstFit(), machines_of(4), jobs)
-    first: dict[str, float] = {}
-    for _, kind, about in port.notes:
-        if kind == "Placed":
-            first.setdefault(about["job"], len(first))
-    assert refused == []
-    assert list(first) == [one.job for one in jobs]
-
-
 @every_placement
 def test_a_placement_keeps_gangs_whole_and_the_books_as_they_are(placement: str) -> None:
     """And whether a gang has a place goes by the number of its GPUs alone."""

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from runtime.core.preemption import Preemption
 from strategies.protocol import Restored
 from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
 from tests.support.faults import Fault, Preempted, preemptions, random_outcome, random_seconds
@@ -77,16 +76,3 @@ def test_grace_ends() -> None:
     """An update that takes too long is not waited for."""
     run = HeapRun(hurried("bsp"), uneven_job(4, 1), [1.0, 1.0, 1.0, 4.0], [Preempted(0.5, 2.0, 5.0)]).run()
     assert run.suspensions == [2.5]
-
-
-def test_a_job_that_leaves_with_what_it_has_begun_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a checkpoint without the samples in progress some are never used."""
-    original = Preemption.settle
-
-    def settle(self: Preemption, t: float, version: int) -> None:
-        run.core.shards.out.clear()
-        original(self, t, version)
-
-    run = HeapRun(hurried("asp"), uneven_job(4, 1), [1.0, 1.25, 1.5, 2.0], [Preempted(3.0, 60.0, 5.0)])
-    monkeypatch.setattr(Preemption, "settle", settle)
-    assert played(run) + dead(run) + unconserved(run) != []

@@ -26,13 +26,6 @@ def test_connections_share_equally_and_a_route_is_one_direction() -> None:
     }
 
 
-def test_of_several_limits_the_least_holds_in_whatever_order() -> None:
-    for limits in ({"link:1": 8.0, "link:0": 4.0}, {"link:0": 4.0, "link:1": 8.0}):
-        assert set(rates_of_flows(TWO, limits).values()) == {4.0}
-    both = rates_of_flows(TWO, {"link:1": 8.0, "link:1>0": 2.0})
-    assert both == {("worker:1", "server:0"): 2.0, ("server:0", "worker:1"): 8.0}
-
-
 @st.composite
 def placements(draw: st.DrawFn) -> Mapping[str, int]:
     machine = st.integers(0, 3)

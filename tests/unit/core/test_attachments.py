@@ -58,26 +58,6 @@ def test_who_is_not_named_any_more_takes_the_state_over_from_its_parent() -> Non
     assert at.orders[8].parent is None
 
 
-@pytest.mark.parametrize(("parent", "source"), [(1, 0), (2, 2)])
-def test_or_from_another_if_its_parent_leaves(parent: int, source: int) -> None:
-    at = attached(((3, parent),))
-    for worker in range(4):
-        at.arrive(worker)
-    at.say(with_children(4, 5, 6, 7, children=((1, 0),)))
-    assert at.applied[-1][1].returning == ((3, source),)
-
-
-def test_a_late_gradient_is_kept_by_the_parent_of_then() -> None:
-    """It was computed when another was its parent."""
-    at = attached()
-    for worker in (0, 1, 2):
-        at.arrive(worker)
-    at.say(with_children(4, 5, 6, children=((3, 2),)), *compute(0, 1, 2))
-    at.arrive(3)
-    at.say(*compute(3))
-    assert (at.orders[7].parent, at.orders[11].parent) == (1, 2)
-
-
 @pytest.mark.parametrize(
     ("children", "why"),
     [
@@ -124,15 +104,3 @@ def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
         at.arrive(worker)
     at.core.members.parents[3] = 1  # as if it had left with what it keeps
     assert "worker 3 keeps gradient 7, and is not in the ring" in refusal(at, with_children(4, 5, 6, 7))
-
-
-def test_after_a_loss_all_are_in_the_ring() -> None:
-    """Whoever was lost, all take over one version."""
-    at = attached()
-    at.lose(0)
-    at.restore()
-    at.say(*compute(3))
-    assert at.orders[8].parent is None
-    at.arrive(3)
-    at.say(apply(8))
-    assert at.applied[-1][1].excluded == ()

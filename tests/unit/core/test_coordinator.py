@@ -11,7 +11,6 @@ from runtime.core import executor, inputs
 from runtime.core.convergence import Convergence
 from strategies.basic.bsp import BSP
 from strategies.protocol import (
-    Apply,
     Arrived,
     Checkpoint,
     Compute,
@@ -24,15 +23,6 @@ from strategies.protocol import (
     Woke,
 )
 from tests.support.harness import HeapRun, Puppet, Rig, apply, compute, make_job, puppet_rig
-
-
-def test_held_computes_are_fed_in_rank_order_as_far_as_the_data_goes() -> None:
-    rig = puppet_rig(num_workers=4)
-    rig.say(*compute(0, 1, 3, 2))
-    rig.arrive(0)
-    rig.say(Drop(grads=(0,)))
-    assert set(rig.busy()) == {1, 2}
-    assert set(rig.core.ledger.starved) == {3}
 
 
 def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
@@ -87,16 +77,6 @@ def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch
     assert sum(isinstance(event, Arrived) and not event.grad.samples for event in run.events) >= 10
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_the_next_epoch_opens_while_work_is_out_only_with_overlap(overlap: bool) -> None:
-    rig = puppet_rig(num_workers=2, epoch_overlap=overlap)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(apply(0), *compute(0))
-    assert (set(rig.core.ledger.starved) == {0}) is not overlap
-    assert [about["epoch"] for about in rig.noted("EpochStarted")] == ([0, 1] if overlap else [0])
-
-
 def test_the_job_is_done_with_its_last_epoch() -> None:
     """Nothing that the strategy says afterwards counts."""
     rig = puppet_rig(num_workers=2, epochs=1)
@@ -113,16 +93,6 @@ def test_the_job_is_done_with_its_last_epoch() -> None:
     rig.lose_server()
     rig.core.receive(99.0, inputs.Restored(0, rig.stable[1]))
     assert len(rig.lines) == lines
-
-
-def test_the_rate_is_that_of_the_schedule_after_the_samples_applied() -> None:
-    rig = puppet_rig(num_samples=100, lr=0.5, lr_at=lambda samples: 1.0 if samples < 2 else 0.1)
-    rig.say(*compute(0, 1, 2))
-    for worker in range(3):
-        rig.arrive(worker)
-    rig.say(Apply(grads=(0, 1), weights=(1.0, 1.0)))
-    rig.say(Apply(grads=(2,), weights=(1.0,), lr_scale=0.5))
-    assert [(order.version, order.lr, order.samples) for _, order, _ in rig.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
 
 
 def test_a_schedule_goes_on_by_what_is_given_up_too() -> None:
@@ -155,19 +125,6 @@ def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_sample
     assert asked == [("worker:1", rig.t)]
 
 
-def test_a_gradient_says_where_it_is_from() -> None:
-    rig = puppet_rig(num_samples=100)
-    rig.say(*compute(1))
-    rig.arrive(1)
-    rig.say(apply(0), *compute(1))
-    rig.lose(1)
-    rig.join(1)
-    rig.say(*compute(1))
-    rig.arrive(1)
-    grad = rig.events[-1].grad
-    assert (grad.id, grad.worker, grad.incarnation, grad.iteration, grad.version) == (2, 1, 1, 1, 1)
-
-
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:
     rig = puppet_rig(eval_every_s=2.0, checkpoint_every_s=5.0)
     assert sorted(rig.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
@@ -182,14 +139,6 @@ def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() ->
     rig.say(Evaluate(), Checkpoint())
     assert (rig.evaluations, len(rig.checkpoints)) == ([0, 0, 0], 2)
     assert [type(event) for event in rig.events] == [Started, Evaluated, Woke], "no metrics, no event"
-
-
-def test_the_job_ends_at_its_time_limit() -> None:
-    rig = puppet_rig(max_time_s=3.0)
-    rig.core.receive(3.0, inputs.TimerFired("runtime:limit"))
-    assert (rig.core.status, rig.core.reason, rig.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
-    rig.core.finish(4.0, "failed", "too late")
-    assert rig.core.status == "done"
 
 
 @pytest.mark.parametrize(

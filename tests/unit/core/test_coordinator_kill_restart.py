@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Arrived,
     Checkpoint,
@@ -15,12 +14,8 @@ from strategies.protocol import (
     Lost,
     ProtocolError,
     Restart,
-    Restored,
-    Scheduling,
-    ServerLost,
 )
-from tests.support.harness import Rig, compute, make_job, puppet_rig
-from tests.support.restarting import Restarting
+from tests.support.harness import compute, puppet_rig
 
 
 def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
@@ -39,32 +34,6 @@ def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     rig.say(*compute(1))
     assert rig.busy()[1].incarnation == 1
     assert rig.busy()[1].ranges != before, "its old samples wait at the tail of the queue"
-
-
-def test_the_scheduler_says_how_long() -> None:
-    rig = Rig(Restarting(orders=("worker:1@3",)), make_job(), scheduler=ConstantPending(pending_s=7.0)).start()
-    assert [event.pending_s for event in rig.received(Scheduling)] == [7.0]
-    rig.core.receive(3.0, inputs.TimerFired("strategy:worker:1"))
-    assert rig.restarts == [(0.0, "worker:1", 7.0)]
-    assert rig.noted("Restarting") == [{"node": "worker:1", "pending_s": 7.0}]
-
-
-def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
-    rig = puppet_rig(num_samples=12)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(Restart(node="server:0"))
-    assert rig.checkpoints[-1][0] == rig.core.version == 0
-    assert rig.restarts[-1][1] == "server:0"
-    received = len(rig.events)
-    rig.core.receive(rig.at(None), inputs.GradientArrived(rig.orders[1].grad_id, 1, None))  # type: ignore[arg-type]
-    assert len(rig.events) == received, "nothing counts any more"
-    rig.lose_server()
-    assert rig.received(ServerLost)
-    rig.restore()
-    assert rig.received(Restored)[0].workers == (0, 1, 2)
-    rig.say(*compute(0, 1, 2))
-    assert len(rig.busy()) == 3
 
 
 @pytest.mark.parametrize("command", [*compute(1), Restart(node="worker:1")])

@@ -8,7 +8,6 @@ from runtime.core import inputs
 from strategies.protocol import (
     Arrived,
     Checkpoint,
-    Drop,
     Evaluate,
     Failed,
     Joined,
@@ -41,41 +40,6 @@ def test_a_restarting_worker_draws_at_once_and_computes_when_it_is_back() -> Non
     assert order.ranges == calm.orders[1].ranges
     rig.arrive(0)
     assert rig.events[-1].grad.version == 1
-
-
-def test_an_order_for_a_restarting_worker_survives_another_crash() -> None:
-    rig = puppet_rig()
-    rig.lose(0)
-    rig.say(*compute(0, 1, 2))
-    rig.lose(0)
-    assert (set(rig.busy_workers()), set(rig.core.ledger.starved)) == ({0, 1}, {2})
-    rig.join(0)
-    assert rig.busy()[0].incarnation == 2
-
-
-def test_an_order_for_a_restarting_worker_is_held_like_any_other() -> None:
-    rig = puppet_rig()
-    rig.lose(2)
-    rig.say(*compute(0, 1, 2))
-    assert rig.noted("Starved") == [{"worker": 2}]
-    rig.arrive(0)
-    rig.say(Drop(grads=(0,)))
-    rig.arrive(1)
-    assert rig.empties() == []
-    rig.join(2)
-    assert set(rig.busy()) == {2}
-
-
-def test_a_lost_server_voids_the_orders_of_restarting_workers() -> None:
-    rig = puppet_rig()
-    rig.lose(0)
-    rig.say(*compute(0))
-    rig.lose_server()
-    rig.join(0)
-    rig.restore()
-    assert rig.busy_workers() == []
-    rig.say(*compute(0, 1))
-    assert set(rig.busy()) == {0, 1}
 
 
 def test_a_lost_server_voids_everything() -> None:

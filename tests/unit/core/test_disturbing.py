@@ -64,12 +64,6 @@ class World:
         self.plan.admitted(task, moved=True)
 
 
-def test_hosts_are_dead_while_their_windows_are_open() -> None:
-    world = World(window("kill", "host:1", 1, 3), window("kill", "worker:2", 1, 3), window("cpu", "host:0", 1, 3, 0.5))
-    found = [world.plan.advance(t) or world.plan.dead_hosts for t in (0, 1, 3)]
-    assert found == [[], [1], []]
-
-
 def test_a_lost_machine_keeps_its_tasks_away_and_their_levels_are_set_on_the_next() -> None:
     world = World(window("kill", "worker:0", 1, 3), window("pause", "worker:1", 1, 9), window("cpu", "worker:2", 1, 2))
     world.plan.advance(1)
@@ -98,13 +92,6 @@ def test_a_move_that_an_action_causes_waits_for_the_other_actions() -> None:
     world.plan.advance(1)
     assert world.dead == {"worker:0", "worker:2"}
     assert ("Hold", "worker:1") in world.lives()
-
-
-def test_an_operator_changes_members_once() -> None:
-    world = World(window("leave", "worker:1", 1, 3), window("join", "worker:4", 2, 3))
-    world.plan.advance(9)
-    world.plan.end(9)
-    assert world.acts == [Change(1, "worker:1", "leave", 1.0), Change(2, "worker:4", "join", 1.0)]
 
 
 def test_at_the_end_all_levels_are_undone_and_the_dead_stay_dead() -> None:

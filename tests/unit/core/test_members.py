@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from runtime.core.data.shards import Shards
 from runtime.core.recovery.states import Phase, TaskState
 from strategies.protocol import Compute, NodeId
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.long_tests import long_after
 from tests.support.member_schedules import play, schedule, strategy_of
-from tests.support.validating import Inconsistent, validated
+from tests.support.validating import validated
 from tests.support.validation import Validation
 
 BLOCK = 40
@@ -127,10 +126,3 @@ def test_a_violation_among_replicas_is_found() -> None:
     run = busy_run(num_servers=0)
     lets_the_ring_keep_who_is_gone(run)
     assert "ring" in {found.partition(":")[0] for found in Validation(run.core, run.recovery).violations()}
-
-
-def test_a_mistake_in_the_code_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was with workers that came back while all were halted, in the data service's parts."""
-    monkeypatch.setattr(Shards, "back", lambda self, worker: None)
-    with validated(), pytest.raises(Inconsistent):
-        [play(number) for number in range(4 * BLOCK)]

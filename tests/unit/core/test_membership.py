@@ -43,13 +43,3 @@ def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     rig = Rig(BSP(), make_job(num_workers=2))
     rig.core.receive(0.0, inputs.JobStarted({1: 2}))
     assert {order.worker: order.incarnation for order in rig.orders.values()} == {0: 0, 1: 2}
-
-
-def test_one_that_waits_for_a_place_is_somebody_though_others_are_there() -> None:
-    members = attached(3)
-    assert not members.anyone_pending()
-    assert members.restarted(1) == 0
-    assert members.anyone_pending()
-    assert not members.is_expected(1)
-    assert members.joined(1, 1)
-    assert not members.anyone_pending()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
-from itertools import pairwise, permutations, product
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from runtime.core.data import permutation
-from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
+from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, permute, permute_one
 from tests.support.long_tests import long_after
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)
@@ -101,19 +100,6 @@ def p_orders(length: int, times: int = 40) -> float:
     return p_uniform(found, len(number))
 
 
-@pytest.mark.parametrize("length", [30, 1000])
-def test_epochs_shards_and_seeds_have_different_orders(length: int) -> None:
-    keys = [*product(range(4), range(30)), *product((0,), range(30), (0,)), (0,), ()]
-    orders = [whole(length, key) for key in keys]
-    assert len({tuple(order.tolist()) for order in orders}) == len(keys)
-    assert agreement(orders) == pytest.approx(1, abs=5 / math.sqrt(len(keys)))
-
-
-def agreement(orders: list[NDArray[np.int64]]) -> float:
-    """Mean number of positions at which an order and the next one agree: 1 for independent shuffles."""
-    return float(np.mean([(first == second).sum() for first, second in pairwise(orders)]))
-
-
 def test_it_is_pinned(way: str) -> None:
     """A record names a seed: the order that it stands for must never change, on any platform."""
     assert whole(12, (0, 0)).tolist()[:6] == PINNED_12[way]
@@ -137,12 +123,3 @@ def test_what_is_out_of_range_is_refused(arguments: tuple[Any, ...], message: st
         permute_one(position, length, key)
     with pytest.raises(ValueError, match=message):
         permute(np.array([position]), length, key)
-
-
-def test_no_positions() -> None:
-    assert permute(np.array([], dtype=np.int64), 5, ()).tolist() == []
-
-
-def test_nobody_can_write_into_a_permutation_that_others_will_see() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        _sorted(10, (1,))[0] = 5

@@ -64,10 +64,6 @@ def test_only_nodes_of_low_priority_are_taken_away_after_exponential_times() -> 
     assert Quota().place(0.0, 1, 0, request(None, low=True)).evicted_after_s is None
 
 
-def test_who_is_denied_has_no_place() -> None:
-    assert Quota(cores_total=1).place(0.0, 0, 0, request(2)) == Grant(denied="2 cores asked, 0 in use, cores_total=1")
-
-
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [

@@ -106,15 +106,6 @@ def test_limits_last_as_long_as_somebody_counts_on_them() -> None:
     assert books.limit_of(B).cpu_cores == 0.9
 
 
-def test_who_is_gone_holds_nothing() -> None:
-    books = SharedHosts(ROOMS)
-    books.grant("a", *grant(a_server=0.5, b_worker=0.8))
-    books.forget("b", "worker:0")
-    assert books.tasks() == {("a", "server:0")}
-    books.forget("a")
-    assert not books.tasks()
-
-
 LOADS = {
     (job, node): (host, cores)
     for job, tasks in {

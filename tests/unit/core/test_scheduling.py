@@ -29,12 +29,6 @@ def test_a_trace_holds_from_row_to_row(tmp_path: Path) -> None:
     assert [busy.next_change_s(t) for t in (0.0, 60.0, 90.0)] == [60.0, 90.0, math.inf]
 
 
-def test_a_trace_that_a_spreadsheet_saved_begins_with_a_mark(tmp_path: Path) -> None:
-    path = tmp_path / "pending.csv"
-    path.write_text("t_s,pending_s\n0,5\n", encoding="utf-8-sig")
-    assert TracePending(path=str(path)).draw_s(0.0, 0, 0) == 5.0
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,3 +72,9 @@ def test_nobody_waits_for_longer_than_a_week() -> None:
     drawn = [busy.draw_s(0.0, 0, number) for number in range(50)]
     assert max(drawn) == MAX_PENDING_S
     assert min(drawn) < MAX_PENDING_S
+
+
+def test_a_trace_that_a_spreadsheet_saved_begins_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "pending.csv"
+    path.write_text("t_s,pending_s\n0,5\n", encoding="utf-8-sig")
+    assert TracePending(path=str(path)).draw_s(0.0, 0, 0) == 5.0

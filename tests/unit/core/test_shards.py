@@ -116,15 +116,6 @@ def test_fresh_shards_come_before_what_came_back() -> None:
     assert shards.take(4, 1, 1) == ()
 
 
-def test_a_restarting_holder_gets_the_same_samples_in_the_same_order() -> None:
-    shards = make_shards()
-    mine = shards.take(0, 0, 6)
-    assert len(mine) == 2
-    shards.returned(0, to_holder=True)
-    shards.take(1, 1, 2)
-    assert shards.take(2, 0, 6) == mine
-
-
 def test_with_overlap_the_next_epoch_begins_when_nothing_fresh_is_left() -> None:
     shards = make_shards(overlap=True)
     shards.take(0, 0, 11)
@@ -148,16 +139,6 @@ def test_who_was_late_gets_other_samples_and_an_epoch_does_not_wait_for_it() -> 
     assert other.epoch == 1
     assert shards.take(5, 1, 4) == (last,)
     assert shards.applied(5) == 1
-
-
-@pytest.mark.parametrize("twice", ["applied", "forget", "returned"])
-def test_nothing_ends_twice(twice: str) -> None:
-    shards = make_shards()
-    shards.take(0, 0, 2)
-    shards.applied(0)
-    options = {"to_holder": False} if twice == "returned" else {}
-    with pytest.raises(KeyError):
-        getattr(shards, twice)(0, **options)
 
 
 @pytest.mark.parametrize("policy", ["dynamic", "even", "shared"])
@@ -241,28 +222,11 @@ def test_the_giver_is_who_has_most(steps: list[tuple[str, int, int]]) -> None:
         assert both[0].state() == both[1].state()
 
 
-def test_fresh_shards_and_what_came_back_go_before_what_others_have_drawn() -> None:
-    shards = make_shards(policy="shared")
-    shards.take(0, 0, 1)
-    assert {part.shard for part in shards.take(1, 1, 8)}.isdisjoint({part.shard for part in shards.local[0]})
-
-
 def test_a_shard_takes_no_more_samples_in_two_pieces_than_it_has() -> None:
     epoch = Epoch(Cut(8, 2, 4))
     epoch.applied(Range(0, 1, 0, 3))
     with pytest.raises(RuntimeError, match=r"shard 1 of epoch 0: more samples applied than it has \(4\)"):
         epoch.applied(Range(0, 1, 1, 3))
-
-
-def test_who_is_back_has_its_static_part_of_the_next_epoch() -> None:
-    shards = make_shards(num_samples=4, num_workers=2, policy="even")
-    shards.leave(0)
-    shards.back(0)
-    for work_id in range(2):
-        shards.applied(work_id) if shards.take(work_id, 1, 2) else None
-    assert shards.newest_epoch == 1
-    assert [(work.epoch, work.shard) for work in shards.take(5, 1, 4)] == [(1, 1)], "the other part is worker 0's"
-    assert [(work.epoch, work.shard) for work in shards.take(6, 0, 2)] == [(1, 0)]
 
 
 def test_what_came_back_of_the_elder_epoch_comes_first_wherever_it_stands() -> None:

@@ -103,16 +103,6 @@ def refuse_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("nameless", [True, False])
-def test_publishing_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool) -> None:
-    if not nameless:
-        refuse_nameless(monkeypatch)
-    for text in (b"first", b"second"):
-        publish(tmp_path / "a", [text[:3], text[3:]])
-        assert (tmp_path / "a").read_bytes() == text
-    assert names(tmp_path) == ["a"]
-
-
-@pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
 def test_the_umask_says_who_may_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool, umask: int, mode: int
@@ -193,16 +183,6 @@ def test_servers_of_any_layout_read_what_those_of_another_have_stored(
         assert (version, state, values["optimizer.step"]) == (5, b"data", 3)
         assert values["params"].tolist() == vector[lo:hi].tolist()
         assert values["optimizer.momentum"].tolist() == (-vector[lo:hi]).tolist()
-
-
-def test_parts_that_do_not_overlap_are_not_read(tmp_path: Path) -> None:
-    """A part that is damaged concerns only those who need it."""
-    parts = store_parts(tmp_path, np.arange(96, dtype=np.float32), 3)
-    (damaged,) = [part for part in parts if part.name.endswith("server2.ckpt")]
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    assert read_slice(parts, 0, 64)[2]["params"].tolist() == list(range(64))
-    with pytest.raises(CheckpointError, match=r"server2.ckpt: damaged \(checksum differs\)$"):
-        read_slice(parts, 32, 96)
 
 
 @pytest.mark.parametrize("size", [0, 5, 12, 40])

@@ -6,6 +6,7 @@ import pytest
 
 from runtime.record.cluster import JobRow, JobTable
 from runtime.record.cluster_view import (
+    LINE_EVERY,
     MAX_ROWS,
     LiveClusterView,
     PlainClusterView,
@@ -55,3 +56,14 @@ def test_which_view(table: JobTable) -> None:
         view = make_cluster_view(choice, table, "a set", NUM_GPUS, console(terminal=True))
         assert type(view) is kind
         view.close(1.0)
+
+
+def test_plain_lines_come_now_and_then_and_at_the_end(table: JobTable) -> None:
+    screen = console(terminal=False)
+    view = PlainClusterView(table, "a set", NUM_GPUS, screen)
+    for look in range(2 * LINE_EVERY + 1):
+        view.tick(float(look + 1))
+    view.close(99.0)
+    title, *lines = text_of(screen).splitlines()
+    assert title == "a set"
+    assert [float(line.split()[0]) for line in lines] == [LINE_EVERY, 2 * LINE_EVERY, 99.0]

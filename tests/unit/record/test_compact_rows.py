@@ -48,15 +48,6 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_one_value_stands_for_all_and_none_for_unknown(tmp_path: Path) -> None:
-    block = {**columns(), "samples": 32}
-    del block["cpu_s"], block["stage_s"]
-    found = pd.read_parquet(written(tmp_path / "run", [block]))
-    assert set(found["samples"]) == {32}
-    assert found["cpu_s"].isna().all()
-    assert set(found["stage_s"]) == {0.0}
-
-
 def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In groups of 300, here."""
     monkeypatch.setattr(module, "GROUP_ROWS", 300)

@@ -27,10 +27,6 @@ def said(stream: StringIO, *, num_items: int, each_s: float) -> str:
     return stream.getvalue()
 
 
-def test_what_is_quick_is_silent() -> None:
-    assert said(StringIO(), num_items=20, each_s=0.1) == ""
-
-
 def test_elsewhere_a_line_now_and_then_without_control_codes() -> None:
     assert said(StringIO(), num_items=40, each_s=1.0).splitlines() == [
         "checking jobs: 3 of 40, about 37 s left",

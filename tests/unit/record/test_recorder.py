@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import signal
 import subprocess
 import sys
@@ -33,16 +31,6 @@ def test_lines_are_numbered(tmp_path: Path) -> None:
         {"seq": 1, **decided, "commands": commands, "decide_us": 12.35, "state": {"arrived": 1}},
         {"seq": 2, **decided, "commands": [], "decide_us": 1.0},
     ]
-
-
-def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    recorder.event(
-        0.0, Evaluated(t=0.0, version=0, asked_s=0.0, metrics={"loss": math.nan, "x": math.inf}), (), 0, 0.0, None
-    )
-    recorder.close()
-    line = json.loads((tmp_path / "events.jsonl").read_text(), parse_constant=pytest.fail)
-    assert line["event"]["metrics"] == {"loss": None, "x": None}
 
 
 def test_a_record_is_never_overwritten(tmp_path: Path) -> None:

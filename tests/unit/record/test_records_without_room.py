@@ -183,11 +183,3 @@ def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> 
     assert run.finished.reason in line
     assert len(run.tables.iterations) > 0
     assert integrity(run).problems == ()
-
-
-def test_a_disk_that_is_full_before_the_start(tmp_path: Path) -> None:
-    """Hydra is the first to write."""
-    ended = run_py(1, *RUN, f"hydra.run.dir={tmp_path / 'run'}")
-    assert ended.exit_code == 74
-    assert ended.err.count("\n") == 1
-    assert ended.err.startswith("run.py: ")

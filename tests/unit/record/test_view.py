@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from injectors.plan import Disturbance, Kind, Plan
-from runtime.record.picture import Picture, effect
+from injectors.plan import Disturbance, Plan
+from runtime.record.picture import Picture
 from runtime.record.screen import NoView
 from runtime.record.view import PLAIN_EVERY_S, LiveView, PlainView, make_view
-from strategies.protocol import Arrived, Evaluated, Grad, Lost, Timings
+from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
 from tests.support.harness import make_job
 
 WINDOW = Disturbance(start_s=2.0, end_s=4.0, target="worker:1", kind="delay", magnitude=0.12)
@@ -40,49 +40,12 @@ def evaluated(accuracy: float, t: float) -> Evaluated:
     return Evaluated(t=t, version=1, asked_s=t - 0.5, metrics={"accuracy": accuracy, "loss": 1.0})
 
 
-def test_iterations_and_times_by_worker(picture: Picture) -> None:
-    for iteration, compute_s in enumerate((0.1, 0.2, 0.3)):
-        tell(picture, arrived(1, iteration, compute_s=compute_s), version=iteration)
-    tell(picture, arrived(1, 3, samples=0, compute_s=0.0))
-    lane = picture.lanes[1]
-    assert (lane.iterations, lane.samples) == (4, 24)
-    assert list(lane.bpt_s) == pytest.approx([0.11, 0.21, 0.31]), "an empty arrival is no measurement"
-    assert picture.lanes[0].iterations == 0
-
-
 def test_the_target_is_reached_when_the_score_was_asked_for(picture: Picture) -> None:
     for accuracy, t in ((0.5, 1.0), (0.95, 2.0), (0.7, 3.0), (0.96, 4.0)):
         tell(picture, evaluated(accuracy, t))
     assert (picture.metric, picture.best, picture.target.reached_s) == (0.96, 0.96, 1.5)
     tell(picture, Evaluated(t=5.0, version=1, asked_s=5.0, metrics={}))
     assert picture.metric == 0.96
-
-
-@pytest.mark.parametrize(
-    ("t", "words"),
-    [
-        (1.9, "nothing"),
-        (2.0, "worker:1 +0.12 s per iteration"),
-        (3.5, "worker:1 +0.12 s per iteration, server:0 +200 % of its own time per update"),
-        (4.0, "nothing"),
-    ],
-)
-def test_what_is_injected_now(picture: Picture, t: float, words: str) -> None:
-    assert picture.injections(t) == words
-
-
-@pytest.mark.parametrize(
-    ("kind", "target", "size", "words"),
-    [
-        ("cpu", "host:0", 0.25, "processor at 25 %"),
-        ("gpu", "device:1", 0.5, "GPU at 50 %"),
-        ("bandwidth", "link:2", 0.125, "rate at 12.5 %"),
-        ("pause", "worker:0", 1.0, "paused"),
-        ("delay", "server:0", 0.0012, "+0.0012 s per update"),
-    ],
-)
-def test_a_disturbance_has_the_unit_of_its_size(kind: Kind, target: str, size: float, words: str) -> None:
-    assert effect(Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=size)) == words
 
 
 def test_the_headline(picture: Picture) -> None:
@@ -185,3 +148,11 @@ def test_which_view(picture: Picture, choice: str, terminal: bool, kind: type) -
     assert type(view) is kind
     view.tick(0.0)
     view.close(1.0)
+
+
+def test_restarts_and_drops(picture: Picture) -> None:
+    tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
+    tell(picture, Lost(t=1.0, worker=1, incarnation=0, reason="killed", restarting=False))
+    tell(picture, ServerLost(t=1.0, server=0, incarnation=0, reason="killed"), commands=(Drop(grads=(1, 2)),))
+    assert [lane.restarts for lane in picture.lanes.values()] == [1, 0]
+    assert (picture.server_restarts, picture.dropped) == (1, 2)

@@ -13,7 +13,6 @@ import pytest
 from runtime.virtual.counts import CountsReplay
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
-from strategies.cluster.placements.spread import Spread
 from strategies.cluster.policies.backfill import Backfill
 from strategies.cluster.policies.fifo import Fifo
 from strategies.cluster.policies.las import Las
@@ -55,15 +54,6 @@ def test_every_job_ends_when_an_independent_simulation_says(kind: str, seed: int
     jobs = random_jobs(seed, 150, (1, 1, 2, 3, 4, 8), **how)
     thresholds = THRESHOLDS if kind == "las" else ()
     assert ends_of(make(), jobs) == pytest.approx(by_hand(jobs, 8, choose, thresholds), abs=1e-5)
-
-
-@pytest.mark.parametrize("placement", [FirstFit(), Pack(), Spread()])
-@pytest.mark.parametrize("kind", KINDS)
-def test_where_gangs_are_changes_nothing_for_counts(kind: str, placement: Any) -> None:
-    """Machines of unequal size, one without GPUs: only their sum matters where a gang may be on any of them."""
-    jobs = random_jobs(1, 80, (1, 2, 3, 8), every_s=20.0)
-    make = KINDS[kind][0]
-    assert ends_of(make(), jobs, placement, (4, 0, 3, 1)) == ends_of(make(), jobs)
 
 
 @pytest.mark.parametrize("promote", long_after([2.0, 0.5, 8.0], always=1))
@@ -133,17 +123,6 @@ def test_plain_las_on_one_gpu_shares_it() -> None:
     assert low < 1 / (1 - 0.6) < high
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_held_gpu_seconds_are_those_of_the_jobs(kind: str) -> None:
-    jobs = random_jobs(4, 100, (1, 2, 4), every_s=20.0)
-    replay = play(jobs, machines_of(8), KINDS[kind][0](), Pack()).replay
-    assert replay is not None
-    totals = replay.totals
-    assert totals.ended == len(jobs)
-    assert totals.held_gpu_s == pytest.approx(sum(one.gpus * (one.duration_s or 0) for one in jobs))
-    assert (totals.preemptions > 0) == (kind in ("srtf", "srsf", "las"))
-
-
 def test_a_restart_costs_what_it_is_said_to() -> None:
     """A long job is preempted by a short one at 10 s, continues at 15 s, and has lost 3 s: 10 + 5 + 3 + 90."""
     jobs = [
@@ -164,16 +143,6 @@ def test_a_restart_costs_what_it_is_said_to() -> None:
         (18.0, "Started"),
         (108.0, "Ended"),
     ]
-
-
-def test_a_job_that_is_preempted_before_it_has_restarted_loses_no_progress() -> None:
-    jobs = [
-        JobRequest(job="long", submit_s=0.0, gpus=1, duration_s=100.0),
-        JobRequest(job="a", submit_s=10.0, gpus=1, duration_s=5.0),
-        JobRequest(job="b", submit_s=16.0, gpus=1, duration_s=5.0),
-    ]
-    played = play(jobs, machines_of(1), Srtf(), FirstFit(), restart_s=3.0)
-    assert played.times("Ended") == {"a": 15.0, "b": 21.0, "long": 114.0}
 
 
 def test_what_cannot_run_is_refused_by_name() -> None:

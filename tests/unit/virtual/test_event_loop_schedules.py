@@ -101,13 +101,3 @@ def longer(world: World, rounds: int) -> World:
 def test_the_same_files_on_hosts_under_windows_of_all_kinds(name: str, seed: int, tmp_path: Path) -> None:
     world = longer(draw_host_world(4, seed), 20)
     compare(tmp_path, play_in(world, lambda: hurried(name)), chunk=(1, 3, 1 << 10)[seed % 3])
-
-
-@needs_compiled
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", ON_HOSTS)
-def test_the_loop_carries_out_most_on_hosts(name: str, tmp_path: Path) -> None:
-    drawn = longer(draw_host_world(4, 1), 100)
-    job = msgspec.structs.replace(drawn.job, epochs=1, checkpoint_every_s=None)
-    calm = msgspec.structs.replace(drawn, plan=msgspec.structs.replace(drawn.plan, disturbances=()), job=job)
-    assert compare(tmp_path, play_in(calm, lambda: hurried(name))) > 0.8 * 4 * 100

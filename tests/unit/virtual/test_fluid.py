@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, nan
 from typing import Any
 
@@ -33,20 +32,6 @@ def test_a_push_takes_what_the_closed_form_says(n: int, m: int, size: float, up:
     assert links.next_s == pytest.approx(1.0 + expected_s, rel=NEAR)
     links.completed(1.0 + expected_s * (1 + NEAR))
     assert links.next_s == inf
-
-
-def test_an_unchanged_rate_is_never_rounded() -> None:
-    """However often others come, go and are looked at, the end is start + amount / rate to the last bit."""
-    hosts = Fluid({"here": 1.0, "core": 1e3})
-    hosts.start(0.1, "steady", 0.7, ("here", "core"))
-    for step in range(1, 30):
-        t = 0.1 + step / 70
-        hosts.start(t, step, 1e3, ("core",), 2.0)
-        hosts.set_capacity(t, "core", 1e3 + step / 7)
-        assert hosts.next_s == 0.1 + 0.7 / 1.0
-        if step % 3 == 0:
-            hosts.stop(t, step - 1)
-    assert hosts.completed(0.1 + 0.7 / 1.0) == ["steady"]
 
 
 def test_the_computed_end_counts_and_not_the_rounded_rest() -> None:
@@ -88,23 +73,3 @@ def test_bad_starts_are_named_and_change_nothing(arguments: Any, named: str) -> 
     with pytest.raises(ValueError, match=named):
         link.start(*arguments)
     assert (link.completed(2.0), link.next_s) == (["over", "old"], inf)
-
-
-@pytest.mark.parametrize(
-    ("call", "named"),
-    [
-        (lambda link: link.stop(1.0, "new"), "'new'"),
-        (lambda link: link.rate("new"), "'new'"),
-        (lambda link: link.set_capacity(1.0, "lnik", 1.0), "'lnik'"),
-        (lambda link: link.set_capacity(1.0, "link", -1.0), "capacity=-1.0"),
-        (lambda link: link.set_capacity(0.0, "link", 1.0), "t=0.0"),
-        (lambda link: link.completed(0.0), "t=0.0"),
-        (lambda link: link.completed(inf), "t=inf"),
-        (lambda link: Fluid({"link": nan}), "resource='link'"),
-    ],
-)
-def test_other_bad_calls_are_named(call: Callable[[Fluid], object], named: str) -> None:
-    link = Fluid({"link": 1.0})
-    link.start(1.0, "old", 1.0, ("link",))
-    with pytest.raises(ValueError, match=named):
-        call(link)

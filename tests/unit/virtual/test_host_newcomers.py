@@ -47,17 +47,6 @@ def two_hosts(cores: float = 1.0) -> Lab:
     return Lab(on_hosts({"worker:0": 0, "server:0": 1}, cores, link=8.0))
 
 
-def test_who_leaves_gives_its_share_back() -> None:
-    """Half speed from 2 to 4 only: one core-second late."""
-    lab = two_hosts()
-    lab.work(0.0, "worker:0", 10.0)
-    lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
-    lab.work(2.0, "worker:1", 4.0)
-    lab.at(4.0, lab.machines.dismiss, ["worker:1"])
-    assert lab.run() == pytest.approx({"worker:0": 11.0})
-    assert set(lab.machines.sites) == {"worker:0", "server:0"}
-
-
 class Scripted(Strategy):
     """Everybody computes one sample at a time; gives each command of a script at its time."""
 
@@ -157,17 +146,6 @@ def test_who_does_not_fit_is_denied_with_the_reason() -> None:
     assert {worker: place for worker, (_, place) in strategy.joined.items()} == {1: "host:0", 2: "host:1", 4: "host:0"}
 
 
-def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
-    """The window closes at 5, the launch takes a second. A server holds nothing there yet: it is denied."""
-    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:2", kind="kill", magnitude=1.0)
-    elsewhere = ("host:0", "host:1")
-    script = (2.0, launch(1, not_on=elsewhere)), (3.0, launch(2)), (4.0, Launch(node="server:1", not_on=elsewhere))
-    strategy = Scripted(*script)
-    played(strategy, dead, count=3)
-    assert strategy.joined == {1: (6.0, "host:2"), 2: (4.0, "host:0")}
-    assert strategy.denied == {"server:1": "did not join: killed by the plan"}
-
-
 SPREAD, TOGETHER = [["worker:0"], ["server:0"]], [["worker:0", "server:0"]]
 
 
@@ -193,25 +171,6 @@ def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
     assert sum(isinstance(event, Lost) for event in strategy.heard) == 1
     assert isinstance(run.record, Tape)
     assert len(run.record.noted("Exited")) == 1
-
-
-def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:
-    """A place at 7, on a host that is dead until 3; who is restarted starts when the window closes."""
-    dead = Disturbance(start_s=1.0, end_s=3.0, target="host:1", kind="kill", magnitude=1.0)
-    strategy = Scripted((0.5, launch(1, not_on=("host:0",))))
-    fields = {"placement": [["worker:0", "server:0"]], "scheduler": Quota(cores_total=99, pending_s=6.5)}
-    played(strategy, dead, **fields)
-    assert strategy.joined == {1: (8.0, "host:1")}
-
-
-def test_use_counts_newcomers_and_their_limits() -> None:
-    """Half of a core for who computes all the time; the host's is the sum."""
-    strategy = Scripted((0.0, launch(1, cpu_cores=0.5, not_on=("host:1",))))
-    played(strategy, telemetry_every_s=2.0)
-    assert strategy.use["worker:1"].cpu_cores == pytest.approx(0.5)
-    assert strategy.use["worker:1"].limit_cores == 0.5
-    assert strategy.use["worker:0"].limit_cores == 2.0
-    assert strategy.use["host:0"].cpu_cores == pytest.approx(1.5)
 
 
 def shared_host(cores: float) -> Hosts:

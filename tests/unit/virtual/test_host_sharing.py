@@ -114,15 +114,6 @@ def test_a_policy_learns_what_jobs_need() -> None:
     assert (b.groups, b.model, b.gain) == ((("worker:0", "worker:1"),), "vgg16", 1.0)
 
 
-def test_without_a_policy_all_is_granted_and_nobody_limited() -> None:
-    lab = Neighbours()
-    lab.add("a", Saying({2.0: MORE}))
-    lab.add("b", BSP())
-    lab.run()
-    assert [event["ok"] for event in lab.tapes["a"].received("Reserved")] == [True]
-    assert not lab.tapes["b"].noted("Limited")
-
-
 def test_shares_in_force_never_exceed_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs that change modes all the time, looked at after every change of a limit."""
     seen: list[float] = []

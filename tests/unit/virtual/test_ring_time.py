@@ -52,14 +52,6 @@ def test_a_message_crosses_as_often_as_it_leaves_a_machine(workers: tuple[int, .
     assert ring_s(FREE, host(latency_s=0.01), workers, 4.0) == pytest.approx(crossings * 0.02)
 
 
-def test_where_all_hops_are_alike_each_step_takes_what_a_hop_does() -> None:
-    """Four workers on four machines; a message is carried at either end, 0.25 s each, by one thread."""
-    costs = Costs(latency_s=0.1, ring_step_s=0.02, ring_per_byte_s=1e-3, carry_per_byte_s=2.5e-4)
-    assert ring_s(costs, host(latency_s=0.3), (1,) * 4, 1000.0) == pytest.approx(6 * (0.1 + 0.02 + 1.0 + 0.5 + 0.6))
-    two = ring_s(Costs(carry_per_byte_s=2.5e-4, worker_cores=2.0), host(), (1,) * 4, 1000.0)
-    assert two == pytest.approx(6 * 0.25), "two threads carry two messages at once"
-
-
 def test_a_worker_alone_sums_nothing() -> None:
     assert ring_s(FREE, host(latency_s=1.0), (1,), 4000.0, link_bytes_per_s=1.0) == 0.0
 

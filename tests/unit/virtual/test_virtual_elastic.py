@@ -14,7 +14,7 @@ import pytest
 
 from injectors.plan import build_plan
 from runtime.api import RunSpec
-from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.cluster.hosts import Hosts
 from runtime.core.quota import Quota
 from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
@@ -158,19 +158,6 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
     assert problems(run.lines) == []
 
 
-@pytest.mark.long(like="test_every_sample_is_used_once_whatever_is_asked_for")
-def test_the_storm_has_everything_in_it() -> None:
-    counts: Counter[str] = Counter()
-    for seed in SEEDS[:ALWAYS]:
-        for failover in ("shards", "checkpoint"):
-            run, strategy = stormy(seed, failover)
-            counts += strategy.counts + strategy.told + run.phases
-            counts["moved"] += run.moved
-    wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
-    assert all(counts[kind] >= 10 for kind in wanted), counts
-    assert all(counts[phase] >= 2 for phase in ("storing", "rendezvous", "loading", "running", "moved")), counts
-
-
 class Regression:
     """Least squares on random points, whose gradients depend on every bit of the parameters."""
 
@@ -227,21 +214,6 @@ def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
     assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
     assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
     assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
-
-
-def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job_without_hosts() -> None:
-    """The new servers take the hosts of the fewest tasks, and leave them."""
-    hosts = parse_hosts({"count": 3, "cpu_cores": 2.0, "link_mbps": 100}, 3, 1)
-    script = ("wait 3", "servers 3", "divide 1:2:1", "wait 6", "divide 1", "servers 1")
-    still, moved = grown(Switching()), grown(Switching(steps=script), hosts=hosts)
-    assert (moved.refused, moved.end["note"]["status"], problems(moved.lines)) == ("", "done", [])
-    assert [line["event"]["servers"] for line in moved.events("Restored")] == [[0, 1, 2], [0]]
-    places = {line["event"]["server"]: line["event"]["place"] for line in moved.events("ServerJoined")}
-    assert places == {1: "host:0", 2: "host:1"}
-    placement = moved.session.places.placement
-    assert placement is not None
-    assert placement.tasks_on == [list(host.tasks) for host in hosts.hosts]
-    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
 
 
 @dataclasses.dataclass(eq=False)

@@ -78,14 +78,6 @@ def test_a_replica_is_never_further_away_than_the_bound(where: str, optimizer: d
     assert replica.version > 3 * SAMPLES - 30
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_bound_that_no_update_fits_makes_both_go_together(momentum: float) -> None:
-    """Every gradient is at the replica before its update, so they are equal at all times."""
-    run, tape = job_of(optimizer={**MOMENTUM, "momentum": momentum}, divergence_max=1e-6, epochs=1)
-    finish(run, tape)
-    assert {distance for distance, _ in distances(tape)} == {0.0}
-
-
 def test_without_a_tight_bound_nothing_is_sent_to_it() -> None:
     run, tape = job_of(divergence_max=1e9, epochs=1)
     finish(run, tape)

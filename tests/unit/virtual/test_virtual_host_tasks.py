@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.virtual.clock import MACHINE, PLAN
+from runtime.virtual.clock import PLAN
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
@@ -99,19 +99,6 @@ def test_a_device_hides_a_throttled_processor_until_it_cannot(cores: float, comp
     assert (received.compute_s, received.overrun_s) == (pytest.approx(compute_s), pytest.approx(overrun_s))
 
 
-@pytest.mark.parametrize(("device", "compute_s"), [(None, 0.5), (DeviceProfile(base_s=0.3), 0.3)])
-def test_who_moves_is_paced_by_the_device_that_it_finds_or_the_default(
-    device: DeviceProfile | None, compute_s: float
-) -> None:
-    """Its own device gave it no more than the 0.2 s of its work."""
-    model = HostModel(costs=REAL, profile=None, default=DeviceProfile(base_s=0.5))
-    model.workers.moved("worker:0", device)
-    model.workers.moved("server:0", DeviceProfile(base_s=9.0))
-    model.begin(0.0)
-    received, _ = model.only()
-    assert received.compute_s == pytest.approx(compute_s)
-
-
 SECONDS = st.floats(0, 10)
 COSTLY = st.builds(Costs, control_s=SECONDS, latency_s=SECONDS, data_base_s=SECONDS, update_base_s=SECONDS)
 
@@ -143,68 +130,6 @@ def test_the_parts_make_up_the_whole(
     assert sum(getattr(first, part) for part in PARTS) == pytest.approx(first_s)
     assert sum(getattr(second, part) for part in PARTS) == pytest.approx(second_s - first_s)
     assert min(getattr(received, part) for received in (first, second) for part in PARTS) >= 0.0
-
-
-UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4, sleep_overshoot_s=0.003)
-"""An update of two gradients, on 64 bytes of a server: 22.8 ms of work."""
-
-
-def servers(cores: float, disturb: Any = calm, costs: Costs = UPDATES) -> HostServers:
-    site = Site("host:0", cores)
-    return HostServers(ModelledMachines(new_clock(), {"server:0": site, "server:1": site}), costs, 32, 2, disturb)
-
-
-def worked_off(group: HostServers) -> float:
-    """When the last server has nothing more to do."""
-    clock, done = group.machines.clock, []
-    group.deliver(clock.now, lambda server: done.append(clock.now))
-    while clock.next_s < math.inf:
-        clock.step()
-    assert len(done) == 2
-    return done[-1]
-
-
-def test_updates_of_a_server_queue_and_servers_of_a_host_share_it() -> None:
-    """Two updates of 22.8 ms, after 1 ms of travel: on a core for each, on one for both, on half of one."""
-    for cores, seconds in ((2.0, 0.0456), (1.0, 0.0912), (0.5, 0.1824)):
-        group = servers(cores)
-        group.schedule_update(0.0, 2)
-        group.schedule_update(0.0, 2)
-        assert worked_off(group) == pytest.approx(0.001 + seconds), cores
-
-
-def test_what_is_injected_into_a_server_comes_on_top_of_what_its_update_took() -> None:
-    """Half a core each: 45.6 ms; server 1 sleeps 0.5 s and twice that, and 3 ms more."""
-    group = servers(1.0, lambda target, t: (0.5, 2.0) if target == "server:1" else (0.0, 0.0))
-    group.schedule_update(0.0, 2)
-    assert worked_off(group) == pytest.approx(0.001 + 0.0456 + 0.5942)
-    received = group.report() + group.report()  # what was reported is not reported again
-    assert [one.busy_s for one in received] == pytest.approx([0.0456, 0.0456 + 0.5942])
-    assert [one.injected_s for one in received] == pytest.approx([0.0, 0.5942])
-
-
-@pytest.mark.parametrize("halted_s", [0.0005, 0.01])
-def test_halted_servers_forget_what_they_were_ordered(halted_s: float) -> None:
-    """Nothing of it is done, written or reported; also what is still on its way to them."""
-    group, received = servers(2.0), []
-    clock = group.machines.clock
-    group.schedule_update(0.0, 2)
-    group.store(0.0, received.append)
-    group.deliver(0.0, received.append)
-    clock.at(halted_s, MACHINE, group.halt)
-    while clock.next_s < math.inf:
-        clock.step()
-    assert (received, group.report()) == ([], [])
-    assert worked_off(group) == pytest.approx(clock.now)
-
-
-def test_a_long_queue_is_no_deep_recursion() -> None:
-    group, taken = servers(2.0), []
-    group.schedule_update(0.0, 2)
-    for number in range(5000):
-        group.machines.clock.at(0.002, MACHINE, group.take, 0, lambda number=number: taken.append(number))
-    worked_off(group)
-    assert taken == list(range(5000))
 
 
 LATER = 1e5
@@ -255,25 +180,6 @@ def test_on_machines_of_their_own_all_take_as_long_as_ever(
         times, on_machines = one["event"].get("timings", {}), other["event"].get("timings", {})
         known = {"cpu_s": on_machines["cpu_s"]} if on_machines else {}  # only machines have processors
         assert times | known == pytest.approx(on_machines, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wait_cores", "compute_s", "polled_s"), [(0.0, 0.2, 0.0), (0.25, 0.2 / 0.75, 0.25 * 0.8), (1.0, 0.4, 0.425)]
-)
-def test_who_polls_while_it_waits_takes_its_neighbours_processor(
-    wait_cores: float, compute_s: float, polled_s: float
-) -> None:
-    """Two workers of one core. The first waits from 0.2 to 1 s, meanwhile the second computes, and then waits, too.
-
-    With a whole core it polls alone until 0.25, next to work until 0.65 and next to another that polls until 1.
-    """
-    model = HostModel(costs=msgspec.structs.replace(REAL, wait_cores=wait_cores), profile=None, together=True)
-    model.begin(0.0)
-    model.begin(0.25, worker=1)
-    model.clock.at(1.0, MACHINE, model.begin, 1.0)
-    (_, first, _), (_, other, _), (_, again, _) = sorted(model.run(), key=lambda arrived: arrived[2])
-    assert (other.compute_s, again.wait_s) == (pytest.approx(compute_s), pytest.approx(0.8))
-    assert [one.cpu_s for one in (first, other, again)] == [pytest.approx(0.2)] * 2 + [pytest.approx(0.2 + polled_s)]
 
 
 @pytest.mark.parametrize(("cores", "end_s"), [(0.0, 3.0), (0.25, 2 + 1 / 0.75), (1.0, 4.0), (96.0, 4.0)])

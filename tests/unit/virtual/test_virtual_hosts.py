@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from injectors.plan import Kind
-from runtime.api import RunContext
-from runtime.cluster.hosts import parse_hosts
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN
-from runtime.virtual.costs import FREE, Carry, Costs
+from runtime.virtual.costs import FREE, Carry
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
+from runtime.virtual.machines.sites import Site
 from tests.support.clusters import cluster_of
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
@@ -80,34 +78,7 @@ def approx(ended: dict[Any, float]) -> Any:
 FIELDS = {"count": 3, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000, "latency_ms": 2.0}
 
 
-def test_hosts_are_sites_in_real_cores_and_payload() -> None:
-    sites = sites_of(parse_hosts({**FIELDS, "overrides": {1: {"cpu_cores": None}}}, 3, 1), Costs(), 3, 1)
-    assert sites["server:0"] is sites["worker:2"]
-    assert sites["worker:0"] == Site("host:0", 0.4, GIGABIT * PAYLOAD_FRAC, 0.002)
-    assert sites["worker:1"].cores == math.inf
-    assert list(sites) == ["server:0", "worker:0", "worker:1", "worker:2"]
-
-
 REAL = "schema: 1\nvalues: {compute_base_s: 0.1}\n"
-
-
-def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
-    (tmp_path / "real.yaml").write_text(REAL)
-    costs = str(tmp_path / "real.yaml")
-    runtime = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS))
-    described = runtime.machine(RunContext(num_servers=1))["hosts"]
-    assert runtime.num_hosts == 3
-    assert [list(host["tasks"]) for host in described] == [["worker:0"], ["worker:1"], ["server:0"]]
-    plain = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs))
-    assert (plain.num_hosts, plain.machine(RunContext())) == (0, {})
-
-
-@pytest.mark.parametrize(("hosts", "base_s"), [(FIELDS, 0.25), ({"count": 1}, 0.1), (None, 0.1)])
-def test_an_iteration_takes_its_work_on_the_cores_of_a_host(hosts: Any, base_s: float, tmp_path: Path) -> None:
-    """0.1 core-seconds, on 0.4 cores."""
-    (tmp_path / "real.yaml").write_text(REAL)
-    cluster = cluster_of(num_workers=2, costs=str(tmp_path / "real.yaml"), hosts=hosts)
-    assert VirtualRuntime(cluster=cluster).base_iter_s(8) == pytest.approx(base_s)
 
 
 @pytest.mark.parametrize(
@@ -174,20 +145,3 @@ def test_who_stands_still_does_nothing(target: str) -> None:
         {"worker:1": 1.0, "asleep": 2.5, "ordered": 2.5, "long asleep": 3.0, push(0): 3.0, "worker:0": 3.0}
     )
     assert list(lab.ended)[1:3] == ["asleep", "ordered"]
-
-
-def test_what_a_dead_process_waited_for_does_not_happen_when_its_successor_continues() -> None:
-    lab = Lab(on_hosts(FOUR), (0.5, "worker:0", "pause", 1.0), (2.5, "worker:0", "pause", 0.0))
-    lab.at(1.0, lab.machines.awake, "worker:0", lab.then("ordered"))
-    lab.at(1.5, lab.machines.forget, "worker:0")
-    lab.at(2.0, lab.machines.awake, "worker:0", lab.then("its successor"))
-    assert lab.run() == approx({"its successor": 2.5})
-
-
-def test_changes_say_who_stands_still_from_now_on() -> None:
-    machines = ModelledMachines(new_clock(), on_hosts(PAIR, 1.0))
-    assert machines.change("worker:1", "pause", 1.0) == ["worker:1"]
-    assert machines.change("host:0", "pause", 1.0) == ["worker:0"]
-    assert machines.change("worker:1", "pause", 0.0) == []
-    assert machines.change("host:0", "pause", 0.0) == []
-    assert machines.paused_since_s == {}

@@ -22,12 +22,6 @@ def test_factors_have_mean_one_and_the_spread_asked_for(sigma: float) -> None:
     assert np.log(factors).std() == pytest.approx(sigma, rel=4 / np.sqrt(2 * len(factors)))
 
 
-def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
-    jitter = Jitter(0, 0, 0.0, 0.9)
-    assert [jitter.factor() for _ in range(3)] == [1.0, 1.0, 1.0]
-    assert set(Jitter(0, 0, 0.0, 0.0).block().tolist()) == {1.0}
-
-
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.95])
 def test_how_many_are_drawn_together_changes_no_bit(rho: float) -> None:
     """One by one, as blocks of any size; scipy's filter over one long draw is the oracle."""

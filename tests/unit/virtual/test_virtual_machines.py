@@ -31,18 +31,6 @@ UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4)
 """An update of two gradients, on 64 bytes of a server: 10 ms + 12.8 ms."""
 
 
-def test_updates_of_a_server_queue() -> None:
-    servers = Servers(UPDATES, 32, 2, calm)
-    assert servers.num_bytes == [64, 64]
-    servers.schedule_update(0.0, 2)
-    assert servers.free_s == pytest.approx([0.0238] * 2), "1 ms of travel, 22.8 ms of work"
-    servers.schedule_update(0.01, 2)
-    assert servers.free_s == pytest.approx([0.0466] * 2), "it had to wait for the first"
-    servers.schedule_update(1.0, 1)
-    assert servers.free_s == pytest.approx([1.0174] * 2), "nobody was before it"
-    assert servers.idle_s == max(servers.free_s)
-
-
 def test_a_straggling_server_is_slow_in_the_window() -> None:
     """0.5 s and twice its own 22.8 ms, 3 ms overslept; asked about when the order left."""
     asked = []
@@ -62,19 +50,6 @@ def test_a_straggling_server_is_slow_in_the_window() -> None:
     assert first._asdict() == pytest.approx({"server": 0, "updates": 2, "busy_s": 0.0456, "injected_s": 0.0})
     assert second._asdict() == pytest.approx({"server": 1, "updates": 2, "busy_s": 0.5942, "injected_s": 0.5486})
     assert servers.report() == [], "what was reported is not reported again"
-
-
-def test_a_checkpoint_queues_with_the_updates() -> None:
-    """64 bytes at 640 bytes/s: 0.1 s, and 20 ms."""
-    costs = Costs(control_s=0.001, update_base_s=0.01, checkpoint_base_s=0.02, disk_bytes_per_s=640)
-    servers = Servers(costs, 32, 2, calm)
-    servers.schedule_update(0.0, 1)
-    assert servers.save(0.0) == pytest.approx(0.001 + 0.01 + 0.12)
-    servers.schedule_update(0.05, 1)
-    assert servers.idle_s == pytest.approx(0.131 + 0.01)
-    assert servers.restore_s() == pytest.approx(0.12)
-    servers.begin_again(0.1)
-    assert (servers.free_s, servers.idle_s) == ([0.1, 0.1], 0.1), "whoever has restored one has nothing to do"
 
 
 COSTS = Costs(
@@ -131,59 +106,6 @@ def test_parameters_wait_for_the_update_before_them() -> None:
     timings, at_s = model.only()
     assert fields(timings) == approx(wait_s=1.01, data_s=0.025, pull_s=0.385, compute_s=0.201, send_s=0.01)
     assert at_s == pytest.approx(1.631)
-
-
-def test_a_push_waits_for_a_busy_server() -> None:
-    """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
-    model = PlainModel()
-    model.begin(1.0)
-    model.servers.schedule_update(1.1, 1)
-    timings, at_s = model.only()
-    assert timings.send_s == pytest.approx(1.51 - 1.236)
-    assert at_s == pytest.approx(1.51)
-
-
-@pytest.mark.parametrize("link_bytes_per_s", [None, 1e15])
-def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
-    """In shared memory a gradient is there when it is computed; parameters still come after their update."""
-    model = PlainModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
-    model.servers.schedule_update(1.0, 1)
-    model.begin(1.0)
-    model.servers.schedule_update(1.2, 1)
-    timings, at_s = model.only()
-    assert timings.pull_s == pytest.approx(1.41 - 1.035)
-    assert timings.send_s == pytest.approx(0.0, abs=1e-9)
-    assert at_s == pytest.approx(1.611)
-    assert model.servers.idle_s == pytest.approx(1.81)
-
-
-def test_waiting_is_from_push_to_order() -> None:
-    model = PlainModel()
-    model.begin(1.0)
-    model.run()
-    model.begin(3.0)
-    timings = model.run()[1][1]
-    assert timings.wait_s == pytest.approx(3.01 - 1.246)
-    model.workers.ready(0, 7.0)
-    model.begin(7.5)
-    assert model.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
-
-
-def test_injections_come_on_top() -> None:
-    """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
-    model = PlainModel()
-    model.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
-    timings, at_s = model.only()
-    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
-    assert at_s == pytest.approx(2.149)
-
-
-def test_what_cannot_be_held_is_an_overrun() -> None:
-    """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
-    model = PlainModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
-    model.begin(0.0)
-    timings, _ = model.only()
-    assert fields(timings) == approx(compute_s=0.25, overrun_s=0.05)
 
 
 def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple[float, str, int] | None = None) -> Any:

@@ -78,37 +78,6 @@ def ledger_learner(kind: type[RealModelState] = RealModelState) -> RealModelStat
     return kind(model, {"name": "tally", "lr": 1.0}, cut_of(4 * BATCH), 0)
 
 
-def test_it_notes_how_long_an_evaluation_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    model_state, clock = ledger_learner(), iter([10.0, 17.5])
-    assert model_state.evaluation_took_s == 0.0
-    monkeypatch.setattr("runtime.virtual.tasks.model_state.time.perf_counter", lambda: next(clock))
-    model_state.evaluate()
-    assert model_state.evaluation_took_s == 7.5
-    model_state.evaluate()  # of the same parameters: asks no clock
-
-
-def test_parameters_are_evaluated_once_and_again_when_they_have_changed(
-    digits: Digits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model_state, number = torch_learner(digits), 0
-    evaluate = model_state.model.evaluate
-
-    def count() -> dict[str, float]:
-        nonlocal number
-        number += 1
-        return evaluate()
-
-    monkeypatch.setattr(model_state.model, "evaluate", count)
-    before, dumped = model_state.evaluate(), model_state.dump()
-    assert (model_state.evaluate(), number) == (before, 1)
-    model_state.gradient(compute(0))
-    model_state.apply(apply(0))
-    after = model_state.evaluate()
-    assert (after != before, number) == (True, 2)
-    model_state.load(dumped)
-    assert (model_state.evaluate(), number) == (before, 3)
-
-
 class Alone:
     """The same model by itself: parameters in, gradient sum and loss out."""
 
@@ -182,45 +151,6 @@ def test_orders_are_carried_out_in_their_order() -> None:
     port.discard()
     port.flush(2.0)
     assert len(model_state.read) == 3
-
-
-def mixed_up(model_state: RealModelState) -> list[int]:
-    """Gradients that hold anything but their own samples, while up to three wait and are used or dropped in turn."""
-    found = []
-    waiting: list[int] = []
-    for grad_id in range(24):
-        model_state.gradient(compute(grad_id, shard=grad_id % 4))
-        waiting.append(grad_id)
-        for held in waiting:
-            expected = np.zeros(model_state.num_parameters, dtype=np.float32)
-            expected[sample_indices(compute(held, shard=held % 4).ranges, model_state.cut, 0)] = 1.0
-            if not np.array_equal(model_state._grads[held], expected):
-                found.append(held)
-        if len(waiting) == 3:
-            model_state.drop((waiting.pop(1), 99))
-            model_state.apply(apply(waiting.pop(0)))
-    return found
-
-
-def test_gradients_keep_to_themselves() -> None:
-    model_state = ledger_learner()
-    assert mixed_up(model_state) == []
-    assert len(model_state._grads) + len(model_state._spare) == 3, "as many vectors as ever waited at once"
-    vectors = [model_state.params, *model_state._spare, *model_state._grads.values()]
-    shared = [(i, j) for i in range(len(vectors)) for j in range(i) if np.shares_memory(vectors[i], vectors[j])]
-    assert shared == []
-
-
-def test_gradients_that_others_keep_are_copies(digits: Digits) -> None:
-    """A model keeps every vector that it has once seen, so there must not be ever more of them."""
-    model_state, kept, seen = torch_learner(digits), list[FloatVector](), set[int]()
-    model_state.used = lambda order, grads: kept.extend(grads)
-    for number in range(4):
-        model_state.gradient(compute(number, shard=number))
-        seen.add(model_state._grads[number].ctypes.data)
-        model_state.apply(apply(number))
-    assert len(seen) == 1
-    assert len({grad.tobytes() for grad in kept}) == 4
 
 
 def test_the_ledger_counts_uses(tmp_path: Path) -> None:

@@ -65,14 +65,6 @@ def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
     assert outcome.t == 16 * 0.25 + 15 * (RING_OF_4_S + STEP_S)
 
 
-def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
-    """As live: parameters come from there. It loads its batch after that."""
-    run, tape = session(BSP(), allreduce_job(), Costs(update_base_s=0.5, data_base_s=0.125))
-    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
-    after = [event["timings"] for event in tape.received("Arrived") if event["grad"]["iteration"]]
-    assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
-
-
 def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
     job = allreduce_job(8, 7680, global_batch_samples=768)
@@ -101,39 +93,11 @@ COPY = Costs(ring_step_s=0.5, launch_s=3.0)
 """Replicas are alike again half a second after a loss; a round of four takes 0.25 s and a ring of 3 s, of three 2 s."""
 
 
-def test_the_others_go_on_with_what_was_applied() -> None:
-    """Two rounds are done at 3.75 s; the third is lost with worker 2 and computed again by three, of ten samples."""
-    tape = struck(COPY, (6.625, 2, False))
-    [lost], [restored] = tape.received("Lost"), tape.received("Restored")
-    assert (lost["t"], lost["restarting"]) == (6.625, False)
-    assert (restored["t"], restored["version"], restored["workers"]) == (7.125, 2, [0, 1, 3])
-    after = [event["t"] for event in tape.received("Arrived") if event["t"] > 7.125]
-    assert after[:4] == [7.375] * 3 + [7.375 + 2.25]
-
-
-def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
-    """Nobody computes meanwhile; 3 s to launch, half a second to copy."""
-    tape = struck(COPY, (6.625, 2, True))
-    [restored] = tape.received("Restored")
-    assert (restored["t"], restored["version"], restored["workers"]) == (6.625 + 3.5, 2, [0, 1, 2, 3])
-    assert tape.received("Joined") == []
-
-
 def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
     """The ring of the second update lasts from 3.5 to 6.5 s: its samples are computed again."""
     struck_s = (6.25, 6.5)
     versions = [struck(COPY, (at_s, 2, False)).received("Restored")[0]["version"] for at_s in struck_s]
     assert versions == [1, 2]
-
-
-def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
-    """Servers would still have it: it counts for nothing, and its samples are computed again."""
-    run, tape = session(BSP(), allreduce_job(), COPY, [DeviceProfile(base_s=s) for s in (0.25, 0.25, 0.25, 1.0)])
-    run.clock.at(0.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(0), restarting=False))
-    finish(run, tape)
-    first = next(line for line in tape.lines if line["kind"] == "event" and line["version"] == 1)
-    assert {event["grad"]["version"] for event in tape.received("Arrived") if event["t"] <= 0.5} == {0}
-    assert first["t"] == 1.0 + 1.0, "the three that stayed have computed again, from 1.0 s on"
 
 
 class RestartOnce(Strategy):

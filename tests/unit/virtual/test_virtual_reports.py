@@ -5,9 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from runtime.core import inputs
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.reports import Reports
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -46,19 +43,6 @@ class World:
             self.clock.step()
 
 
-@pytest.mark.parametrize("watches", [False, True])
-def test_servers_report_periodically_to_who_watches_them_or_only_to_the_record(watches: bool) -> None:
-    world = World(watches_servers=watches)
-    world.reports.begin(None)
-    world.until(2.5 * REPORT_EVERY_S)
-    given = inputs.ServerBusy(0, 7, 3, 0.5, 0.125)
-    wanted = [(REPORT_EVERY_S, given), (2 * REPORT_EVERY_S, given)]
-    assert (world.told, world.heard) == ((wanted, []) if watches else ([], wanted))
-    assert world.reports.only_notes(world.reports.serve) is not watches
-    assert world.reports.only_notes(world.reports.announce)
-    assert not world.reports.only_notes(world.reports.observe)
-
-
 def test_while_nobody_is_there_it_rests_and_then_makes_up_for_it_once() -> None:
     world = World()
     world.reports.begin(0.25 * REPORT_EVERY_S)
@@ -71,11 +55,3 @@ def test_while_nobody_is_there_it_rests_and_then_makes_up_for_it_once() -> None:
     assert [t for t, _ in world.heard] == [3.5 * REPORT_EVERY_S]
     world.until(4.6 * REPORT_EVERY_S)
     assert [t for t, _ in world.heard] == [3.5 * REPORT_EVERY_S, 4.5 * REPORT_EVERY_S]
-
-
-def test_every_change_of_what_is_injected_is_noted_even_while_nobody_is_there() -> None:
-    world = World()
-    world.reports.rests = True
-    world.reports.announce()
-    assert [t for t, _ in world.notes] == [0.0]
-    assert world.notes[0][1] == world.reports.schedule.active(0.0)

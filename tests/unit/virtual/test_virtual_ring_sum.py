@@ -63,14 +63,6 @@ def ring_of(*hosts: int, part_bytes: float = 64.0, start_s: float = 0.0) -> Ring
     return RingCase(hosts, (start_s,) * len(hosts), part_bytes)
 
 
-def test_carrying_is_work_of_one_thread_at_both_ends_of_a_member() -> None:
-    """A byte that leaves and one that comes: a member carries two at a time, which takes longer than the link."""
-    costs = Costs(carry_per_byte_s=1 / 256)
-    made = Rings([ring_of(0, 1, 2, 3)], [512.0] * 4, costs)
-    assert made.run() == [[pytest.approx(6 * 2 * 64 / 256)] * 4]
-    assert [made.machines.core_seconds(f"worker:{rank}") for rank in range(4)] == [pytest.approx(3.0)] * 4
-
-
 def test_a_ring_on_one_host_uses_no_link_and_shares_its_cores() -> None:
     """Four threads on one core, which costs less there."""
     costs = Costs(carry_per_byte_s=1 / 16, carry_within_per_byte_s=1 / 1024)

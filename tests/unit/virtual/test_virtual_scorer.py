@@ -14,8 +14,10 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import sites_of
 from runtime.virtual.tasks.host_servers import HostServers
+from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.scorer import Scorer
 from runtime.virtual.tasks.servers import ServerGroup, Servers
+from tests.support.members import ring_of
 
 COSTS = Costs(
     control_s=0.5,
@@ -92,14 +94,6 @@ def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind:
     assert received == {0: (1, 8.0 + 8.0 + 8.0), 1: (1, 8.0 + 16.0 + 16.0)}, "the time of a score is busy time"
 
 
-def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
-    clock, _, scorer, heard = scorer_of("alone")
-    scorer.model_state.gone = True  # type: ignore[attr-defined]
-    scorer.inner_products(3, 0, 0.0)
-    run(clock)
-    assert heard == []
-
-
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
 def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
     """Updates of one gradient take 8 + 64 / 8 and 8 + 128 / 8 seconds, the passes 8 and 16, the orders 0.5."""
@@ -111,3 +105,11 @@ def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
     run(clock)
     assert sorted(heard) == [0.5 + 16.0 + 8.0, 0.5 + 24.0 + 16.0]
     assert servers.sizes == [16, 32]
+
+
+def test_replicas_measure_the_sum_all_at_once() -> None:
+    replicas, heard = Replicas(new_clock(), COSTS, FLOATS, ring_of(1)), list[float]()
+    replicas.schedule_update(0.0, 1)
+    replicas.measure(0, 0.0, heard.append)
+    assert heard == [0.5 + 8.0 + 24.0 + 24.0]
+    assert replicas.sizes == [FLOATS]

@@ -82,23 +82,6 @@ def test_those_that_travel_together_share_the_servers_link() -> None:
     assert arrivals(on_links(Sender(together=False))) == [(0, 13.0), (1, 17.0)]
 
 
-def test_an_order_costs_a_way_there_and_a_way_back() -> None:
-    """Control messages take 0.5 s: to compute, Ready, to send, Arrived."""
-    costs = Costs(link_bytes_per_s=100.0, control_s=0.5)
-    tape = on_links(Sender(together=True), costs, num_workers=1, samples=1)
-    (ready,), (arrived,) = tape.received("Ready"), tape.received("Arrived")
-    assert (ready["t"], arrived["t"]) == (0.5 + 4 + 1 + 0.5, 6.0 + 0.5 + 4 + 0.5)
-    assert (ready["num_bytes"], ready["timings"]["send_s"], arrived["timings"]["send_s"]) == (400, 0.0, 4.0)
-    assert arrived["timings"]["compute_s"] == ready["timings"]["compute_s"] == 1.0
-
-
-def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
-    tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), num_workers=1, samples=1)
-    (arrived,) = tape.received("Arrived")
-    assert [event["t"] for event in tape.received("Ready")] == [2.0, 4.0]
-    assert (arrived["t"], arrived["grad"]["iteration"], arrived["timings"]["wait_s"]) == (5.0, 1, 0.0)
-
-
 def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:
     """Each server, then each worker on a host of its own, and hosts without tasks; links of 125,000 bytes/s."""
     tasks = [f"server:{number}" for number in range(num_servers)] + [f"worker:{n}" for n in range(num_workers)]
@@ -121,13 +104,6 @@ TRANSFER_S = 4 / PAYLOAD_FRAC
 
 def near(*expected: tuple[int, float]) -> list[tuple[int, Any]]:
     return [(worker, pytest.approx(t)) for worker, t in expected]
-
-
-def test_a_paused_worker_does_not_send() -> None:
-    """Paused while it waits for its turn, from 10 to 20 s: its transfer begins then."""
-    pause = Disturbance(target="worker:1", kind="pause", start_s=10.0, end_s=20.0, magnitude=1.0)
-    first_s = 3 * TRANSFER_S + 1
-    assert arrivals(on_hosts(Sender(together=False), pause)) == near((0, first_s), (1, 20.0 + TRANSFER_S))
 
 
 def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set[float]]:
