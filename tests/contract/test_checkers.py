@@ -246,10 +246,6 @@ def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
     assert any(complaint in text for text in unlawful(run))
 
 
-def silent(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=())
-
-
 def of_version_99(line: Line) -> Line:
     return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, version=99))
 

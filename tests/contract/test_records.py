@@ -63,10 +63,10 @@ UNSEEN = {
 
 
 def cases() -> Iterator[ParameterSet]:
-    """For every commit the first strategy, and those in whose record something rare is."""
+    """For every commit those in whose record something rare is, and all of a user's project."""
     for name, world in product(NAMES, WORLDS):
         if fits(name, 4):
-            marks = [] if name == NAMES[0] or f"{name}-{world}" in RARE else [pytest.mark.long]
+            marks = [] if USERS or f"{name}-{world}" in RARE else [pytest.mark.long]
             yield pytest.param(name, world, id=f"{name}-{world}", marks=marks)
 
 

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 
 from runtime.cluster.link_flows import rates_of_flows
 
-TWO = {"worker:0": 0, "worker:1": 1, "server:0": 0}
-"""Two machines; only worker 1 and the server are apart."""
-
 
 def test_connections_share_equally_and_a_route_is_one_direction() -> None:
     """Workers 1 and 3 are on machine 1, server 0 on machine 0, server 2 on machine 2."""

@@ -171,12 +171,6 @@ def play_many(seeds: int) -> None:
             play(World(rules("live", random.choice(("shards", "checkpoint"))), *SIZES[size]), choices)
 
 
-def answered(world: World, kind: str) -> None:
-    """Everything of this kind that is owed."""
-    for action in [one for one in world.possible(faults=False) if one[1][0] == kind]:
-        world.do(action)
-
-
 def wanted(recovery: Recovery, given_input: inputs.AnyInput) -> list[type]:
     return [type(effect) for effect in recovery.receive(given_input)]
 

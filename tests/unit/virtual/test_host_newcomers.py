@@ -36,15 +36,9 @@ from strategies.protocol import (
 )
 from tests.support.harness import make_job
 from tests.support.labs import run_alone
-from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
 from tests.unit.virtual.test_virtual_session import Tape, session
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
-
-
-def two_hosts(cores: float = 1.0) -> Lab:
-    """Of so many cores each, with links of 8 bytes per second; a worker on the first, a server on the other."""
-    return Lab(on_hosts({"worker:0": 0, "server:0": 1}, cores, link=8.0))
 
 
 class Scripted(Strategy):

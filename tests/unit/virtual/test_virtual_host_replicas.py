@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.cluster.hosts import parse_hosts
 from runtime.core.job import ApplyOrder
 from runtime.virtual.clock import MACHINE, MESSAGE
 from runtime.virtual.costs import Costs
@@ -26,14 +25,6 @@ from tests.unit.virtual.test_virtual_session import finish, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 FREE = Costs()
-LINKS = Costs(link_bytes_per_s=1024.0)
-"""Of hosts that have no limit of their own."""
-
-
-def hosts_of(num_workers: int, *, count: int | None = None, cores: float | None = None, **fields: Any) -> Hosts:
-    """A host for each, or ``count`` of them."""
-    given = {"count": count or num_workers, "cpu_cores": cores, "real_cores_per_core": 1.0, "link_mbps": None, **fields}
-    return parse_hosts(given, num_workers, 0)
 
 
 class Group:
@@ -95,7 +86,9 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     """
     devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
     costs = Costs(control_s=1 / 8)
-    run, tape = session(ring_of_three(), allreduce_job(), costs, devices, hosts=hosts_of(4), learns=True)
+    run, tape = session(
+        ring_of_three(), allreduce_job(), costs, devices, hosts=parse_hosts({"count": 4}, 4, 0), learns=True
+    )
     for at_s, worker in ((3.0625, 0), (4.0, 1)):
         run.clock.at(at_s, MESSAGE, partial(lose, run.supervisor, NodeId.worker(worker), restarting=False))
     finish(run, tape)

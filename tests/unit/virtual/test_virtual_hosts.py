@@ -13,7 +13,7 @@ from injectors.plan import Kind
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import PLAN
-from runtime.virtual.costs import FREE, Carry
+from runtime.virtual.costs import FREE
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
@@ -21,26 +21,21 @@ from tests.support.clusters import cluster_of
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
-GIGABIT = 125e6  # bytes per second
 
 Change = tuple[float, str, Kind, float]
 
 
-def on_hosts(
-    placement: dict[str, int], *cores: float, link: float = math.inf, latency_s: float = 0.0
-) -> dict[str, Site]:
-    """Tasks by the number of their host; a host has so many cores (the last figure is that of all further ones)."""
-    numbers = range(max(placement.values()) + 1)
-    of = [Site(f"host:{n}", (cores or (math.inf,))[min(n, max(len(cores) - 1, 0))], link, latency_s) for n in numbers]
-    return {task: of[number] for task, number in placement.items()}
+def on_hosts(placement: dict[str, int], cores: float, link: float = math.inf) -> dict[str, Site]:
+    """Tasks by the number of their host."""
+    return {task: Site(f"host:{number}", cores, link) for task, number in placement.items()}
 
 
 class Lab:
     """Machines, what happens to them, and when things end."""
 
-    def __init__(self, sites: dict[str, Site], *changes: Change, routes: tuple[str, ...] = ()) -> None:
+    def __init__(self, sites: dict[str, Site], *changes: Change) -> None:
         self.clock = new_clock()
-        self.machines = ModelledMachines(self.clock, sites, routes)
+        self.machines = ModelledMachines(self.clock, sites)
         self.ended: dict[Any, float] = {}
         for t, *change in changes:
             self.clock.at(t, PLAN, self.machines.change, *change)
@@ -53,17 +48,6 @@ class Lab:
 
     def work(self, t: float, task: str, core_seconds: float) -> None:
         self.at(t, self.machines.work, task, core_seconds, self.then(task))
-
-    def compute(self, t: float, task: str, seconds: float) -> None:
-        self.at(t, self.machines.compute, task, seconds, self.then(task))
-
-    def send(
-        self, t: float, source: str, target: str, num_bytes: int = 4 * MB, latency_s: float = 0.0, carry: Carry = FREE
-    ) -> None:
-        worker = source if source.startswith("worker") else target
-        path = (source, target)
-        about = (worker, path, num_bytes, latency_s, self.then(path), carry)
-        self.clock.at(t, PLAN, lambda: self.machines.send(*about))
 
     def run(self) -> dict[Any, float]:
         while self.clock.next_s < math.inf:
@@ -102,7 +86,6 @@ def test_delays_in_iterations_are_as_long_live_as_on_the_clock(
 
 
 ALONE = {"worker:0": 0}
-PAIR = {"worker:0": 0, "worker:1": 0}
 
 
 @pytest.mark.parametrize(
@@ -123,25 +106,18 @@ def test_a_core_second_takes(cores: float, changes: list[tuple[str, float]], sec
     assert lab.run() == approx({"worker:0": seconds})
 
 
-FOUR = {**{f"worker:{number}": number for number in range(4)}, "server:0": 4, "server:1": 5}
-
-
-def push(worker: int, server: int = 0) -> tuple[str, str]:
-    return f"worker:{worker}", f"server:{server}"
-
-
 @pytest.mark.parametrize("target", ["worker:0", "host:0"])
 def test_who_stands_still_does_nothing(target: str) -> None:
     """From 0.5 to 2.5: work and a message wait for it, an order waits, and who sleeps until 1.0 wakes up at 2.5."""
     sites = on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 2}, 1.0, link=4.0 * MB)
     lab = Lab(sites, (0.5, target, "pause", 1.0), (2.5, target, "pause", 0.0))
     lab.work(0.0, "worker:0", 1.0)
-    lab.send(0.0, *push(0))
+    lab.at(0.0, lab.machines.send, "worker:0", ("worker:0", "server:0"), 4 * MB, 0.0, lab.then("sent"), FREE)
     lab.work(0.0, "worker:1", 1.0)
     lab.at(0.0, lab.machines.sleep, "worker:0", 1.0, lab.then("asleep"))
     lab.at(0.0, lab.machines.sleep, "worker:0", 3.0, lab.then("long asleep"))
     lab.at(1.5, lab.machines.awake, "worker:0", lab.then("ordered"))
     assert lab.run() == approx(
-        {"worker:1": 1.0, "asleep": 2.5, "ordered": 2.5, "long asleep": 3.0, push(0): 3.0, "worker:0": 3.0}
+        {"worker:1": 1.0, "asleep": 2.5, "ordered": 2.5, "long asleep": 3.0, "sent": 3.0, "worker:0": 3.0}
     )
     assert list(lab.ended)[1:3] == ["asleep", "ordered"]

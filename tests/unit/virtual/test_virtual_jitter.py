@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from runtime.virtual.tasks.jitter import BLOCK, Jitter
 
 WORKERS, BLOCKS = 40, 5
-Levels = NDArray[np.float64]
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0])

@@ -27,10 +27,6 @@ def calm(target: str, t: float) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4)
-"""An update of two gradients, on 64 bytes of a server: 10 ms + 12.8 ms."""
-
-
 def test_a_straggling_server_is_slow_in_the_window() -> None:
     """0.5 s and twice its own 22.8 ms, 3 ms overslept; asked about when the order left."""
     asked = []
@@ -108,8 +104,8 @@ def test_parameters_wait_for_the_update_before_them() -> None:
     assert at_s == pytest.approx(1.631)
 
 
-def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple[float, str, int] | None = None) -> Any:
-    """When transfers of 4 MB end that start as (time, way, worker); one may be abandoned."""
+def ends(starts: list[tuple[float, str, int]], num_servers: int = 1) -> Any:
+    """When transfers of 4 MB end that start as (time, way, worker)."""
     clock, found = new_clock(), {}  # type: Clock, dict[tuple[str, int], float]
     network = Network(clock, GIGABIT, 4, num_servers)
 
@@ -118,8 +114,6 @@ def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple
 
     for start_s, way, worker in starts:
         clock.at(start_s, MACHINE, start, (way, worker))
-    if gone:
-        clock.at(gone[0], MACHINE, network.abandon, gone[1:])
     while clock.next_s < math.inf:
         clock.step()
     return pytest.approx(found)

@@ -16,13 +16,12 @@ BUSY = BusyServer(server=0, updates=3, busy_s=0.5, injected_s=0.125)
 class World:
     """A job whose one server always has the same to say."""
 
-    def __init__(self, *, watches_servers: bool = False) -> None:
+    def __init__(self) -> None:
         self.clock = Clock()
         self.told: list[tuple[float, Any]] = []
         self.heard: list[tuple[float, Any]] = []
-        self.notes: list[tuple[float, Any]] = []
         usage = SimpleNamespace(served=lambda *about: None, sample=lambda now: (1.0, ("node",)))
-        strategy = SimpleNamespace(watches_servers=watches_servers)
+        strategy = SimpleNamespace(watches_servers=False)
         coordinator = SimpleNamespace(
             version=7, strategy=strategy, receive=lambda t, given: self.heard.append((t, given))
         )
@@ -33,7 +32,7 @@ class World:
             cast("Any", coordinator),
             cast("Any", usage),
             tell=lambda given: self.told.append((self.clock.now, given)),
-            note=lambda kind, active: self.notes.append((self.clock.now, active)),
+            note=lambda kind, active: None,
         )
 
     def until(self, end_s: float) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
-from runtime.core.scheduling import ConstantPending
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.labs import run_alone
 from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import (
-    Tape,
     finish,
     ledger,
     session,
@@ -21,16 +18,6 @@ from tests.unit.virtual.test_virtual_session import (
 
 COSTS = Costs(pending_s=50.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
 """A node that crashes is pending for 50 s; how long one that a strategy restarts is, the scheduler says."""
-
-
-def restarting(
-    *orders: str, rule: str = "bsp", pending_s: float = 2.0, **changes: object
-) -> tuple[VirtualSession, Tape, float]:
-    strategy = Restarting(rule=rule, orders=orders)
-    job = virtual_job(4, 32, **{"epochs": 3, "num_servers": 2, "checkpoint_every_s": 1.0, **changes})  # type: ignore[arg-type]
-    scheduler = ConstantPending(pending_s=pending_s)
-    run, tape = session(strategy, job, COSTS, model_state=ledger(job, strategy), spec={"scheduler": scheduler})
-    return run, tape, finish(run, tape).t
 
 
 def test_the_machine_s_disturbance_stays_behind() -> None:
@@ -52,14 +39,16 @@ def test_the_machine_s_disturbance_stays_behind() -> None:
 def test_servers_are_watched() -> None:
     """Every update is reported once; work since the last report goes only to the record, at the end. A strategy that
     does not watch servers receives nothing."""
-    _, tape, end_s = restarting()
+    watching = Restarting(rule="bsp")
+    job = virtual_job(4, 32, epochs=3, num_servers=2)
+    run, tape = session(watching, job, COSTS, model_state=ledger(job, watching))
+    end_s = finish(run, tape).t
     received, after = tape.received("Updated"), tape.noted("Updated")
     assert sorted(note["server"] for _, note in after) == [0, 1]
     assert {t for t, _ in after} == {end_s}
     for server in (0, 1):
         updates = sum(event["updates"] for event in received if event["server"] == server)
         assert 24 - updates == sum(note["updates"] for _, note in after if note["server"] == server) == 1
-    job = virtual_job(4, 32, epochs=3, num_servers=2)
     run, tape = session(BSP(), job, COSTS, model_state=ledger(job, BSP()))
     finish(run, tape)
     assert not tape.received("Updated")

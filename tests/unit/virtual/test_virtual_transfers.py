@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
@@ -16,7 +14,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.mlfabric import MLfabric
-from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
+from strategies.protocol import Apply, Arrived, Compute, Ready, Send, Started, Strategy
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, uses, virtual_job
 
 LINK = Costs(link_bytes_per_s=100.0)
@@ -25,12 +23,12 @@ SECOND = DeviceProfile(base_s=1.0)
 
 
 class Sender(Strategy):
-    """ASP with transfers at once, or one after another; the first of ``drop`` gradients are dropped."""
+    """ASP with transfers at once, or one after another."""
 
-    needs = frozenset({Compute, Apply, Send, Drop})
+    needs = frozenset({Compute, Apply, Send})
 
-    def __init__(self, *, together: bool, drop: int = 0) -> None:
-        self.together, self.drop = together, drop
+    def __init__(self, *, together: bool) -> None:
+        self.together = together
         self.waiting: deque[int] = deque()
         self.travelling = 0
 
@@ -38,9 +36,6 @@ class Sender(Strategy):
         match event:
             case Started():
                 return [Compute(worker=worker, num_samples=1) for worker in event.workers]
-            case Ready() if self.drop:
-                self.drop -= 1
-                return [Drop(grads=(event.grad.id,)), Compute(worker=event.grad.worker, num_samples=1)]
             case Ready():
                 self.waiting.append(event.grad.id)
                 return self.send()
@@ -64,14 +59,9 @@ def arrivals(tape: Tape) -> list[tuple[int, float]]:
     return [(event["grad"]["worker"], event["t"]) for event in tape.received("Arrived") if event["grad"]["samples"]]
 
 
-def on_links(strategy: Strategy, costs: Costs = LINK, num_workers: int = 2, samples: int = 2) -> Tape:
-    run, tape = session(
-        strategy,
-        virtual_job(num_workers, samples),
-        costs,
-        device=SECOND,
-        model_state=NoModelState(NUM_PARAMETERS, None),
-    )
+def on_links(strategy: Strategy) -> Tape:
+    model_state = NoModelState(NUM_PARAMETERS, None)
+    run, tape = session(strategy, virtual_job(2, 2), LINK, device=SECOND, model_state=model_state)
     finish(run, tape)
     return tape
 
@@ -91,19 +81,7 @@ def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies
     return parse_hosts(spec, num_workers, num_servers, "hosts")
 
 
-def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, samples: int = 2) -> Tape:
-    about: Any = {"actuator": Schedule(build_plan("test", 0, 1e6, list(windows))), "hosts": hosts_of(num_workers)}
-    model_state = NoModelState(125_000, None)
-    run, tape = session(strategy, virtual_job(num_workers, samples), device=SECOND, model_state=model_state, **about)
-    finish(run, tape)
-    return tape
-
-
 TRANSFER_S = 4 / PAYLOAD_FRAC
-
-
-def near(*expected: tuple[int, float]) -> list[tuple[int, Any]]:
-    return [(worker, pytest.approx(t)) for worker, t in expected]
 
 
 def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set[float]]:

@@ -12,9 +12,7 @@ from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
-from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
-from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.protocol import Strategy
 from tests.support.invariants import problems
@@ -23,8 +21,6 @@ from tests.support.restarting import Restarting
 from tests.unit.virtual.test_virtual_session import (
     IDEAL,
     QUARTER,
-    Strike,
-    ledger,
     session,
     virtual_job,
 )
@@ -45,10 +41,6 @@ def planned(*windows: tuple[str, str, float, float, float]) -> Schedule:
     return Schedule(build_plan("test", 0, FOREVER, disturbances))
 
 
-def hosts_of(num_workers: int = 4, num_servers: int = 2, **fields: Any) -> Hosts:
-    return parse_hosts({"count": 3, "placement": PLACES, **fields}, num_workers, num_servers)
-
-
 class Job:
     """One epoch of rounds of four workers, and what it left."""
 
@@ -59,19 +51,12 @@ class Job:
         costs: Costs = IDEAL,
         device: DeviceProfile | None = QUARTER,
         rounds: int = 16,
-        num_bytes: int = 0,
         hosts: Hosts | None = None,
         lease_s: float = math.inf,
-        strikes: tuple[tuple[float, Strike], ...] = (),
-        **changes: Any,
     ) -> None:
-        strategy, job = strategy or BSP(), virtual_job(4, 4 * rounds, **{"num_servers": 2, **changes})
-        without = num_bytes or not job.checkpoint_every_s
-        model_state = NoModelState(num_bytes // 4, None) if without else ledger(job, strategy)
-        about: dict[str, Any] = {"model_state": model_state, "hosts": hosts, "lease_s": lease_s}
-        self.session, self.tape = session(strategy, job, costs, device=device, actuator=planned(*windows), **about)
-        for at_s, hit in strikes:
-            self.session.clock.at(at_s, MACHINE, hit, self.session)
+        job, about = virtual_job(4, 4 * rounds, num_servers=2), {"hosts": hosts, "lease_s": lease_s}
+        plan = planned(*windows)
+        self.session, self.tape = session(strategy or BSP(), job, costs, device=device, actuator=plan, **about)
         self.outcome: Outcome = run_alone(self.session)
         assert (self.outcome.status, problems(self.tape.plain())) == ("done", [])
 
@@ -99,9 +84,6 @@ def test_rounds_take_as_long_as_the_worker_that_has_a_quarter(
     assert Job((kind, "worker:1", *window, 0.25), costs=costs, device=device).t == pytest.approx(4.0 + later_s)
 
 
-MB = 1_000_000
-
-
 LEASE = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01)
 
 
@@ -121,7 +103,7 @@ def test_who_starts_on_another_host_leaves_what_is_on_the_gpus_there(
         ("gpu", host, 0.0, 3.0, 0.5),
         costs=QUARTER_WORK,
         device=None,
-        hosts=hosts_of(cpu_cores=None),
+        hosts=parse_hosts({"count": 3, "placement": PLACES, "cpu_cores": None}, 4, 2),
         strategy=Restarting(rule="asp", orders=("worker:0@1.1",)),
         rounds=24,
     )
