@@ -239,23 +239,15 @@ class Planted(Policy):
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         found: list[ClusterCommand] = []
-        for state in self.order(list(self.waiting.values())):
+        for state in self.waiting.values():
             places = placement.place(state.request, room)
             if places is not None:
                 found.append(StartJob(job=state.request.job, places=places))
                 room.take(state.request, places)
         return self.all(found)
 
-    def order(self, states: list[JobState]) -> list[JobState]:
-        return states
-
     def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
         return found
-
-
-class ByName(Planted):
-    def order(self, states: list[JobState]) -> list[JobState]:
-        return sorted(states, key=lambda state: state.request.job)
 
 
 class Lazy(Planted):
@@ -286,20 +278,6 @@ def test_a_planted_fault_is_caught(policy: type[Planted], said: str) -> None:
     assert any(said in one for one in found)
 
 
-def test_a_policy_that_goes_by_names_is_caught() -> None:
-    jobs, machines = jobs_of(1), machines_of(8)
-    others, old = renamed(jobs, 0)
-    first = played(ByName(), Pack(), machines, jobs)[1].answers
-    assert by_name(played(ByName(), Pack(), machines, others)[1].answers, old) != first
-
-
-class Moody(Placement):
-    """Finds a place for small gangs and for large ones, not for those between."""
-
-    def place(self, request: JobRequest, room: Room) -> Places | None:
-        return None if request.gpus == 2 else FirstFit().place(request, room)
-
-
 class Taking(Placement):
     """Changes the books that it was given."""
 
@@ -310,10 +288,9 @@ class Taking(Placement):
         return places
 
 
-@pytest.mark.parametrize(("placement", "said"), [(Moody, "2 have none"), (Taking, "the books were changed")])
-def test_a_planted_placement_is_caught(placement: type[Placement], said: str) -> None:
+def test_a_planted_placement_is_caught() -> None:
     jobs = [JobRequest(job=f"j{gpus}", submit_s=0.0, gpus=gpus) for gpus in (1, 2, 3)]
-    assert any(said in one for one in impure_places(placement(), Room(machines_of(8)), jobs))
+    assert any("the books were changed" in one for one in impure_places(Taking(), Room(machines_of(8)), jobs))
 
 
 def test_a_lost_or_oversubscribed_job_is_caught() -> None:

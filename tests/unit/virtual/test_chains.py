@@ -18,7 +18,7 @@ from runtime.core.data.shards import Range
 from runtime.core.inputs import GradientArrived
 from runtime.core.job import ComputeOrder
 from runtime.core.layout import Layout
-from runtime.virtual.clock import MACHINE, MESSAGE, PLAN, Clock
+from runtime.virtual.clock import MACHINE, MESSAGE, PLAN
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import kernel, new_clock, new_timeline
 from runtime.virtual.machines.machines import ModelledMachines
@@ -253,21 +253,6 @@ def test_wrong_orders_are_refused() -> None:
         kernel().order_updates(None)
     with pytest.raises(TypeError, match="compiled queue"):
         kernel().order_updates([None], 0.0, 1, chains._disturb, 0.0)
-
-
-def test_what_is_made_from_wrong_things_is_refused() -> None:
-    """Nothing half made remains, and clocks of both kinds fit their timeline only."""
-    made, clock = kernel(), new_clock()
-    with pytest.raises(TypeError, match=r"clock: must be a compiled .*Clock"):
-        made.TaskWork(Clock(), None, None, None)
-    with pytest.raises(TypeError, match="processors is missing"):
-        made.TaskWork(clock)
-    with pytest.raises(TypeError, match="way_of is missing"):
-        made.TaskWork(clock=clock, processors=made.Sharing(clock, {}), links=made.Sharing(clock, {}))
-    with pytest.raises(TypeError, match="compiled timeline"):
-        made.Clock(Clock().timeline)
-    with pytest.raises(TypeError, match="quota"):
-        made.Fluid({"cores": 1.0}).set_quota(0.0, "cores", 0.5)
 
 
 STAGES = ("ordered", "waiting", "updating", "loading", "copying in", "computing")

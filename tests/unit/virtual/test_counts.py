@@ -66,13 +66,6 @@ def test_jobs_that_starve_are_promoted_when_an_independent_simulation_says(seed:
     assert expected != by_hand(jobs, 8, choose, THRESHOLDS), "somebody has starved"
 
 
-def test_the_simulations_differ_so_that_a_wrong_policy_would_be_found() -> None:
-    """Negative control: no two of them agree on these jobs."""
-    jobs = random_jobs(0, 150, (1, 1, 2, 3, 4, 8), every_s=20.0)
-    ends = {kind: by_hand(jobs, 8, choose, THRESHOLDS if kind == "las" else ()) for kind, (_, choose) in KINDS.items()}
-    assert len({tuple(round(end, 3) for end in found) for found in ends.values()}) == len(KINDS)
-
-
 def erlang_c(servers: int, load: float) -> float:
     """The probability that an arrival waits in M/M/c; ``load``: arrival rate x mean service."""
     terms = [load**k / math.factorial(k) for k in range(servers)]

@@ -14,7 +14,6 @@ import pytest
 
 from injectors.plan import build_plan
 from runtime.api import RunSpec
-from runtime.cluster.hosts import Hosts
 from runtime.core.quota import Quota
 from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
@@ -35,7 +34,6 @@ from strategies.protocol import (
 from tests.support.elastic import Wanderer
 from tests.support.invariants import problems
 from tests.support.long_tests import long_after
-from tests.support.switching import Switching
 from tests.support.virtual_runs import (
     EPOCHS,
     HORIZON_S,
@@ -156,64 +154,6 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
     assert run.refused == ""
     assert (run.end["note"]["status"], set(run.uses())) == ("done", {float(EPOCHS)})
     assert problems(run.lines) == []
-
-
-class Regression:
-    """Least squares on random points, whose gradients depend on every bit of the parameters."""
-
-    num_parameters = 50
-
-    def __init__(self, num_samples: int) -> None:
-        draw = np.random.default_rng(3)
-        self.num_samples = num_samples
-        self.points = draw.normal(size=(num_samples, self.num_parameters)).astype(np.float32)
-        self.wanted = draw.normal(size=num_samples).astype(np.float32)
-
-    def initial_parameters(self, seed: int) -> Any:
-        return np.random.default_rng(seed).normal(size=self.num_parameters).astype(np.float32)
-
-    def numpy_gradient(self, params: Any, indices: Any, grad: Any) -> float:
-        wrong = self.points[indices] @ params - self.wanted[indices]
-        grad += wrong @ self.points[indices]
-        return float(wrong @ wrong)
-
-    def numpy_metrics(self, params: Any) -> dict[str, float]:
-        return {"loss": float(np.square(self.points @ params - self.wanted).mean())}
-
-
-class RegressionRun(VirtualRun):
-    """Trains a :class:`Regression` by plain SGD."""
-
-    def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
-        spec = super()._spec(recorder, learning)
-        task: Any = Regression(spec.job.num_samples)
-        return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
-
-
-GROW = ("wait 3", "servers 4", "divide 1:2:1:3", "wait 6", "divide 1", "servers 1")
-
-
-def grown(strategy: Strategy, seed: int = 2, hosts: Hosts | None = None) -> RegressionRun:
-    drawn = draw_world(3, 2)
-    job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=seed)
-    costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25)
-    undisturbed = {"plan": build_plan("none", seed, LIMIT_S, []), "accidents": (), "profile": None}
-    world = msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", hosts=hosts, **undisturbed)
-    return RegressionRun(world, strategy)
-
-
-def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
-    still, moved = grown(Switching()), grown(Switching(steps=GROW))
-    for run in (still, moved):
-        assert (run.refused, run.end["note"]["status"]) == ("", "done")
-        assert problems(run.lines) == []
-    restored = [line["event"]["servers"] for line in moved.events("Restored")]
-    assert (still.events("Restored"), restored) == ([], [[0, 1, 2, 3], [0]])
-    layouts = [note["note"]["nodes"][:-3] for note in moved.notes("LayoutChanged")]
-    assert layouts[-1] == ["server:0"], "the others have been retired"
-    assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
-    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
-    assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
 
 
 @dataclasses.dataclass(eq=False)
