@@ -89,7 +89,7 @@ def on_replicas(name: str) -> bool:
 
 
 JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
-FIRST = JOBS[::3]
+FIRST = JOBS[::5]
 SEEDED = [(*job, seed) for seed in SEEDS for job in [*FIRST, *(job for job in JOBS if job not in FIRST)]]
 
 

@@ -81,7 +81,7 @@ def difference(first: VirtualRun, second: VirtualRun) -> str:
     return "" if first.uses() == second.uses() else "other parameters"
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(9)
 @every_pair
 @pytest.mark.parametrize("num_workers", [*(pytest.param(number, marks=pytest.mark.long) for number in (1, 2)), 4])
 @pytest.mark.parametrize("draw", [draw_world, draw_host_world])

@@ -60,7 +60,7 @@ CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning")]
 CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star")]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("where", "kind"), CASES)
 @pytest.mark.parametrize("num_workers", [2, 5])
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])

@@ -309,7 +309,7 @@ class AnySet(RuleBasedStateMachine):
 
 
 TestAnySet = AnySet.TestCase
-TestAnySet.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestAnySet.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
 @given(

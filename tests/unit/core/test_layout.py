@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.core.layout import Layout
@@ -57,6 +57,7 @@ def change(layout: Layout, data: st.DataObject) -> Layout:
     return data.draw(st.sampled_from(lawful))()
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(1, 4), SIZES, st.data())
 def test_whatever_changes_the_laws_hold(num_workers: int, num_servers: int, size: int, data: st.DataObject) -> None:
     layout = Layout.initial(num_workers, num_servers)

@@ -22,8 +22,8 @@ from tests.support.member_schedules import play, schedule, strategy_of
 from tests.support.validating import validated
 from tests.support.validation import Validation
 
-BLOCK = 40
-BLOCKS = range(50)
+BLOCK = 20
+BLOCKS = range(100)
 """The first one is for every commit."""
 
 
@@ -59,12 +59,12 @@ def test_what_was_found_by_chance_stays_mended(number: int) -> None:
 def test_the_schedules_have_in_them_what_they_are_for() -> None:
     _, seen = played(0)
     for kind in ("Lost", "Joined", "ServerLost", "Restored", "Restarting", "Requested", "Preempted", "Resumed"):
-        assert seen[kind] >= 5, seen
-    drawn = [schedule(number) for number in range(2 * BLOCK)]
+        assert seen[kind] >= 3, seen
+    drawn = [schedule(number) for number in range(4 * BLOCK)]
     assert {(one.runtime, one.topology) for one in drawn} >= {
         (runtime, topology) for runtime in ("heap", "virtual") for topology in ("servers", "allreduce")
     }
-    assert any((one.runtime, one.topology) == ("virtual", "followed") for one in map(schedule, range(10 * BLOCK)))
+    assert any((one.runtime, one.topology) == ("virtual", "followed") for one in map(schedule, range(20 * BLOCK)))
 
 
 def busy_run(num_servers: int, name: str = "asp") -> HeapRun:

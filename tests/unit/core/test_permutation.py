@@ -46,18 +46,20 @@ def is_bijection(values: NDArray[np.int64], length: int) -> bool:
     return bool(np.array_equal(np.sort(values), np.arange(length)))
 
 
+@settings(max_examples=25)
 @given(LENGTHS, KEYS)
 def test_it_is_a_bijection(length: int, key: Key) -> None:
     assert is_bijection(whole(length, key), length)
 
 
+@settings(max_examples=25)
 @given(LENGTHS, KEYS, st.data())
 def test_one_position_is_the_same_as_many(length: int, key: Key, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, length - 1))
     assert permute_one(position, length, key) == whole(length, key)[position]
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(MAX_TABLE**2 - 5, MAX_LENGTH), KEYS, st.data())
 def test_long_ranges(length: int, key: Key, data: st.DataObject) -> None:
     positions = np.array(data.draw(st.lists(st.integers(0, length - 1), unique=True, max_size=20)), dtype=np.int64)

@@ -50,7 +50,7 @@ def begun(given_rules: Rules, workers: int, servers: int, auxiliaries: tuple[str
 SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evaluator",)), "one replica": (1, 0, ())}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("kind", BOTH)
@@ -142,7 +142,7 @@ ORDERS = [
 """Every third one for every commit: each fault with one or two shapes, and each shape with three or four faults."""
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("workers", "servers", "failover", "faults"), ORDERS)
 def test_every_order_of_answers_and_faults(workers: int, servers: int, failover: str, faults: tuple[str, ...]) -> None:
     states, ends = explore(begun(rules("live", failover), workers, servers), faults)

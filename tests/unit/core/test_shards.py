@@ -27,7 +27,7 @@ def machine_of(policy_: str, overlap_: bool = False) -> type[ShardsMachine]:
     return Machine
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("policy", ["dynamic", "even", "shared"])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_every_sample_is_accounted_for(policy: str, overlap: bool) -> None:
