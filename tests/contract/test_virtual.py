@@ -19,7 +19,6 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from injectors.plan import Disturbance, Kind, build_plan
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
@@ -32,7 +31,6 @@ from tests.support.laws import Complaints
 from tests.support.runs import ROOT, read_lines
 from tests.support.virtual_runs import (
     EPOCHS,
-    LIMIT_S,
     Line,
     VirtualRun,
     World,
@@ -250,36 +248,6 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
 def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> None:
     run = VirtualRun(still_world(case.num_workers, 0), case.make())
     assert unlawful(run) + dead(run) + unfair(run) == []
-
-
-ON_HOSTS = ("bsp", "asp", "antdt_nd", "backup_workers")
-"""Strategies that ask for no nodes, where an operator lets workers come and go."""
-
-
-@cache
-def visited(name: str) -> VirtualRun:
-    """On hosts, with all kinds of windows; three workers join and three leave, one of them a newcomer."""
-    world = host_world_of(4, 1)
-    changes: list[tuple[float, Kind, int]] = [(2.0, "join", 4), (3.0, "leave", 1), (4.0, "join", 5), (4.0, "join", 6)]
-    changes += [(7.0, "leave", 4), (9.0, "leave", 2)]
-    ordered = [
-        Disturbance(start_s=t, end_s=t + 0.001, target=f"worker:{number}", kind=kind, magnitude=1.0)
-        for t, kind, number in changes
-    ]
-    plan = build_plan("visitors", 1, LIMIT_S, [*world.plan.disturbances, *ordered])
-    return VirtualRun(msgspec.structs.replace(world, plan=plan, accidents=()), make(name))
-
-
-@pytest.mark.parametrize("name", ON_HOSTS)
-def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
-    run = visited(name)
-    assert unlawful(run) + dead(run) + unconserved(run) + replay(run.lines, make(name)) == []
-    assert run.world.hosts is not None
-    hosts = {f"host:{host.number}" for host in run.world.hosts.hosts}
-    joined = {line["event"]["worker"]: line["event"]["place"] for line in run.events("Joined")}
-    assert {4, 5, 6} <= joined.keys()
-    assert {joined[worker] for worker in (4, 5, 6)} <= hosts
-    assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
 
 
 @pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
