@@ -16,7 +16,7 @@ from runtime.core.data import shards as shards_module
 from runtime.core.data.shards import Cut, Epoch, Range, Shards, cut_epoch
 from tests.unit.core.sharding import ShardsMachine, samples_of
 
-MACHINE = settings(max_examples=20, stateful_step_count=30, phases=[Phase.generate])
+MACHINE = settings(max_examples=12, stateful_step_count=30, phases=[Phase.generate])
 """Failures are not shrunk: that can take minutes, and thirty steps can be read."""
 
 
@@ -199,7 +199,7 @@ def one_step(shards: Shards, work_id: int, step: str, worker: int, number: int) 
         shards.holds(number % 5, mine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("tttttttardbmh"), st.integers(0, 4), st.integers(1, 9)), min_size=20, max_size=60

@@ -23,7 +23,7 @@ from tests.support.virtual_runs import World, draw_host_world, draw_replica_worl
 
 pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
 
-BLOCKS, SCHEDULES, WORKERS = 800, 13, 4
+BLOCKS, SCHEDULES, WORKERS = 1000, 10, 4
 STRATEGIES = ("asp", "bsp", "ssp", "backup_workers", "antdt_nd", "lb_bsp", "dynamic_x", "first_k", "static_x")
 STRATEGIES += ("star_h", "asp_even", "lgc", "antdt_dd")
 KEEPS = ("rows", "all", "nothing", "rows", "answers")

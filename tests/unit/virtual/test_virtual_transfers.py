@@ -14,7 +14,7 @@ from runtime.virtual.costs import Costs
 from runtime.virtual.machines.sites import PAYLOAD_FRAC
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.mlfabric import MLfabric
-from strategies.protocol import Apply, Arrived, Compute, Ready, Send, Started, Strategy
+from strategies.protocol import Apply, Arrived, Compute, Drop, Ready, Send, Started, Strategy
 from tests.unit.virtual.test_virtual_session import Tape, finish, ledger, session, uses, virtual_job
 
 LINK = Costs(link_bytes_per_s=100.0)
@@ -23,12 +23,12 @@ SECOND = DeviceProfile(base_s=1.0)
 
 
 class Sender(Strategy):
-    """ASP with transfers at once, or one after another."""
+    """ASP with transfers at once, or one after another; the first of ``drop`` gradients are dropped."""
 
-    needs = frozenset({Compute, Apply, Send})
+    needs = frozenset({Compute, Apply, Send, Drop})
 
-    def __init__(self, *, together: bool) -> None:
-        self.together = together
+    def __init__(self, *, together: bool, drop: int = 0) -> None:
+        self.together, self.drop = together, drop
         self.waiting: deque[int] = deque()
         self.travelling = 0
 
@@ -36,6 +36,9 @@ class Sender(Strategy):
         match event:
             case Started():
                 return [Compute(worker=worker, num_samples=1) for worker in event.workers]
+            case Ready() if self.drop:
+                self.drop -= 1
+                return [Drop(grads=(event.grad.id,)), Compute(worker=event.grad.worker, num_samples=1)]
             case Ready():
                 self.waiting.append(event.grad.id)
                 return self.send()
@@ -59,9 +62,10 @@ def arrivals(tape: Tape) -> list[tuple[int, float]]:
     return [(event["grad"]["worker"], event["t"]) for event in tape.received("Arrived") if event["grad"]["samples"]]
 
 
-def on_links(strategy: Strategy) -> Tape:
+def on_links(strategy: Strategy, costs: Costs = LINK, size: int = 2) -> Tape:
+    """So many workers and samples."""
     model_state = NoModelState(NUM_PARAMETERS, None)
-    run, tape = session(strategy, virtual_job(2, 2), LINK, device=SECOND, model_state=model_state)
+    run, tape = session(strategy, virtual_job(size, size), costs, device=SECOND, model_state=model_state)
     finish(run, tape)
     return tape
 
@@ -70,6 +74,13 @@ def test_those_that_travel_together_share_the_servers_link() -> None:
     """Parameters take 2 x 4 s, computing 1 s; then 8 s for both, or 4 and 8 s. The mean is what an order can gain."""
     assert arrivals(on_links(Sender(together=True))) == [(0, 17.0), (1, 17.0)]
     assert arrivals(on_links(Sender(together=False))) == [(0, 13.0), (1, 17.0)]
+
+
+def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
+    tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), 1)
+    (arrived,) = tape.received("Arrived")
+    assert [event["t"] for event in tape.received("Ready")] == [2.0, 4.0]
+    assert (arrived["t"], arrived["grad"]["iteration"], arrived["timings"]["wait_s"]) == (5.0, 1, 0.0)
 
 
 def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:

@@ -87,28 +87,21 @@ def slowed(**changes: Any) -> Star:
     return Star(tree_fanout=2, tree_wait_s=0.5, redecide_iters=3, phi=10.0, kappa=0.1, modes=["ssgd", "dynamic"], **own)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("lost", ["worker:1", "worker:3", "server:0"])
-def test_whoever_is_lost_while_modes_change_every_sample_counts_once(lost: str) -> None:
+@pytest.mark.parametrize("moment", range(6))
+def test_whoever_is_lost_while_modes_change_every_sample_counts_once(lost: str, moment: int) -> None:
     windows = [
         Disturbance(start_s=2.0 * n, end_s=2.0 * n + 1.0, target="worker:5", kind="slowdown", magnitude=3.0)
         for n in range(1, 20)
     ]
-    for moment in range(2):
-        strategy = slowed()
-        more: dict[str, Any] = {"epochs": 3, "checkpoint_every_s": 4.0}
-        job = virtual_job(6, 60, **more)
-        run, tape = tree_job(
-            strategy,
-            (0.0,) * 6,
-            samples=60,
-            model_state=ledger(job, strategy),
-            actuator=Schedule(build_plan("by turns", 0, 1e6, windows)),
-            **more,
-        )
-        run.clock.at(3.0 + 0.2 * moment, MACHINE, unregister(lost), run)
-        run.clock.at(6.0 + 0.3 * moment, MACHINE, unregister(lost, restarting=lost != "worker:3"), run)
-        finish(run, tape)
-        assert uses(run) == {3.0}, moment
-        assert sums(tape)
-        modes = {mode.split()[0] for mode, _ in updates(tape)}
-        assert modes == {"ssgd", "dynamic"}
+    strategy, more = slowed(), {"epochs": 3, "checkpoint_every_s": 4.0}
+    model_state = ledger(virtual_job(6, 60, **more), strategy)
+    schedule = Schedule(build_plan("by turns", 0, 1e6, windows))
+    run, tape = tree_job(strategy, (0.0,) * 6, 60, model_state, schedule, **more)
+    run.clock.at(3.0 + 0.2 * moment, MACHINE, unregister(lost), run)
+    run.clock.at(6.0 + 0.3 * moment, MACHINE, unregister(lost, restarting=lost != "worker:3"), run)
+    finish(run, tape)
+    assert uses(run) == {3.0}
+    assert sums(tape)
+    assert {mode.split()[0] for mode, _ in updates(tape)} == {"ssgd", "dynamic"}
