@@ -244,3 +244,10 @@ def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkey
     assert [(event.node, event.reason) for event in rig.received(Denied)] == [("worker:0", "no rates here")]
     assert rig.noted("Allocated") == []
     assert rig.core.elastic.cores.of(NodeId.worker(0)) is None
+
+
+def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:1"))
+    assert [order.node for _, order in rig.launches] == ["worker:3"]
