@@ -246,8 +246,10 @@ def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkey
     assert rig.core.elastic.cores.of(NodeId.worker(0)) is None
 
 
-def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
+def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
     rig = rig_of()
-    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
-    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:1"))
-    assert [order.node for _, order in rig.launches] == ["worker:3"]
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
+    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
+    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
+    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]
