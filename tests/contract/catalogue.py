@@ -169,8 +169,8 @@ def is_variant(name: str) -> bool:
 def cases() -> list[Case]:
     """Every combination that makes sense; what is not ``long`` has every strategy, size and mode in it.
 
-    All that can happen does with departures, so every strategy goes through these, by 4 workers and by 64 (half of the
-    time of all: every fourth strategy). The other modes it meets with one size each, the next strategy with another.
+    All that can happen does with departures, so every strategy goes through these by 4 workers, and every twelfth by
+    64. Restarts it meets with one size, the next strategy with another; every third one has a calm run.
     """
     found = []
     for name, num_workers, mode in product(NAMES, NUM_WORKERS, MODES):
@@ -180,10 +180,10 @@ def cases() -> list[Case]:
         sizes = [number for number in SMALL if fits(name, number)]
         seeds = (0, 1) if many or is_variant(name) else (0, 1, 2, 3)
         if mode == "departures":
-            first = {4: seeds[1:3], 64: seeds[1:2] if place % 4 == 1 and name not in SLOW else ()}.get(num_workers, ())
+            first = {4: seeds[1:2], 64: seeds[1:2] if place % 12 == 1 and name not in SLOW else ()}.get(num_workers, ())
         else:
             own = sizes[(place + MODES.index(mode)) % len(sizes)]
-            first = (seeds[place % 2],) if num_workers == own else ()
+            first = (seeds[place % 2],) if num_workers == own and (mode != "calm" or place % 3 == 0) else ()
         more = tuple(seed for seed in seeds if seed not in first)
         found += [Case(name, num_workers, mode, first)] if first else []
         found += [Case(name, num_workers, mode, more, long=True)] if more else []

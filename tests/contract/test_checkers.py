@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
 
 from runtime.core.ledger import GradientLedger
-from strategies.basic.first_fresh import FirstFreshGate
 from strategies.parts.composed import Composed
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
@@ -29,10 +27,7 @@ from strategies.protocol import (
     Measured,
     Ready,
     Scored,
-    Send,
-    Started,
     Strategy,
-    Wake,
 )
 from strategies.star.noise import NoiseMeter
 from tests.contract.catalogue import make, scenario
@@ -42,7 +37,6 @@ from tests.support.laws import (
     Complaints,
     dead,
     different,
-    first_difference,
     played,
     unaveraged,
     unconserved,
@@ -50,9 +44,8 @@ from tests.support.laws import (
     unpicklable,
     unrepeatable,
 )
-from tests.support.long_tests import rows_long_after
 
-SEEDS = range(6)
+SEEDS = range(3)
 
 
 @dataclass(kw_only=True)
@@ -61,12 +54,6 @@ class Sound(Composition):
 
     def compose(self) -> Parts:
         return Parts(gate=EachGate())
-
-
-class PeeksAtTheClock(Sound):
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        wake = [Wake(at_s=event.t + time.perf_counter() % 1, tag="peek")] if isinstance(event, Arrived) else []
-        return [*super().handle(event), *wake]
 
 
 class ThrowsDice(Sound):
@@ -78,34 +65,10 @@ class ThrowsDice(Sound):
         ]
 
 
-class RemembersOtherRuns(Sound):
-    arrivals: ClassVar[list[int]] = []
-
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        if isinstance(event, Arrived):
-            self.arrivals.append(event.grad.id)
-            if len(self.arrivals) % 50 == 49:
-                return [*super().handle(event), Wake(at_s=event.t, tag="50")]
-        return super().handle(event)
-
-
 class AppliesTwice(Sound):
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         commands = super().handle(event)
         return [*commands[:1], *commands] if isinstance(event, Arrived) and event.grad.samples else commands
-
-
-class ComputesTwice(Sound):
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        commands = super().handle(event)
-        return [*commands, *commands[-1:]]
-
-
-class OrdersTheDeparted(Sound):
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        commands = super().handle(event)
-        leaving = getattr(event, "restarting", True) is False
-        return [*commands, Compute(worker=event.worker, num_samples=1)] if leaving else commands  # type: ignore[union-attr]
 
 
 class LosesASample(Sound):
@@ -139,37 +102,6 @@ class ForgetfulMin(BoundedGate):
 class ForgetsLostInItsMin(Sound):
     def compose(self) -> Parts:
         return Parts(gate=ForgetfulMin(bound=1))
-
-
-class DeafGate(AllGate):
-    """Nobody is ever lost."""
-
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        return Verdict()
-
-
-class IgnoresLost(Sound):
-    def compose(self) -> Parts:
-        return Parts(gate=DeafGate())
-
-
-class RigidGate(FirstFreshGate):
-    """It waits for a fixed number, however many are left: TensorFlow's bug."""
-
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        verdict = super().lost(worker, restarting)
-        self.roster.members |= {1000 + worker} if not restarting else set()
-        return verdict
-
-
-class NeedsMoreThanThereAre(Sound):
-    def compose(self) -> Parts:
-        return Parts(gate=RigidGate(num_backup=0))
-
-
-@dataclass(kw_only=True)
-class HoldsAGenerator(Sound):
-    numbers: Any = field(default_factory=lambda: (number for number in range(9)))
 
 
 class ForgetsWhenPickled(Sound):
@@ -208,38 +140,23 @@ def found(cls: type[Strategy], mode: str) -> set[str]:
     return complaining
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("mode", ["calm", "restarts", "departures"])
-def test_nothing_is_found_where_nothing_is_wrong(mode: str) -> None:
-    assert found(Sound, mode) == set()
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    assert found(Sound, "departures") == set()
 
 
 @pytest.mark.parametrize(
     ("cls", "mode", "checkers"),
-    rows_long_after(
-        [
-            (PeeksAtTheClock, "calm", {"deterministic", "replayable", "picklable"}),
-            (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),
-            (RemembersOtherRuns, "calm", {"deterministic", "replayable"}),
-            (AppliesTwice, "calm", {"lawful"}),
-            (ComputesTwice, "calm", {"lawful"}),
-            (OrdersTheDeparted, "departures", {"lawful"}),
-            (LosesASample, "calm", {"conserving"}),
-            (AveragesTheMeans, "calm", {"averaging"}),
-            (ForgetsLostInItsMin, "departures", {"alive", "conserving"}),
-            (IgnoresLost, "departures", {"alive", "conserving"}),
-            (NeedsMoreThanThereAre, "departures", {"alive", "conserving"}),
-            (HoldsAGenerator, "calm", {"picklable"}),
-            (ForgetsWhenPickled, "calm", {"picklable"}),
-        ],
-        always=7,
-    ),
+    [
+        (ThrowsDice, "calm", {"deterministic", "replayable", "picklable"}),
+        (AppliesTwice, "calm", {"lawful"}),
+        (LosesASample, "calm", {"conserving"}),
+        (AveragesTheMeans, "calm", {"averaging"}),
+        (ForgetsLostInItsMin, "departures", {"alive", "conserving"}),
+        (ForgetsWhenPickled, "calm", {"picklable"}),
+    ],
 )
 def test_a_planted_fault_is_found(cls: type[Strategy], mode: str, checkers: set[str]) -> None:
     assert found(cls, mode) >= checkers
-
-
-# ---- the audit does not lean on the ledger --------------------------------------------------------------------------
 
 
 class Blind(GradientLedger):
@@ -259,32 +176,15 @@ class Blind(GradientLedger):
         return [self.ever[grad_id] for grad_id in ids]
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("cls", "mode", "complaint"),
-    [
-        (AppliesTwice, "calm", "that are not to be had"),
-        (ComputesTwice, "calm", "busy or gone"),
-        (OrdersTheDeparted, "departures", "busy or gone"),
-    ],
-)
-def test_the_audit_finds_what_a_blind_ledger_lets_pass(
-    cls: type[Strategy], mode: str, complaint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_audit_finds_what_a_blind_ledger_lets_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.core.executor.GradientLedger", Blind)
     complaints: Complaints = []
     for seed in SEEDS:
-        run = scenario(cls(), 4, mode, seed)
+        run = scenario(AppliesTwice(), 4, "calm", seed)
         with suppress(KeyError, RuntimeError):  # the data service does not bear it for long
             run.run()
         complaints += unlawful(run)
-    assert any(complaint in text for text in complaints)
-
-
-def lines_of_a_sound_run() -> list[Line]:
-    run, _ = run_of(Sound(), "calm", 0)
-    assert unlawful(run) == []
-    return run.lines
+    assert any("that are not to be had" in text for text in complaints)
 
 
 @pytest.mark.parametrize(
@@ -336,9 +236,6 @@ def test_the_audit_reads_measured_norms(spoil: Any) -> None:
     [
         (lambda lines, at: lines.pop(at), "arrives although it was not sent"),
         (lambda lines, at: lines.insert(at, lines[at]), "is held again"),
-        (lambda lines, at: lines.insert(at, silent(lines[at])), "is held again"),
-        (lambda lines, at: lines.insert(at, answered(lines[at])), "ready without a Compute"),
-        (lambda lines, at: lines.insert(at + 1, sending(lines[at + 1])), "that nobody holds"),
     ],
 )
 def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
@@ -349,58 +246,9 @@ def test_the_audit_reads_what_is_held(spoil: Any, complaint: str) -> None:
     assert any(complaint in text for text in unlawful(run))
 
 
-def test_the_audit_misses_a_send() -> None:
-    run = scenario(make("mlfabric", lr_rule="batch_linear"), 1, "calm", 0).run()
-    run.lines[:] = [silent(line) if isinstance(line.event, Ready) else line for line in run.lines]
-    assert any("arrives although it was not sent" in text for text in unlawful(run))
-
-
-def test_the_audit_knows_who_may_hold() -> None:
-    run = scenario(make("mlfabric"), 1, "calm", 0).run()
-    run.core.strategy.needs = frozenset({Compute, Apply})
-    assert any("but nobody sends it" in text for text in unlawful(run))
-
-
-def silent(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=())
-
-
-def sending(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=(Send(grads=(0,)),))
-
-
-def answered(line: Line) -> Line:
-    return msgspec.structs.replace(line, commands=(Drop(grads=(line.event.grad.id,)),))
-
-
 def of_version_99(line: Line) -> Line:
     return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, version=99))
 
 
 def of_the_future(line: Line) -> Line:
     return msgspec.structs.replace(line, event=msgspec.structs.replace(line.event, ref_version=99))
-
-
-def test_parameters_restored_without_the_datas_state_use_samples_twice() -> None:
-    """The parameters go back to the last checkpoint and the data to the very beginning."""
-
-    class Torn(HeapRun):
-        def checkpoint(self, version: int, state: bytes) -> None:
-            super().checkpoint(version, self.stable[1])
-
-    complaints: Complaints = []
-    for seed in SEEDS:
-        model = scenario(Sound(), 4, "restarts", seed)
-        run = Torn(Sound(), model.job, model.seconds, [], model.outcome)
-        run.push(7.0, 0, run.lose_server)
-        run.push(9.0, 0, run.restore)
-        assert played(run) == []
-        complaints += unconserved(run)
-    assert any("more than once" in text for text in complaints)
-
-
-def test_the_first_difference_is_shown() -> None:
-    lines = lines_of_a_sound_run()
-    assert first_difference(lines, lines[:3]) == f"{len(lines)} lines are not 3"
-    changed = [*lines[:2], Line(Started(t=0.0, workers=(), batch_samples=(), num_servers=1), (), 0, None), *lines[3:]]
-    assert first_difference(lines, changed).startswith("line 2: ")

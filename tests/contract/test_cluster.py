@@ -23,7 +23,6 @@ from runtime.core.cluster.checks import problem_of
 from runtime.errors import ConfigError
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
-from strategies.cluster.policies.fifo import Fifo
 from strategies.cluster.policies.sjf import Sjf
 from strategies.protocol import (
     ClusterCommand,
@@ -57,9 +56,7 @@ QUICK = {"las": {"thresholds": [40.0, 150.0]}}
 every_policy = pytest.mark.parametrize("name", POLICIES)
 every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
 RUNS = [(*about, seed) for seed in range(3) for about in product(POLICIES, PLACEMENTS, CLUSTERS)]
-every_run = pytest.mark.parametrize(
-    "run", long_after(RUNS, always=len(RUNS) // 3), ids=lambda run: "-".join(str(part) for part in run)
-)
+every_run = pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(str(part) for part in run))
 
 
 def spec(group: str, name: str, **changes: Any) -> dict[str, Any]:
@@ -82,9 +79,7 @@ def jobs_of(seed: int, count: int = 50, prefix: str = "") -> list[JobRequest]:
     return [msgspec.structs.replace(one, job=prefix + one.job, worker=DEMAND, server=DEMAND) for one in found]
 
 
-# ---- every policy with every placement -------------------------------------------------------------------------------
-
-
+@pytest.mark.few(36)
 @every_run
 def test_it_is_lawful_total_and_every_job_ends_once(run: tuple[str, str, str, int]) -> None:
     """Starts, departures and ends come late and at random times; a preempted job comes back."""
@@ -147,28 +142,6 @@ def test_who_needs_durations_refuses_jobs_without_and_others_do_not(name: str) -
         assert refused + unfinished(port, jobs) == []
 
 
-@every_policy
-def test_equal_jobs_start_in_the_order_of_submission(name: str) -> None:
-    jobs = [JobRequest(job=f"j{n}", submit_s=float(n), gpus=2, duration_s=20.0) for n in range(20)]
-    port, _, refused = played(policy_of(name), FirstFit(), machines_of(4), jobs)
-    first: dict[str, float] = {}
-    for _, kind, about in port.notes:
-        if kind == "Placed":
-            first.setdefault(about["job"], len(first))
-    assert refused == []
-    assert list(first) == [one.job for one in jobs]
-
-
-def test_fifo_starts_in_the_order_of_submission_whatever_the_jobs() -> None:
-    for seed in range(4):
-        jobs = jobs_of(seed)
-        port, _, _ = played(Fifo(), Pack(), machines_of(8), jobs, seed)
-        assert [about["job"] for _, kind, about in port.notes if kind == "Placed"] == [one.job for one in jobs]
-
-
-# ---- placements ------------------------------------------------------------------------------------------------------
-
-
 @every_placement
 def test_a_placement_keeps_gangs_whole_and_the_books_as_they_are(placement: str) -> None:
     """And whether a gang has a place goes by the number of its GPUs alone."""
@@ -182,26 +155,12 @@ def test_a_placement_keeps_gangs_whole_and_the_books_as_they_are(placement: str)
         assert impure_places(made, room, jobs_of(seed + 100, 12, "other")) == []
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_a_limit_of_machines_keeps_these_laws(most: int) -> None:
-    for seed in range(20):
-        room, made = Room(CLUSTERS["unequal"]), Pack(max_machines=most)
-        for one in jobs_of(seed, 6):
-            if (places := made.place(one, room)) is not None:
-                assert len(set(places.workers)) <= most
-                room.take(one, places)
-        assert impure_places(made, room, jobs_of(seed + 100, 12, "other")) == []
-
-
 @every_policy
 @pytest.mark.parametrize("most", [1, 2])
 def test_policies_live_with_a_placement_that_says_no(name: str, most: int) -> None:
     jobs, machines = jobs_of(3), CLUSTERS["unequal"]
     port, watched, refused = played(policy_of(name), Pack(max_machines=most), machines, jobs, 3)
     assert refused + oversubscribed(port, machines, jobs) + unfinished(port, jobs) + watched.idle == []
-
-
-# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 def refusal(group: str, name: str, **changes: Any) -> str:
@@ -265,9 +224,6 @@ def test_servers_go_only_where_they_may(placement: str) -> None:
         made.validate(machines_of(1, 2))
 
 
-# ---- negative controls: each checker catches what it is for ----------------------------------------------------------
-
-
 class Planted(Policy):
     """Starts whatever fits, by a rule that is wrong in one way."""
 
@@ -282,26 +238,15 @@ class Planted(Policy):
 
     def decide(self, t: float, room: Room, placement: Placement) -> Sequence[ClusterCommand]:
         found: list[ClusterCommand] = []
-        for state in self.order(list(self.waiting.values())):
-            places = self.placed(state.request, room, placement)
-            if places is not None and state.request.gpus <= room.free_gpus:
+        for state in self.waiting.values():
+            places = placement.place(state.request, room)
+            if places is not None:
                 found.append(StartJob(job=state.request.job, places=places))
-                room.take(state.request, placement.place(state.request, room))  # type: ignore[arg-type]
+                room.take(state.request, places)
         return self.all(found)
-
-    def order(self, states: list[JobState]) -> list[JobState]:
-        return states
-
-    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
-        return placement.place(request, room)
 
     def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
         return found
-
-
-class ByName(Planted):
-    def order(self, states: list[JobState]) -> list[JobState]:
-        return sorted(states, key=lambda state: state.request.job)
 
 
 class Lazy(Planted):
@@ -311,40 +256,15 @@ class Lazy(Planted):
         return found[:1]
 
 
-class Torn(Planted):
-    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
-        whole = placement.place(request, room)
-        return None if whole is None else Places(workers=whole.workers[:1], servers=whole.servers)
-
-
-class Greedy(Planted):
-    def placed(self, request: JobRequest, room: Room, placement: Placement) -> Places | None:
-        return Places(workers=(0,) * request.gpus, servers=(0,) * request.servers)
-
-
 class Sneaky(Planted):
     def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
         return [*found, *(PreemptJob(job=one.job) for one in found[:1])]
 
 
-class Idle(Planted):
-    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
-        return []
-
-
-class Twice(Planted):
-    def all(self, found: list[ClusterCommand]) -> list[ClusterCommand]:
-        return [*found, *found[:1]]
-
-
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (Torn, "a gang is whole or waits"),
-        (Greedy, "which has"),
         (Sneaky, "has not declared that it preempts"),
-        (Idle, "it starts none of them"),
-        (Twice, "only a waiting job can start"),
         (Lazy, "has a place and does not start"),
     ],
 )
@@ -357,20 +277,6 @@ def test_a_planted_fault_is_caught(policy: type[Planted], said: str) -> None:
     assert any(said in one for one in found)
 
 
-def test_a_policy_that_goes_by_names_is_caught() -> None:
-    jobs, machines = jobs_of(1), machines_of(8)
-    others, old = renamed(jobs, 0)
-    first = played(ByName(), Pack(), machines, jobs)[1].answers
-    assert by_name(played(ByName(), Pack(), machines, others)[1].answers, old) != first
-
-
-class Moody(Placement):
-    """Finds a place for small gangs and for large ones, not for those between."""
-
-    def place(self, request: JobRequest, room: Room) -> Places | None:
-        return None if request.gpus == 2 else FirstFit().place(request, room)
-
-
 class Taking(Placement):
     """Changes the books that it was given."""
 
@@ -381,10 +287,9 @@ class Taking(Placement):
         return places
 
 
-@pytest.mark.parametrize(("placement", "said"), [(Moody, "2 have none"), (Taking, "the books were changed")])
-def test_a_planted_placement_is_caught(placement: type[Placement], said: str) -> None:
+def test_a_planted_placement_is_caught() -> None:
     jobs = [JobRequest(job=f"j{gpus}", submit_s=0.0, gpus=gpus) for gpus in (1, 2, 3)]
-    assert any(said in one for one in impure_places(placement(), Room(machines_of(8)), jobs))
+    assert any("the books were changed" in one for one in impure_places(Taking(), Room(machines_of(8)), jobs))
 
 
 def test_a_lost_or_oversubscribed_job_is_caught() -> None:

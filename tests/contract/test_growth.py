@@ -89,11 +89,11 @@ def on_replicas(name: str) -> bool:
 
 
 JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
-SEEDED = [(*job, seed) for seed in SEEDS for job in JOBS]
-"""All jobs with the first seed, for every commit, and then with the other."""
+FIRST = JOBS[::5]
+SEEDED = [(*job, seed) for seed in SEEDS for job in [*FIRST, *(job for job in JOBS if job not in FIRST)]]
 
 
-@pytest.mark.parametrize(("name", "num_servers", "seed"), rows_long_after(SEEDED, always=len(JOBS)))
+@pytest.mark.parametrize(("name", "num_servers", "seed"), rows_long_after(SEEDED, always=len(FIRST)))
 def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_servers: int, seed: int) -> None:
     run, refused = grown(name, num_servers, seed)
     assert refused + unlawful(run) + dead(run) + unconserved(run) + unaveraged(run) == []
@@ -104,12 +104,12 @@ def test_every_strategy_goes_on_whatever_becomes_of_newcomers(name: str, num_ser
 
 def test_all_of_it_happens() -> None:
     told: Counter[str] = Counter()
-    for name, num_servers in JOBS:
+    for name, num_servers in FIRST:
         run, _ = grown(name, num_servers, 1)
         told.update(type(event).__name__ for event in run.events if isinstance(event, Denied | Joined | Restored))
         told.update(event.cause for event in run.events if isinstance(event, Lost))
         seven = run.recovery.tasks.get(NodeId.worker(7))
         told["died early"] += seven is not None and seven.incarnation > 0
-    assert all(told[kind] >= len(NAMES) // 2 for kind in ("Denied", "Joined", "Restored", "retired", "died early")), (
+    assert all(told[kind] >= len(FIRST) // 2 for kind in ("Denied", "Joined", "Restored", "retired", "died early")), (
         told
     )

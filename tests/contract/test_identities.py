@@ -81,6 +81,7 @@ def difference(first: VirtualRun, second: VirtualRun) -> str:
     return "" if first.uses() == second.uses() else "other parameters"
 
 
+@pytest.mark.few(9)
 @every_pair
 @pytest.mark.parametrize("num_workers", [*(pytest.param(number, marks=pytest.mark.long) for number in (1, 2)), 4])
 @pytest.mark.parametrize("draw", [draw_world, draw_host_world])
@@ -91,7 +92,7 @@ def test_it_is_the_same_in_every_respect(name: str, num_workers: int, draw: Draw
     assert difference(one, run_of(draw, num_workers, seed, make_other)) == ""
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(3)
 @every_pair
 def test_what_is_not_the_same_is_found(name: str) -> None:
     """Negative control: none of them is what stands at the other end."""

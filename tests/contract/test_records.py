@@ -6,6 +6,7 @@ A record that its own checks cannot read is found by nobody until somebody has r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -62,12 +63,11 @@ UNSEEN = {
 
 
 def cases() -> Iterator[ParameterSet]:
-    """Each strategy in one of the worlds for every commit, in the other it is long."""
-    for place, name in enumerate(NAMES):
-        for number, world in enumerate(WORLDS):
-            if fits(name, 4):
-                marks = [pytest.mark.long] if (place + number + 1) % len(WORLDS) else []
-                yield pytest.param(name, world, id=f"{name}-{world}", marks=marks)
+    """For every commit those in whose record something rare is, and all of a user's project."""
+    for name, world in product(NAMES, WORLDS):
+        if fits(name, 4):
+            marks = [] if USERS or f"{name}-{world}" in RARE else [pytest.mark.long]
+            yield pytest.param(name, world, id=f"{name}-{world}", marks=marks)
 
 
 def written(run: VirtualRun, named: dict[str, object], folder: Path) -> Path:
@@ -100,7 +100,7 @@ def test_every_strategy_leaves_a_record_that_verifies(name: str, world: str, tmp
 
 
 @pytest.mark.skipif(bool(USERS), reason="of our own strategies")
-@pytest.mark.parametrize("mode", JOBS)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[] if mode in RARE else pytest.mark.long) for mode in JOBS])
 def test_so_does_every_mode(mode: str, tmp_path: Path) -> None:
     done = run_cli(*JOBS[mode].split(), f"hydra.run.dir={tmp_path / 'run'}", cwd=ROOT)
     assert done.exit_code == 0, done.err

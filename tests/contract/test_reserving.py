@@ -61,7 +61,7 @@ def run_of(name: str, mode: str, seed: int) -> tuple[HeapRun, Moody]:
 
 @pytest.mark.parametrize("seed", long_after(range(1, 5), 1))
 @pytest.mark.parametrize("mode", long_after(reversed(MODES), always=1))
-@pytest.mark.parametrize("name", RESERVING)
+@pytest.mark.parametrize("name", long_after(RESERVING, always=2))
 def test_it_owes_what_every_strategy_owes(name: str, mode: str, seed: int) -> None:
     run, cluster = run_of(name, mode, seed)
     refused = played(run)

@@ -19,7 +19,6 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from injectors.plan import OF_MEMBERS, RULES, Disturbance, Kind, build_plan, parse_target
 from injectors.schedule import Schedule
 from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
@@ -32,7 +31,6 @@ from tests.support.laws import Complaints
 from tests.support.runs import ROOT, read_lines
 from tests.support.virtual_runs import (
     EPOCHS,
-    LIMIT_S,
     Line,
     VirtualRun,
     World,
@@ -61,27 +59,18 @@ class Case(msgspec.Struct, frozen=True):
         return hurried(self.name)
 
 
-MANY = ("bsp", "coding_heter_aware")
-"""Played by 64 workers for every commit."""
 RECORDED = NAMES if USERS else ["sync_switch_restart", "zeno_pp"]
 """Whose records ``run.py`` writes twice for every commit."""
 
 
 def cases_of(name: str, num_workers: int) -> list[Case]:
-    """Seeds for every commit, and more of them.
-
-    For every commit each strategy is played by 4 workers, and every second one by 1 or 2 of them; by 64, half of the
-    time of all, are some strategies only.
-    """
-    if num_workers > 4:
-        first = [Case(name, num_workers, (0,), (0,))] if name in MANY else []
-        more = (0, 1) if name not in MANY else (1,)
-        return [*first, Case(name, num_workers, more, more, long=True)]
-    host = 1 if num_workers == 4 else 0
-    more = (1, 2, 3, 4), tuple(seed for seed in range(5) if seed != host)
-    if num_workers < 4 and fits(name, 1) and num_workers != (1, 0, 0, 2)[NAMES.index(name) % 4]:
-        return [Case(name, num_workers, (0, *more[0]), (host, *more[1]), long=True)]
-    return [Case(name, num_workers, (0,), (host,)), Case(name, num_workers, *more, long=True)]
+    """For every commit each strategy is played by 4 workers once, on hosts or without; the rest is long."""
+    seeds = (0, 1) if num_workers > 4 else tuple(range(5))
+    if num_workers != 4:
+        return [Case(name, num_workers, seeds, seeds, long=True)]
+    first = ((0,), ()) if NAMES.index(name) % 2 else ((), (1,))
+    more = [tuple(seed for seed in seeds if seed not in own) for own in first]
+    return [Case(name, num_workers, *first), Case(name, num_workers, more[0], more[1], long=True)]
 
 
 CASES = [
@@ -91,7 +80,6 @@ CASES = [
     if fits(name, num_workers)
     for case in cases_of(name, num_workers)
 ]
-SHORT = [case for case in CASES if not case.long]
 WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
 """Of what is in the worlds, which are the same for every strategy."""
 every_case = pytest.mark.parametrize("case", marked(CASES), scope="module")
@@ -122,19 +110,6 @@ def host_run_of(case: Case, seed: int) -> VirtualRun:
 def runs(case: Case) -> Iterator[VirtualRun]:
     yield from (run_of(case, seed) for seed in case.seeds)
     yield from (host_run_of(case, seed) for seed in case.host_seeds)
-
-
-def some_runs(case: Case) -> Iterator[VirtualRun]:
-    """For what costs as much as a run: one of either kind, another kind for the next strategy; the rest is long."""
-    if case.long:
-        yield from runs(case)
-    elif NAMES.index(case.name) % 2:
-        yield run_of(case, case.seeds[0])
-    else:
-        yield host_run_of(case, case.host_seeds[0])
-
-
-# ---- checkers: complaints, none when all is well --------------------------------------------------------------------
 
 
 def unlawful(run: VirtualRun) -> Complaints:
@@ -224,9 +199,6 @@ def unfair(run: VirtualRun) -> Complaints:
     return [f"t={t}: {first} before {then}" for (t, first), (at, then) in pairwise(arrived) if t == at and first > then]
 
 
-# ---- in every world -------------------------------------------------------------------------------------------------
-
-
 @every_case
 def test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch(case: Case) -> None:
     for run in runs(case):
@@ -239,21 +211,21 @@ def test_it_faces_the_plan_that_all_face_and_who_returns_has_been_away_for_long_
         assert otherwise_disturbed(run) + too_early(run.lines, run.world) == []
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(6)
 @every_case
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         assert different(run, VirtualRun(run.world, case.make())) == []
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @every_case
 def test_a_fresh_strategy_decides_the_same(case: Case) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         assert replay(run.lines, case.make()) == []
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "case", marked(case for case in CASES if not sample(case.name).validation_samples), scope="module"
 )
@@ -264,48 +236,18 @@ def test_without_gradients_the_same_happens_at_the_same_time(case: Case) -> None
         lines = [line for line in run.lines if line.get("event", {}).get("type") not in (None, "Evaluated")]
         return [(line["t"], line["event"]["type"], line["commands"]) for line in lines]
 
-    for run in some_runs(case):
+    for run in runs(case):
         timed = VirtualRun(run.world, case.make(), learning="none")
         assert unlawful(timed) + dead(timed) == []
         assert timed.end["note"]["samples_applied"] == EPOCHS * run.world.job.num_samples
         assert received(timed) == received(run)
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", marked(CASES, lambda case: case.num_workers == 4), scope="module")
 def test_among_equals_the_first_to_begin_is_the_first_to_arrive(case: Case) -> None:
     run = VirtualRun(still_world(case.num_workers, 0), case.make())
     assert unlawful(run) + dead(run) + unfair(run) == []
-
-
-ON_HOSTS = ("bsp", "asp", "antdt_nd", "backup_workers")
-"""Strategies that ask for no nodes, where an operator lets workers come and go."""
-
-
-@cache
-def visited(name: str) -> VirtualRun:
-    """On hosts, with all kinds of windows; three workers join and three leave, one of them a newcomer."""
-    world = host_world_of(4, 1)
-    changes: list[tuple[float, Kind, int]] = [(2.0, "join", 4), (3.0, "leave", 1), (4.0, "join", 5), (4.0, "join", 6)]
-    changes += [(7.0, "leave", 4), (9.0, "leave", 2)]
-    ordered = [
-        Disturbance(start_s=t, end_s=t + 0.001, target=f"worker:{number}", kind=kind, magnitude=1.0)
-        for t, kind, number in changes
-    ]
-    plan = build_plan("visitors", 1, LIMIT_S, [*world.plan.disturbances, *ordered])
-    return VirtualRun(msgspec.structs.replace(world, plan=plan, accidents=()), make(name))
-
-
-@pytest.mark.parametrize("name", ON_HOSTS)
-def test_workers_come_to_hosts_and_leave_them(name: str) -> None:
-    run = visited(name)
-    assert unlawful(run) + dead(run) + unconserved(run) + replay(run.lines, make(name)) == []
-    assert run.world.hosts is not None
-    hosts = {f"host:{host.number}" for host in run.world.hosts.hosts}
-    joined = {line["event"]["worker"]: line["event"]["place"] for line in run.events("Joined")}
-    assert {4, 5, 6} <= joined.keys()
-    assert {joined[worker] for worker in (4, 5, 6)} <= hosts
-    assert {1, 4} <= {line["event"]["worker"] for line in run.events("Lost") if line["event"]["cause"] == "retired"}
 
 
 @pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
@@ -330,40 +272,10 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
 
 
-@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
-def test_the_worlds_of_hosts_have_in_them_what_they_are_for() -> None:
-    seen = [host_run_of(case, seed) for case in WITNESSES for seed in case.host_seeds]
-    open_windows = {
-        (one.kind, parse_target(one.target).form)  # type: ignore[union-attr]
-        for run in seen
-        for one in run.world.plan.disturbances
-        if one.start_s < run.end["t"]
-    }
-    kinds = RULES.keys() - OF_MEMBERS - {"gpu"}  # no world has GPUs: tests/unit/virtual/test_virtual_windows.py
-    assert open_windows == {(kind, form) for kind in kinds for form in RULES[kind].forms}
-    hosts = [run.world.hosts for run in seen]
-    assert {one is None for one in hosts} == {True, False}
-    every = [host for one in hosts if one is not None for host in one.hosts]
-    for name in ("cores", "link_bytes_per_s", "device", "latency_s"):
-        assert {bool(getattr(host, name)) for host in every} == {True, False}, name
-    assert max(len(host.tasks) for host in every) > 2
-    assert {run.world.transport for run in seen} == {"tcp", "shm"}
-    gone = {(line["note"]["role"], line["note"]["reason"]) for run in seen for line in run.notes("Exited")}
-    assert {role for role, reason in gone if reason == "killed by the plan"} == {"worker", "server"}
-    assert {line["note"]["role"] for run in seen for line in run.notes("Fenced")} == {"worker", "server"}
-    assert all(run.session.machines is not None for run in seen)
-
-
 WITHOUT_HOSTS = {
-    ("asp_even", 0): (113.421875, 8695.85),
     ("asp_even", 2): (116.68654716788771, 8806.83349883531),
-    ("asp", 0): (91.60625, 7404.934375),
-    ("asp", 2): (116.07227639221881, 8748.456033849603),
     ("backup_workers", 0): (98.875, 5740.85625),
-    ("backup_workers", 2): (92.04685103917146, 5061.55566506784),
-    ("bsp", 0): (129.015625, 11128.515625),
     ("bsp", 2): (137.0178707093001, 11197.08575872739),
-    ("ssp", 0): (97.734375, 7755.45),
     ("ssp", 2): (115.19722580233133, 8756.890686592711),
 }
 """End of a run and sum of the times of its arrivals, without jitter, as they were before machines could be shared."""
@@ -376,13 +288,10 @@ def test_where_nothing_is_shared_it_goes_on_as_before_to_the_bit(name: str, seed
     assert (run.end["t"], math.fsum(line["t"] for line in run.events("Arrived"))) == WITHOUT_HOSTS[name, seed]
 
 
-# ---- the record is like that of a live run --------------------------------------------------------------------------
-
-
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @every_case
 def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path: Path) -> None:
-    for run in some_runs(case):
+    for run in runs(case):
         loaded = load_run(run.write(tmp_path / f"run{len(list(tmp_path.iterdir()))}"))
         assert (loaded.status, loaded.torn) == ("done", False)
         assert integrity(loaded).problems == ()
@@ -392,10 +301,9 @@ def test_every_note_is_described_with_its_fields() -> None:
     text = (ROOT / "docs" / "record.md").read_text().replace("\n", " ")
     plain = re.sub(r"\[.*?\]|\{\.\.\.\}", "", text)
     described = {kind: set(re.findall(r"\w+", fields)) for kind, fields in re.findall(r"`(\w+) \{([^}]*)\}", plain)}
-    for case in (case for case in SHORT if case.num_workers == 4):
-        for line in (*run_of(case, 0).lines, *host_run_of(case, 1).lines):
-            if line["kind"] == "note":
-                assert described[line["note"]["type"]] <= set(line["note"]), line
+    for line in (line for case in CASES if not case.long for run in runs(case) for line in run.lines):
+        if line["kind"] == "note":
+            assert described[line["note"]["type"]] <= set(line["note"]), line
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,14 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from tests.contract.catalogue import NAMES, NUM_WORKERS, fits, marked, sample
 from tests.contract.test_virtual import Case, cases_of, dead, different, unconserved, unlawful
-from tests.support.invariants import problems, replay
-from tests.support.virtual_runs import Line, VirtualRun, draw_replica_world
+from tests.support.invariants import replay
+from tests.support.virtual_runs import VirtualRun, draw_replica_world
 
 CASES = [
     case
@@ -58,51 +57,3 @@ def test_the_analysis_reads_the_record_and_has_no_complaint(case: Case, tmp_path
 def test_it_does_the_same_again_to_the_byte(case: Case) -> None:
     for run in runs(case):
         assert different(run, VirtualRun(run.world, case.make())) == []
-
-
-@pytest.mark.long(like="test_it_is_lawful_and_reaches_the_end_and_uses_every_sample_once_an_epoch")
-def test_what_a_loss_has_voided_does_not_count_and_would_be_caught_otherwise(tmp_path: Path) -> None:
-    """A Drop of a gradient that never was, in answer to a loss; the second record hides the pause."""
-    run = next(run for run in every_run() if run.notes("Rollback"))
-    void = {"type": "Drop", "grads": [10**9], "requeue": True}
-    answered = [{**line, "commands": [*line["commands"], void]} if is_lost(line) else line for line in run.lines]
-    hidden = [line for line in answered if line not in run.notes("Rollback")]
-    for lines, good in ((answered, True), (hidden, False)):
-        numbered = [{**line, "seq": number} for number, line in enumerate(lines)]
-        run_dir = run.write(tmp_path / str(good))
-        (run_dir / "events.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in numbered))
-        assert (problems(numbered) == []) is good
-        assert (integrity(load_run(run_dir)).problems == ()) is good
-
-
-def is_lost(line: Line) -> bool:
-    return line["kind"] == "event" and line["event"]["type"] == "Lost"
-
-
-def followed(run: VirtualRun) -> list[tuple[Line, Line]]:
-    """Every Restored after the event before it."""
-    events = [line for line in run.lines if line["kind"] == "event"]
-    return [(before, line) for before, line in pairwise(events) if line["event"]["type"] == "Restored"]
-
-
-def every_run() -> list[VirtualRun]:
-    return [
-        run
-        for case in CASES
-        if case.name in ("antdt_dd", "bsp", "lb_bsp") and case.num_workers <= 4
-        for run in runs(case)
-    ]
-
-
-def test_the_worlds_have_in_them_what_they_are_for() -> None:
-    seen = every_run()
-    assert {line["event"]["restarting"] for run in seen for line in run.events("Lost")} == {True, False}
-    restored = [(line["event"]["version"], before["version"]) for run in seen for before, line in followed(run)]
-    assert {version - before for version, before in restored} == {0, -1}, "some are lost within a ring"
-    assert {run.session.machines is None for run in seen} == {True, False}
-    reasons = {line["note"]["reason"] for run in seen for line in run.notes("Exited")}
-    assert {"killed", "killed by the plan"} <= reasons
-    assert any(run.notes("Fenced") for run in seen)
-    costs = [run.world.costs for run in seen]
-    for name in ("ring_step_s", "ring_per_byte_s"):
-        assert {bool(getattr(cost, name)) for cost in costs} == {True, False}, name

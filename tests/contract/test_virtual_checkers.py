@@ -6,10 +6,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
-from injectors.plan import Disturbance, build_plan
 from runtime.virtual.clock import Clock
 from runtime.virtual.tasks.iteration import Iteration
 from tests.contract.test_checkers import AppliesTwice, ForgetsLostInItsMin, LosesASample, Sound, ThrowsDice
@@ -26,8 +24,6 @@ from tests.contract.test_virtual import (
     world_of,
 )
 from tests.support.invariants import replay
-from tests.support.laws import Complaints
-from tests.support.long_tests import long_after, rows_long_after
 from tests.support.virtual_runs import Line, VirtualRun, World, draw_world, still_world
 
 
@@ -42,24 +38,13 @@ class ClockByWorker(Clock):
         heapq.heappush(timeline._heap, (when_s, 0.0, priority, order, self, when_s, action, args))
 
 
-class ClockOutOfOrder(Clock):
-    """Now and then the second comes before the first."""
-
-    def step(self) -> None:
-        timeline = self.timeline
-        first = heapq.heappop(timeline._heap) if timeline.sequence % 5 == 0 and len(timeline._heap) > 1 else None
-        super().step()
-        if first is not None:
-            heapq.heappush(timeline._heap, first)
-
-
 DRAW: dict[str, Callable[[int, int], World]] = {"plain": world_of, "still": still_world, "hosts": host_world_of}
 
 
 def found(cls: Make, kind: str, wanted: set[str] | None = None) -> set[str]:
     """The checkers that complain about a strategy; those are enough that are ``wanted``."""
     complaining: set[str] = set()
-    for seed in range(4):
+    for seed in range(2 if wanted is None else 4):
         world = DRAW[kind](4, seed)
         run, again = VirtualRun(world, cls()), VirtualRun(world, cls())
         results = {
@@ -77,12 +62,13 @@ def found(cls: Make, kind: str, wanted: set[str] | None = None) -> set[str]:
     return complaining
 
 
-@pytest.mark.parametrize("kind", long_after(DRAW, always=1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("kind", DRAW)
 def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
     assert found(Sound, kind) == set()
 
 
-@pytest.mark.parametrize("kind", ["plain", "hosts"])
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("cls", "checkers"),
     [
@@ -92,41 +78,24 @@ def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
         (ForgetsLostInItsMin, {"alive"}),
     ],
 )
-def test_a_planted_fault_is_found(cls: Make, checkers: set[str], kind: str) -> None:
-    assert found(cls, kind, checkers) >= checkers
+def test_a_planted_fault_is_found(cls: Make, checkers: set[str]) -> None:
+    assert found(cls, "plain", checkers) >= checkers
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("cls", "draw", "check"), [(ClockByWorker, still_world, unfair), (ClockOutOfOrder, draw_world, unlawful)]
-)
-def test_a_wrong_clock_is_found(
-    cls: type[Clock],
-    draw: Callable[[int, int], World],
-    check: Callable[[VirtualRun], Complaints],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert [check(VirtualRun(draw(4, seed), Sound())) for seed in range(4)] == [[]] * 4
-    monkeypatch.setattr("runtime.virtual.control.session.new_clock", cls)
-    assert any(check(VirtualRun(draw(4, seed), Sound())) for seed in range(4))
+def test_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [unfair(VirtualRun(still_world(4, seed), Sound())) for seed in range(2)] == [[]] * 2
+    monkeypatch.setattr("runtime.virtual.control.session.new_clock", ClockByWorker)
+    assert any(unfair(VirtualRun(still_world(4, seed), Sound())) for seed in range(4))
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "spoil"),
-    rows_long_after(
-        [
-            ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
-            ("Restored", lambda lines, at: lines[at].update(t=lines[at]["t"] - 6.0)),
-            ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
-            ("Joined", lambda lines, at: lines.insert(at, lines[at])),
-            (
-                "Restored",
-                lambda lines, at: lines.insert(at, next(line for line in lines if "Checkpointed" in str(line))),
-            ),
-        ],
-        always=2,
-    ),
+    [
+        ("Restored", lambda lines, at: lines[at]["event"].update(version=lines[at]["version"] + 1)),
+        ("Joined", lambda lines, at: lines[at].update(t=lines[at]["t"] - 0.001)),
+        ("Joined", lambda lines, at: lines.insert(at, lines[at])),
+    ],
 )
 def test_an_impossible_return_is_found(kind: str, spoil: Callable[[list[Line], int], None]) -> None:
     """Without delays of decisions, whoever is away is back at the first possible moment."""
@@ -135,20 +104,6 @@ def test_an_impossible_return_is_found(kind: str, spoil: Callable[[list[Line], i
     lines = run.lines
     spoil(lines, next(at for at, line in enumerate(lines) if line.get("event", {}).get("type") == kind))
     assert too_early(lines, run.world)
-
-
-@pytest.mark.parametrize("target", ["worker:1", "server:0"])
-def test_a_return_from_the_dead_before_its_time_is_found(target: str) -> None:
-    """Killed by the plan, whose window is longer than any restart."""
-    kill = Disturbance(start_s=2.0, end_s=12.0, target=target, kind="kill", magnitude=1)
-    drawn = draw_world(2, next(seed for seed in range(99) if draw_world(2, seed).costs.decision_s == 0))
-    costs = msgspec.structs.replace(drawn.costs, launch_s=1.0)
-    world = msgspec.structs.replace(drawn, accidents=(), costs=costs, plan=build_plan("kill", 0, 20.0, [kill]))
-    run = VirtualRun(world, Sound())
-    back = next(line for line in run.lines if line.get("event", {}).get("type") in ("Joined", "Restored"))
-    assert too_early(run.lines, world) == []
-    back["t"] = 12.999
-    assert too_early(run.lines, world)
 
 
 def test_another_plan_is_found() -> None:

@@ -46,9 +46,3 @@ def test_a_device_gets_as_many_hogs_as_its_smallest_rest_needs() -> None:
 def test_what_cannot_be_taken_is_refused(asked: tuple[str, float], users: DeviceUsers, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         refuse_hogs([asked], users, alike=False)
-
-
-def test_what_is_possible_is_not_refused() -> None:
-    refuse_hogs([("device:0", 0.08), ("device:1", 0.5)], PAIRS, alike=False)
-    refuse_hogs([("host:0", 0.25), ("worker:2", 0.25)], ON_HOSTS, alike=False)
-    refuse_hogs([("device:0", 0.05)], PAIRS, alike=True)

@@ -8,21 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.cluster.link_flows import flows_between, flows_of, rates_of_flows
-
-TWO = {"worker:0": 0, "worker:1": 1, "server:0": 0}
-"""Two machines; only worker 1 and the server are apart."""
-
-
-def test_a_link_with_one_connection_gives_it_all_of_its_rate() -> None:
-    rates = rates_of_flows(TWO, {"link:1": 8.0})
-    assert rates == {("worker:1", "server:0"): 8.0, ("server:0", "worker:1"): 8.0}
-
-
-def test_nothing_is_sent_over_a_link_between_tasks_of_one_machine() -> None:
-    assert flows_between(dict.fromkeys(TWO, 0)) == []
-    assert rates_of_flows(dict.fromkeys(TWO, 0), {"link:0": 8.0}) == {}
-    assert list(flows_of("link:0", dict.fromkeys(TWO, 0))) == [[], []]
+from runtime.cluster.link_flows import rates_of_flows
 
 
 def test_connections_share_equally_and_a_route_is_one_direction() -> None:
@@ -35,13 +21,6 @@ def test_connections_share_equally_and_a_route_is_one_direction() -> None:
         ("worker:1", "server:2"): 4.0,
         ("worker:3", "server:2"): 4.0,
     }
-
-
-def test_of_several_limits_the_least_holds_in_whatever_order() -> None:
-    for limits in ({"link:1": 8.0, "link:0": 4.0}, {"link:0": 4.0, "link:1": 8.0}):
-        assert set(rates_of_flows(TWO, limits).values()) == {4.0}
-    both = rates_of_flows(TWO, {"link:1": 8.0, "link:1>0": 2.0})
-    assert both == {("worker:1", "server:0"): 2.0, ("server:0", "worker:1"): 8.0}
 
 
 @st.composite

@@ -117,8 +117,6 @@ class ShardsMachine(RuleBasedStateMachine):
         self.next_work = 0
         self.saved = [(b"", self.model)][:0]
 
-    # ---- what can happen ---------------------------------------------------------------------------------------------
-
     @rule(pick=st.integers(0, 3), num_samples=st.integers(1, 5))
     def take(self, pick: int, num_samples: int) -> None:
         worker, work_id = self.workers[pick % len(self.workers)], self.next_work
@@ -178,8 +176,6 @@ class ShardsMachine(RuleBasedStateMachine):
         """One of the works that are out."""
         works = sorted(self.model.doing)
         return works[pick % len(works)]
-
-    # ---- what must hold ----------------------------------------------------------------------------------------------
 
     @invariant()
     def every_sample_of_every_open_epoch_is_in_one_place(self) -> None:

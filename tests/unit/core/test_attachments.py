@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from strategies.protocol import Apply, Drop, ProtocolError
+from strategies.protocol import Apply, ProtocolError
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 Pairs = tuple[tuple[int, int], ...]
@@ -39,15 +39,6 @@ def refusal(at: Rig, *commands: object) -> str:
     return str(refused.value)
 
 
-# ---- orders ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_update_that_makes_children_is_still_one_of_all() -> None:
-    at = attached()
-    order = at.applied[-1][1]
-    assert (order.excluded, order.children, order.returning) == ((), ((3, 1),), ())
-
-
 def test_a_child_computes_with_its_parent_and_takes_no_part_in_the_next_sums() -> None:
     at = attached()
     assert [at.orders[grad].parent for grad in range(8)] == [None] * 7 + [1]
@@ -65,38 +56,6 @@ def test_who_is_not_named_any_more_takes_the_state_over_from_its_parent() -> Non
     at.say(with_children(4, 5, 6, 7), *compute(3))
     assert at.applied[-1][1].returning == ((3, 1),)
     assert at.orders[8].parent is None
-
-
-@pytest.mark.parametrize(("parent", "source"), [(1, 0), (2, 2)])
-def test_or_from_another_if_its_parent_leaves(parent: int, source: int) -> None:
-    at = attached(((3, parent),))
-    for worker in range(4):
-        at.arrive(worker)
-    at.say(with_children(4, 5, 6, 7, children=((1, 0),)))
-    assert at.applied[-1][1].returning == ((3, source),)
-
-
-def test_a_late_gradient_is_kept_by_the_parent_of_then() -> None:
-    """It was computed when another was its parent."""
-    at = attached()
-    for worker in (0, 1, 2):
-        at.arrive(worker)
-    at.say(with_children(4, 5, 6, children=((3, 2),)), *compute(0, 1, 2))
-    at.arrive(3)
-    at.say(*compute(3))
-    assert (at.orders[7].parent, at.orders[11].parent) == (1, 2)
-
-
-def test_without_children_orders_are_as_they_were() -> None:
-    at = rig()
-    at.say(apply(0, 1, 2, 3))
-    order = at.applied[-1][1]
-    assert (order.excluded, order.children, order.returning) == ((), (), ())
-    written = msgspec.json.encode(apply(0))
-    assert b"children" not in written, "records of jobs without children keep their bytes"
-
-
-# ---- refusals -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,13 +97,6 @@ def test_who_computes_or_keeps_a_gradient_stays_where_it_is(
     assert why in refusal(at, update)
 
 
-def test_who_keeps_a_gradient_that_is_dropped_may_leave() -> None:
-    """The negative control: it is the gradient that keeps it."""
-    at = rig()
-    at.say(Drop(grads=(3,)), with_children(0, 1, 2, children=((3, 1),)))
-    assert at.applied[-1][1].children == ((3, 1),)
-
-
 def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
     """Worker 3 computed it before it left, on parameters of its own."""
     at = attached(((2, 0),))
@@ -152,18 +104,3 @@ def test_a_gradient_outside_of_the_ring_cannot_be_summed() -> None:
         at.arrive(worker)
     at.core.members.parents[3] = 1  # as if it had left with what it keeps
     assert "worker 3 keeps gradient 7, and is not in the ring" in refusal(at, with_children(4, 5, 6, 7))
-
-
-# ---- losses ---------------------------------------------------------------------------------------------------------
-
-
-def test_after_a_loss_all_are_in_the_ring() -> None:
-    """Whoever was lost, all take over one version."""
-    at = attached()
-    at.lose(0)
-    at.restore()
-    at.say(*compute(3))
-    assert at.orders[8].parent is None
-    at.arrive(3)
-    at.say(apply(8))
-    assert at.applied[-1][1].excluded == ()

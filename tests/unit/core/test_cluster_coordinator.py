@@ -12,7 +12,6 @@ from runtime.core.cluster.coordinator import ClusterCoordinator
 from runtime.core.cluster.inputs import JobEnded, JobGone, JobStarted, JobSubmitted, TaskMoved, Woke
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
-from strategies.cluster.placements.spread import Spread
 from strategies.cluster.policies.backfill import Backfill
 from strategies.cluster.policies.fifo import Fifo
 from strategies.cluster.policies.las import Las
@@ -64,26 +63,6 @@ def job(name: str, gpus: int = 1, duration_s: float | None = None) -> JobSubmitt
     return JobSubmitted(JobRequest(job=name, submit_s=0.0, gpus=gpus, duration_s=duration_s))
 
 
-def test_the_life_of_two_jobs() -> None:
-    cluster, port, notes = cluster_of(Fifo(), 2)
-    cluster.receive(1.0, job("a", 2), job("b", 1))
-    cluster.receive(3.0, JobStarted("a"))
-    assert cluster.jobs["a"].phase == "running"
-    assert cluster.jobs["a"].attained_at(5.0) == 2.0
-    cluster.receive(7.0, JobEnded("a", "failed"))
-    assert list(cluster.jobs) == ["b"]
-    assert port.orders == [("start", "a", (0, 0), 0), ("start", "b", (0,), 0)]
-    assert notes == [
-        (1.0, "Submitted", "a"),
-        (1.0, "Submitted", "b"),
-        (1.0, "Placed", "a"),
-        (1.0, "Queued", "b"),
-        (3.0, "Started", "a"),
-        (7.0, "Ended", "a"),
-        (7.0, "Placed", "b"),
-    ]
-
-
 def test_a_preempted_job_keeps_its_gpus_until_it_is_gone_and_its_progress() -> None:
     cluster, port, _ = cluster_of(Srtf(), 1)
     cluster.receive(0.0, job("long", duration_s=100.0))
@@ -133,38 +112,6 @@ def test_a_worker_that_is_restarted_goes_where_the_placement_has_a_gpu_for_it() 
     assert cluster.gpus_used == [1, 0]
 
 
-def test_what_a_move_frees_is_for_who_waits() -> None:
-    """A gang that wants one machine finds it once the worker of another job has left it."""
-    cluster, port, _ = cluster_of(Fifo(), 2, 2, placement=Pack(max_machines=1))
-    cluster.receive(0.0, job("a"), job("x"), job("c"))
-    cluster.receive(1.0, JobEnded("x"))
-    cluster.receive(2.0, job("wide", 2))
-    assert cluster.num_waiting == 1
-    assert cluster.relocate(3.0, "a", NodeId.worker(0)) == 1
-    cluster.receive(3.0, TaskMoved("a", NodeId.worker(0)))
-    assert port.orders[-1] == ("start", "wide", (0, 0), 0)
-
-
-def test_nobody_gets_a_gpu_on_which_a_killed_worker_still_is() -> None:
-    """Whoever comes, ends, or is woken meanwhile; then all is decided at once. Servers hold no GPU."""
-    cluster, port, _ = cluster_of(Fifo(), 2, 2)
-    given = JobRequest(job="a", submit_s=0.0, gpus=2, servers=1)
-    cluster.receive(0.0, JobSubmitted(given), job("b", 1))
-    assert cluster.relocate(1.0, "a", NodeId.worker(1)) == 1
-    before = list(port.orders)
-    cluster.receive(1.01, job("c", 1))
-    cluster.receive(1.02, Woke())
-    cluster.receive(1.03, JobEnded("b"))
-    cluster.receive(1.04, job("d", 1))
-    assert port.orders == before
-    cluster.receive(1.05, TaskMoved("a", NodeId.worker(1)))
-    assert [order[1] for order in port.orders[len(before) :]] == ["c", "d"]
-    cluster.receive(2.0, JobEnded("d"))
-    assert cluster.relocate(3.0, "a", NodeId.server(0)) == 1
-    cluster.receive(3.0, job("e", 1))
-    assert port.orders[-1][1] == "e"
-
-
 @pytest.mark.parametrize("ending", ["ends", "is preempted"])
 def test_a_job_that_is_over_has_left_all_gpus(ending: str) -> None:
     cluster, port, _ = cluster_of(Srtf(), 2, 2)
@@ -181,20 +128,6 @@ def test_a_job_that_is_over_has_left_all_gpus(ending: str) -> None:
         cluster.receive(1.02, JobGone("a"))
     assert port.orders[-1][:2] == ("start", "short")
     cluster.receive(1.03, TaskMoved("a", NodeId.worker(1)))
-
-
-def test_a_server_that_is_restarted_goes_where_the_placement_puts_one() -> None:
-    """With ``spread`` where fewest are."""
-    cluster, _, notes = cluster_of(Fifo(), 3, 1, 0, placement=Spread())
-    cluster.receive(0.0, JobSubmitted(JobRequest(job="a", submit_s=0.0, gpus=2, servers=2)))
-    assert cluster.jobs["a"].places == Places(workers=(0, 0), servers=(0, 1))
-    assert cluster.relocate(1.0, "a", NodeId.server(1)) == 2
-    assert cluster.jobs["a"].places == Places(workers=(0, 0), servers=(0, 2))
-    assert cluster.room.servers_on(1) == 0
-    assert cluster.gpus_used == [2, 0, 0]
-    assert notes[-1] == (1.0, "Moved", "a")
-    assert cluster.relocate(2.0, "a", NodeId.server(0)) == 1
-    assert cluster.relocate(3.0, "a", NodeId.server(1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -214,38 +147,6 @@ def test_the_books_refuse_a_move_that_cannot_be(asked: tuple[str, NodeId, int], 
     with pytest.raises(ProtocolError, match=said):
         room.move(*asked)
     assert (room.free, room.held) == before
-
-
-def test_a_job_goes_down_one_queue_at_a_time_though_a_worker_has_moved_meanwhile() -> None:
-    """At 20 s ``a`` comes to be in the second queue, and at 41 s ``later``, which so is the last by rank."""
-    cluster, port, _ = cluster_of(Las(thresholds=(20.0, 1000.0)), 1, 1)
-    cluster.receive(0.0, job("a"))
-    cluster.receive(0.0, JobStarted("a"))
-    assert cluster.relocate(6.0, "a", NodeId.worker(0)) == 1
-    cluster.receive(6.0, TaskMoved("a", NodeId.worker(0)))
-    cluster.receive(21.0, job("later"))
-    cluster.receive(21.0, JobStarted("later"))
-    cluster.receive(45.0, job("new"))
-    assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "later")]
-
-
-def test_nobody_is_preempted_twice_for_the_same_job() -> None:
-    cluster, port, _ = cluster_of(Srtf(), 4)
-    cluster.receive(0.0, *(job(name, 2, 100.0) for name in "ab"))
-    cluster.receive(1.0, job("short", 2, 5.0))
-    cluster.receive(2.0, job("later", 2, 200.0))
-    assert [order for order in port.orders if order[0] == "preempt"] == [("preempt", "b")]
-    cluster.receive(3.0, JobEnded("b"))  # it was faster than the order
-    assert port.orders[-1] == ("start", "short", (0, 0), 0)
-
-
-def test_a_start_that_is_reported_late_changes_nothing_for_a_job_that_leaves() -> None:
-    cluster, _, notes = cluster_of(Srtf(), 1)
-    cluster.receive(0.0, job("long", duration_s=100.0))
-    cluster.receive(1.0, job("short", duration_s=5.0))
-    cluster.receive(2.0, JobStarted("long"))
-    assert cluster.jobs["long"].phase == "leaving"
-    assert "Started" not in [kind for _, kind, _ in notes]
 
 
 def test_it_asks_to_be_woken_when_a_queue_of_las_ends_and_only_while_somebody_waits() -> None:
@@ -341,12 +242,6 @@ def test_an_unlawful_answer_is_refused(commands: tuple[ClusterCommand, ...], sai
     cluster, _, _ = cluster_of(Says(*commands, preempts=True), 1)
     with pytest.raises(ProtocolError, match=said):
         cluster.receive(0.0, job("x"), job("y"))
-
-
-def test_who_has_not_declared_that_it_preempts_does_not() -> None:
-    cluster, _, _ = cluster_of(Says(X, PreemptJob(job="x"), preempts=False), 1)
-    with pytest.raises(ProtocolError, match="has not declared that it preempts"):
-        cluster.receive(0.0, job("x"))
 
 
 def test_machines_are_numbered_from_0() -> None:

@@ -9,10 +9,8 @@ import pytest
 from analysis.measures.metrics import CONVERGED
 from runtime.core import executor, inputs
 from runtime.core.convergence import Convergence
-from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import (
-    Apply,
     Arrived,
     Checkpoint,
     Compute,
@@ -22,38 +20,9 @@ from strategies.protocol import (
     ProtocolError,
     Started,
     Stop,
-    Wake,
     Woke,
 )
 from tests.support.harness import HeapRun, Puppet, Rig, apply, compute, make_job, puppet_rig
-
-# ---- Computes that find no data -------------------------------------------------------------------------------------
-
-
-def test_the_job_starts_with_everybody_and_an_even_batch() -> None:
-    rig = Rig(Puppet(), make_job(global_batch_samples=10)).start()
-    assert rig.events == [Started(t=0.0, workers=(0, 1, 2, 3), batch_samples=(3, 3, 2, 2), num_servers=1, lr=1.0)]
-    assert rig.noted("EpochStarted") == [{"epoch": 0}]
-    assert rig.evaluations == [0]
-
-
-def test_a_held_compute_is_fed_when_a_gradient_is_dropped() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    assert rig.noted("Starved") == [{"worker": 2}]
-    lost = rig.busy()[0].ranges
-    rig.arrive(0)
-    rig.say(Drop(grads=(0,)))
-    assert rig.busy()[2].ranges == lost
-
-
-def test_held_computes_are_fed_in_rank_order_as_far_as_the_data_goes() -> None:
-    rig = puppet_rig(num_workers=4)
-    rig.say(*compute(0, 1, 3, 2))
-    rig.arrive(0)
-    rig.say(Drop(grads=(0,)))
-    assert set(rig.busy()) == {1, 2}
-    assert set(rig.core.ledger.starved) == {3}
 
 
 def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
@@ -73,17 +42,6 @@ def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
     assert rig.busy()[2].version == 2, "it computes on the parameters of the moment at which it starts"
 
 
-def test_a_held_compute_is_fed_when_given_up_samples_end_the_epoch() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.say(apply(0))
-    rig.core.strategy.next = (Drop(grads=(1,), requeue=False),)
-    rig.arrive(1)
-    assert set(rig.busy()) == {2}
-    assert rig.noted("EpochStarted") == [{"epoch": 0}, {"epoch": 1}]
-
-
 def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     """In rank order, at the same moment, with what they were assigned."""
     rig = puppet_rig(num_workers=4)
@@ -95,13 +53,6 @@ def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     assert [(event.t, event.grad.worker, event.grad.samples) for event in last] == [(9.0, 0, 0), (9.0, 1, 0)]
     assert {event.grad.assigned_samples for event in last} == {2}
     assert len({event.grad.id for event in rig.events if isinstance(event, Arrived)}) == 4
-
-
-def test_a_worker_without_data_idles_instead_of_spinning() -> None:
-    """The strategy receives nothing but the arrivals of the slow one."""
-    run = HeapRun(ASP(data="even"), make_job(num_samples=40, epochs=1, max_time_s=100.0), [1, 1, 1, 4]).run()
-    assert len(run.events) == 1 + 40
-    assert run.core.finished_s == 40.0
 
 
 def test_a_strategy_that_asks_for_data_for_ever_is_stopped() -> None:
@@ -126,34 +77,6 @@ def test_rounds_without_data_count_only_in_a_row(monkeypatch: pytest.MonkeyPatch
     assert sum(isinstance(event, Arrived) and not event.grad.samples for event in run.events) >= 10
 
 
-# ---- epochs ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_the_next_epoch_opens_while_work_is_out_only_with_overlap(overlap: bool) -> None:
-    rig = puppet_rig(num_workers=2, epoch_overlap=overlap)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(apply(0), *compute(0))
-    assert (set(rig.core.ledger.starved) == {0}) is not overlap
-    assert [about["epoch"] for about in rig.noted("EpochStarted")] == ([0, 1] if overlap else [0])
-
-
-def test_with_overlap_held_computes_are_fed_when_the_elder_epoch_is_done() -> None:
-    """Two epochs are open at most: when the first is done, the third may open, and worker 2 waits for it."""
-    rig = puppet_rig(epochs=3, epoch_overlap=True)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(apply(0), *compute(0))
-    rig.arrive(0)
-    rig.say(apply(2), *compute(0, 2))
-    assert [order.ranges[0].epoch for order in rig.busy().values()] == [1, 0]
-    assert set(rig.core.ledger.starved) == {2}
-    rig.core.strategy.next = (apply(1),)
-    rig.arrive(1)
-    assert {work.epoch for work in rig.busy()[2].ranges} == {2}
-
-
 def test_the_job_is_done_with_its_last_epoch() -> None:
     """Nothing that the strategy says afterwards counts."""
     rig = puppet_rig(num_workers=2, epochs=1)
@@ -170,19 +93,6 @@ def test_the_job_is_done_with_its_last_epoch() -> None:
     rig.lose_server()
     rig.core.receive(99.0, inputs.Restored(0, rig.stable[1]))
     assert len(rig.lines) == lines
-
-
-# ---- updates --------------------------------------------------------------------------------------------------------
-
-
-def test_the_rate_is_that_of_the_schedule_after_the_samples_applied() -> None:
-    rig = puppet_rig(num_samples=100, lr=0.5, lr_at=lambda samples: 1.0 if samples < 2 else 0.1)
-    rig.say(*compute(0, 1, 2))
-    for worker in range(3):
-        rig.arrive(worker)
-    rig.say(Apply(grads=(0, 1), weights=(1.0, 1.0)))
-    rig.say(Apply(grads=(2,), weights=(1.0,), lr_scale=0.5))
-    assert [(order.version, order.lr, order.samples) for _, order, _ in rig.applied] == [(1, 0.5, 2), (2, 0.025, 1)]
 
 
 def test_a_schedule_goes_on_by_what_is_given_up_too() -> None:
@@ -215,31 +125,6 @@ def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_sample
     assert asked == [("worker:1", rig.t)]
 
 
-def test_a_gradient_says_where_it_is_from() -> None:
-    rig = puppet_rig(num_samples=100)
-    rig.say(*compute(1))
-    rig.arrive(1)
-    rig.say(apply(0), *compute(1))
-    rig.lose(1)
-    rig.join(1)
-    rig.say(*compute(1))
-    rig.arrive(1)
-    grad = rig.events[-1].grad
-    assert (grad.id, grad.worker, grad.incarnation, grad.iteration, grad.version) == (2, 1, 1, 1, 1)
-
-
-# ---- timers and ends ------------------------------------------------------------------------------------------------
-
-
-def test_timers_come_back_under_the_name_that_the_strategy_gave() -> None:
-    rig = puppet_rig()
-    rig.say(Wake(at_s=7.5, tag="kids:3"))
-    at_s, tag = rig.timers[-1]
-    assert at_s == 7.5
-    rig.core.receive(7.5, inputs.TimerFired(tag))
-    assert rig.events[-1] == Woke(t=7.5, tag="kids:3")
-
-
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:
     rig = puppet_rig(eval_every_s=2.0, checkpoint_every_s=5.0)
     assert sorted(rig.timers) == [(2.0, "runtime:evaluate"), (5.0, "runtime:checkpoint"), (40.0, "runtime:limit")]
@@ -254,14 +139,6 @@ def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() ->
     rig.say(Evaluate(), Checkpoint())
     assert (rig.evaluations, len(rig.checkpoints)) == ([0, 0, 0], 2)
     assert [type(event) for event in rig.events] == [Started, Evaluated, Woke], "no metrics, no event"
-
-
-def test_the_job_ends_at_its_time_limit() -> None:
-    rig = puppet_rig(max_time_s=3.0)
-    rig.core.receive(3.0, inputs.TimerFired("runtime:limit"))
-    assert (rig.core.status, rig.core.reason, rig.core.finished_s) == ("done", "max_time_s=3 reached", 3.0)
-    rig.core.finish(4.0, "failed", "too late")
-    assert rig.core.status == "done"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Arrived,
     Checkpoint,
@@ -15,22 +14,8 @@ from strategies.protocol import (
     Lost,
     ProtocolError,
     Restart,
-    Restored,
-    Scheduling,
-    ServerLost,
 )
-from tests.support.harness import Rig, compute, make_job, puppet_rig
-from tests.support.restarting import Restarting
-
-
-def test_who_comes_back_while_all_are_halted_has_its_part_of_the_data_again() -> None:
-    """With ``data=even`` nobody would have computed that part of the next epoch."""
-    rig = puppet_rig()
-    rig.say(Restart(node="worker:1"))
-    rig.lose_server()
-    rig.join(1)
-    rig.restore()
-    assert not rig.core.shards.departed
+from tests.support.harness import compute, puppet_rig
 
 
 def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
@@ -51,36 +36,6 @@ def test_a_worker_is_lost_at_once_and_joins_when_it_is_back() -> None:
     assert rig.busy()[1].ranges != before, "its old samples wait at the tail of the queue"
 
 
-def test_the_scheduler_says_how_long() -> None:
-    rig = Rig(Restarting(orders=("worker:1@3",)), make_job(), scheduler=ConstantPending(pending_s=7.0)).start()
-    assert [event.pending_s for event in rig.received(Scheduling)] == [7.0]
-    rig.core.receive(3.0, inputs.TimerFired("strategy:worker:1"))
-    assert rig.restarts == [(0.0, "worker:1", 7.0)]
-    assert rig.noted("Restarting") == [{"node": "worker:1", "pending_s": 7.0}]
-
-
-def test_who_cannot_restart_anybody_is_told_nothing() -> None:
-    assert not puppet_rig().received(Scheduling)
-
-
-def test_a_server_goes_with_everything_that_was_applied_stored() -> None:
-    rig = puppet_rig(num_samples=12)
-    rig.say(*compute(0, 1))
-    rig.arrive(0)
-    rig.say(Restart(node="server:0"))
-    assert rig.checkpoints[-1][0] == rig.core.version == 0
-    assert rig.restarts[-1][1] == "server:0"
-    received = len(rig.events)
-    rig.core.receive(rig.at(None), inputs.GradientArrived(rig.orders[1].grad_id, 1, None))  # type: ignore[arg-type]
-    assert len(rig.events) == received, "nothing counts any more"
-    rig.lose_server()
-    assert rig.received(ServerLost)
-    rig.restore()
-    assert rig.received(Restored)[0].workers == (0, 1, 2)
-    rig.say(*compute(0, 1, 2))
-    assert len(rig.busy()) == 3
-
-
 @pytest.mark.parametrize("command", [*compute(1), Restart(node="worker:1")])
 def test_who_is_pending_gets_no_order_and_is_not_restarted(command: Any) -> None:
     rig = puppet_rig(num_samples=12)
@@ -97,22 +52,6 @@ def test_nodes_that_do_not_exist(node: str) -> None:
     rig = puppet_rig()
     with pytest.raises(ProtocolError, match="no such node"):
         rig.say(Restart(node=node))
-
-
-def test_a_checkpoint_based_failover_takes_everybody_back() -> None:
-    """Lost, then nothing counts until everybody is back at the checkpoint."""
-    rig = puppet_rig(num_samples=12, failover="checkpoint")
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.lose(1)
-    assert rig.received(Lost)[0].restarting
-    received = len(rig.events)
-    rig.core.receive(rig.at(None), inputs.GradientArrived(rig.orders[2].grad_id, 2, None))  # type: ignore[arg-type]
-    assert len(rig.events) == received
-    rig.core.receive(rig.at(None), inputs.WorkerJoined(1, 1))
-    assert not rig.received(Joined)
-    rig.restore()
-    assert rig.received(Restored)[0].workers == (0, 1, 2)
 
 
 def test_after_a_restore_the_samples_of_who_is_pending_do_not_wait_for_it() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import permutations
 
 import msgspec
-import pytest
 
-from runtime.core import inputs
-from strategies.protocol import Apply, Measured, Wake
+from strategies.protocol import Apply, Measured
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
@@ -29,12 +27,6 @@ def told(at: Rig) -> list[tuple[int, float]]:
     return [(event.version, event.sqr_norm) for event in at.received(Measured)]
 
 
-def test_only_what_is_asked_for_is_measured() -> None:
-    at = rig()
-    at.say(apply(0), measured(1), apply(2))
-    assert [order.measure for _, order, _ in at.applied] == [None, 0, None]
-
-
 def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
     """Whatever the order in which they come: (1e16 + 1) - 1e16 is 0 and (1e16 - 1e16) + 1 is 1."""
     for arriving in permutations(range(3)):
@@ -44,22 +36,6 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
             assert told(at) == []
             at.measured(0, (1e16, 1.0, -1e16)[server], server)
         assert told(at) == [(1, 0.0)]
-
-
-def test_one_replica_is_enough() -> None:
-    at = rig(num_servers=0)
-    at.say(measured(0, 1, 2))
-    at.measured(0, 2.5, server=2)
-    at.measured(0, 2.5, server=0)
-    assert told(at) == [(1, 2.5)]
-
-
-def test_updates_go_on_meanwhile() -> None:
-    at = rig()
-    at.say(measured(0), measured(1), apply(2))
-    at.measured(1, 2.0)
-    at.measured(0, 1.0)
-    assert told(at) == [(2, 2.0), (1, 1.0)]
 
 
 def test_what_was_measured_before_a_rollback_is_not_told() -> None:
@@ -78,23 +54,3 @@ def test_what_was_measured_before_a_rollback_is_not_told() -> None:
     at.measured(1, 4.0, server=1)
     at.measured(1, 4.0, server=0)
     assert told(at) == [(1, 8.0)]
-
-
-def test_nobody_waits_for_a_norm() -> None:
-    """A job that has nothing else to expect is stuck, since a norm may be lost."""
-    at = rig()
-    at.core.receive(at.t, inputs.Evaluated(0, 0.0, {}))
-    at.say(measured(0, 1, 2))
-    assert not at.core.watch.awaits()
-    at.say(Wake(at_s=99.0, tag="later"))
-    assert at.core.watch.awaits()
-
-
-@pytest.mark.parametrize(
-    ("measure", "ending"), [(False, b'"lr_scale":1.0}'), (True, b'"lr_scale":1.0,"measure":true}')]
-)
-def test_records_name_what_is_measured_and_nothing_else_has_changed(measure: bool, ending: bytes) -> None:
-    written = msgspec.json.encode(Apply(grads=(1,), weights=(1.0,), measure=measure))
-    assert written.endswith(ending)
-    assert msgspec.json.decode(written, type=Apply).measure is measure
-    assert msgspec.json.decode(b'{"type":"Apply","grads":[1],"weights":[1.0]}', type=Apply).lr_scale == 1.0

@@ -9,12 +9,9 @@ import pytest
 
 from runtime.core import inputs
 from runtime.core.ledger import HISTORY, REMEMBERED, GradientLedger
-from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Compute, Drop, Grad, Joined, ProtocolError, Woke
 from tests.support.answers import Line
 from tests.support.harness import Puppet, Rig, apply, compute, puppet_rig
-
-# ---- what is refused ------------------------------------------------------------------------------------------------
 
 
 def refusal(rig: Rig, *commands: Any) -> str:
@@ -59,15 +56,6 @@ def test_what_is_unlawful_is_refused_and_has_changed_nothing(command: Any, compl
     assert set(rig.core.ledger.grads) == {2}
 
 
-def test_a_gradient_without_samples_is_nothing_to_use() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.arrive(1)
-    assert rig.empties() == [2]
-    assert "Drop of [2]: not arrived" in refusal(rig, Drop(grads=(2,)))
-
-
 def test_a_refusal_ends_with_the_last_events_of_that_worker() -> None:
     ledger = GradientLedger()
     for t in range(HISTORY + 1):
@@ -96,26 +84,6 @@ def test_what_is_remembered_of_used_gradients_and_of_events_does_not_grow() -> N
         ledger.use((3 * REMEMBERED - 1,), "Drop")
     with pytest.raises(ProtocolError, match=r"^Drop of \[0\]: not arrived"):
         ledger.use((0,), "Drop")
-
-
-# ---- the record -----------------------------------------------------------------------------------------------------
-
-
-def test_the_state_is_recorded_where_it_changed() -> None:
-    rig = Rig(BSP()).start()
-    rig.arrive(0)
-    rig.core.receive(9.0, inputs.TimerFired("strategy:nothing"))
-    assert [line.state for line in rig.lines] == [{"arrived": 0}, {"arrived": 1}, None]
-    assert [line.version for line in rig.lines] == [0, 0, 0]
-
-
-def test_what_a_decision_cost_is_measured() -> None:
-    ticks = iter([1.0, 1.5])
-    costs: list[float] = []
-    rig = Rig(Puppet(), stopwatch=lambda: next(ticks))
-    rig.event = lambda t, event, commands, version, decide_us, state: costs.append(decide_us)  # type: ignore[method-assign]
-    rig.start()
-    assert costs == [500_000.0]
 
 
 def test_the_event_that_a_strategy_falls_over_is_recorded() -> None:

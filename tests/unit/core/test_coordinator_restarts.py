@@ -8,7 +8,6 @@ from runtime.core import inputs
 from strategies.protocol import (
     Arrived,
     Checkpoint,
-    Drop,
     Evaluate,
     Failed,
     Joined,
@@ -20,8 +19,6 @@ from strategies.protocol import (
     Wake,
 )
 from tests.support.harness import apply, compute, puppet_rig
-
-# ---- orders for workers that restart --------------------------------------------------------------------------------
 
 
 def test_a_restarting_worker_draws_at_once_and_computes_when_it_is_back() -> None:
@@ -43,60 +40,6 @@ def test_a_restarting_worker_draws_at_once_and_computes_when_it_is_back() -> Non
     assert order.ranges == calm.orders[1].ranges
     rig.arrive(0)
     assert rig.events[-1].grad.version == 1
-
-
-def test_a_restarting_worker_is_given_one_order_only() -> None:
-    rig = puppet_rig(num_samples=100)
-    rig.lose(0)
-    rig.say(*compute(0))
-    with pytest.raises(ProtocolError, match="busy"):
-        rig.say(*compute(0))
-
-
-def test_an_order_for_a_restarting_worker_survives_another_crash() -> None:
-    rig = puppet_rig()
-    rig.lose(0)
-    rig.say(*compute(0, 1, 2))
-    rig.lose(0)
-    assert (set(rig.busy_workers()), set(rig.core.ledger.starved)) == ({0, 1}, {2})
-    rig.join(0)
-    assert rig.busy()[0].incarnation == 2
-
-
-def test_an_order_for_a_worker_that_is_given_up_goes_to_the_others() -> None:
-    rig = puppet_rig()
-    rig.lose(0)
-    rig.say(*compute(0, 1, 2))
-    rig.lose(0, restarting=False)
-    assert set(rig.busy()) == {1, 2}
-
-
-def test_an_order_for_a_restarting_worker_is_held_like_any_other() -> None:
-    rig = puppet_rig()
-    rig.lose(2)
-    rig.say(*compute(0, 1, 2))
-    assert rig.noted("Starved") == [{"worker": 2}]
-    rig.arrive(0)
-    rig.say(Drop(grads=(0,)))
-    rig.arrive(1)
-    assert rig.empties() == []
-    rig.join(2)
-    assert set(rig.busy()) == {2}
-
-
-def test_a_lost_server_voids_the_orders_of_restarting_workers() -> None:
-    rig = puppet_rig()
-    rig.lose(0)
-    rig.say(*compute(0))
-    rig.lose_server()
-    rig.join(0)
-    rig.restore()
-    assert rig.busy_workers() == []
-    rig.say(*compute(0, 1))
-    assert set(rig.busy()) == {0, 1}
-
-
-# ---- servers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_lost_server_voids_everything() -> None:
@@ -129,26 +72,6 @@ def test_commands_while_a_server_is_lost_are_void() -> None:
     assert (rig.applied, rig.checkpoints, rig.evaluations) == ([], [], [0])
 
 
-def test_the_job_continues_with_the_checkpoints_state() -> None:
-    """Samples applied since the checkpoint are done again, those before are not."""
-    rig = puppet_rig(num_samples=4, epochs=1)
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.say(apply(0), Checkpoint())
-    again = rig.busy()[1].ranges
-    rig.arrive(1)
-    rig.say(apply(1))
-    rig.lose_server()
-    rig.restore()
-    assert (rig.core.version, rig.core.shards.samples_applied) == (1, 1)
-    rig.say(*compute(0, 1, 2))
-    assert rig.busy()[1].ranges == again
-    for worker in (0, 1, 2):
-        rig.arrive(worker)
-    rig.say(apply(*sorted(rig.core.ledger.grads)))
-    assert (rig.core.status, rig.core.version) == ("done", 2)
-
-
 def test_workers_lost_and_restarted_meanwhile_are_there_with_the_restore() -> None:
     """Lost and Joined are not notified: the strategy starts from the workers that Restored names."""
     rig = puppet_rig(num_workers=4, num_samples=4, epochs=1)
@@ -166,21 +89,3 @@ def test_workers_lost_and_restarted_meanwhile_are_there_with_the_restore() -> No
     rig.arrive(0)
     rig.say(apply(4), *compute(0))
     assert rig.busy()[0].ranges == left
-
-
-def test_a_second_server_may_be_lost_meanwhile() -> None:
-    rig = puppet_rig()
-    rig.lose_server()
-    rig.core.receive(rig.at(None), inputs.ServerLost(1, 0, "killed"))
-    assert [event.server for event in rig.received(ServerLost)] == [0, 1]
-    rig.restore()
-    rig.say(*compute(0))
-    assert set(rig.busy()) == {0}
-
-
-def test_no_held_compute_is_resolved_while_a_server_is_lost() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.lose_server()
-    rig.say()
-    assert rig.empties() == []

@@ -70,32 +70,6 @@ def test_the_servers_parts_are_summed_in_the_servers_order() -> None:
     assert (1e16 + 1.0) - 1e16 != (1e16 - 1e16) + 1.0, "the order does matter"
 
 
-def test_a_reference_is_computed_when_there_is_none_or_a_new_one_is_wanted() -> None:
-    at = rig()
-    at.say(Score(grad=0))
-    assert (at.references, at.weighings) == ([(0, 0)], [])
-    at.reference_ready()
-    at.say(Score(grad=1))
-    assert (at.references, at.weighings) == ([(0, 0)], [(0, 0), (1, 0)])
-    at.say(apply(2))
-    part(at, 0, 0, (1.0, 1.0, 1.0))
-    at.say(Score(grad=0, refresh=True))
-    assert at.references[1:] == [(1, 1)], "on the current parameters"
-    assert at.weighings == [(0, 0), (1, 0)]
-    at.reference_ready()
-    assert at.weighings[2:] == [(0, 1)]
-
-
-def test_what_is_asked_for_while_a_reference_is_computed_waits_for_it() -> None:
-    at = rig()
-    at.say(Score(grad=0), Score(grad=1), Score(grad=2, refresh=True))
-    assert (at.references, at.weighings) == ([(0, 0)], [])
-    at.reference_ready()
-    assert (at.references, at.weighings) == ([(0, 0), (1, 0)], [(0, 0), (1, 0)])
-    at.reference_ready()
-    assert at.weighings[2:] == [(2, 1)]
-
-
 def test_old_answers_are_not_heard() -> None:
     at = rig()
     at.say(Score(grad=0))
@@ -140,31 +114,6 @@ def test_the_score_of_a_gradient_that_is_used_is_not_told(use: Any, refers: bool
     part(at, 0, 0, (1.0, 1.0, 1.0))
     part(at, 0, 1, (1.0, 1.0, 1.0))
     assert [received.grad.id for received in at.received(Scored)] == [1]
-
-
-def test_when_servers_are_lost_every_score_and_the_reference_are_void() -> None:
-    at = rig()
-    at.say(Score(grad=0))
-    at.reference_ready()
-    at.lose_server()
-    part(at, 0, 0, (1.0, 1.0, 1.0))
-    at.restore()
-    assert at.received(Scored) == []
-    at.say(*compute(0))
-    at.arrive(0)
-    at.say(Score(grad=3))
-    assert len(at.references) == 2, "there is no reference any more"
-
-
-def test_the_gradient_of_a_worker_that_is_lost_is_scored_all_the_same() -> None:
-    at = rig()
-    at.say(Score(grad=0))
-    at.lose(0)
-    at.reference_ready()
-    part(at, 0, 0, (1.0, 1.0, 1.0))
-    at.say(apply(0))
-    assert [received.grad.id for received in at.received(Scored)] == [0]
-    assert at.updates == 1
 
 
 def test_a_reference_that_is_not_finite_points_nowhere() -> None:

@@ -64,24 +64,6 @@ class World:
         self.plan.admitted(task, moved=True)
 
 
-def test_who_moves_leaves_behind_what_is_due_and_other_changes_remain_due() -> None:
-    world = World(
-        window("pause", "worker:1", 1, 9, of_machine=True),
-        window("kill", "worker:1", 1, 9),
-        window("cut", "link:0", 1, 9),
-    )
-    world.move(2, "worker:1", "host:2")
-    world.plan.advance(2)
-    assert world.dead == {"worker:1"}
-    assert world.levels == {("worker:1", "kill"): 1.0, ("link:0", "cut"): 1.0}
-
-
-def test_hosts_are_dead_while_their_windows_are_open() -> None:
-    world = World(window("kill", "host:1", 1, 3), window("kill", "worker:2", 1, 3), window("cpu", "host:0", 1, 3, 0.5))
-    found = [world.plan.advance(t) or world.plan.dead_hosts for t in (0, 1, 3)]
-    assert found == [[], [1], []]
-
-
 def test_a_lost_machine_keeps_its_tasks_away_and_their_levels_are_set_on_the_next() -> None:
     world = World(window("kill", "worker:0", 1, 3), window("pause", "worker:1", 1, 9), window("cpu", "worker:2", 1, 2))
     world.plan.advance(1)
@@ -112,21 +94,11 @@ def test_a_move_that_an_action_causes_waits_for_the_other_actions() -> None:
     assert ("Hold", "worker:1") in world.lives()
 
 
-def test_an_operator_changes_members_once() -> None:
-    world = World(window("leave", "worker:1", 1, 3), window("join", "worker:4", 2, 3))
-    world.plan.advance(9)
-    world.plan.end(9)
-    assert world.acts == [Change(1, "worker:1", "leave", 1.0), Change(2, "worker:4", "join", 1.0)]
-
-
 def test_at_the_end_all_levels_are_undone_and_the_dead_stay_dead() -> None:
     world = World(window("kill", "worker:0", 1, 9), window("cpu", "host:0", 1, 9, 0.5), window("gpu", "host:2", 1, 9))
     world.plan.advance(2)
     world.plan.end(3)
     assert (world.levels["host:0", "cpu"], world.dead, world.plan.next_s) == (1.0, {"worker:0"}, float("inf"))
-
-
-# ---- the definition -------------------------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):

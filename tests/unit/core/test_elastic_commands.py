@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from runtime.core.node_orders import LaunchOrder
 from runtime.core.quota import Quota
-from runtime.core.scheduling import ConstantPending
 from strategies.protocol import (
     Allocate,
     Denied,
-    Joined,
     Launch,
     Lost,
     NodeId,
@@ -26,8 +23,6 @@ from strategies.protocol import (
     ServerLost,
 )
 from tests.support.harness import Puppet, Rig, compute, make_job
-
-QUOTA = Quota(cores_total=4, cores_max=6, pending_s=1.0, pending_s_per_core=0.5, evict_after_s=10.0)
 
 
 def rig_of(scheduler: Any = None, **changes: Any) -> Rig:
@@ -55,21 +50,6 @@ def evict(rig: Rig, node: str) -> None:
     rig.core.receive(rig.at(None), inputs.TimerFired(f"runtime:evict:{node}"))
 
 
-# ---- launches -------------------------------------------------------------------------------------------------------
-
-
-def test_a_launch_is_ordered_with_what_it_may_use() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",)))
-    order = LaunchOrder(node="worker:3", pending_s=1.0 + 2 * 0.5, cpu_cores=2.0, memory_bytes=10**9, not_on=("host:1",))
-    assert rig.launches == [(1.0, order)]
-    requested = {"node": "worker:3", "pending_s": 2.0, "cpu_cores": 2.0, "memory_bytes": 10**9, "priority": "normal"}
-    assert rig.noted("Requested") == [requested]
-    assert not rig.received(Denied, Joined)
-    rig.join(3)
-    assert [(event.worker, event.incarnation) for event in rig.received(Joined)] == [(3, 0)]
-
-
 @pytest.mark.parametrize(("taken", "following"), [("worker:2", "worker:3"), ("server:1", "server:2")])
 def test_a_number_is_never_given_again(taken: str, following: str) -> None:
     rig = rig_of()
@@ -84,7 +64,6 @@ def test_a_number_is_never_given_again(taken: str, following: str) -> None:
     ("command", "complaint"),
     [
         (Launch(node="scorer:0"), "scorer:0 is neither a worker nor a server"),
-        (Launch(node="worker"), "worker is neither a worker nor a server"),
         (Retire(node="worker:7"), "there is no such node"),
         (Allocate(node="worker:7", cpu_cores=1.0), "there is no such node now"),
         (Restart(node="server:2"), "there is no such node"),
@@ -93,7 +72,6 @@ def test_a_number_is_never_given_again(taken: str, following: str) -> None:
         (Repartition(servers=(0, 1), shares=(1.0,)), "2 servers and 1 shares: give one share for each server"),
         (Repartition(servers=(0, 5)), "server:5: there is no such node"),
         (Repartition(servers=(0, 1), shares=(1.0, 0.0)), "share 0.0: must be positive and finite"),
-        (Repartition(servers=(0, 1), shares=(1.0, float("inf"))), "share inf: must be positive and finite"),
         (Repartition(servers=(0, 1), shares=(1.0, float("nan"))), "share nan: must be positive and finite"),
     ],
     ids=str,
@@ -111,80 +89,6 @@ def test_replicas_have_no_servers() -> None:
     rig = rig_of(num_servers=0)
     with pytest.raises(ProtocolError, match="with topology=allreduce there are no servers"):
         rig.say(Launch(node="server:0"))
-
-
-def test_a_launch_that_is_denied_takes_its_number_along() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", cpu_cores=5.0))
-    assert [(event.node, event.reason) for event in rig.received(Denied)] == [
-        ("worker:3", "5 cores asked, 0 in use, cores_total=4")
-    ]
-    assert (rig.launches, "worker:3" in nodes(rig)) == ([], False)
-    rig.say(Launch(node="worker:4", cpu_cores=4.0))
-    assert [order.node for _, order in rig.launches] == ["worker:4"]
-
-
-def test_what_nodes_of_low_priority_use_is_not_taken_from_the_others() -> None:
-    """Entitled to 4 cores and 6 in all: 2 with low priority leave 4, and 1 more exceeds both."""
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", cpu_cores=2.0, priority="low"))
-    rig.say(Launch(node="worker:4", cpu_cores=4.0))
-    rig.say(Launch(node="worker:5", cpu_cores=1.0))
-    rig.say(Launch(node="worker:6", cpu_cores=1.0, priority="low"))
-    rig.say(Launch(node="worker:7"))
-    assert [order.node for _, order in rig.launches] == ["worker:3", "worker:4", "worker:7"]
-    assert [event.reason for event in rig.received(Denied)] == [
-        "1 cores asked, 4 in use, cores_total=4",
-        "1 cores asked, 6 in use, cores_max=6",
-    ]
-
-
-def test_cores_are_free_again_once_a_node_has_left() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", cpu_cores=4.0))
-    rig.say(Retire(node="worker:3"))
-    rig.say(Launch(node="server:2", cpu_cores=4.0))
-    server_joins(rig, 2)
-    server_dies(rig, 2)
-    rig.say(Launch(node="worker:4", cpu_cores=4.0))
-    assert [order.node for _, order in rig.launches] == ["worker:3", "server:2", "worker:4"]
-
-
-# ---- nodes that do not come -----------------------------------------------------------------------------------------
-
-
-def test_a_node_that_is_pending_for_ever_holds_nobody_up() -> None:
-    rig = rig_of(ConstantPending(pending_s=1e5), num_samples=3, epochs=1)
-    rig.say(Launch(node="worker:3"), Launch(node="server:2"), *compute(0, 1, 2))
-    for worker in range(3):
-        rig.arrive(worker)
-    rig.say(*compute(0))
-    assert rig.grads[3].samples == 0, "an empty arrival: nothing in progress could bring data"
-
-
-def test_a_job_that_waits_for_a_launch_is_not_stuck() -> None:
-    rig = rig_of()
-    assert not rig.core.watch.awaits()
-    rig.say(Launch(node="server:2"))
-    assert rig.core.watch.awaits()
-    server_joins(rig, 2)
-    assert not rig.core.watch.awaits()
-
-
-def test_nobody_computes_on_a_worker_that_has_not_joined() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
-    with pytest.raises(ProtocolError, match="worker=3"):
-        rig.say(*compute(3))
-
-
-def test_a_newcomer_that_dies_while_it_launches_joins_with_its_next_incarnation() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    rig.core.receive(rig.at(None), inputs.WorkerLost(3, 0, "killed", restarting=True))
-    rig.core.receive(rig.at(None), inputs.WorkerJoined(3, 1))
-    assert (rig.received(Lost), [event.incarnation for event in rig.received(Joined)]) == ([], [1])
 
 
 @pytest.mark.parametrize("node", ["worker:3", "server:2"])
@@ -212,19 +116,6 @@ def test_a_newcomer_that_does_not_come_is_denied_unless_nobody_wants_it_any_more
     assert not rig.core.watch.awaits()
 
 
-# ---- nodes that leave -----------------------------------------------------------------------------------------------
-
-
-def test_a_worker_retires_with_its_compute() -> None:
-    rig = rig_of()
-    rig.say(*compute(0))
-    rig.say(Retire(node="worker:0"))
-    assert rig.retired == [(2.0, "worker:0")]
-    [lost] = rig.received(Lost)
-    assert (lost.worker, lost.cause, lost.restarting) == (0, "retired", False)
-    assert [note["samples"] for note in rig.noted("Requeued")] == [1]
-
-
 def test_who_is_needed_stays() -> None:
     rig = rig_of(num_workers=1, global_batch_samples=1)
     rig.say(Retire(node="worker:0"), Retire(node="server:1"))
@@ -234,50 +125,6 @@ def test_who_is_needed_stays() -> None:
         ("server:1", reason),
     ]
     assert not rig.retired
-
-
-def test_a_server_retires_when_others_hold_its_part() -> None:
-    rig = rig_of()
-    rig.say(Repartition(servers=(0,)))
-    rig.restore(shares=((NodeId.server(0), 1.0),))
-    rig.say(Retire(node="server:1"))
-    assert [name for _, name in rig.retired] == ["server:1"]
-    assert not rig.received(ServerLost, Denied)
-    assert "server:1" not in nodes(rig)
-
-
-# ---- evictions ------------------------------------------------------------------------------------------------------
-
-
-def test_an_eviction_is_due_some_time_after_the_place() -> None:
-    rig = rig_of(QUOTA)
-    rig.say(Launch(node="worker:3", priority="low"), Launch(node="worker:4"))
-    [(at_s, tag)] = [timer for timer in rig.timers if timer[1].startswith("runtime:evict")]
-    assert tag == "runtime:evict:worker:3"
-    assert at_s > 1.0 + 1.0
-
-
-def test_a_running_worker_that_is_evicted_is_lost() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3", priority="low"))
-    rig.join(3)
-    rig.say(*compute(3))
-    evict(rig, "worker:3")
-    [lost] = rig.received(Lost)
-    assert (lost.worker, lost.cause, lost.reason) == (3, "evicted", "taken away by the cluster")
-    assert [name for _, name in rig.retired] == ["worker:3"]
-    evict(rig, "worker:3")
-    assert len(rig.received(Lost)) == 1
-
-
-def test_a_server_that_held_nothing_is_lost_without_a_pause() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="server:2", priority="low"))
-    server_joins(rig, 2)
-    evict(rig, "server:2")
-    [lost] = rig.received(ServerLost)
-    assert (lost.server, lost.cause, lost.holding) == (2, "evicted", False)
-    assert not rig.core.course.halted
 
 
 def evicted_holder(evict_notice: bool = True) -> Rig:
@@ -306,15 +153,6 @@ def test_a_server_that_holds_parameters_stores_them_if_it_can_and_starts_again_e
     [lost] = rig.received(ServerLost)
     assert (lost.server, lost.cause, lost.holding, lost.reason) == (2, "evicted", True, "taken away by the cluster")
     assert "server:2" in nodes(rig)
-
-
-def test_a_server_that_is_evicted_may_be_evicted_again() -> None:
-    rig = evicted_holder()
-    before = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
-    evict(rig, "server:2")
-    after = [timer for timer in rig.timers if timer[1] == "runtime:evict:server:2"]
-    assert (len(before), len(after)) == (1, 2)
-    assert after[1][0] > rig.restarts[0][0] + 7.0
 
 
 def test_a_server_that_was_lost_before_it_could_be_evicted_is_evicted_when_it_is_back() -> None:
@@ -350,9 +188,6 @@ def test_evictions_wait_while_the_parameters_move() -> None:
     assert [name for _, name in rig.retired] == ["worker:3"]
 
 
-# ---- parameters that move -------------------------------------------------------------------------------------------
-
-
 def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     rig = rig_of()
     rig.say(Launch(node="server:2"))
@@ -377,65 +212,12 @@ def test_a_repartition_stores_halts_and_ends_in_restored() -> None:
     assert {order.worker for order in rig.orders.values()} == {0, 1, 2}
 
 
-def test_restored_says_who_holds_the_parameters_if_a_server_was_lost_meanwhile() -> None:
-    rig = rig_of()
-    rig.say(Repartition(servers=(1,)))
-    server_dies(rig, 1, holding=True)
-    old = ((NodeId.server(0), 1.0), (NodeId.server(1), 1.0))
-    rig.restore(shares=old)
-    assert rig.received(Restored)[-1].servers == (0, 1)
-    assert len(rig.noted("LayoutChanged")) == 1
-
-
-def test_a_server_that_has_just_given_its_part_away_may_die() -> None:
-    """Others hold it from when the recovery says so, before all continue."""
-    rig = rig_of()
-    rig.say(Repartition(servers=(1,)))
-    rig.core.members.divide(((NodeId.server(1), 1.0),))
-    server_dies(rig, 0)
-    assert [event.holding for event in rig.received(ServerLost)] == [False]
-    rig.restore()
-    assert nodes(rig)[:1] == ["server:1"]
-
-
 def test_who_holds_nothing_is_not_restarted() -> None:
     rig = rig_of()
     rig.say(Launch(node="server:2"))
     server_joins(rig, 2)
     with pytest.raises(ProtocolError, match="it holds nothing; retire it, and launch another"):
         rig.say(Restart(node="server:2"))
-
-
-# ---- an operator ----------------------------------------------------------------------------------------------------
-
-
-def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
-    rig = rig_of()
-    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
-    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
-    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
-    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
-    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]
-
-
-def test_a_newcomer_has_the_next_number_whatever_the_plan_foresaw() -> None:
-    rig = rig_of()
-    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
-    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:1"))
-    assert [order.node for _, order in rig.launches] == ["worker:3"]
-
-
-def test_an_operator_waits_until_the_servers_are_back() -> None:
-    rig = rig_of()
-    rig.lose_server()
-    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:1"))
-    assert not rig.received(Lost)
-    assert rig.noted("Deferred") == [{"order": "leave", "node": "worker:1"}]
-    rig.restore()
-    assert [event.cause for event in rig.received(Lost)] == ["retired"]
-
-
-# ---- what nodes may use ---------------------------------------------------------------------------------------------
 
 
 def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
@@ -455,21 +237,6 @@ def test_an_allocation_counts_instead_of_what_the_node_had() -> None:
     ]
 
 
-def test_without_a_limit_nothing_is_counted() -> None:
-    rig = rig_of(Quota(cores_total=4))
-    rig.say(Allocate(node="server:0", cpu_cores=4.0))
-    rig.say(Allocate(node="server:0"))
-    rig.say(Launch(node="worker:3", cpu_cores=4.0))
-    assert not rig.received(Denied)
-
-
-def test_what_is_awaited_gets_nothing_else() -> None:
-    rig = rig_of()
-    rig.say(Launch(node="worker:3"))
-    with pytest.raises(ProtocolError, match=r"worker:3.*there is no such node now"):
-        rig.say(Allocate(node="worker:3", cpu_cores=1.0))
-
-
 def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = rig_of()
     monkeypatch.setattr(rig, "book", lambda order: "no rates here")
@@ -477,3 +244,12 @@ def test_what_a_runtime_cannot_allocate_is_denied_and_nothing_has_changed(monkey
     assert [(event.node, event.reason) for event in rig.received(Denied)] == [("worker:0", "no rates here")]
     assert rig.noted("Allocated") == []
     assert rig.core.elastic.cores.of(NodeId.worker(0)) is None
+
+
+def test_what_an_operator_changes_is_in_the_record_one_by_one() -> None:
+    rig = rig_of()
+    rig.core.receive(rig.at(None), inputs.Operated("join", "worker:3"))
+    rig.core.receive(rig.at(None), inputs.Operated("leave", "worker:0"))
+    old, new = rig_of().noted("LayoutChanged")[0]["nodes"], ["server:0", "server:1", "worker:1", "worker:2", "worker:3"]
+    found = [(about["version"], about["nodes"]) for about in rig.noted("LayoutChanged")]
+    assert found == [(0, old), (1, [*old, "worker:3"]), (2, new)]

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.support.laws import Audit, Complaints, dead, plain, played, unconserv
 from tests.support.long_tests import long_after
 
 SEEDS = range(40)
-OFTEN = SEEDS[:12]
+OFTEN = SEEDS[:6]
 """For every commit; the others are long."""
 SCHEDULER = Quota(cores_total=3, cores_max=5, pending_s=0.5, pending_s_per_core=0.25, evict_after_s=4.0)
 UNNOTICED = replace(SCHEDULER, evict_notice=False)
@@ -51,7 +50,7 @@ def stormy(seed: int, failover: str, num_servers: int) -> tuple[HeapRun, Wandere
     return run, strategy, played(run)
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("num_servers", [2, 0])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", long_after(SEEDS, always=len(OFTEN)))
@@ -60,82 +59,31 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
     assert refused + dead(run) + unlawful(run) + unconserved(run) == []
 
 
-@pytest.mark.parametrize("num_servers", [2, 0])
-@pytest.mark.parametrize("failover", ["shards", "checkpoint"])
-def test_coordinator_and_recovery_agree_on_the_nodes(failover: str, num_servers: int) -> None:
-    for seed in OFTEN:
-        run, _, _ = stormy(seed, failover, num_servers)
-        ordered, carried_out = run.core.members.layout, run.recovery.state.members.layout
-        assert set(ordered.nodes) == set(carried_out.nodes)
-        assert ordered.shares == carried_out.shares or run.core.course.halted
-
-
 def test_the_storm_has_everything_in_it() -> None:
     counts: Counter[str] = Counter()
     for seed, failover in product(OFTEN, ("shards", "checkpoint")):
         _, strategy, _ = stormy(seed, failover, 2)
         counts += strategy.counts + strategy.told
     for kind in ("Launch", "Retire", "Repartition", "Allocate", "Restart", "ServerJoined", "Denied", "evicted"):
-        assert counts[kind] >= 30, counts
+        assert counts[kind] >= 15, counts
 
 
-@pytest.mark.parametrize("evict_notice", [True, False])
-def test_servers_with_parameters_are_taken_away_in_it(evict_notice: bool) -> None:
-    """With notice the next version is that of the checkpoint which was ordered then; without, that of an older one."""
-    taken = 0
-    for seed in OFTEN:
-        if (seed % 2 == 0) == evict_notice:
-            run, _, _ = stormy(seed, "shards", 2)
-            asked = [fields["node"] for _, kind, fields in run.notes if kind == "Evicting"]
-            lost = [
-                f"server:{event.server}"
-                for event in (line.event for line in run.lines)
-                if isinstance(event, ServerLost) and event.holding and event.cause == "evicted"
-            ]
-            assert set(lost) <= set(asked)
-            taken += len(lost)
-    assert taken >= 2
+def test_servers_with_parameters_are_taken_away_in_it() -> None:
+    """With notice (even seeds) at the version of the checkpoint that was ordered then; without, at an older one."""
+    taken: Counter[bool] = Counter()
+    for seed in SEEDS[:12]:
+        run, _, _ = stormy(seed, "shards", 2)
+        asked = {fields["node"] for _, kind, fields in run.notes if kind == "Evicting"}
+        lost = [one for one in run.received(ServerLost) if one.holding and one.cause == "evicted"]
+        assert {f"server:{one.server}" for one in lost} <= asked
+        taken[seed % 2 == 0] += len(lost)
+    assert min(taken[True], taken[False]) >= 2
 
 
-def launched_twice(kind: str, row: dict[str, Any]) -> None:
-    row["commands"] = [command for command in row["commands"] for _ in range(1 + (command["type"] == kind))]
-
-
-def of_nobody(kind: str, row: dict[str, Any]) -> None:
-    row["commands"] = [
-        {**command, "node": "worker:99"} if command["type"] == kind else command for command in row["commands"]
-    ]
-
-
-def to_another(kind: str, row: dict[str, Any]) -> None:
-    row["commands"] = [
-        {**command, "servers": [99]} if command["type"] == kind else command for command in row["commands"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "spoil", "complaint"),
-    [
-        ("Launch", launched_twice, "was given before"),
-        ("Restart", of_nobody, "is not there, or holds nothing"),
-        ("Repartition", to_another, "were to hold the parameters"),
-    ],
-)
-def test_the_audit_of_the_storm_finds_what_is_wrong_with_its_nodes(kind: str, spoil: Any, complaint: str) -> None:
+def test_the_audit_of_the_storm_finds_what_is_wrong_with_its_nodes() -> None:
     run, _, _ = stormy(0, "shards", 2)
     rows = [plain(line, number) for number, line in enumerate(run.lines)]
     assert problems(rows, Audit()) == []
     for row in rows:
-        spoil(kind, row)
-    assert any(complaint in text for text in problems(rows, Audit()))
-
-
-def test_the_audit_of_the_storm_finds_who_comes_back() -> None:
-    run, _, _ = stormy(0, "shards", 2)
-    audit = Audit()
-    rows = [plain(line, number) for number, line in enumerate(run.lines)]
-    assert problems(rows, audit) == []
-    node = min(node for node in audit.left if node.role == "server")
-    joined = {"type": "ServerJoined", "t": rows[-1]["t"], "server": node.number, "shares": {}}
-    again = [*rows, {**rows[-1], "seq": len(rows), "event": joined, "commands": []}]
-    assert any("has left for good" in text for text in problems(again, Audit()))
+        row["commands"] = [command for command in row["commands"] for _ in range(1 + (command["type"] == "Launch"))]
+    assert any("was given before" in text for text in problems(rows, Audit()))

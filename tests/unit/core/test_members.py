@@ -11,23 +11,20 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import msgspec
 import pytest
 
-from runtime.core.data.shards import Shards
-from runtime.core.membership import Membership
 from runtime.core.recovery.states import Phase, TaskState
 from strategies.protocol import Compute, NodeId
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.long_tests import long_after
 from tests.support.member_schedules import play, schedule, strategy_of
-from tests.support.validating import Inconsistent, validated
+from tests.support.validating import validated
 from tests.support.validation import Validation
 
-BLOCK = 40
-BLOCKS = range(50)
-"""The first ones for every commit."""
+BLOCK = 20
+BLOCKS = range(100)
+"""The first one is for every commit."""
 
 
 @cache
@@ -40,7 +37,7 @@ def played(block: int) -> tuple[int, Counter[str]]:
     return validator.count, seen
 
 
-@pytest.mark.parametrize("block", long_after(BLOCKS, 3))
+@pytest.mark.parametrize("block", long_after(BLOCKS, 1))
 def test_whatever_happens_all_structures_agree(block: int) -> None:
     count, _ = played(block)
     assert count > 20 * BLOCK
@@ -60,17 +57,14 @@ def test_what_was_found_by_chance_stays_mended(number: int) -> None:
 
 
 def test_the_schedules_have_in_them_what_they_are_for() -> None:
-    seen = played(0)[1] + played(1)[1]
+    _, seen = played(0)
     for kind in ("Lost", "Joined", "ServerLost", "Restored", "Restarting", "Requested", "Preempted", "Resumed"):
-        assert seen[kind] >= 10, seen
-    drawn = [schedule(number) for number in range(2 * BLOCK)]
+        assert seen[kind] >= 3, seen
+    drawn = [schedule(number) for number in range(4 * BLOCK)]
     assert {(one.runtime, one.topology) for one in drawn} >= {
         (runtime, topology) for runtime in ("heap", "virtual") for topology in ("servers", "allreduce")
     }
-    assert any((one.runtime, one.topology) == ("virtual", "followed") for one in map(schedule, range(10 * BLOCK)))
-
-
-# ---- planted violations ---------------------------------------------------------------------------------------------
+    assert any((one.runtime, one.topology) == ("virtual", "followed") for one in map(schedule, range(20 * BLOCK)))
 
 
 def busy_run(num_servers: int, name: str = "asp") -> HeapRun:
@@ -89,10 +83,6 @@ def worker(run: HeapRun, number: int) -> Any:
     return run.recovery.tasks[NodeId.worker(number)]
 
 
-def adds_work_for_nobody(run: HeapRun) -> None:
-    run.core.ledger.busy[9] = msgspec.structs.replace(run.core.ledger.busy[0], worker=9)
-
-
 def adds_a_node_that_the_recovery_lacks(run: HeapRun) -> None:
     run.core.members.admit(NodeId.worker(4))
     run.core.members.awaited.clear()
@@ -107,39 +97,18 @@ PLANTED: dict[str, list[Callable[[HeapRun], object]]] = {
     "nodes": [
         adds_a_node_that_the_recovery_lacks,
         lambda run: setattr(worker(run, 2), "state", TaskState.LEFT),
-        lambda run: run.recovery.state.workers.append(worker(run, 2)) or run.recovery.state.clients.pop(),  # type: ignore[func-returns-value]
     ],
     "workers": [
-        lambda run: setattr(run.core.members.members[0], "state", "pending"),
         lambda run: setattr(run.core.members.members[1], "state", "here"),
-        lambda run: setattr(run.core.members.members[2], "incarnation", 7),
         lambda run: setattr(worker(run, 2), "incarnation", 7),
-        lambda run: setattr(worker(run, 0), "state", TaskState.READY),
-        lambda run: setattr(worker(run, 0), "notified", False),
-        lambda run: run.core.members.members.pop(3),
     ],
     "holders": [lambda run: setattr(run.recovery.tasks[NodeId.server(0)], "state", TaskState.LAUNCHING)],
     "children": [lambda run: run.core.members.parents.update({2: 3})],
     "copies": [lambda run: run.core.executor.replication.followed.update({5: 0})],
-    "processes": [
-        lambda run: worker(run, 0).holders.add("plan"),
-        lambda run: setattr(worker(run, 1), "notified", True),
-        lambda run: (
-            setattr(run.recovery.state, "phase", Phase.LOADING) or setattr(run.recovery.state, "moving", (0, ()))
-        ),
-    ],
-    "halts": [
-        lambda run: setattr(run.core.course, "halted", True),
-        lambda run: setattr(run.recovery.state, "phase", Phase.RENDEZVOUS),
-    ],
-    "work": [
-        adds_work_for_nobody,
-        lambda run: run.core.ledger.starved.update({0: Compute(worker=0, num_samples=1)}),
-        lambda run: run.core.executor.reserved.update({0: (Compute(worker=0, num_samples=1), (), ())}),
-        lambda run: run.core.ledger.ready.update({99: None}),
-        lambda run: setattr(run.core.course, "halted", True),
-    ],
-    "data": [lambda run: run.core.shards.out.popitem(), lambda run: run.core.shards.departed.add(0)],
+    "processes": [lambda run: worker(run, 0).holders.add("plan")],
+    "halts": [lambda run: setattr(run.recovery.state, "phase", Phase.RENDEZVOUS)],
+    "work": [lambda run: run.core.ledger.starved.update({0: Compute(worker=0, num_samples=1)})],
+    "data": [lambda run: run.core.shards.out.popitem()],
 }
 
 
@@ -153,41 +122,7 @@ def test_a_violation_with_servers_is_found(check: str, plant: Callable[[HeapRun]
     assert check in {found.partition(":")[0] for found in Validation(run.core, run.recovery).violations()}
 
 
-RINGS: list[Callable[[HeapRun], object]] = [
-    lets_the_ring_keep_who_is_gone,
-    lambda run: setattr(run.core.members.members[0], "state", "pending"),
-]
-
-
-@pytest.mark.parametrize("plant", RINGS)
-def test_a_violation_among_replicas_is_found(plant: Callable[[HeapRun], object]) -> None:
+def test_a_violation_among_replicas_is_found() -> None:
     run = busy_run(num_servers=0)
-    plant(run)
+    lets_the_ring_keep_who_is_gone(run)
     assert "ring" in {found.partition(":")[0] for found in Validation(run.core, run.recovery).violations()}
-
-
-def keeps_the_number_of_the_dead(patch: pytest.MonkeyPatch) -> None:
-    original = Membership.lost
-
-    def lost(self: Membership, worker: int, restarting: bool) -> int:
-        gone = original(self, worker, restarting)
-        self.members[worker].incarnation = gone
-        return gone
-
-    patch.setattr(Membership, "lost", lost)
-
-
-def gives_nobody_a_part_again(patch: pytest.MonkeyPatch) -> None:
-    """As it was with workers that came back while all were halted, in the data service's parts."""
-    patch.setattr(Shards, "back", lambda self, worker: None)
-
-
-CODE = (keeps_the_number_of_the_dead, gives_nobody_a_part_again)
-
-
-@pytest.mark.parametrize("plant", CODE, ids=lambda plant: plant.__name__)
-def test_a_mistake_in_the_code_is_found(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
-        with validated(), pytest.raises(Inconsistent):
-            [play(number) for number in range(4 * BLOCK)]

@@ -20,13 +20,6 @@ def attached(num_workers: int) -> Membership:
     return members
 
 
-def test_nobody_is_there_before_it_joined() -> None:
-    members = Membership(Layout.initial(2, 1))
-    assert (members.here(), members.anyone_launching()) == ((), True)
-    assert members.joined(1, 0)
-    assert (members.here(), members.is_here(0), members.is_here(1)) == ((1,), False, True)
-
-
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["crash", "leave", "join"])), max_size=40))
 def test_at_most_one_incarnation_is_heard(steps: list[tuple[int, str]]) -> None:
     """Against a model: (state, incarnation) of every worker."""
@@ -50,13 +43,3 @@ def test_orders_go_to_whoever_lives_when_the_job_begins() -> None:
     rig = Rig(BSP(), make_job(num_workers=2))
     rig.core.receive(0.0, inputs.JobStarted({1: 2}))
     assert {order.worker: order.incarnation for order in rig.orders.values()} == {0: 0, 1: 2}
-
-
-def test_one_that_waits_for_a_place_is_somebody_though_others_are_there() -> None:
-    members = attached(3)
-    assert not members.anyone_pending()
-    assert members.restarted(1) == 0
-    assert members.anyone_pending()
-    assert not members.is_expected(1)
-    assert members.joined(1, 1)
-    assert not members.anyone_pending()

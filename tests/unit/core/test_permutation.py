@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise, permutations, product
+from collections.abc import Iterable, Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from runtime.core.data import permutation
-from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, _sorted, permute, permute_one
+from runtime.core.data.permutation import MAX_LENGTH, MAX_TABLE, Key, permute, permute_one
 from tests.support.long_tests import long_after
-
-Shuffle = Callable[[NDArray[np.int64], int, Key], NDArray[np.int64]]
 
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)
 PINNED_12 = {"sorted": [6, 1, 10, 11, 5, 8], "network": [4, 0, 1, 9, 2, 5]}
@@ -41,26 +38,28 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-def whole(length: int, key: Key, shuffle: Shuffle = permute) -> NDArray[np.int64]:
-    return shuffle(np.arange(length, dtype=np.int64), length, key)
+def whole(length: int, key: Key) -> NDArray[np.int64]:
+    return permute(np.arange(length, dtype=np.int64), length, key)
 
 
 def is_bijection(values: NDArray[np.int64], length: int) -> bool:
     return bool(np.array_equal(np.sort(values), np.arange(length)))
 
 
+@settings(max_examples=25)
 @given(LENGTHS, KEYS)
 def test_it_is_a_bijection(length: int, key: Key) -> None:
     assert is_bijection(whole(length, key), length)
 
 
+@settings(max_examples=25)
 @given(LENGTHS, KEYS, st.data())
 def test_one_position_is_the_same_as_many(length: int, key: Key, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, length - 1))
     assert permute_one(position, length, key) == whole(length, key)[position]
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(MAX_TABLE**2 - 5, MAX_LENGTH), KEYS, st.data())
 def test_long_ranges(length: int, key: Key, data: st.DataObject) -> None:
     positions = np.array(data.draw(st.lists(st.integers(0, length - 1), unique=True, max_size=20)), dtype=np.int64)
@@ -79,82 +78,34 @@ def test_tables_and_direct_hashes_agree(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(np.array_equal(first, second) for first, second in zip(looked_up, computed, strict=True))
 
 
-def test_a_million_positions() -> None:
-    values = whole(1_000_000, (0, 1))
-    assert is_bijection(values, 1_000_000)
-    # neighbours are not neighbours any more, and nothing is left of the order
-    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.005
-    assert abs(np.corrcoef(values, np.arange(1_000_000))[0, 1]) < 0.005
-    pairs = np.histogram2d(values[:-1], values[1:], bins=50)[0].ravel()
-    assert stats.chisquare(pairs).pvalue > 1e-4
-
-
-# ---- quality ---------------------------------------------------------------------------------------------------------
-
-
-def rotate(positions: NDArray[np.int64], length: int, key: Key) -> NDArray[np.int64]:
-    """A bad shuffle in which every single position is perfectly uniform."""
-    return (positions + key[-1]) % length
-
-
 def p_uniform(values: Iterable[int], length: int) -> float:
     counts = np.bincount(np.fromiter(values, dtype=np.int64), minlength=length)
     return float(stats.chisquare(counts).pvalue)
 
 
-@pytest.mark.parametrize("length", long_after([2, 3, 4, 7, 9, 16, 45, 100], always=6))
+@pytest.mark.parametrize("length", long_after([2, 4, 9, 3, 7, 16, 45, 100], always=3))
 def test_a_position_lands_everywhere_equally_often(length: int) -> None:
     orders = np.array([whole(length, (3, epoch)) for epoch in range(30 * length)])
     worst = min(p_uniform(orders[:, position].tolist(), length) for position in range(length))
     assert worst * length > 1e-3
 
 
-@pytest.mark.parametrize("length", long_after([2, 3, 4, 5], always=3))
+@pytest.mark.parametrize("length", long_after([4, 3, 2, 5], always=2))
 def test_all_orders_are_equally_likely(length: int) -> None:
     assert p_orders(length) > 1e-3
 
 
-def test_a_rotation_is_caught() -> None:
-    assert p_orders(4, rotate) < 1e-6
-
-
-def p_orders(length: int, shuffle: Shuffle = permute, times: int = 40) -> float:
+def p_orders(length: int, times: int = 40) -> float:
     """Of shuffles enough that each order should come so many ``times``."""
     number = {order: index for index, order in enumerate(permutations(range(length)))}
-    found = [number[tuple(whole(length, (epoch,), shuffle).tolist())] for epoch in range(times * len(number))]
+    found = [number[tuple(whole(length, (epoch,)).tolist())] for epoch in range(times * len(number))]
     return p_uniform(found, len(number))
-
-
-def test_odd_orders_are_reached_where_both_halves_could_be_odd() -> None:
-    """Of nine positions: rounds that only rotate three by three would give even permutations only."""
-    signs = [math.prod(1 if a < b else -1 for i, a in enumerate(order) for b in order[i + 1 :]) for order in nines()]
-    assert abs(sum(signs)) < 5 * math.sqrt(len(signs))
-
-
-def nines() -> list[list[int]]:
-    return [whole(9, (epoch,)).tolist() for epoch in range(1000)]
-
-
-@pytest.mark.parametrize("length", [30, 1000])
-def test_epochs_shards_and_seeds_have_different_orders(length: int) -> None:
-    keys = [*product(range(4), range(30)), *product((0,), range(30), (0,)), (0,), ()]
-    orders = [whole(length, key) for key in keys]
-    assert len({tuple(order.tolist()) for order in orders}) == len(keys)
-    assert agreement(orders) == pytest.approx(1, abs=5 / math.sqrt(len(keys)))
-
-
-def agreement(orders: list[NDArray[np.int64]]) -> float:
-    """Mean number of positions at which an order and the next one agree: 1 for independent shuffles."""
-    return float(np.mean([(first == second).sum() for first, second in pairwise(orders)]))
 
 
 def test_it_is_pinned(way: str) -> None:
     """A record names a seed: the order that it stands for must never change, on any platform."""
     assert whole(12, (0, 0)).tolist()[:6] == PINNED_12[way]
     assert permute_one(123_456_789, 10**12, (2**63 - 1, 7, 3)) == PINNED_ONE
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,12 +125,3 @@ def test_what_is_out_of_range_is_refused(arguments: tuple[Any, ...], message: st
         permute_one(position, length, key)
     with pytest.raises(ValueError, match=message):
         permute(np.array([position]), length, key)
-
-
-def test_no_positions() -> None:
-    assert permute(np.array([], dtype=np.int64), 5, ()).tolist() == []
-
-
-def test_nobody_can_write_into_a_permutation_that_others_will_see() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        _sorted(10, (1,))[0] = 5

@@ -63,13 +63,6 @@ class Job:
         return [(one.server, one.holding) for one in self.news if isinstance(one, effects.ServerLost)]
 
 
-def test_at_the_start_it_follows_and_nobody_is_told() -> None:
-    job = Job()
-    assert (job.joined(), job.lost()) == ([], [])
-    job.die(FIRST)
-    assert (job.lost(), job.back) == ([(0, True)], [(7, (SECOND,))])
-
-
 def killed(job: Job) -> None:
     job.die(FIRST)
 
@@ -91,19 +84,6 @@ def test_nobody_waits_for_the_old_server_which_comes_back_as_a_replica(end: Call
     assert job.back[1:] == [(7, (FIRST,))]
 
 
-def test_one_without_a_copy_takes_over_nothing() -> None:
-    """Its predecessor had one; it has not: the server's next process reads the checkpoint."""
-    job = Job()
-    job.die(SECOND)
-    assert job.lost() == [(1, False)]
-    job.launched(SECOND)
-    assert job.joined() == [(1, 1)]
-    job.die(FIRST)
-    assert job.back == []
-    job.launched(FIRST)
-    assert job.back == [(3, (FIRST,))]
-
-
 def test_a_replica_needs_another_copy_after_every_return() -> None:
     job = Job(2)
     job.die(FIRST)
@@ -115,17 +95,6 @@ def test_a_replica_needs_another_copy_after_every_return() -> None:
     job.follows(THIRD)
     job.die(SECOND)
     assert job.back[2:] == [(7, (THIRD,))]
-
-
-def test_a_copy_from_before_a_loss_does_not_count() -> None:
-    job = Job()
-    job.die(SECOND)
-    job.launched(SECOND)
-    job.die(FIRST)
-    job.follows(SECOND)
-    job.launched(FIRST)
-    job.die(FIRST)
-    assert job.back == [(3, (FIRST,))]
 
 
 def starting(*there: Key) -> tuple[Recovery, list[effects.AnyEffect]]:
@@ -147,13 +116,6 @@ def start(recovery: Recovery, news: list[effects.AnyEffect], given: inputs.AnyIn
             start(recovery, news, inputs.Loaded(effect.savers[0], effect.generation, 0, b""))
 
 
-def test_a_job_begins_when_its_replicas_are_there() -> None:
-    recovery, news = starting(NodeId.worker(0), FIRST)
-    assert effects.Started() not in news
-    start(recovery, news, inputs.Ready(SECOND, 0))
-    assert news[-1] == effects.Started()
-
-
 def test_nobody_takes_over_before_the_job_has_begun() -> None:
     """Its next process begins with what the replica has, too, which can take over then."""
     recovery, news = starting(FIRST, SECOND)
@@ -164,22 +126,3 @@ def test_nobody_takes_over_before_the_job_has_begun() -> None:
     assert recovery.state.members.layout.holders == (FIRST,)
     found = recovery.receive(inputs.Gone(FIRST, 1, "killed"))
     assert effects.Load(effects.FOLLOWED, 2, (SECOND,)) in found
-
-
-def test_who_dies_before_the_job_has_begun_is_a_replica_all_the_same() -> None:
-    recovery, news = starting(FIRST, SECOND)
-    start(recovery, news, inputs.Gone(SECOND, 0, "killed"))
-    start(recovery, news, inputs.Ready(NodeId.worker(0), 0))
-    assert effects.Started() not in news
-    start(recovery, news, inputs.Ready(SECOND, 1))
-    assert news[-1] == effects.Started()
-    assert effects.Load(effects.FOLLOWED, 1, (SECOND,)) in recovery.receive(inputs.Gone(FIRST, 0, "killed"))
-
-
-def test_without_replicas_a_server_that_holds_nothing_leaves() -> None:
-    """Negative control of what is different with replicas."""
-    recovery = recovery_of(Rules(), 1, 1)
-    for given in (inputs.Begin(), inputs.Admit(SECOND), inputs.PlaceFree(SECOND, 0), inputs.Ready(SECOND, 0)):
-        recovery.receive(given)
-    found = recovery.receive(inputs.Gone(SECOND, 0, "killed"))
-    assert not any(isinstance(one, effects.Launch) for one in found)

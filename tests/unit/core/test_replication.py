@@ -32,29 +32,6 @@ def followed(at: Rig, version: int, grad: int | None = None, server: int = 1) ->
     at.core.receive(at.at(None), inputs.Replicated(server, version, grad))
 
 
-def test_a_replica_receives_what_its_worker_keeps_and_a_copy_of_the_present_version(at: Rig) -> None:
-    at.say(Replicate(server=1, grad=0), Replicate(server=1))
-    first, second = at.replications
-    assert (first.server, first.grad_id, first.worker) == (1, 0, 0)
-    assert (second.server, second.grad_id, second.worker, second.version) == (1, None, None, 1)
-    followed(at, 1, 0)
-    assert [(event.version, event.grad) for event in at.received(Replicated)] == [(1, 0)]
-
-
-def test_it_may_come_before_its_update(at: Rig) -> None:
-    at.ready(1)
-    at.say(Replicate(server=1, grad=1))
-    assert at.replications[-1].worker == 1
-
-
-def test_what_is_not_applied_yet_is_kept_while_others_are_followed(at: Rig) -> None:
-    at.ready(1)
-    at.say(Replicate(server=1, grad=0))
-    followed(at, 1, 0)
-    at.say(Replicate(server=1, grad=1))
-    assert at.replications[-1].grad_id == 1
-
-
 class Wire:
     """A port that keeps what replicas are sent."""
 
@@ -67,26 +44,6 @@ class Wire:
 
     def release(self, worker: int, grads: tuple[int, ...]) -> None:
         self.released.append((worker, grads))
-
-
-def test_a_gradient_is_kept_until_the_last_replica_has_followed_its_update() -> None:
-    wire = Wire()
-    replication = Replication(wire, (1, 2))  # type: ignore[arg-type]
-    replication.ready(Grad(id=5, worker=3, incarnation=0, iteration=0, version=0, samples=1, assigned_samples=1))
-    replication.applied((5,), 1)
-    assert replication.replicated(1, 1, 5)
-    replication.replicate(Replicate(server=2, grad=5), 1)
-    assert [(order.server, order.worker) for order in wire.sent] == [(2, 3)]
-    assert replication.replicated(2, 1, 5)
-    with pytest.raises(ProtocolError, match="no worker keeps gradient 5"):
-        replication.replicate(Replicate(server=2, grad=5), 1)
-
-
-def test_after_a_rollback_nobody_follows() -> None:
-    replication = Replication(Wire(), (1, 2))  # type: ignore[arg-type]
-    replication.replicated(1, 7, None)
-    replication.void()
-    assert replication.followed == {1: 0, 2: 0}
 
 
 def grad(number: int, worker: int = 3) -> Grad:
@@ -111,15 +68,6 @@ def test_workers_let_go_of_what_no_replica_needs() -> None:
     replication.lost(1)
     replication.applied((2,), 3)
     assert wire.released[3:] == [(0, (2,))], "nobody is there who could need it"
-
-
-def test_what_a_lost_worker_kept_is_not_let_go_of() -> None:
-    wire = Wire()
-    replication = Replication(wire, (1,))  # type: ignore[arg-type]
-    replication.ready(grad(0))
-    replication.lost_worker(3)
-    replication.dropped((0,))
-    assert wire.released == []
 
 
 def test_a_copy_says_which_gradients_come_too_late() -> None:
@@ -163,12 +111,6 @@ def test_only_replicas_that_are_there_receive(at: Rig, server: int) -> None:
         at.say(Replicate(server=server))
 
 
-def test_a_lost_replica_receives_nothing(at: Rig) -> None:
-    at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
-    with pytest.raises(ProtocolError, match="there are none"):
-        at.say(Replicate(server=1))
-
-
 def test_a_lost_replica_is_told_once_and_comes_back(at: Rig) -> None:
     for _ in range(2):  # its next process dies before it is there
         at.server_is_lost(9.0, inputs.ServerLost(1, 0, "killed", holding=False))
@@ -208,18 +150,6 @@ def test_what_is_on_its_way_is_waited_for_until_it_cannot_come(at: Rig, how: str
     assert at.core.watch.awaits()
     ended(at, how)
     assert not at.core.watch.awaits()
-
-
-def test_a_compute_without_data_does_not_end_while_an_update_may_wait_for_a_replica() -> None:
-    size = {"num_workers": 2, "global_batch_samples": 2, "num_samples": 1, "num_replicas": 1, "epochs": 1}
-    at = Rig(Sender(), make_job(**size)).start()
-    at.say(*compute(0, 1))
-    at.ready(0)
-    at.say(Send(grads=(0,)), Replicate(server=1, grad=0))
-    at.arrive(0)
-    assert at.empties() == []
-    followed(at, 0, 0)
-    assert len(at.empties()) == 1
 
 
 def test_a_job_begins_with_equal_replicas() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from runtime.core.shared_hosts import SharedHosts, Task
 from strategies.cluster.prevention.star import StarPrevention
@@ -40,12 +39,6 @@ class Refusing:
         return Reserved(t=t, ok=False, reason="no")
 
 
-def test_a_job_by_itself_has_what_it_needs_at_once() -> None:
-    rig = puppet_rig()
-    rig.say(MORE)
-    assert rig.received(Reserved) == [Reserved(t=rig.t, ok=True)]
-
-
 def test_whoever_decides_for_all_jobs_answers() -> None:
     others = Refusing()
     rig = Rig(Puppet(), make_job(), reservations=others).start()
@@ -71,8 +64,6 @@ def test_nonsense_is_against_the_law(command: Reserve, said: str) -> None:
         puppet_rig().say(command)
 
 
-# ---- the books ------------------------------------------------------------------------------------------------------
-
 ROOMS = (HostRoom(host="host:0", cpu_cores=2.0, link_bytes_per_s=100.0), HostRoom(host="host:1", cpu_cores=1.0))
 B = ("b", "worker:0")
 
@@ -82,15 +73,6 @@ def grant(**shares: float) -> tuple[Grant, dict[Task, str]]:
     tasks = {(name[0], f"{name[2:]}:0"): cores for name, cores in shares.items()}
     held = {task: Share(node=task[1], cpu_cores=cores) for task, cores in tasks.items()}
     return Grant(ok=True, shares=held), dict.fromkeys(tasks, "host:0")
-
-
-def test_who_left_something_has_it_again_when_it_is_given_back() -> None:
-    books = SharedHosts(ROOMS)
-    books.grant("a", *grant(a_server=0.5, b_worker=0.8))
-    assert (books.limit_of(B).cpu_cores, books.granted_to("a")[0].cpu_cores) == (0.8, 0.5)
-    books.release("a")
-    assert books.limit_of(B).cpu_cores is None
-    assert not books.tasks()
 
 
 def test_the_smallest_of_several_limits_holds() -> None:
@@ -122,15 +104,6 @@ def test_limits_last_as_long_as_somebody_counts_on_them() -> None:
     assert max(total for _, _, total, _ in books.totals()) == pytest.approx(2.0)
     books.release("c")
     assert books.limit_of(B).cpu_cores == 0.9
-
-
-def test_who_is_gone_holds_nothing() -> None:
-    books = SharedHosts(ROOMS)
-    books.grant("a", *grant(a_server=0.5, b_worker=0.8))
-    books.forget("b", "worker:0")
-    assert books.tasks() == {("a", "server:0")}
-    books.forget("a")
-    assert not books.tasks()
 
 
 LOADS = {
@@ -190,16 +163,3 @@ def test_at_no_instant_is_more_in_force_than_a_host_has(steps: list[Any]) -> Non
             books.forget(job)
         for _, _, total, capacity in books.totals():
             assert total <= capacity * (1 + 1e-9)
-
-
-def test_a_share_given_twice_is_found() -> None:
-    """Negative control: books that were tampered with sum to more than the host has."""
-    books = SharedHosts(ROOMS)
-    books.grant("a", *grant(a_server=1.0, b_worker=0.9))
-    books._reservations["a"][B] = replace_share(books, 1.9)
-    assert any(total > capacity for _, _, total, capacity in books.totals())
-
-
-def replace_share(books: SharedHosts, cores: float) -> Any:
-    held = books._reservations["a"][B]
-    return replace(held, share=replace(held.share, cpu_cores=cores))

@@ -11,11 +11,6 @@ import pytest
 from runtime.core.scheduling import MAX_PENDING_S, ConstantPending, LognormalPending, TracePending
 
 
-def test_constant() -> None:
-    busy = ConstantPending(pending_s=3.0)
-    assert (busy.draw_s(1.0, 0, 5), busy.expected_s(7.0), busy.next_change_s(0.0)) == (3.0, 3.0, math.inf)
-
-
 def test_lognormal_draws_belong_to_seed_and_number() -> None:
     busy = LognormalPending(median_s=10.0, sigma=0.5)
     drawn = [busy.draw_s(0.0, 0, number) for number in range(2000)]
@@ -32,12 +27,6 @@ def test_a_trace_holds_from_row_to_row(tmp_path: Path) -> None:
     busy = TracePending(path=str(path))
     assert [busy.draw_s(t, 0, 0) for t in (0.0, 59.9, 60.0, 89.0, 1e6)] == [0.0, 0.0, 600.0, 600.0, 30.0]
     assert [busy.next_change_s(t) for t in (0.0, 60.0, 90.0)] == [60.0, 90.0, math.inf]
-
-
-def test_a_trace_that_a_spreadsheet_saved_begins_with_a_mark(tmp_path: Path) -> None:
-    path = tmp_path / "pending.csv"
-    path.write_text("t_s,pending_s\n0,5\n", encoding="utf-8-sig")
-    assert TracePending(path=str(path)).draw_s(0.0, 0, 0) == 5.0
 
 
 @pytest.mark.parametrize(
@@ -83,3 +72,9 @@ def test_nobody_waits_for_longer_than_a_week() -> None:
     drawn = [busy.draw_s(0.0, 0, number) for number in range(50)]
     assert max(drawn) == MAX_PENDING_S
     assert min(drawn) < MAX_PENDING_S
+
+
+def test_a_trace_that_a_spreadsheet_saved_begins_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "pending.csv"
+    path.write_text("t_s,pending_s\n0,5\n", encoding="utf-8-sig")
+    assert TracePending(path=str(path)).draw_s(0.0, 0, 0) == 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from strategies.protocol import Compute, Evaluate, Joined, Lost, ProtocolError, Restart, Started, Strategy, Wake
 from tests.support.cli import run_cli
-from tests.support.harness import Puppet, Rig, apply, compute, make_job, puppet_rig
+from tests.support.harness import Puppet, Rig, compute, make_job, puppet_rig
 from tests.support.labs import run_alone
 from tests.support.runs import read_lines
 
@@ -31,9 +31,6 @@ STARTED = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
 def to_all(event: Any) -> Sequence[Any]:
     """One gradient of each worker, and nothing ever after."""
     return compute(*event.workers) if isinstance(event, Started) else ()
-
-
-# ---- what counts as something to come -------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -55,26 +52,6 @@ def test_the_score_of_new_parameters_is_to_come_and_that_of_known_ones_is_not(ri
     assert not rig.core.watch.awaits()
 
 
-def test_a_compute_is_to_come_and_its_gradient_is_not(rig: Rig) -> None:
-    settle(rig)
-    rig.say(*compute(0))
-    assert rig.core.watch.awaits()
-    rig.arrive(0)
-    assert not rig.core.watch.awaits()
-    rig.say(apply(0), *compute(1))
-    assert rig.core.watch.awaits()
-
-
-def test_a_timer_is_to_come_until_it_fires(rig: Rig) -> None:
-    settle(rig)
-    rig.say(Wake(at_s=20.0, tag="later"), Wake(at_s=30.0, tag="later"))
-    assert rig.core.watch.awaits()
-    rig.core.receive(20.0, inputs.TimerFired("strategy:later"))
-    assert rig.core.watch.awaits()
-    rig.core.receive(30.0, inputs.TimerFired("strategy:later"))
-    assert not rig.core.watch.awaits()
-
-
 def test_who_restarts_or_waits_for_a_place_is_to_come(rig: Rig) -> None:
     settle(rig)
     rig.lose(0)
@@ -89,17 +66,6 @@ def test_who_restarts_or_waits_for_a_place_is_to_come(rig: Rig) -> None:
     assert not rig.core.watch.awaits()
 
 
-def test_servers_that_are_gone_are_to_come(rig: Rig) -> None:
-    settle(rig)
-    rig.lose_server()
-    assert rig.core.watch.awaits()
-    rig.restore()
-    assert not rig.core.watch.awaits()
-
-
-# ---- with real processes: a time of idleness ------------------------------------------------------------------------
-
-
 def test_idleness_is_borne_for_a_while(rig: Rig) -> None:
     settle(rig)
     vigil = Vigil(rig.core.watch, 10.0)
@@ -110,31 +76,6 @@ def test_idleness_is_borne_for_a_while(rig: Rig) -> None:
     assert rig.core.status == "stuck"
     ((_, kind, about),) = [note for note in rig.notes if note[1] == "Stuck"]
     assert (kind, about["strategy"], about["workers"]) == ("Stuck", "Puppet", {"0": [], "1": []})
-
-
-def test_work_in_between_begins_the_time_anew(rig: Rig) -> None:
-    """Even such as has come and gone between two looks."""
-    settle(rig)
-    vigil = Vigil(rig.core.watch, 10.0)
-    vigil.look(5.0)
-    rig.say(*compute(0))
-    rig.arrive(0)
-    vigil.look(16.0)
-    vigil.look(25.0)
-    assert rig.core.status is None
-    vigil.look(30.0)
-    assert rig.core.status is None
-    vigil.look(40.0)
-    assert rig.core.status == "stuck"
-
-
-@pytest.mark.parametrize("after_s", [None, 1e9])
-def test_it_can_be_switched_off(rig: Rig, after_s: float | None) -> None:
-    settle(rig)
-    vigil = Vigil(rig.core.watch, after_s)
-    for t in range(1000):
-        vigil.look(float(t))
-    assert rig.core.status is None
 
 
 @pytest.mark.parametrize(
@@ -149,9 +90,6 @@ def test_time_that_runs_out_while_nothing_is_to_come_is_no_success(
     rig.core.receive(40.0, inputs.TimerFired("runtime:limit"))
     assert (rig.core.status, rig.core.finished_s) == (status, 40.0)
     assert rig.core.reason == "max_time_s=40 reached" or status == "stuck"
-
-
-# ---- on a virtual clock: decided at once ----------------------------------------------------------------------------
 
 
 def virtual(
@@ -212,38 +150,17 @@ def test_a_job_is_stuck_when_nothing_is_to_come_any_more(
     assert (outcome.status, outcome.t) == (status, end_s)
 
 
-def test_one_that_answers_no_more_is_stuck_when_the_last_gradient_has_come(tmp_path: Path) -> None:
-    outcome = run_alone(virtual(tmp_path, to_all))
-    assert outcome.status == "stuck"
-    assert 1.0 <= outcome.t < 1.1
-    assert "worker 0: Arrived at 1.0" in outcome.reason
-    assert "\n" not in outcome.reason
-    (note,) = [line["note"] for line in read_lines(tmp_path) if line.get("note", {}).get("type") == "Stuck"]
-    assert [event["type"] for event in note["workers"]["1"]] == ["Arrived"]
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("answer", ["[]", "null"])
-def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_run_py_says_it_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
     words = ("workload=ledger", "backend=numpy", "runtime=virtual", "draw=false", "view=none", "straggler=none")
     (tmp_path / "strategy").mkdir()
     (tmp_path / "strategy" / "mute.yaml").write_text(
-        f"_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: {answer}\n"
+        "_target_: tests.unit.core.test_stuck_strategies.Mute\nanswer: []\n"
     )
     ended = run_cli("--config-dir", str(tmp_path), "strategy=mute", *words, f"hydra.run.dir={tmp_path / 'run'}")
     line, _ = ended.err.strip().splitlines()
-    said = "Mute is stuck at 0.0 s" if answer == "[]" else "the strategy broke a law: Mute.handle answered Started("
-    assert (ended.exit_code, said in line) == (1, True), ended.err
-    run = load_run(tmp_path / "run")
-    assert run.status == ("stuck" if answer == "[]" else "failed")
-
-
-# ---- answers that are none ------------------------------------------------------------------------------------------
-
-
-def generated() -> Iterator[Compute]:
-    yield Compute(worker=0, num_samples=1)
+    assert (ended.exit_code, "Mute is stuck at 0.0 s" in line) == (1, True), ended.err
+    assert load_run(tmp_path / "run").status == "stuck"
 
 
 @dataclass
@@ -260,11 +177,7 @@ NOT_ANSWERS = [
     (None, "with None"),
     ("Compute", "with 'Compute' (a str)"),
     (Compute(worker=0, num_samples=1), "(a Compute)"),
-    (generated(), "(a generator)"),
-    ({"worker": 0}, "(a dict)"),
     ([Compute(worker=0, num_samples=1), "Compute"], "with 'Compute' (a str) among its commands"),
-    ([None], "with None among its commands"),
-    ([STARTED], "(a Started) among its commands"),
 ]
 
 
@@ -279,7 +192,7 @@ def test_what_is_no_answer_is_named_with_class_and_event(answer: Any, words: str
 
 
 def test_the_event_is_in_the_record_and_replay_says_the_same(tmp_path: Path) -> None:
-    answer, words = NOT_ANSWERS[5]
+    answer, words = NOT_ANSWERS[-1]
     session = virtual(tmp_path, lambda event: ())
     session.coordinator.dialogue.strategy = Mute(answer)
     outcome = run_alone(session)
@@ -290,9 +203,17 @@ def test_the_event_is_in_the_record_and_replay_says_the_same(tmp_path: Path) -> 
     assert words in step.raised
 
 
-def test_the_message_names_four_workers_and_counts_the_others() -> None:
-    rig = puppet_rig(num_workers=6, num_samples=100)
-    rig.core.watch.declare(3.0)
-    assert "worker 3: nothing and 2 others;" in rig.core.reason
-    assert "worker 4" not in rig.core.reason
-    assert list(rig.noted("Stuck")[0]["workers"]) == [str(worker) for worker in range(6)]
+def test_work_in_between_begins_the_time_anew(rig: Rig) -> None:
+    """Even such as has come and gone between two looks."""
+    settle(rig)
+    vigil = Vigil(rig.core.watch, 10.0)
+    vigil.look(5.0)
+    rig.say(*compute(0))
+    rig.arrive(0)
+    vigil.look(16.0)
+    vigil.look(25.0)
+    assert rig.core.status is None
+    vigil.look(30.0)
+    assert rig.core.status is None
+    vigil.look(40.0)
+    assert rig.core.status == "stuck"

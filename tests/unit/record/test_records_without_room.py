@@ -58,9 +58,6 @@ def run_py(limit_kib: int, *words: str) -> Finished:
         resource.setrlimit(resource.RLIMIT_FSIZE, ours)
 
 
-# ---- the log --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("limit_bytes", [4_000, 10_240, 200_000])
 def test_the_line_that_does_not_fit_is_an_error_and_last_words_still_do(tmp_path: Path, limit_bytes: int) -> None:
     def fill() -> None:
@@ -99,17 +96,6 @@ def test_half_a_line_is_cut_off_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [line["note"].get("id", "end") for line in read_lines(tmp_path)] == [0, "end"]
 
 
-def test_room_is_kept_back_and_given_back(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    recorder = Recorder(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.jsonl"]
-    recorder.close()
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-# ---- rows -----------------------------------------------------------------------------------------------------------
-
-
 def block(rows: int) -> dict[str, Any]:
     from runtime.record.columns import FLOATS
 
@@ -139,9 +125,6 @@ def test_rows_are_given_up_group_by_group(tmp_path: Path) -> None:
     assert rows["t"].tolist()[:3] == [0.0, 0.5, 1.0]
 
 
-# ---- other files ----------------------------------------------------------------------------------------------------
-
-
 def test_an_array_is_stored_as_numpy_stores_it_or_not_at_all(tmp_path: Path) -> None:
     array = np.arange(5000, dtype=np.float32)
     publish_array(tmp_path / "ours.npy", array)
@@ -161,16 +144,6 @@ def test_an_array_is_stored_as_numpy_stores_it_or_not_at_all(tmp_path: Path) -> 
 def test_every_program_says_it_alike(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_error("p.py", OSError(number, os.strerror(number)), where="out") == NO_SPACE == 74
     assert capsys.readouterr().err == f"p.py: out: {os.strerror(number).lower()}; make room and start again\n"
-
-
-def test_numpy_knows_no_number_for_it() -> None:
-    assert is_full(OSError("100000 requested and 2484 written"))
-    assert not is_full(OSError("the disc is gone"))
-    assert not is_full(PermissionError(13, "Permission denied"))
-    assert not is_full(ValueError("no space left on device"))
-
-
-# ---- tasks ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_tells_by_its_exit_code_what_its_log_may_have_no_room_for(
@@ -199,9 +172,6 @@ def test_a_task_without_room_ends_the_run_as_a_full_disk() -> None:
     assert world.heard[-1] == ("out_of_space", "server 1 crashed: x.ckpt: no space left on device")
 
 
-# ---- whole runs -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("draw", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> None:
     ended = run_py(16, *RUN, f"draw={draw}", f"hydra.run.dir={tmp_path / 'run'}")
@@ -213,30 +183,3 @@ def test_a_run_ends_with_its_reason_in_the_record(tmp_path: Path, draw: str) -> 
     assert run.finished.reason in line
     assert len(run.tables.iterations) > 0
     assert integrity(run).problems == ()
-
-
-@pytest.mark.long(like="test_rows_are_given_up_group_by_group")
-def test_figures_without_room_are_no_traceback(tmp_path: Path) -> None:
-    """The record itself is whole."""
-    ended = run_py(
-        60, *RUN, "workload.epochs=1", "eval_every_s=null", "cluster.num_workers=2", f"hydra.run.dir={tmp_path / 'run'}"
-    )
-    (line,) = ended.err.strip().splitlines()
-    assert (ended.exit_code, line.endswith("file too large; make room and start again")) == (74, True), ended.err
-    assert load_run(tmp_path / "run").status == "done"
-
-
-def test_a_disk_that_is_full_before_the_start(tmp_path: Path) -> None:
-    """Hydra is the first to write."""
-    ended = run_py(1, *RUN, f"hydra.run.dir={tmp_path / 'run'}")
-    assert ended.exit_code == 74
-    assert ended.err.count("\n") == 1
-    assert ended.err.startswith("run.py: ")
-
-
-@pytest.mark.long(like="test_rows_are_given_up_group_by_group")
-def test_a_sweep_ends_each_of_its_runs_so(tmp_path: Path) -> None:
-    ended = run_py(16, *RUN, "-m", "seed=0,1", "draw=false", f"hydra.sweep.dir={tmp_path / 'sweep'}")
-    assert ended.exit_code == 74
-    assert "Traceback" not in ended.err + ended.out
-    assert [load_run(path.parent).status for path in tmp_path.glob("sweep/*/meta.json")] == ["disk_full"] * 2

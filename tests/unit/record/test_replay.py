@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +15,19 @@ import pytest
 from omegaconf import OmegaConf
 
 from analysis.records.log import Log, RecordError
-from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
+from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.record.recorder import Recorder
 from stragglab.commands.replay import main
 from stragglab.vouching.replaying import build_strategy
-from strategies.parts.composition.composition import Composition
-from strategies.parts.composition.parts import Parts
-from strategies.parts.gates import EachGate
-from strategies.protocol import AnyCommand, AnyEvent, Arrived, Evaluated, Wake
+from strategies.protocol import Evaluated
 from tests.contract.catalogue import faults, spec
 from tests.support import invariants
 from tests.support.faults import random_outcome, random_seconds
 from tests.support.harness import HeapRun, make_job
 from tests.support.runs import ROOT, read_lines
 
-NAMES = ("bsp", "asp", "ssp", "backup_workers")
+NAMES = ("bsp", "asp")
 NUM_WORKERS, SEED = 4, 2
 CONFIG = ".hydra/config.yaml"
 
@@ -41,43 +35,13 @@ Line = dict[str, Any]
 Lines = list[Line]
 Said = tuple[int, str, str]  # exit code, stdout, stderr
 Replay = Callable[..., Said]
-Plant = Callable[..., Path]
-
-
-@dataclass(kw_only=True)
-class Sound(Composition):
-    def compose(self) -> Parts:
-        return Parts(gate=EachGate())
-
-
-class ThrowsDice(Sound):
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        wake = [Wake(at_s=event.t + random.random(), tag="dice")] if isinstance(event, Arrived) else []
-        return [*super().handle(event), *wake]
-
-
-class PeeksAtTheClock(Sound):
-    def log_state(self) -> dict[str, float | int | str]:
-        return {"now": time.perf_counter()}
-
-
-class HasNoNumbers(Sound):
-    """Sound; puts into the record what JSON cannot hold, and treats a score of NaN in its own way."""
-
-    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
-        if isinstance(event, Evaluated):
-            return [Wake(at_s=math.inf, tag="nan" if math.isnan(event.metrics["loss"]) else "number")]
-        return super().handle(event)
-
-    def log_state(self) -> dict[str, float | int | str]:
-        return {"ratio": math.inf, "label": "\N{GREEK SMALL LETTER TAU}"}
 
 
 class Recorded(HeapRun):
-    """A run on the heap that leaves a record; ``score`` is what an evaluation of a version says, 0.25 s later."""
+    """A run on the heap that leaves a record; an evaluation says the number of its version, 0.25 s later."""
 
-    def __init__(self, run_dir: Path, *details: Any, score: Callable[[int], float]) -> None:
-        self.recorder, self.score = Recorder(run_dir), score
+    def __init__(self, run_dir: Path, *details: Any) -> None:
+        self.recorder = Recorder(run_dir)
         super().__init__(*details)
 
     def event(self, *fields: Any) -> None:
@@ -89,11 +53,11 @@ class Recorded(HeapRun):
         self.recorder.note(t, kind, **fields)
 
     def evaluate(self, version: int, *, last: bool) -> None:
-        asked_s, metrics = self.t, dict.fromkeys(("accuracy", "loss"), self.score(version))
+        asked_s, metrics = self.t, dict.fromkeys(("accuracy", "loss"), float(version))
         self.push(asked_s + 0.25, 1, lambda t: self.core.receive(t, inputs.Evaluated(version, asked_s, metrics)))
 
 
-def make(run_dir: Path, strategy: dict[str, Any], score: Callable[[int], float] = float) -> Path:
+def make(run_dir: Path, strategy: dict[str, Any]) -> Path:
     """The record of a job with crashes, departures, outages and failed Computes."""
     (run_dir / ".hydra").mkdir(parents=True)
     OmegaConf.save({"names": "${hydra:x}", "strategy": strategy}, run_dir / CONFIG)
@@ -102,7 +66,7 @@ def make(run_dir: Path, strategy: dict[str, Any], score: Callable[[int], float] 
     job = make_job(**size, max_time_s=2000.0, checkpoint_every_s=5.0, eval_every_s=4.0)
     trouble = faults("departures", SEED, NUM_WORKERS)
     details = (instantiate(strategy), job, random_seconds(SEED), trouble, random_outcome(SEED))
-    run = Recorded(run_dir, *details, score=score)
+    run = Recorded(run_dir, *details)
     run.run()
     t, version = run.core.finished_s, run.core.version  # it ends as a live run does
     run.recorder.event(t, Evaluated(t=t, version=version, asked_s=t, metrics={"loss": 1.0}), (), version, 0.0, None)
@@ -120,12 +84,6 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def asp(records: dict[str, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(records["asp"], tmp_path / "asp"))
-
-
-@pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plant:
-    monkeypatch.setenv(ALLOW_VARIABLE, "tests")
-    return lambda name, **more: make(tmp_path / name, {"_target_": f"tests.unit.record.test_replay.{name}"}, **more)
 
 
 @pytest.fixture
@@ -161,9 +119,6 @@ def assert_refused(said: Said) -> str:
     return err
 
 
-# ---- identical ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Replay) -> None:
     lines = read_lines(records[name])
@@ -180,15 +135,6 @@ def test_a_record_is_identical(records: dict[str, Path], name: str, replayed: Re
     assert invariants.replay(lines, build_strategy(records[name])) == []
 
 
-def test_the_records_have_in_them_what_they_are_for(records: dict[str, Path]) -> None:
-    for name, run_dir in records.items():
-        lines = read_lines(run_dir)
-        kinds = {"Started", "Arrived", "Evaluated", "Failed", "Lost", "Joined", "ServerLost", "Restored"}
-        assert {line["event"]["type"] for line in received(lines)} == kinds
-        assert {line["event"]["restarting"] for line in received(lines, "Lost")} == {True, False}
-        assert any("state" in line for line in received(lines)) == (name != "asp")
-
-
 def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> None:
     """From anywhere; a reader that goes away (`| head`) ends it without a traceback."""
     command = [sys.executable, str(ROOT / "run.py"), "replay", str(records["bsp"]), "--show"]
@@ -198,26 +144,6 @@ def test_the_script_is_a_program(records: dict[str, Path], tmp_path: Path) -> No
         process.stdout.close()
         assert process.communicate(timeout=60)[1] == b""
     assert process.returncode <= 0
-
-
-def test_the_final_score_was_told_to_nobody(planted: Plant, replayed: Replay) -> None:
-    """Its dates tell it from a score that came in during the job, which this strategy answers."""
-    run_dir = planted("HasNoNumbers")
-    assert replayed(run_dir)[0] == 0
-    lines = read_lines(run_dir)
-    lines[-2]["event"]["asked_s"] -= 1.0
-    assert "got (now):\n        -> Wake: " in assert_different(replayed(rewrite(run_dir, lines)), lines[-2]["seq"])
-
-
-def test_what_is_not_a_number_is_nan(planted: Plant, replayed: Replay) -> None:
-    run_dir = planted("HasNoNumbers", score=lambda version: math.nan if version % 2 else 1.0)
-    answers = [line["commands"][0] for line in received(read_lines(run_dir), "Evaluated")]
-    assert {answer["tag"] for answer in answers} == {"nan", "number"}
-    assert {answer["at_s"] for answer in answers} == {None}
-    exit_code, out, _ = replayed(run_dir, "--show")
-    assert exit_code == 0
-    assert "    -> Wake: at_s nan, tag 'nan'" in out
-    assert "    state: ratio None, label '\N{GREEK SMALL LETTER TAU}'" in out
 
 
 def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay) -> None:
@@ -234,14 +160,12 @@ def test_a_killed_run_is_replayed_as_far_as_it_goes(asp: Path, replayed: Replay)
         assert f"replayed  {len(received(lines))} events" in out
 
 
-# ---- different ------------------------------------------------------------------------------------------------------
-
-SPOILT = ("more samples", "the next float", "another order", "no command", "another state", "swapped", "a foreigner")
+SPOILT = ("more samples", "the next float", "no command", "another state", "a foreigner")
 
 
 def spoil(lines: Lines, how: str) -> Line:
     """Returns the line that is the first to differ."""
-    one, other = [line for line in received(lines, "Arrived") if len(line["commands"]) == 2][7:9]
+    one = [line for line in received(lines, "Arrived") if len(line["commands"]) == 2][7]
     match how:
         case "more samples":
             one["commands"][1]["num_samples"] += 1
@@ -249,12 +173,10 @@ def spoil(lines: Lines, how: str) -> Line:
             one["commands"][0]["weights"] = [math.nextafter(one["commands"][0]["weights"][0], 0)]
         case "another state":
             one["state"] = {"blocked": 3}
-        case "swapped":  # but for their times
-            one["event"], other["event"] = {**other["event"], "t": one["t"]}, {**one["event"], "t": other["t"]}
         case "a foreigner":
             one["event"]["grad"]["worker"] = 17
-        case "another order" | "no command":
-            lines[2]["commands"] = lines[2]["commands"][::-1] if how == "another order" else []
+        case "no command":
+            lines[2]["commands"] = []
             return lines[2]
     return one
 
@@ -268,32 +190,6 @@ def test_a_spoilt_record_is_different(how: str, asp: Path, replayed: Replay) -> 
     assert ("    expected (as recorded):\n        no command\n" in out) == (how == "no command")
     assert ("    got state (now): unchanged\n" in out) == (how == "another state")
     assert invariants.replay(lines, build_strategy(asp))[0].startswith(f"seq {seq}: ")
-
-
-@pytest.mark.parametrize("name", ["bsp", "ssp", "backup_workers"])
-def test_an_event_left_out_is_missed(records: dict[str, Path], name: str, tmp_path: Path, replayed: Replay) -> None:
-    """Even if the lines are renumbered. (ASP has no memory that could miss it: there the numbers must do.)"""
-    run_dir = Path(shutil.copytree(records[name], tmp_path / name))
-    lines = read_lines(run_dir)
-    lines.remove(received(lines, "Arrived")[5])
-    said = replayed(rewrite(run_dir, [{**line, "seq": seq} for seq, line in enumerate(lines)]))
-    assert (said[0], "result    different at seq " in said[1]) == (1, True)
-
-
-@pytest.mark.parametrize("name", ["ThrowsDice", "PeeksAtTheClock", "Sound"])
-def test_an_impure_strategy_is_different(name: str, planted: Plant, replayed: Replay) -> None:
-    exit_code, out, err = replayed(planted(name))
-    assert (exit_code, err) == (0 if name == "Sound" else 1, "")
-    assert ("    got (now):\n" in out) == (name == "ThrowsDice")
-    assert ("    got state (now): now " in out) == (name == "PeeksAtTheClock")
-
-
-def test_another_setting_is_different(asp: Path, replayed: Replay) -> None:
-    """A setting may refer to others, as it could when the job was composed."""
-    for rule, expected in (("batch_linear", 0), ("unit", 1)):
-        strategy = "{_target_: strategies.basic.asp.ASP, data: even, lr_rule: '${rule}'}"
-        (asp / CONFIG).write_text(f"rule: {rule}\nstrategy: {strategy}\n")
-        assert replayed(asp)[0] == expected
 
 
 def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
@@ -310,35 +206,6 @@ def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
     assert out[10:] == [f"result    different at seq {seq}, after {before} identical events"]
 
 
-def test_until_stops_there(asp: Path, replayed: Replay) -> None:
-    lines = read_lines(asp)
-    seq = spoil(lines, "more samples")["seq"]
-    num_events = sum(line["seq"] < seq for line in received(lines))
-    exit_code, out, _ = replayed(rewrite(asp, lines), f"--until={seq - 1}")
-    assert (exit_code, f", seq 0 to {seq - 1}\n" in out, f"replayed  {num_events} events, " in out) == (0, True, True)
-    assert_different(replayed(asp, f"--until={seq}"), seq)
-
-
-def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> None:
-    events = received(read_lines(records["bsp"]))
-    exit_code, out, _ = replayed(records["bsp"], "--show")
-    shown = out.splitlines()
-    assert exit_code == 0
-    assert [line for line in shown if line[:4] == "seq "] == [f"seq {line['seq']}, t {line['t']}" for line in events]
-    assert sum(line.startswith("    -> ") for line in shown) == num_commands(events)
-    assert sum(line.startswith("    state: ") for line in shown) == sum("state" in line for line in events)
-    assert (
-        shown[3]
-        == "    Started: workers [0, 1, 2, 3], batch_samples [4 x 2], num_servers 1, total_samples 303, lr 1.0, "
-        "places (), links (), step '', momentum 0.0"
-    )
-    assert shown[4] == "    -> Compute: worker 0, num_samples 2, accum 1"
-    assert any("weights [4 x 0.125], lr_scale 1.0" in line for line in shown)
-
-
-# ---- refused --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text", "what"),
     [
@@ -347,17 +214,13 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
         ("events.jsonl", "torn", "events.jsonl: holds no event"),
         ("iterations.parquet", "", "recorded by rows, without decisions; repeat it with record=events"),
         (CONFIG, None, "config.yaml: missing; only it names the strategy's class, meta.json has just the fields"),
-        (CONFIG, "a: [", "config.yaml: is not a YAML file (line 2"),
         (CONFIG, "strategy: asp", "config.yaml: strategy: is not there"),
-        (CONFIG, "strategy: {data: even}", "strategy: has no _target_"),
         (
             CONFIG,
             "strategy: {_target_: strategies.basic.asp.ASP, data: '${x}'}",
             "data=${x}: refers to x, which is not set",
         ),
-        (CONFIG, "strategy: {_target_: strategies.gone.Gone}", "there is no module strategies.gone (meta.json says"),
         (CONFIG, "strategy: {_target_: strategies.basic.asp.Gone}", "strategies.basic.asp has no class Gone"),
-        (CONFIG, "strategy: {_target_: strategies.basic.asp.ASP, gone: 1}", "strategy.gone: no such setting"),
         (CONFIG, "strategy: {_target_: os.system, command: ls}", "allow its package with STRAGGLAB_ALLOW_TARGETS"),
         (
             CONFIG,
@@ -365,7 +228,6 @@ def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> 
             "strategies.parts.gates.AllGate: is not a strategy",
         ),
         (CONFIG, "strategy: {a: '${oc.env:HOME}'}", "resolves something else than a setting"),
-        (CONFIG, "strategy: {a: /proc/self/environ}", "names a file outside of the working directory"),
         (CONFIG, "strategy: " + "[" * 3000, "config.yaml: line 1: is nested more than"),
     ],
 )
@@ -378,12 +240,9 @@ def test_what_is_no_run_is_refused(name: str, text: str | None, what: str, asp: 
     ("seq", "old", "new", "what"),
     [
         (2, b'"Started"', b'"Exploded"', ":3: Invalid value 'Exploded' - at `$.type`"),
-        (2, b'"Compute"', b'"Explode"', ":3: Invalid value 'Explode' - at `$[0].type`"),
-        (2, b'"worker":0', b'"worker":null', ":3: Expected `int`"),
         (2, b'"commands"', b'"orders"', ":3: Object missing required field `commands`"),
         (1, b'"seq":1', b'"seq":2', ":2: seq 2 where 1 is due, so lines are missing or duplicated"),
         (2, b'"t":0.0,"workers"', b'"t":0.5,"workers"', ":3: the event says t=0.5, its line t=0.0"),
-        (0, b'"t":0.0', b'"t":0.5', ":2: t decreases from 0.5 to 0.0"),
         (1, b'"kind"', b'"ki', ":2: JSON is malformed"),
         (1, b"Started", b"\xff", ":2: 'utf-8' codec can't decode"),
         (0, b"{", b"[" * 100_000, ":1: maximum recursion depth exceeded"),
@@ -410,9 +269,6 @@ def test_useless_arguments_are_refused(records: dict[str, Path], tmp_path: Path,
     assert "meta.json: missing" in assert_refused(replayed(tmp_path))
 
 
-# ---- of a log as long as may be -------------------------------------------------------------------------------------
-
-
 def test_a_line_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reading.lines.MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr("reading.lines.BLOCK_BYTES", 1_000)
@@ -431,3 +287,14 @@ def test_a_description_has_so_many_bytes(asp: Path, replayed: Replay, monkeypatc
     code, out, err = replayed(asp)
     assert (code, out) == (2, "")
     assert "meta.json: has more than 5 bytes" in err
+
+
+def test_show_prints_every_event(records: dict[str, Path], replayed: Replay) -> None:
+    events = received(read_lines(records["bsp"]))
+    exit_code, out, _ = replayed(records["bsp"], "--show")
+    shown = out.splitlines()
+    assert exit_code == 0
+    assert [line for line in shown if line[:4] == "seq "] == [f"seq {line['seq']}, t {line['t']}" for line in events]
+    assert sum(line.startswith("    -> ") for line in shown) == num_commands(events)
+    assert sum(line.startswith("    state: ") for line in shown) == sum("state" in line for line in events)
+    assert any("weights [4 x 0.125], lr_scale 1.0" in line for line in shown)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from injectors.plan import RULES, Disturbance, Kind, Plan
-from reading.effects import EFFECTS
-from runtime.record.picture import Picture, effect
+from injectors.plan import Disturbance, Plan
+from runtime.record.picture import Picture
 from runtime.record.screen import NoView
 from runtime.record.view import PLAIN_EVERY_S, LiveView, PlainView, make_view
 from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost, Timings
@@ -41,77 +40,12 @@ def evaluated(accuracy: float, t: float) -> Evaluated:
     return Evaluated(t=t, version=1, asked_s=t - 0.5, metrics={"accuracy": accuracy, "loss": 1.0})
 
 
-# ---- the picture ----------------------------------------------------------------------------------------------------
-
-
-def test_iterations_and_times_by_worker(picture: Picture) -> None:
-    for iteration, compute_s in enumerate((0.1, 0.2, 0.3)):
-        tell(picture, arrived(1, iteration, compute_s=compute_s), version=iteration)
-    tell(picture, arrived(1, 3, samples=0, compute_s=0.0))
-    lane = picture.lanes[1]
-    assert (lane.iterations, lane.samples) == (4, 24)
-    assert list(lane.bpt_s) == pytest.approx([0.11, 0.21, 0.31]), "an empty arrival is no measurement"
-    assert picture.lanes[0].iterations == 0
-
-
-def test_only_the_recent_past_counts(picture: Picture) -> None:
-    for iteration in range(100):
-        tell(picture, arrived(0, iteration, compute_s=iteration))
-    assert min(picture.lanes[0].bpt_s) > 70
-
-
-def test_restarts_and_drops(picture: Picture) -> None:
-    tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
-    tell(picture, Lost(t=1.0, worker=1, incarnation=0, reason="killed", restarting=False))
-    tell(picture, ServerLost(t=1.0, server=0, incarnation=0, reason="killed"), commands=(Drop(grads=(1, 2)),))
-    assert [lane.restarts for lane in picture.lanes.values()] == [1, 0]
-    assert (picture.server_restarts, picture.dropped) == (1, 2)
-
-
 def test_the_target_is_reached_when_the_score_was_asked_for(picture: Picture) -> None:
     for accuracy, t in ((0.5, 1.0), (0.95, 2.0), (0.7, 3.0), (0.96, 4.0)):
         tell(picture, evaluated(accuracy, t))
     assert (picture.metric, picture.best, picture.target.reached_s) == (0.96, 0.96, 1.5)
     tell(picture, Evaluated(t=5.0, version=1, asked_s=5.0, metrics={}))
     assert picture.metric == 0.96
-
-
-def test_the_best_loss_is_the_lowest() -> None:
-    picture = Picture(make_job(metric="loss", higher_is_better=False), "a job", PLAN)
-    for loss in (2.0, 1.0, 3.0):
-        tell(picture, Evaluated(t=1.0, version=1, asked_s=1.0, metrics={"loss": loss}))
-    assert (picture.metric, picture.best, picture.target.reached_s) == (3.0, 1.0, None)
-
-
-@pytest.mark.parametrize(
-    ("t", "words"),
-    [
-        (1.9, "nothing"),
-        (2.0, "worker:1 +0.12 s per iteration"),
-        (3.5, "worker:1 +0.12 s per iteration, server:0 +200 % of its own time per update"),
-        (4.0, "nothing"),
-    ],
-)
-def test_what_is_injected_now(picture: Picture, t: float, words: str) -> None:
-    assert picture.injections(t) == words
-
-
-@pytest.mark.parametrize(
-    ("kind", "target", "size", "words"),
-    [
-        ("cpu", "host:0", 0.25, "processor at 25 %"),
-        ("gpu", "device:1", 0.5, "GPU at 50 %"),
-        ("bandwidth", "link:2", 0.125, "rate at 12.5 %"),
-        ("pause", "worker:0", 1.0, "paused"),
-        ("delay", "server:0", 0.0012, "+0.0012 s per update"),
-    ],
-)
-def test_a_disturbance_has_the_unit_of_its_size(kind: Kind, target: str, size: float, words: str) -> None:
-    assert effect(Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=size)) == words
-
-
-def test_every_kind_has_words() -> None:
-    assert set(EFFECTS) == set(RULES)
 
 
 def test_the_headline(picture: Picture) -> None:
@@ -156,9 +90,6 @@ def test_a_lost_machine_is_named_until_another_takes_its_place(picture: Picture)
     assert picture.last_note.startswith("7.0 s"), "of emulated hosts, which have no machines"
 
 
-# ---- the views ------------------------------------------------------------------------------------------------------
-
-
 def console(*, terminal: bool) -> Console:
     return Console(
         file=io.StringIO(), width=120, height=60, force_terminal=terminal, color_system=None, legacy_windows=False
@@ -182,13 +113,6 @@ def test_plain_lines(picture: Picture) -> None:
     assert lines[0] == "a job"
     assert [line.split(" s  ")[0].strip() for line in lines[1:]] == ["1.0", "6.0", "20.0"]
     assert all("update 5" in line and "injected: nothing" in line for line in lines[1:])
-
-
-def test_a_plain_line_stays_one_line(picture: Picture) -> None:
-    screen = console(terminal=False)
-    picture.title = "x" * 300
-    PlainView(picture, screen).close(3.5)
-    assert len(text_of(screen).splitlines()[-1]) > 120
 
 
 def test_the_table(picture: Picture) -> None:
@@ -224,3 +148,11 @@ def test_which_view(picture: Picture, choice: str, terminal: bool, kind: type) -
     assert type(view) is kind
     view.tick(0.0)
     view.close(1.0)
+
+
+def test_restarts_and_drops(picture: Picture) -> None:
+    tell(picture, Lost(t=1.0, worker=0, incarnation=0, reason="killed", restarting=True))
+    tell(picture, Lost(t=1.0, worker=1, incarnation=0, reason="killed", restarting=False))
+    tell(picture, ServerLost(t=1.0, server=0, incarnation=0, reason="killed"), commands=(Drop(grads=(1, 2)),))
+    assert [lane.restarts for lane in picture.lanes.values()] == [1, 0]
+    assert (picture.server_restarts, picture.dropped) == (1, 2)

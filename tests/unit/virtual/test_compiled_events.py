@@ -9,13 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
-import runtime.virtual.event_loop.exchange as crossing_module
 import runtime.virtual.event_loop.loop as loop_module
 import runtime.virtual.lab as lab_module
-from injectors.plan import Disturbance, build_plan
+from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.api import Outcome
 from runtime.cluster.device import DeviceProfile
@@ -188,15 +186,6 @@ def test_any_answer(answer: str, tmp_path: Path) -> None:
         assert both(place, JOB, lambda: Asynchronous(50, ANSWERS[answer]), about) > 30
 
 
-@built
-def test_a_worker_may_be_any_number_of_epochs_ahead(tmp_path: Path) -> None:
-    """Of parts of its own; one that sleeps keeps a hundred epochs open."""
-    job = msgspec.structs.replace(JOB, num_samples=8 * WORKERS, epochs=150, epoch_overlap=True)
-    asleep = Disturbance(start_s=0.05, end_s=3.0, target="worker:0", kind="delay", magnitude=3.0)
-    decided = both(tmp_path, job, lambda: hurried("asp_even"), {**ABOUT, "windows": [asleep]})
-    assert decided > 0.9 * WORKERS * 150
-
-
 class Quitting(Asynchronous):
     """Orders nothing after its 60th arrival; a timer that it set before is all that it waits for then."""
 
@@ -214,25 +203,6 @@ def test_a_job_waits_for_its_timer_and_is_stuck_after_it(tmp_path: Path) -> None
 
 
 @built
-def test_a_strategy_that_fails_leaves_the_event_in_the_record(tmp_path: Path) -> None:
-    lines = []
-    for name, loop in (("compiled", lab_module.loop_of), ("python", lambda session: None)):
-        with patch.object(lab_module, "loop_of", loop), pytest.raises(ZeroDivisionError, match="planted"):
-            play(tmp_path / name, JOB, Asynchronous(50, raising(ZeroDivisionError("planted"))), ABOUT)
-        lines.append((tmp_path / name / "events.jsonl").read_bytes())
-    assert lines[0] == lines[1]
-
-
-@built
-def test_a_loop_that_is_wrong_is_caught(tmp_path: Path) -> None:
-    def pacer(workers: Any) -> Any:
-        return lambda worker, samples, accum: (1e-9, 0.02, -1.0)
-
-    with patch.object(crossing_module, "pacer", pacer), pytest.raises(AssertionError):
-        both(tmp_path, JOB, lambda: hurried("asp"), ABOUT)
-
-
-@built
 def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
     ends = []
     for name, loop in (("compiled", lab_module.loop_of), ("python", lambda session: None)):
@@ -242,26 +212,6 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
             ends.append(play(tmp_path / name, job, hurried("asp"), ABOUT))
     assert ends[0].status == ends[1].status == "disk_full"
     assert abs(ends[0].version - ends[1].version) <= PENDING_ROWS, "as many rows may wait, and others than in Python"
-
-
-@built
-def test_a_signal_ends_the_job(tmp_path: Path) -> None:
-    looks = 0
-
-    def look(lab: VirtualLab) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
-            lab.interrupted_by = 2
-        original(lab)
-
-    original = VirtualLab._look
-    small = patch.object(lab_module, "LOOK_EVERY", 16), patch.object(loop_module, "CHUNK", 32)
-    with patch.object(VirtualLab, "_look", look), small[0], small[1]:
-        outcome = play(tmp_path / "run", JOB, hurried("asp"), ABOUT)
-    assert outcome.status == "interrupted"
-    assert 0 < outcome.version < WORKERS * ROUNDS
-    assert pq.read_metadata(tmp_path / "run" / "iterations.parquet").num_rows == outcome.version
 
 
 @built

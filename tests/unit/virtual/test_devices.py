@@ -9,18 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.backends.base import micro_batches
-from runtime.cluster.device import DeviceProfile, describe_devices, parse_devices, profiles_of, slowest_s
+from runtime.cluster.device import DeviceProfile, parse_devices, profiles_of, slowest_s
 from runtime.errors import ConfigError
 from runtime.live.runtime import LiveRuntime
 from runtime.live.tasks.pacing import Pacer
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.costs import Costs
-from strategies.basic.bsp import BSP
-from strategies.protocol import AnyCommand, AnyEvent, Compute, Strategy
 from tests.support.clusters import cluster_of
-from tests.support.labs import run_alone
 from tests.unit.live.test_pacing import hold
-from tests.unit.virtual.test_virtual_session import session, slow, virtual_job
 
 FLAT = DeviceProfile(base_s=0.25, per_sample_s=0.125, saturation_s=1.0)
 """Flat up to six samples; binary fractions, so that sums are exact."""
@@ -28,8 +23,6 @@ MIX: dict[str, Any] = {
     "fast": {"workers": [0, 2], "base_s": 0.25},
     "slow": {"workers": [1, 3], "base_s": 0.25, "per_sample_s": 0.25},
 }
-
-# ---- accumulated batches --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -51,45 +44,6 @@ def test_passes_are_those_that_the_backends_make(samples: int, accum: int) -> No
 def test_a_live_worker_is_paced_by_the_passes() -> None:
     assert hold(Pacer(FLAT), 0.5, 8, accum=2) == pytest.approx((0.0, 0.0, 2.0))
     assert hold(Pacer(FLAT), 2.5, 8, accum=2) == pytest.approx((0.5, 0.0, 2.5))
-
-
-class Accumulates(Strategy):
-    """BSP whose batches are computed in two passes."""
-
-    def __init__(self) -> None:
-        self.inner = BSP()
-
-    def handle(self, event: AnyEvent) -> list[AnyCommand]:
-        commands = self.inner.handle(event)
-        return [
-            Compute(worker=one.worker, num_samples=one.num_samples, accum=2) if isinstance(one, Compute) else one
-            for one in commands
-        ]
-
-
-@pytest.mark.parametrize("plan", [slow(), slow(w0=1.0)], ids=["calm", "slowed"])
-@pytest.mark.parametrize(("costs", "device", "seconds"), [(Costs(), FLAT, 2.0), (Costs(compute_base_s=0.5), None, 1.0)])
-def test_so_is_a_virtual_one(costs: Costs, device: DeviceProfile | None, seconds: float, plan: Any) -> None:
-    """Without a device the real computation has its base once a pass. Two workers, eight samples each, ten rounds."""
-    job = virtual_job(2, 160, global_batch_samples=16)
-    run, _ = session(Accumulates(), job, costs, device=device, actuator=plan)
-    assert run_alone(run).t == 10 * seconds * (1.0 if plan.kinds == set() else 2.0)
-
-
-# ---- mixes ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_mix_names_the_device_of_every_worker() -> None:
-    devices = parse_devices(MIX, 4)
-    assert [device.type for device in devices] == ["fast", "slow", "fast", "slow"]
-    assert [device.seconds(4) for device in devices] == [0.25, 1.25, 0.25, 1.25]
-    assert describe_devices(MIX, 4)[1] == {  # type: ignore[index]
-        "type": "slow",
-        "base_s": 0.25,
-        "per_sample_s": 0.25,
-        "saturation_s": 0.0,
-    }
-    assert describe_devices(None, 4) is None
 
 
 def test_an_undisturbed_iteration_is_that_of_the_slowest() -> None:
@@ -130,14 +84,6 @@ def test_one_device_for_all_and_a_mix_exclude_each_other() -> None:
 def test_a_virtual_device_takes_time() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.devices\.slow: .*set base_s"):
         VirtualRuntime(cluster=cluster_of(num_workers=4, devices={**MIX, "slow": {"workers": [1, 3]}}))
-
-
-def test_each_virtual_worker_has_its_own() -> None:
-    """Four workers, four samples each: 0.25 or 1.25 s."""
-    run, tape = session(BSP(), virtual_job(4, 32, global_batch_samples=16), device=parse_devices(MIX, 4))
-    assert run_alone(run).t == 2 * 1.25
-    times = {event["grad"]["worker"]: event["timings"]["compute_s"] for event in tape.received("Arrived")}
-    assert times == {0: 0.25, 1: 1.25, 2: 0.25, 3: 1.25}
 
 
 def test_each_live_worker_is_told_its_own() -> None:

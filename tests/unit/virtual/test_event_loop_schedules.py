@@ -23,7 +23,7 @@ from tests.support.virtual_runs import World, draw_host_world, draw_replica_worl
 
 pytestmark = pytest.mark.skipif(native(EVENTS) is None, reason="was not compiled here")
 
-BLOCKS, SCHEDULES, WORKERS = 400, 25, 4
+BLOCKS, SCHEDULES, WORKERS = 1000, 10, 4
 STRATEGIES = ("asp", "bsp", "ssp", "backup_workers", "antdt_nd", "lb_bsp", "dynamic_x", "first_k", "static_x")
 STRATEGIES += ("star_h", "asp_even", "lgc", "antdt_dd")
 KEEPS = ("rows", "all", "nothing", "rows", "answers")
@@ -64,7 +64,7 @@ def compared(place: Path, seed: int) -> int:
     return compare(place, play_in(world, lambda: hurried(strategy), keeps), keeps, chunk=chunk, patience=patience)
 
 
-@pytest.mark.parametrize("block", long_after(range(BLOCKS), always=2))
+@pytest.mark.parametrize("block", long_after(range(BLOCKS), always=1))
 def test_the_same_files_of_random_schedules(block: int, tmp_path: Path) -> None:
     decided = 0
     for seed in range(block * SCHEDULES, (block + 1) * SCHEDULES):
@@ -73,7 +73,7 @@ def test_the_same_files_of_random_schedules(block: int, tmp_path: Path) -> None:
     assert decided > SCHEDULES * 20
 
 
-@pytest.mark.parametrize("seed", long_after(range(40), always=8))
+@pytest.mark.parametrize("seed", long_after(range(40), always=4))
 def test_the_same_files_of_replicas(seed: int, tmp_path: Path) -> None:
     """Workers straggle: an even seed draws nothing else."""
     drawn = draw_replica_world(WORKERS, 2 * seed)
@@ -82,8 +82,6 @@ def test_the_same_files_of_replicas(seed: int, tmp_path: Path) -> None:
     play, chunk = play_in(world, lambda: hurried(name), keeps), (1, 1 << 10)[seed // 4 % 2]
     assert compare(tmp_path, play, keeps, chunk=chunk) > 20
 
-
-# ---- on compiled hosts -----------------------------------------------------------------------------------------------
 
 ON_HOSTS = ("asp", "bsp", "ssp", "backup_workers", "lb_bsp")
 
@@ -97,19 +95,9 @@ def longer(world: World, rounds: int) -> World:
 
 
 @needs_compiled
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", long_after(range(1, 13), always=2))
 @pytest.mark.parametrize("name", ON_HOSTS)
 def test_the_same_files_on_hosts_under_windows_of_all_kinds(name: str, seed: int, tmp_path: Path) -> None:
     world = longer(draw_host_world(4, seed), 20)
     compare(tmp_path, play_in(world, lambda: hurried(name)), chunk=(1, 3, 1 << 10)[seed % 3])
-
-
-@needs_compiled
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", ON_HOSTS)
-def test_the_loop_carries_out_most_on_hosts(name: str, tmp_path: Path) -> None:
-    drawn = longer(draw_host_world(4, 1), 100)
-    job = msgspec.structs.replace(drawn.job, epochs=1, checkpoint_every_s=None)
-    calm = msgspec.structs.replace(drawn, plan=msgspec.structs.replace(drawn.plan, disturbances=()), job=job)
-    assert compare(tmp_path, play_in(calm, lambda: hurried(name))) > 0.8 * 4 * 100

@@ -27,10 +27,7 @@ LATE = Disturbance(start_s=90.0, end_s=99.0, target="worker:0", kind="cpu", magn
     ("about", "compute_s", "update_s"),
     [
         ({}, 0.1, 0.05),
-        ({"worker_cores": 4.0, "server_cores": 8.0}, 0.1, 0.05),
         ({"worker_cores": 16.0}, 0.1, 0.05),
-        ({"worker_cores": 1.0}, 0.4, 0.05),
-        ({"server_cores": 2.0}, 0.1, 0.2),
         ({"worker_cores": 1.0, "server_cores": 2.0}, 0.4, 0.2),
     ],
 )

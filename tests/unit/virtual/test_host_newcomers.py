@@ -29,7 +29,6 @@ from strategies.protocol import (
     Restart,
     Restored,
     Retire,
-    ServerLost,
     Started,
     Strategy,
     Wake,
@@ -37,42 +36,9 @@ from strategies.protocol import (
 )
 from tests.support.harness import make_job
 from tests.support.labs import run_alone
-from tests.unit.virtual.test_virtual_hosts import Lab, on_hosts
 from tests.unit.virtual.test_virtual_session import Tape, session
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
-
-# ---- machines --------------------------------------------------------------------------------------------------------
-
-
-def two_hosts(cores: float = 1.0) -> Lab:
-    """Of so many cores each, with links of 8 bytes per second; a worker on the first, a server on the other."""
-    return Lab(on_hosts({"worker:0": 0, "server:0": 1}, cores, link=8.0))
-
-
-def test_who_leaves_gives_its_share_back() -> None:
-    """Half speed from 2 to 4 only: one core-second late."""
-    lab = two_hosts()
-    lab.work(0.0, "worker:0", 10.0)
-    lab.at(2.0, lab.machines.enter, "worker:1", "host:0")
-    lab.work(2.0, "worker:1", 4.0)
-    lab.at(4.0, lab.machines.dismiss, ["worker:1"])
-    assert lab.run() == pytest.approx({"worker:0": 11.0})
-    assert set(lab.machines.sites) == {"worker:0", "server:0"}
-
-
-@pytest.mark.parametrize(("host_cores", "given", "seconds"), [(8.0, None, 1.0), (2.0, None, 2.0), (8.0, 1.0, 4.0)])
-def test_computing_in_four_threads_takes_as_long_as_the_model_says_on_four_cores(
-    host_cores: float, given: float | None, seconds: float
-) -> None:
-    lab = two_hosts(host_cores)
-    lab.machines.enter("worker:1", "host:0", 4.0)
-    lab.machines.allot("worker:1", given)
-    lab.compute(0.0, "worker:1", 1.0)
-    assert lab.run() == pytest.approx({"worker:1": seconds})
-
-
-# ---- whole jobs ------------------------------------------------------------------------------------------------------
 
 
 class Scripted(Strategy):
@@ -174,24 +140,6 @@ def test_who_does_not_fit_is_denied_with_the_reason() -> None:
     assert {worker: place for worker, (_, place) in strategy.joined.items()} == {1: "host:0", 2: "host:1", 4: "host:0"}
 
 
-def test_who_is_retired_before_its_denial_is_told_was_never_there() -> None:
-    strategy = Scripted((1.0, launch(1, cpu_cores=9.0)), (1.0, Retire(node="worker:1")), (2.0, launch(2)))
-    run = played(strategy)
-    assert (strategy.denied, set(strategy.joined)) == ({}, {2})
-    assert run.places.tasks_on("host:0") + run.places.tasks_on("host:1") == ["worker:0", "worker:2", "server:0"]
-
-
-def test_a_host_that_the_plan_keeps_dead_starts_nobody() -> None:
-    """The window closes at 5, the launch takes a second. A server holds nothing there yet: it is denied."""
-    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:2", kind="kill", magnitude=1.0)
-    elsewhere = ("host:0", "host:1")
-    script = (2.0, launch(1, not_on=elsewhere)), (3.0, launch(2)), (4.0, Launch(node="server:1", not_on=elsewhere))
-    strategy = Scripted(*script)
-    played(strategy, dead, count=3)
-    assert strategy.joined == {1: (6.0, "host:2"), 2: (4.0, "host:0")}
-    assert strategy.denied == {"server:1": "did not join: killed by the plan"}
-
-
 SPREAD, TOGETHER = [["worker:0"], ["server:0"]], [["worker:0", "server:0"]]
 
 
@@ -217,45 +165,6 @@ def test_who_is_restarted_avoids_a_dead_host_or_waits_there_as_newcomers_do(
     assert sum(isinstance(event, Lost) for event in strategy.heard) == 1
     assert isinstance(run.record, Tape)
     assert len(run.record.noted("Exited")) == 1
-
-
-def test_a_server_that_moves_to_a_dead_host_is_lost_once() -> None:
-    """It has a place at 8 and reads its parameters a second later; the host is back at 5."""
-    dead = Disturbance(start_s=1.0, end_s=5.0, target="host:1", kind="kill", magnitude=1.0)
-    strategy = Scripted((2.0, Restart(node="server:0")))
-    played(strategy, dead, placement=TOGETHER, scheduler=Quota(cores_total=99, pending_s=6.0))
-    assert [event.t for event in strategy.heard if isinstance(event, Restored)] == [9.0]
-    assert sum(isinstance(event, ServerLost) for event in strategy.heard) == 1
-
-
-def test_the_plan_does_not_end_the_wait_of_who_was_never_there() -> None:
-    """A place at 7, on a host that is dead until 3; who is restarted starts when the window closes."""
-    dead = Disturbance(start_s=1.0, end_s=3.0, target="host:1", kind="kill", magnitude=1.0)
-    strategy = Scripted((0.5, launch(1, not_on=("host:0",))))
-    fields = {"placement": [["worker:0", "server:0"]], "scheduler": Quota(cores_total=99, pending_s=6.5)}
-    played(strategy, dead, **fields)
-    assert strategy.joined == {1: (8.0, "host:1")}
-
-
-def test_use_counts_newcomers_and_their_limits() -> None:
-    """Half of a core for who computes all the time; the host's is the sum."""
-    strategy = Scripted((0.0, launch(1, cpu_cores=0.5, not_on=("host:1",))))
-    played(strategy, telemetry_every_s=2.0)
-    assert strategy.use["worker:1"].cpu_cores == pytest.approx(0.5)
-    assert strategy.use["worker:1"].limit_cores == 0.5
-    assert strategy.use["worker:0"].limit_cores == 2.0
-    assert strategy.use["host:0"].cpu_cores == pytest.approx(1.5)
-
-
-def test_use_is_of_all_cores_that_a_task_computes_on() -> None:
-    """Two core-seconds a second, of a host with two, of a model that could use four: twice as long."""
-    strategy = Scripted()
-    played(strategy, costs=Costs(compute_base_s=0.5, worker_cores=4.0), telemetry_every_s=2.0)
-    assert strategy.compute_s[0][0] == pytest.approx(1.0)
-    assert strategy.use["worker:0"].cpu_cores == pytest.approx(2.0)
-
-
-# ---- hosts that jobs share -------------------------------------------------------------------------------------------
 
 
 def shared_host(cores: float) -> Hosts:

@@ -12,7 +12,6 @@ from runtime.virtual.machines.kernel import new_clock
 from strategies.basic.bsp import BSP
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, Grant, Reserve, Restart, Share, Stop
-from strategies.star import Star
 from tests.support.neighbours import Neighbours, Saying
 
 MORE = Reserve(demands=(Demand(node="server:0", cpu_cores=0.5),), worth_s=9.0)
@@ -113,37 +112,6 @@ def test_a_policy_learns_what_jobs_need() -> None:
     assert (worker.host, worker.cpu_cores) == ("host:0", pytest.approx(1.0, abs=0.12))
     assert (worker.cpu_s, worker.iter_s) == (pytest.approx(0.1), pytest.approx(0.1, abs=0.02))
     assert (b.groups, b.model, b.gain) == ((("worker:0", "worker:1"),), "vgg16", 1.0)
-
-
-def test_what_a_policy_gives_away_twice_fails_loudly() -> None:
-    """The law: shares in force on a host sum to what it has at most."""
-    lab = Neighbours(prevention=Always(cores=1.6))
-    lab.add("a", Saying({2.0: MORE}))
-    lab.add("b", BSP())
-    outcome = lab.run()["a"]
-    assert outcome.status == "failed"
-    assert "grants 2.1 cpu_cores of host:0, which has 2" in outcome.reason
-
-
-def test_a_lab_in_which_nobody_reserves_records_the_same() -> None:
-    """Measuring jobs does not change them."""
-    records = []
-    for policy in (None, StarPrevention()):
-        lab = Neighbours(prevention=policy)
-        lab.add("a", BSP())
-        lab.add("b", Star(phi=300.0))
-        lab.run()
-        records.append([tape.plain() for tape in lab.tapes.values()])
-    assert records[0] == records[1]
-
-
-def test_without_a_policy_all_is_granted_and_nobody_limited() -> None:
-    lab = Neighbours()
-    lab.add("a", Saying({2.0: MORE}))
-    lab.add("b", BSP())
-    lab.run()
-    assert [event["ok"] for event in lab.tapes["a"].received("Reserved")] == [True]
-    assert not lab.tapes["b"].noted("Limited")
 
 
 def test_shares_in_force_never_exceed_a_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,9 @@ from tests.support.reference_tasks import TaskWork
 NEAR = 1e-12
 END_S = 1e5
 """Later than all ends."""
-SCENARIOS = 40
-"""At a time: the first are for every commit, the next nine forties are long."""
-BLOCKS = long_after(range(10), always=1)
+SCENARIOS = 20
+"""At a time: the first are for every commit, the others are long."""
+BLOCKS = long_after(range(20), always=1)
 
 Found = dict[object, float]
 
@@ -38,12 +38,6 @@ def seeds(block: int) -> range:
 
 def near(expected: Found) -> Any:
     return pytest.approx(expected, rel=NEAR, abs=NEAR)
-
-
-# ---- activities with weights and limits ------------------------------------------------------------------------------
-
-
-# ---- tasks on machines -----------------------------------------------------------------------------------------------
 
 
 class Busy:

@@ -44,9 +44,6 @@ def drawn_workers(chance: random.Random) -> tuple[int, ...]:
     return Gang.packed(size, 0, math.ceil(size / chance.randint(1, min(6, size)))).workers
 
 
-# ---- by hand ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("workers", "crossings"), [((12,), 0), ((6, 6), 4), ((4, 4, 4), 6), ((2, 2), 3), ((1, 1), 2), ((1,) * 5, 8)]
 )
@@ -55,29 +52,8 @@ def test_a_message_crosses_as_often_as_it_leaves_a_machine(workers: tuple[int, .
     assert ring_s(FREE, host(latency_s=0.01), workers, 4.0) == pytest.approx(crossings * 0.02)
 
 
-def test_slow_links_carry_all_messages_one_after_another() -> None:
-    """22 of 4000 bytes at 1000 a second, and the last one's latency; 4 crossings alone would take 4 (4 + 0.2) s."""
-    assert ring_s(FREE, host(latency_s=0.1), (6, 6), 4000.0, link_bytes_per_s=1000.0) == pytest.approx(22 * 4.0 + 0.2)
-
-
-def test_where_all_hops_are_alike_each_step_takes_what_a_hop_does() -> None:
-    """Four workers on four machines; a message is carried at either end, 0.25 s each, by one thread."""
-    costs = Costs(latency_s=0.1, ring_step_s=0.02, ring_per_byte_s=1e-3, carry_per_byte_s=2.5e-4)
-    assert ring_s(costs, host(latency_s=0.3), (1,) * 4, 1000.0) == pytest.approx(6 * (0.1 + 0.02 + 1.0 + 0.5 + 0.6))
-    two = ring_s(Costs(carry_per_byte_s=2.5e-4, worker_cores=2.0), host(), (1,) * 4, 1000.0)
-    assert two == pytest.approx(6 * 0.25), "two threads carry two messages at once"
-
-
-def test_workers_of_a_machine_add_on_its_cores() -> None:
-    """Four on two cores take twice as long."""
-    assert ring_s(Costs(ring_per_byte_s=1e-3), host(cores=2.0), (4,), 1000.0) == pytest.approx(6 * 2.0)
-
-
 def test_a_worker_alone_sums_nothing() -> None:
     assert ring_s(FREE, host(latency_s=1.0), (1,), 4000.0, link_bytes_per_s=1.0) == 0.0
-
-
-# ---- by brute force --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.few(20)

@@ -13,13 +13,13 @@ from injectors.plan import build_plan
 from injectors.schedule import Schedule
 from runtime.record.recorder import Recorder
 from runtime.virtual.control.session import VirtualSession
-from runtime.virtual.costs import WORK, Costs
+from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.jitter import run_factor
 from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from tests.support.all_costs import ALL_COSTS, job_of
+from tests.support.all_costs import job_of
 from tests.support.harness import make_run_spec
 from tests.support.labs import run_alone
 
@@ -39,14 +39,6 @@ def test_its_factors_have_mean_one_and_the_spread_that_was_asked_for() -> None:
     assert fmean(factors) == pytest.approx(1.0, abs=0.005)
     assert stdev(map(log, factors)) == pytest.approx(SIGMA, rel=0.08)
     assert run_factor(7, 0.0) == 1.0
-
-
-def test_all_work_takes_so_many_times_as_long_and_nothing_else_changes() -> None:
-    slow = ALL_COSTS.of_run(1.25)
-    for name in Costs.__struct_fields__:
-        factor = 1.25 if name in WORK else 1.0
-        assert getattr(slow, name) == (factor * getattr(ALL_COSTS, name) if factor > 1 else getattr(ALL_COSTS, name))
-    assert ALL_COSTS.of_run(1.0) is ALL_COSTS
 
 
 @pytest.mark.parametrize("seed", [0, 1])

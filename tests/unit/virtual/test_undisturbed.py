@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from runtime.cluster.hosts import Host
@@ -34,13 +33,6 @@ MEASURED_MS = {
 def test_a_job_alone_takes_as_long_as_the_closed_form_says(tmp_path: Path, model: str) -> None:
     """Servers on the workers' host: densenet121's two update for as long as its workers load, on the same cores."""
     assert step_s(tmp_path, gpus=8, servers=2, model=model) == pytest.approx(closed_s(8, 2, model), rel=0.04)
-
-
-@pytest.mark.long(like="test_a_job_alone_takes_as_long_as_the_closed_form_says")
-def test_a_job_on_three_machines_takes_as_long_as_the_closed_form_says(tmp_path: Path) -> None:
-    """Of VGG16, as its parameters are most: they cross links."""
-    assert step_s(tmp_path, gpus=20, servers=5, model="vgg16") == pytest.approx(closed_s(20, 5, "vgg16"), rel=0.04)
-    assert closed_s(20, 5, "vgg16") > 1.05 * closed_s(8, 5, "vgg16")
 
 
 def step_s(tmp_path: Path, **size: Any) -> float:
@@ -102,38 +94,3 @@ def test_copies_to_a_device_and_back_are_a_part_of_computing(servers: int) -> No
     host = Host(number=0, cores=None, link_bytes_per_s=None, latency_s=0.0, memory_bytes=None, device=None, tasks=())
     size = {"num_workers": 2, "num_servers": servers, "num_parameters": 250_000, "batch_samples": 8}
     assert undisturbed(costs, None, host, **size).iteration_s == pytest.approx(0.2)
-
-
-def test_what_tasks_use_on_average_is_what_an_iteration_needs() -> None:
-    """VGG16, 8 workers and 2 servers: 128 samples of 1.898 ms on 12 cores; 56.5 MiB each way, half of
-    them of each server."""
-    request = checked_set([row("a", gpus=8, servers=2, model="vgg16", iterations=2)]).jobs[0].request
-    assert request.duration_s is not None
-    round_s = request.duration_s / 2
-    assert request.worker.cpu_s == pytest.approx(12 * 0.243, rel=1e-3)
-    assert request.worker.cpu_cores == pytest.approx(12 * 0.243 / round_s, rel=1e-3)
-    assert request.worker.gpu_s == pytest.approx(0.122, rel=1e-3)
-    assert request.worker.link_bytes_per_s == pytest.approx(56.5 * 2**20 / round_s, rel=1e-3)
-    assert request.server.link_bytes_per_s == pytest.approx(8 * 56.5 * 2**20 / 2 / round_s, rel=1e-3)
-
-
-def test_messages_that_stay_on_a_machine_have_a_price_of_their_own() -> None:
-    """Two machines of a core, a worker on each, the server on the first: 4000 bytes at 1 us, or 0.25 within a machine.
-
-    The first machine carries 0.25 for its worker and 1.25 for the server, 6 ms each way; of four messages of a round
-    half stay there, so a worker carries 8000 bytes at 0.625 us on average, and the server twice that.
-    """
-    costs = Costs(carry_per_byte_s=1e-6, carry_within_per_byte_s=0.25e-6)
-    host = Host(
-        number=0, cores=1.0, link_bytes_per_s=None, latency_s=0.0, memory_bytes=None, device=None, tasks=(), gpus=1
-    )
-    found = undisturbed(costs, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
-    assert found.iteration_s == pytest.approx(0.012)
-    assert found.worker.cpu_s == pytest.approx(0.005)
-    assert found.server.cpu_s == pytest.approx(0.010)
-    same = msgspec.structs.replace(costs, carry_within_per_byte_s=None)
-    again = undisturbed(same, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
-    assert again.iteration_s == pytest.approx(2 * 0.004 * 3), "two ends of a worker's messages and one of the other's"
-    free = msgspec.structs.replace(costs, carry_per_byte_s=0.0)
-    only = undisturbed(free, None, host, num_workers=2, num_servers=1, num_parameters=1000, batch_samples=1)
-    assert only.iteration_s == pytest.approx(2 * 0.004 * 0.5), "both ends of the message that stays"

@@ -56,16 +56,6 @@ def test_bytes_are_those_on_the_wire_of_either_host() -> None:
     assert whole["host:1"].out_bytes_per_s == pytest.approx(0.5e6 / 1.5, rel=1e-5)
 
 
-def test_limits_are_the_hosts_and_busy_is_what_servers_report() -> None:
-    world = World()
-    world.usage.served(0, 0.5)
-    seen = world.at(2.0)
-    server, host = seen["server:0"], seen["host:0"]
-    assert (server.busy_frac, host.busy_frac) == (0.25, None)
-    assert (server.limit_cores, host.limit_cores, host.limit_bytes_per_s) == (2.0, 2.0, 1e6)
-    assert host.memory_limit_bytes is None
-
-
 def test_with_machines_of_its_own_a_task_works_on_all_of_its_cores() -> None:
     clock = new_clock()
     machines = ModelledMachines(clock, sites_of(None, Costs(), 1, 1), [])

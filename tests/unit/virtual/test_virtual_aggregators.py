@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.cluster.hosts import aggregator_hosts, parse_hosts
+from runtime.cluster.hosts import aggregator_hosts
 from runtime.errors import ConfigError
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.control.session import VirtualSession
@@ -61,16 +61,7 @@ def test_six_updates_need_five_transfers_into_the_server() -> None:
     assert tape.received("Started")[0]["places"]["aggregator:0"] == "host:7"
 
 
-def test_an_aggregator_sends_one_sum_after_the_other() -> None:
-    """Eight workers, ten rounds: the next sum is often complete while one travels."""
-    run, tape = job_of(1, num_workers=8, samples=80)
-    outcome = finish(run, tape)
-    assert outcome.samples_applied == 80
-    assert into_server(run) == pytest.approx(outcome.version)
-    assert outcome.version < 80
-
-
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("first", long_after(range(4), always=1))
 @pytest.mark.parametrize("lost", ["worker:2", "worker:3", "server:0"])
 @pytest.mark.parametrize("restarting", [True, False])
@@ -92,7 +83,10 @@ def test_aggregators_take_free_hosts_first_and_none_of_a_server() -> None:
         aggregator_hosts(hosts_of(2), 3, "free")
 
 
-def test_or_they_are_where_most_workers_are_in_turns() -> None:
-    placement = [["worker:0", "server:0"], [], ["worker:1", "worker:2"]]
-    hosts = parse_hosts({"count": 3, "placement": placement}, 3, 1, "hosts")
-    assert [*aggregator_hosts(hosts, 3, "workers").values()] == ["host:2", "host:0", "host:2"]
+def test_an_aggregator_sends_one_sum_after_the_other() -> None:
+    """Eight workers, ten rounds: the next sum is often complete while one travels."""
+    run, tape = job_of(1, num_workers=8, samples=80)
+    outcome = finish(run, tape)
+    assert outcome.samples_applied == 80
+    assert into_server(run) == pytest.approx(outcome.version)
+    assert outcome.version < 80

@@ -2,70 +2,30 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.core.job import ApplyOrder
-from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.machines.kernel import new_clock
-from runtime.virtual.tasks.replicas import Replicas
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
 from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
-from tests.support.members import ring_of
 from tests.unit.virtual.test_virtual_replicas import allreduce_job, session
-from tests.unit.virtual.test_virtual_session import Tape, finish
+from tests.unit.virtual.test_virtual_session import finish
 
 PARAMETERS = 64
 """256 bytes."""
 COSTS = Costs(ring_step_s=1 / 64, ring_per_byte_s=1 / 1024, update_base_s=1 / 16, link_bytes_per_s=1024.0)
 HOP_S = 1 / 64 + 256 / 1024 + 256 / 1024
 """All parameters, or a gradient, from one worker to another."""
-RING_OF_3_S = 4 * (1 / 64 + 2 * 256 / 3 / 1024)
-UPDATE_S = 1 / 16
 DEVICES = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
 
 
-def ring_of_three(wait_s: float = 0.0) -> Strategy:
-    schedule = SlowestApart(k_fastest=3, wait_s=wait_s, window_iters=1, warmup_iters=0, reselect_iters=10**6)
+def ring_of_three() -> Strategy:
+    schedule = SlowestApart(k_fastest=3, wait_s=0.0, window_iters=1, warmup_iters=0, reselect_iters=10**6)
     return Composed(gate=RingGate(), schedule=schedule)
-
-
-def played(wait_s: float = 0.0, actuator: Schedule | None = None) -> tuple[VirtualSession, Tape]:
-    run, tape = session(ring_of_three(wait_s), allreduce_job(samples=256), COSTS, DEVICES, actuator=actuator)
-    finish(run, tape)
-    return run, tape
-
-
-# ---- prices ---------------------------------------------------------------------------------------------------------
-
-
-def reduced(apart: tuple[int, ...] = (), returning: tuple[tuple[int, int], ...] = ()) -> Replicas:
-    replicas = Replicas(new_clock(), COSTS, PARAMETERS, ring_of(4))
-    order = ApplyOrder(version=1, grads=(0,), weights=(1.0,), lr=1.0, samples=1, excluded=apart, returning=returning)
-    replicas.carry_out(order, 1.0)
-    return replicas
-
-
-def test_a_ring_without_a_child_is_smaller() -> None:
-    assert reduced((3,)).idle_s == 1.0 + RING_OF_3_S + UPDATE_S
-    ring_of_4_s = 6 * (1 / 64 + 2 * 256 / 4 / 1024)
-    assert reduced().idle_s == 1.0 + ring_of_4_s + UPDATE_S
-
-
-def test_who_enters_copies_all_state_and_its_source_hands_it_over() -> None:
-    """Two from one source, one after the other; the others compute at once, and so do all after the next update."""
-    replicas = reduced((1, 2, 3), ((2, 0), (3, 0)))
-    begun_s = 1.0 + UPDATE_S
-    assert [replicas.idle_of(worker) - begun_s for worker in (0, 1, 2, 3)] == [2 * HOP_S, 0.0, HOP_S, 2 * HOP_S]
-    replicas.schedule_update(10.0, num_grads=4)
-    assert len({replicas.idle_of(worker) for worker in range(4)}) == 1
 
 
 @pytest.mark.parametrize("modelled", [False, True])
@@ -73,7 +33,8 @@ def test_a_child_receives_the_parameters_and_sends_its_gradient_in_a_hop_each(mo
     """Machines are modelled where a plan disturbs links: here one, after the job's end."""
     cut = Disturbance(start_s=900.0, end_s=901.0, target="worker:0", kind="pause", magnitude=1.0)
     schedule = Schedule(build_plan("later", 0, 1000.0, [cut])) if modelled else None
-    run, tape = played(actuator=schedule)
+    run, tape = session(ring_of_three(), allreduce_job(samples=256), COSTS, DEVICES, actuator=schedule)
+    finish(run, tape)
     assert (run.machines is None) is not modelled
     child = [event for event in tape.received("Arrived") if event["grad"]["worker"] == 3][2]
     timings = child["timings"]
@@ -82,20 +43,3 @@ def test_a_child_receives_the_parameters_and_sends_its_gradient_in_a_hop_each(mo
     assert timings["compute_s"] == 0.5
     others = [event["timings"]["send_s"] for event in tape.received("Arrived") if event["grad"]["worker"] < 3]
     assert set(others) == {0.0}
-
-
-def test_the_ring_does_not_wait_for_a_child() -> None:
-    """Rounds of the three with the ring of three; with all four in it they took 0.5 s and more."""
-    _, tape = played()
-    firsts = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == 0]
-    periods = [after - before for before, after in pairwise(firsts[5:10])]
-    assert periods == pytest.approx([0.25 + RING_OF_3_S + UPDATE_S] * 4)
-
-
-def test_a_parent_that_waits_long_enough_gets_all() -> None:
-    """Its child needs 0.5 s and two hops, its own gradient 0.25 s."""
-    _, tape = played(wait_s=0.26 + 2 * HOP_S)
-    grads = [
-        command.grads for line in tape.lines for command in line.get("commands", ()) if hasattr(command, "lr_scale")
-    ]
-    assert {len(one) for one in grads[2:-1]} == {4}

@@ -44,38 +44,6 @@ def test_the_plan_machines_links_messages_timers() -> None:
     assert [number for _, number in happened(Clock(), entries)] == [5, 4, 3, 2, 1, 0]
 
 
-# ---- now ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_past_is_now() -> None:
-    clock = Clock()
-    clock.at(1.0, MACHINE, lambda: None)
-    clock.step()
-    clock.at(0.5, MACHINE, lambda: None)
-    assert (clock.now, clock.next_s) == (1.0, 1.0)
-
-
-def test_what_an_action_schedules_for_now_happens_now() -> None:
-    """After what was scheduled for now before it, whatever the priority of the action itself."""
-    clock, seen = Clock(), []  # type: Clock, list[str]
-    clock.at(1.0, TIMER, lambda: clock.at(1.0, MACHINE, seen.append, "asked for by a timer"))
-    clock.at(1.0, TIMER, seen.append, "another timer")
-    clock.at(1.5, MACHINE, seen.append, "later")
-    run(clock)
-    assert seen == ["asked for by a timer", "another timer", "later"]
-
-
-def test_time_stands_where_the_last_action_was() -> None:
-    clock = Clock()
-    assert (clock.now, clock.next_s) == (0.0, math.inf)
-    clock.at(3.5, MACHINE, lambda: None)
-    assert (clock.now, clock.next_s) == (0.0, 3.5)
-    clock.step()
-    assert (clock.now, clock.next_s) == (3.5, math.inf)
-    with pytest.raises(IndexError):
-        clock.step()
-
-
 @pytest.mark.parametrize("make", [Timeline, pytest.param(lambda: HOSTS.Timeline(), marks=needs_compiled)])
 def test_times_that_round_to_one_happen_in_their_order(make: Callable[[], Timeline]) -> None:
     """Late in a lab a float cannot tell a quarter of a second from a half."""
@@ -104,9 +72,6 @@ def test_what_a_job_that_is_over_had_scheduled_does_not_happen(make: Callable[[]
     other.at(3.0, PLAN, seen.append, "last")
     timeline.step()
     assert seen == ["other", "last"]
-
-
-# ---- both kinds ------------------------------------------------------------------------------------------------------
 
 
 def says(seed: int, timeline: Timeline, kind: Any) -> list[object]:

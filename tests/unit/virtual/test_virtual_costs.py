@@ -21,8 +21,6 @@ covered: {batch_samples: [8, 64], num_workers: [2, 8]}
 """
 MB = 1_000_000
 
-# ---- worked numbers -------------------------------------------------------------------------------------------------
-
 
 COMPUTING = Costs(compute_base_s=0.002, compute_per_sample_s=0.0001)
 DATA = Costs(data_base_s=0.001, data_per_sample_s=0.00002)
@@ -36,19 +34,14 @@ STAGED = Costs(compute_base_s=0.002, stage_base_s=0.0001, stage_per_byte_s=5e-10
     ("found_s", "expected_s"),
     [
         (DATA.data_s(32), 0.001 + 0.00064),
-        (DATA.data_s(0), 0.001),
         (COMPUTING.compute_s(64), 0.0084),
         (COMPUTING.compute_s(64, accum=4), 0.0144),  # each micro-batch costs its base
         (STAGED.of_model(4 * MB).compute_s(64, accum=4), 0.0101),  # copies once: 2 ms and 0.1 ms
-        (STAGED.compute_s(64), 0.0021),
         (Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 4), 0.0486),  # six steps of 1 MB: 8 ms, 0.1 ms
         (Costs(ring_step_s=0.0001, link_bytes_per_s=125e6).ring_s(4 * MB, 4), 0.0486),  # links of 1 Gbit/s
         (Costs(ring_step_s=0.0001, ring_per_byte_s=8e-9).ring_s(4 * MB, 1), 0.0),  # nobody to sum with
-        (MESSAGES.transfer_s(4 * MB), 0.0042),
         (MESSAGES.transfer_s(0), 0.0002),
-        (UPDATES.update_s(4 * MB, 8), 0.0069),
         (UPDATES.update_s(4 * MB, 1), 0.0013),
-        (Costs(checkpoint_base_s=0.01, disk_bytes_per_s=200e6).checkpoint_s(4 * MB), 0.03),
         (Costs(checkpoint_base_s=0.01).checkpoint_s(4 * MB), 0.01),
         (Costs(pending_s=10.0, launch_s=2.5).restart_s, 12.5),
         (Costs().data_s(64) + Costs().transfer_s(MB) + Costs().update_s(MB, 8) + Costs().checkpoint_s(MB), 0.0),
@@ -58,38 +51,11 @@ def test_what_costs_what(found_s: float, expected_s: float) -> None:
     assert found_s == pytest.approx(expected_s)
 
 
-def test_a_message_is_carried_between_hosts_or_within_one_and_interrupts() -> None:
-    costs = Costs(carry_per_byte_s=3e-9, carry_within_per_byte_s=1e-9, interrupt_per_byte_s=2e-9)
-    assert costs.carry_s(MB) == pytest.approx((3e-3, 1e-3, 2e-3))
-    assert Costs(carry_per_byte_s=3e-9).carry_s(MB) == pytest.approx((3e-3, 3e-3, 0.0))
-
-
-def test_costs_of_a_model_are_those_of_it_again() -> None:
-    assert STAGED.of_model(4 * MB).of_model(4 * MB) == STAGED.of_model(4 * MB)
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_file_in_conf_is_a_model(path: Path) -> None:
     model = load_costs(path.stem)
     assert model.name == path.stem
     assert set(model.file.errors) <= set(Costs.__struct_fields__)
-
-
-def test_ideal_is_the_model_without_costs() -> None:
-    assert load_costs("ideal").values == Costs()
-
-
-def test_a_file_is_read_by_name_and_by_path(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(GOOD)
-    model = load_costs("mine", tmp_path)
-    assert model == load_costs(str(path))
-    assert (model.name, model.file_sha256) == ("mine", hashlib.sha256(GOOD.encode()).hexdigest())
-    assert model.values == Costs(control_s=0.0002, link_bytes_per_s=125e6)
-    assert model.file.runs == ("bsp_0", "asp_0")
 
 
 def test_a_cluster_changes_costs_of_any_model() -> None:
@@ -160,27 +126,17 @@ def refusal(data: bytes) -> str:
     ("text", "said"),
     [
         ("", "is not a cost model; python run.py calibrate writes them"),
-        ("costs", "is not a cost model; python run.py calibrate writes them"),
-        ("[1, 2]", "is not a cost model; python run.py calibrate writes them"),
         ("schema: 1\nmetric: accuracy\npoints: []", "is not a cost model; python run.py calibrate writes them"),
         ("a: [", "content); python run.py calibrate writes cost models"),
         ("a: b: c", "is not a YAML file"),
         ("[" * 1000, "line 1: is nested more than 64 deep"),
-        (GOOD.replace("Test CPU", "2026-02-30"), "is not a YAML file"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be one of 1"),
         (GOOD.replace("schema: 1\n", ""), "schema: missing"),
         (GOOD.replace("values: {", "values: [").replace("null}", "null]"), "values="),
-        (GOOD.replace("control_s", "contrl_s", 1), "values.contrl_s: no such setting; did you mean values.control_s?"),
         (GOOD + "extra: 1\n", "extra: no such setting"),
-        (GOOD.replace("0.0002", "-0.1"), "values.control_s=-0.1: must be at least 0"),
         (GOOD.replace("0.0002", "86401"), "values.control_s=86401: must be at most 86400"),
         (GOOD.replace("0.0002", ".nan"), "values.control_s=nan: must be a finite number"),
         (GOOD.replace("0.0002", ".inf"), "values.control_s=inf: must be a finite number"),
-        (GOOD.replace("0.0002", "fast"), "values.control_s=fast: must be a number"),
-        (GOOD.replace("0.0002", "true"), "values.control_s=true: must be a number"),
-        (GOOD.replace("0.0002", "null"), "values.control_s=null: must be a number"),
-        (GOOD.replace("125000000", "0"), "values.link_bytes_per_s=0: must be more than 0"),
-        (GOOD.replace("125000000", ".inf"), "values.link_bytes_per_s=inf: must be a finite number"),
         (GOOD.replace("0.0002", "0.0002, jitter_rho: 1"), "values.jitter_rho=1: must be less than 1"),
         (GOOD.replace("0.0002", "0.0002, jitter_sigma: 4"), "values.jitter_sigma=4: must be at most 3"),
         (GOOD.replace("[8, 64]", "[8]"), "covered.batch_samples"),
@@ -188,13 +144,6 @@ def refusal(data: bytes) -> str:
 )
 def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
     assert said in refusal(text.encode())
-
-
-@pytest.mark.parametrize("data", [b"\x00\x01\x02", b"\xff\xfe\xfd", b"\x89PNG\r\n\x1a\n", b"\x7fELF\x02\x01\x00"])
-def test_a_binary_file_is_refused(data: bytes) -> None:
-    said = refusal(data)
-    assert "is not a YAML file (" in said
-    assert said.endswith("; python run.py calibrate writes cost models")
 
 
 def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
@@ -206,9 +155,6 @@ def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
         load_costs("mine", tmp_path)
 
 
-# ---- what it was fitted to ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("batch_samples", "num_workers", "beyond"),
     [(8, 2, False), (64, 8, False), (32, 4, False), (7, 4, True), (65, 4, True), (32, 1, True), (32, 9, True)],
@@ -218,7 +164,3 @@ def test_beyond_the_calibrated_runs_it_extrapolates(
 ) -> None:
     (tmp_path / "mine.yaml").write_text(GOOD)
     assert load_costs("mine", tmp_path).extrapolates(batch_samples, num_workers) is beyond
-
-
-def test_a_model_without_runs_never_extrapolates() -> None:
-    assert not load_costs("ideal").extrapolates(10**6, 10**6)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-import msgspec
 import pytest
 
-from injectors.plan import Disturbance, build_plan
-from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.cluster.hosts import parse_hosts
 from runtime.core.job import ApplyOrder
 from runtime.virtual.clock import MACHINE, MESSAGE
 from runtime.virtual.costs import Costs
@@ -20,7 +16,6 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_replicas import HostReplicas
-from strategies.basic.bsp import BSP
 from strategies.protocol import NodeId
 from tests.support.members import ring_of
 from tests.support.virtual_runs import lose
@@ -30,62 +25,6 @@ from tests.unit.virtual.test_virtual_session import finish, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 FREE = Costs()
-LINKS = Costs(link_bytes_per_s=1024.0)
-"""Of hosts that have no limit of their own."""
-
-
-def hosts_of(num_workers: int, *, count: int | None = None, cores: float | None = None, **fields: Any) -> Hosts:
-    """A host for each, or ``count`` of them."""
-    given = {"count": count or num_workers, "cpu_cores": cores, "real_cores_per_core": 1.0, "link_mbps": None, **fields}
-    return parse_hosts(given, num_workers, 0)
-
-
-# ---- without anything shared ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_workers", [1, 2, 4, 8])
-def test_with_a_free_host_for_each_worker_a_job_takes_as_long_as_without_hosts(num_workers: int) -> None:
-    ends = []
-    for hosts in (hosts_of(num_workers), None):
-        job = allreduce_job(num_workers, 16 * num_workers)
-        run, tape = session(BSP(), job, hosts=hosts, parameters=64 * num_workers)
-        ends.append((finish(run, tape).t, [event["timings"]["pull_s"] for event in tape.received("Arrived")]))
-    assert ends[0] == ends[1]
-
-
-# ---- what they share ------------------------------------------------------------------------------------------------
-
-
-def test_a_ring_takes_the_time_of_its_messages_on_the_links_of_hosts() -> None:
-    """Six messages of 64 bytes at 1024 bytes/s; costs of messages are those of all, latencies of hosts twice."""
-    costs = msgspec.structs.replace(LINKS, latency_s=1 / 64)
-    run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4, latency_ms=1000 / 128))
-    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 6 * (64 / 1024 + 1 / 64 + 2 / 128))
-
-
-def test_a_step_is_the_work_of_a_server_on_the_cores_of_a_worker() -> None:
-    costs = Costs(update_base_s=0.5, worker_cores=2.0, server_cores=8.0)
-    run, tape = session(BSP(), allreduce_job(), costs, hosts=hosts_of(4))
-    assert finish(run, tape).t == pytest.approx(16 * 0.25 + 15 * 0.5 * 8 / 2)
-
-
-def test_a_child_has_its_messages_on_links_and_the_ring_has_one_member_less() -> None:
-    """Worker 3 is apart from the third update on: the others send in parts of a third, it receives and sends all."""
-    devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
-    runs = []
-    for costs in (Costs(), LINKS):
-        run, tape = session(ring_of_three(), allreduce_job(samples=256), costs, devices, hosts=hosts_of(4))
-        finish(run, tape)
-        late = [event["timings"] for event in tape.received("Arrived") if event["grad"]["worker"] == 3]
-        runs.append([(one["recv_s"], one["send_s"]) for one in late])
-    assert all(one == (0.0, 0.0) for one in runs[0])
-    as_child = [one for one in runs[1] if one[1] > 0]
-    assert len(as_child) > 5
-    assert min(recv_s for recv_s, _ in as_child) >= 0.25 - 1e-9
-    assert min(send_s for _, send_s in as_child) >= 0.25 - 1e-9
-
-
-# ---- one order after another ----------------------------------------------------------------------------------------
 
 
 class Group:
@@ -126,26 +65,6 @@ def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     assert min(group.free_s.values()) > 1.0
 
 
-def test_the_next_ring_waits_for_the_last() -> None:
-    group = Group()
-    group.replicas.schedule_update(0.0, 4)
-    group.replicas.schedule_update(0.0, 4)
-    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
-    group.run()
-    assert list(group.free_s.values()) == [pytest.approx(2 * RING_S)] * 4
-
-
-def test_an_update_is_lacking_until_a_replica_has_made_it() -> None:
-    group = Group(costs=Costs(update_base_s=0.25))
-    assert not group.replicas.lacks(0.0)
-    group.replicas.schedule_update(0.0, 4)
-    lacking = []
-    for at_s in (0.0, RING_S + 0.24, RING_S + 0.26):
-        group.clock.at(at_s, MESSAGE, lambda: lacking.append(group.replicas.lacks(group.clock.now)))
-    group.run()
-    assert lacking == [True, True, False]
-
-
 @pytest.mark.parametrize("returning", [(), ((3, 0),)])
 def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
     """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""
@@ -160,68 +79,6 @@ def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returnin
     assert [group.free_s[worker] for worker in (0, 3)] == pytest.approx(expected)
 
 
-def test_nothing_of_a_halted_ring_happens_any_more() -> None:
-    group = Group()
-    group.replicas.schedule_update(0.0, 4)
-    group.clock.at(0.1, MESSAGE, group.watch, *range(4))
-    group.clock.at(0.2, MACHINE, group.replicas.halt)
-    group.run()
-    assert group.free_s == {}
-    before = [group.machines.bytes_of(f"host:{worker}") for worker in range(4)]
-    assert before == [(pytest.approx(0.2 * 1024),) * 2] * 4
-    group.replicas.schedule_update(group.clock.now, 4)
-    group.clock.at(group.clock.now, MESSAGE, group.watch, *range(4))
-    begun_s = group.clock.now
-    group.run()
-    assert list(group.free_s.values()) == [pytest.approx(begun_s + RING_S)] * 4
-
-
-def test_an_order_that_is_on_its_way_when_all_halt_is_not_carried_out() -> None:
-    group = Group()
-    group.replicas.schedule_update(0.5, 4)
-    group.clock.at(0.2, MACHINE, group.replicas.halt)
-    group.run()
-    assert [group.machines.bytes_of(f"host:{worker}") for worker in range(4)] == [(0.0, 0.0)] * 4
-
-
-def test_a_machine_can_forget_who_left_in_the_middle_of_a_ring() -> None:
-    """Its neighbours' messages use what belongs to it."""
-    group = Group()
-    group.replicas.schedule_update(0.0, 4)
-    group.clock.at(0.1, MACHINE, group.replicas.lost, 1)
-    group.clock.at(0.1, MESSAGE, group.machines.dismiss, ["worker:1"])
-    group.run()
-    assert [group.machines.bytes_of(f"host:{worker}")[0] for worker in (0, 2, 3)] == [pytest.approx(102.4)] * 3
-
-
-def test_a_copy_is_the_time_of_a_message_over_the_slowest_link() -> None:
-    costs = Costs(control_s=1 / 8, latency_s=1 / 64, ring_per_byte_s=1 / 1024)
-    assert Group(costs=costs).replicas.copy_s == pytest.approx(1 / 8 + 1 / 64 + 256 / 1024 + 256 / 1024)
-
-
-# ---- losses ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_copy_after_a_loss_uses_the_links_of_all_that_are_there() -> None:
-    """256 bytes of parameters on links of 1,024 bytes a second, though nobody is in the ring meanwhile."""
-    run, tape = session(BSP(), allreduce_job(), LINKS, hosts=hosts_of(4), learns=True)
-    run.clock.at(1.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2), restarting=False))
-    finish(run, tape)
-    [restored] = tape.received("Restored")
-    assert restored["t"] == pytest.approx(1.5 + 0.25)
-
-
-def test_a_pause_of_a_member_is_waited_for() -> None:
-    """From the middle of the first ring on, for two seconds."""
-    window = Disturbance(start_s=0.5, end_s=2.5, target="worker:1", kind="pause", magnitude=1.0)
-    schedule = Schedule(build_plan("pause", 0, 1000.0, [window]))
-    runs = [
-        finish(*session(BSP(), allreduce_job(), LINKS, hosts=hosts_of(4), actuator=one)).t for one in (None, schedule)
-    ]
-    assert runs[1] == pytest.approx(runs[0] + 2.0, abs=0.26)
-    assert runs[1] > runs[0] + 1.7
-
-
 def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_out() -> None:
     """Worker 0 is to send worker 3, its child, the parameters: the order of 3.0 s would reach it at 3.125 s.
 
@@ -229,7 +86,9 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     """
     devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, 0.5)]
     costs = Costs(control_s=1 / 8)
-    run, tape = session(ring_of_three(), allreduce_job(), costs, devices, hosts=hosts_of(4), learns=True)
+    run, tape = session(
+        ring_of_three(), allreduce_job(), costs, devices, hosts=parse_hosts({"count": 4}, 4, 0), learns=True
+    )
     for at_s, worker in ((3.0625, 0), (4.0, 1)):
         run.clock.at(at_s, MESSAGE, partial(lose, run.supervisor, NodeId.worker(worker), restarting=False))
     finish(run, tape)

@@ -10,42 +10,32 @@ from typing import Any
 import pytest
 
 from injectors.plan import Kind
-from runtime.api import RunContext
-from runtime.cluster.hosts import parse_hosts
 from runtime.live import LiveRuntime
 from runtime.virtual import VirtualRuntime
-from runtime.virtual.clock import MESSAGE, PLAN
-from runtime.virtual.compiled._hosts import Sharing
-from runtime.virtual.costs import FREE, Carry, Costs
+from runtime.virtual.clock import PLAN
+from runtime.virtual.costs import FREE
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.sites import PAYLOAD_FRAC, Site, sites_of
+from runtime.virtual.machines.sites import Site
 from tests.support.clusters import cluster_of
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 MB = 1_000_000
-GIGABIT = 125e6  # bytes per second
-WIRE = 1514 / 1448
-"""Bytes on the wire for a byte of payload."""
 
 Change = tuple[float, str, Kind, float]
 
 
-def on_hosts(
-    placement: dict[str, int], *cores: float, link: float = math.inf, latency_s: float = 0.0
-) -> dict[str, Site]:
-    """Tasks by the number of their host; a host has so many cores (the last figure is that of all further ones)."""
-    numbers = range(max(placement.values()) + 1)
-    of = [Site(f"host:{n}", (cores or (math.inf,))[min(n, max(len(cores) - 1, 0))], link, latency_s) for n in numbers]
-    return {task: of[number] for task, number in placement.items()}
+def on_hosts(placement: dict[str, int], cores: float, link: float = math.inf) -> dict[str, Site]:
+    """Tasks by the number of their host."""
+    return {task: Site(f"host:{number}", cores, link) for task, number in placement.items()}
 
 
 class Lab:
     """Machines, what happens to them, and when things end."""
 
-    def __init__(self, sites: dict[str, Site], *changes: Change, routes: tuple[str, ...] = ()) -> None:
+    def __init__(self, sites: dict[str, Site], *changes: Change) -> None:
         self.clock = new_clock()
-        self.machines = ModelledMachines(self.clock, sites, routes)
+        self.machines = ModelledMachines(self.clock, sites)
         self.ended: dict[Any, float] = {}
         for t, *change in changes:
             self.clock.at(t, PLAN, self.machines.change, *change)
@@ -59,17 +49,6 @@ class Lab:
     def work(self, t: float, task: str, core_seconds: float) -> None:
         self.at(t, self.machines.work, task, core_seconds, self.then(task))
 
-    def compute(self, t: float, task: str, seconds: float) -> None:
-        self.at(t, self.machines.compute, task, seconds, self.then(task))
-
-    def send(
-        self, t: float, source: str, target: str, num_bytes: int = 4 * MB, latency_s: float = 0.0, carry: Carry = FREE
-    ) -> None:
-        worker = source if source.startswith("worker") else target
-        path = (source, target)
-        about = (worker, path, num_bytes, latency_s, self.then(path), carry)
-        self.clock.at(t, PLAN, lambda: self.machines.send(*about))
-
     def run(self) -> dict[Any, float]:
         while self.clock.next_s < math.inf:
             self.clock.step()
@@ -80,50 +59,10 @@ def approx(ended: dict[Any, float]) -> Any:
     return pytest.approx(ended, rel=1e-12)
 
 
-# ---- where tasks are ------------------------------------------------------------------------------------------------
-
 FIELDS = {"count": 3, "cpu_cores": 4.0, "real_cores_per_core": 0.1, "link_mbps": 1000, "latency_ms": 2.0}
 
 
-def test_hosts_are_sites_in_real_cores_and_payload() -> None:
-    sites = sites_of(parse_hosts({**FIELDS, "overrides": {1: {"cpu_cores": None}}}, 3, 1), Costs(), 3, 1)
-    assert sites["server:0"] is sites["worker:2"]
-    assert sites["worker:0"] == Site("host:0", 0.4, GIGABIT * PAYLOAD_FRAC, 0.002)
-    assert sites["worker:1"].cores == math.inf
-    assert list(sites) == ["server:0", "worker:0", "worker:1", "worker:2"]
-
-
-def test_hosts_without_a_limit_have_the_links_of_the_cost_model() -> None:
-    hosts = parse_hosts({**FIELDS, "link_mbps": None}, 1, 1)
-    assert sites_of(hosts, Costs(), 1, 1)["worker:0"].link_bytes_per_s == math.inf
-    assert sites_of(hosts, Costs(link_bytes_per_s=1e6), 1, 1)["worker:0"].link_bytes_per_s == 1e6
-
-
-def test_without_hosts_everybody_has_a_machine() -> None:
-    sites = sites_of(None, Costs(link_bytes_per_s=1e6), 2, 1)
-    assert sites == {task: Site(task, math.inf, 1e6, 0.0) for task in ("server:0", "worker:0", "worker:1")}
-
-
 REAL = "schema: 1\nvalues: {compute_base_s: 0.1}\n"
-
-
-def test_the_runtime_knows_its_hosts(tmp_path: Path) -> None:
-    (tmp_path / "real.yaml").write_text(REAL)
-    costs = str(tmp_path / "real.yaml")
-    runtime = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs, hosts=FIELDS))
-    described = runtime.machine(RunContext(num_servers=1))["hosts"]
-    assert runtime.num_hosts == 3
-    assert [list(host["tasks"]) for host in described] == [["worker:0"], ["worker:1"], ["server:0"]]
-    plain = VirtualRuntime(cluster=cluster_of(num_workers=2, costs=costs))
-    assert (plain.num_hosts, plain.machine(RunContext())) == (0, {})
-
-
-@pytest.mark.parametrize(("hosts", "base_s"), [(FIELDS, 0.25), ({"count": 1}, 0.1), (None, 0.1)])
-def test_an_iteration_takes_its_work_on_the_cores_of_a_host(hosts: Any, base_s: float, tmp_path: Path) -> None:
-    """0.1 core-seconds, on 0.4 cores."""
-    (tmp_path / "real.yaml").write_text(REAL)
-    cluster = cluster_of(num_workers=2, costs=str(tmp_path / "real.yaml"), hosts=hosts)
-    assert VirtualRuntime(cluster=cluster).base_iter_s(8) == pytest.approx(base_s)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +85,7 @@ def test_delays_in_iterations_are_as_long_live_as_on_the_clock(
     assert LiveRuntime(cluster=cluster).base_iter_s(8) == base_s
 
 
-# ---- processors -----------------------------------------------------------------------------------------------------
-
 ALONE = {"worker:0": 0}
-PAIR = {"worker:0": 0, "worker:1": 0}
 
 
 @pytest.mark.parametrize(
@@ -170,69 +106,18 @@ def test_a_core_second_takes(cores: float, changes: list[tuple[str, float]], sec
     assert lab.run() == approx({"worker:0": seconds})
 
 
-FOUR = {**{f"worker:{number}": number for number in range(4)}, "server:0": 4, "server:1": 5}
-
-
-def push(worker: int, server: int = 0) -> tuple[str, str]:
-    return f"worker:{worker}", f"server:{server}"
-
-
-# ---- links ----------------------------------------------------------------------------------------------------------
-
-
-def test_headers_take_their_part_of_the_link() -> None:
-    """A host's gigabit is on the wire."""
-    lab = Lab(sites_of(parse_hosts({"count": 2, "link_mbps": 1000}, 1, 1), Costs(), 1, 1))
-    lab.send(0.0, *push(0))
-    assert lab.run() == approx({push(0): 0.032 * WIRE})
-
-
-# ---- pauses ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("target", ["worker:0", "host:0"])
 def test_who_stands_still_does_nothing(target: str) -> None:
     """From 0.5 to 2.5: work and a message wait for it, an order waits, and who sleeps until 1.0 wakes up at 2.5."""
     sites = on_hosts({"worker:0": 0, "worker:1": 1, "server:0": 2}, 1.0, link=4.0 * MB)
     lab = Lab(sites, (0.5, target, "pause", 1.0), (2.5, target, "pause", 0.0))
     lab.work(0.0, "worker:0", 1.0)
-    lab.send(0.0, *push(0))
+    lab.at(0.0, lab.machines.send, "worker:0", ("worker:0", "server:0"), 4 * MB, 0.0, lab.then("sent"), FREE)
     lab.work(0.0, "worker:1", 1.0)
     lab.at(0.0, lab.machines.sleep, "worker:0", 1.0, lab.then("asleep"))
     lab.at(0.0, lab.machines.sleep, "worker:0", 3.0, lab.then("long asleep"))
     lab.at(1.5, lab.machines.awake, "worker:0", lab.then("ordered"))
     assert lab.run() == approx(
-        {"worker:1": 1.0, "asleep": 2.5, "ordered": 2.5, "long asleep": 3.0, push(0): 3.0, "worker:0": 3.0}
+        {"worker:1": 1.0, "asleep": 2.5, "ordered": 2.5, "long asleep": 3.0, "sent": 3.0, "worker:0": 3.0}
     )
     assert list(lab.ended)[1:3] == ["asleep", "ordered"]
-
-
-def test_what_a_dead_process_waited_for_does_not_happen_when_its_successor_continues() -> None:
-    lab = Lab(on_hosts(FOUR), (0.5, "worker:0", "pause", 1.0), (2.5, "worker:0", "pause", 0.0))
-    lab.at(1.0, lab.machines.awake, "worker:0", lab.then("ordered"))
-    lab.at(1.5, lab.machines.forget, "worker:0")
-    lab.at(2.0, lab.machines.awake, "worker:0", lab.then("its successor"))
-    assert lab.run() == approx({"its successor": 2.5})
-
-
-def test_changes_say_who_stands_still_from_now_on() -> None:
-    machines = ModelledMachines(new_clock(), on_hosts(PAIR, 1.0))
-    assert machines.change("worker:1", "pause", 1.0) == ["worker:1"]
-    assert machines.change("host:0", "pause", 1.0) == ["worker:0"]
-    assert machines.change("worker:1", "pause", 0.0) == []
-    assert machines.change("host:0", "pause", 0.0) == []
-    assert machines.paused_since_s == {}
-
-
-# ---- the lost -------------------------------------------------------------------------------------------------------
-
-
-def test_machines_act_before_the_coordinator_hears_of_anything() -> None:
-    """Work ends at 1 s, when a message is there, too."""
-    clock, seen = new_clock(), list[str]()
-    cores = Sharing(clock, {"cores": 1.0})
-    clock.at(1.0, MESSAGE, seen.append, "message")
-    cores.start("work", 1.0, ("cores",), lambda: seen.append("work"))
-    while clock.next_s < math.inf:
-        clock.step()
-    assert seen == ["work", "message"]

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from runtime.virtual.tasks.jitter import BLOCK, Jitter
 
 WORKERS, BLOCKS = 40, 5
-Levels = NDArray[np.float64]
-
-
-def levels(jitter: Jitter, blocks: int) -> Levels:
-    """Standardised logarithms of so many blocks of factors: normal, mean zero, variance one."""
-    factors = np.concatenate([jitter.block() for _ in range(blocks)])
-    standard: Levels = (np.log(factors) + jitter.sigma**2 / 2) / jitter.sigma
-    return standard
-
-
-def crowd(sigma: float, rho: float) -> Levels:
-    """Standardised levels [WORKERS, BLOCKS * BLOCK], seed 0."""
-    return np.stack([levels(Jitter(0, worker, sigma, rho), BLOCKS) for worker in range(WORKERS)])
-
-
-# ---- the distribution -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0])
@@ -35,15 +18,6 @@ def test_factors_have_mean_one_and_the_spread_asked_for(sigma: float) -> None:
     assert factors.mean() == pytest.approx(1.0, abs=4 * error)
     assert np.log(factors).mean() == pytest.approx(-(sigma**2) / 2, abs=4 * sigma / np.sqrt(len(factors)))
     assert np.log(factors).std() == pytest.approx(sigma, rel=4 / np.sqrt(2 * len(factors)))
-
-
-def test_without_jitter_everything_takes_as_long_as_it_takes() -> None:
-    jitter = Jitter(0, 0, 0.0, 0.9)
-    assert [jitter.factor() for _ in range(3)] == [1.0, 1.0, 1.0]
-    assert set(Jitter(0, 0, 0.0, 0.0).block().tolist()) == {1.0}
-
-
-# ---- the recursion --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.95])
@@ -62,30 +36,6 @@ def test_how_many_are_drawn_together_changes_no_bit(rho: float) -> None:
     assert [factor for count in (1, 7, 700, 64, BLOCK, 252) for factor in parts.block(count)] == expected
 
 
-# ---- whose luck it is -----------------------------------------------------------------------------------------------
-
-
 def test_seeds_and_workers_have_streams_of_their_own() -> None:
     blocks = {(seed, worker): tuple(Jitter(seed, worker, 0.3, 0.0).block()) for seed in (0, 1) for worker in (0, 1, 10)}
     assert len(set(blocks.values())) == len(blocks)
-
-
-def test_no_worker_shifts_the_luck_of_another() -> None:
-    """Worker 0 computes three times as often with worker 1 as alone."""
-
-    def of_worker_1(others: int) -> list[float]:
-        both = [Jitter(0, worker, 0.3, 0.5) for worker in (0, 1)]
-        drawn = []
-        for _ in range(BLOCK + 10):
-            for _ in range(others):
-                both[0].factor()
-            drawn.append(both[1].factor())
-        return drawn
-
-    assert of_worker_1(3) == of_worker_1(0)
-
-
-def test_workers_are_uncorrelated() -> None:
-    """Largest of 780 correlations of 5,120 draws each; one beyond five standard errors has odds of one in 2,000."""
-    correlations = np.corrcoef(crowd(0.3, 0.0)) - np.eye(WORKERS)
-    assert np.abs(correlations).max() < 5 / np.sqrt(BLOCKS * BLOCK)

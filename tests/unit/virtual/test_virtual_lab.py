@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import os
 import signal
 import weakref
@@ -19,12 +18,10 @@ from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.job import Job
 from runtime.errors import ConfigError
 from runtime.record.recorder import Recorder
-from runtime.virtual.clock import MACHINE, START, Clock, exact_sum
+from runtime.virtual.clock import START, Clock
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
-from runtime.virtual.garbage import THRESHOLDS
 from runtime.virtual.lab import VirtualLab
-from runtime.virtual.machines.kernel import new_clock, new_timeline
 from runtime.virtual.machines.sites import sites_of_hosts
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.runtime import make_model_state
@@ -101,39 +98,6 @@ def test_a_job_with_its_own_machines_is_the_same_in_company_and_later(
     assert {name: finished(job, outcomes[name]) for name, job in together.items()} == alone
 
 
-def test_rounded_times_would_be_seen() -> None:
-    """The control: with a lab's time rounded to one float, a job would compute with other times than alone."""
-    assert (0.1 + LATER_S) - LATER_S != 0.1
-    total, rest = exact_sum(LATER_S, 0.1)
-    assert rest
-    assert total - LATER_S + rest == 0.1
-
-
-def test_who_is_called_back_by_shared_machines_acts_after_that() -> None:
-    """A job's own time is rounded, and in the lab's may lie an instant before the action of the machines."""
-    earlier = 0
-    for number in range(1, 200):
-        timeline, seen = new_timeline(), list[tuple[float, ...]]()
-        there, job, at_s = new_clock(timeline), new_clock(timeline, LATER_S), 3 * LATER_S + number * 0.137
-
-        def see(there: Clock = there, seen: list[tuple[float, ...]] = seen) -> None:
-            there.catch_up()
-            seen.append((there.now, *there.timeline.moment))
-
-        def come_back(job: Clock = job, see: Callable[[], None] = see) -> None:
-            job.catch_up()
-            job.at(job.now, MACHINE, see)
-
-        there.at(at_s, MACHINE, come_back)
-        while timeline.next_s < math.inf:
-            timeline.step()
-        [(there_s, *moment)] = seen
-        assert there_s == at_s
-        assert (*moment,) >= (at_s, 0.0)
-        earlier += exact_sum(LATER_S, job.now) < (at_s, 0.0)
-    assert earlier > 10
-
-
 def calm_session(clock: Clock) -> VirtualSession:
     return session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), device=None, clock=clock)[0]
 
@@ -173,39 +137,6 @@ def test_jobs_join_while_the_lab_runs_and_are_let_go() -> None:
     assert [reference() for reference in adding.sessions] == [None] * 3
 
 
-def test_what_ended_jobs_had_scheduled_is_dropped_and_the_rest_is_in_order() -> None:
-    timeline, seen = new_timeline(), list[int]()
-    clocks = [new_clock(timeline, offset_s) for offset_s in (0.0, 0.25, 0.5)]
-    for number in range(60):
-        clocks[number % 3].at(1.0 + number * 7 % 60, START, seen.append, number)
-    clocks[1].ended = True
-    timeline.drop_ended()
-    while timeline.next_s < 1e9:
-        timeline.step()
-    left = [number for number in range(60) if number % 3 != 1]
-    assert seen == sorted(left, key=lambda number: number * 7 % 60 + (number % 3) / 4)
-
-
-def test_jobs_of_one_name_are_refused() -> None:
-    lab = VirtualLab()
-    lab.add("a", lambda clock, _: calm_session(clock))
-    with pytest.raises(ValueError, match="name=a"):
-        lab.add("a", lambda clock, _: calm_session(clock))
-
-
-def test_cycles_are_looked_for_rarely_while_jobs_run_and_as_before_afterwards() -> None:
-    before, during, lab = gc.get_threshold(), [], VirtualLab()
-
-    def make(clock: Clock) -> VirtualSession:
-        during.append(gc.get_threshold())
-        raise ConfigError("none")
-
-    lab.add("a", lambda clock, _: make(clock))
-    with pytest.raises(ConfigError, match="none"):
-        lab.run()
-    assert (during, gc.get_threshold()) == ([THRESHOLDS], before)
-
-
 def test_an_interrupt_ends_those_that_have_started() -> None:
     lab = VirtualLab()
     job = virtual_job(2, 20, epochs=None)
@@ -223,8 +154,6 @@ def test_an_interrupt_ends_those_that_have_started() -> None:
     assert [spec.interrupted_by for spec in specs] == [signal.SIGINT, signal.SIGINT, 0]
     assert [outcome.t for outcome in outcomes.values()] == [3.0, 0.75], "no other event comes: it may take long"
 
-
-# ---- shared machines -------------------------------------------------------------------------------------------------
 
 NOTHING = Schedule(build_plan("nothing", 0, 1e6, []))
 ROUNDS = 10
@@ -271,28 +200,9 @@ def test_jobs_on_one_host_have_equal_shares_of_its_processor(jobs: int) -> None:
     assert ends_s == pytest.approx([jobs * ROUNDS * WORK_S] * jobs, abs=0.02)
 
 
-def test_a_job_alone_on_shared_machines_is_as_on_its_own() -> None:
-    shared = Shared()
-    tape = shared.add("only")
-    shared.lab.run()
-    run, own = session(BSP(), shared.job, shared.costs, device=None, hosts=shared.hosts)
-    run_alone(run)
-    assert tape.plain() == own.plain()
-
-
 def paused(target: str) -> Schedule:
     window = Disturbance(start_s=1.0, end_s=3.0, target=target, kind="pause", magnitude=1)
     return Schedule(build_plan("test", 0, 1e4, [window]))
-
-
-def test_a_plan_disturbs_the_tasks_of_its_own_job() -> None:
-    """The one pauses for 2 s, in which the other has the processor to itself: work of 10 s is done at 10 s."""
-    shared = Shared()
-    shared.add("paused", schedule=paused("worker:0"))
-    shared.add("other")
-    outcomes = shared.lab.run()
-    assert outcomes["other"].t == pytest.approx(8.0, abs=0.02)
-    assert outcomes["paused"].t == pytest.approx(10.0, abs=0.02)
 
 
 def test_a_plan_may_not_disturb_a_shared_host() -> None:
@@ -302,11 +212,8 @@ def test_a_plan_may_not_disturb_a_shared_host() -> None:
         shared.lab.run()
 
 
-def test_who_is_gone_leaves_nothing_on_shared_machines() -> None:
-    shared = Shared()
-    shared.add("a")
-    shared.add("b", start_s=3.0)
-    shared.lab.run()
-    machines = shared.lab.machines
-    assert machines is not None
-    assert machines.sites == {}
+def test_jobs_of_one_name_are_refused() -> None:
+    lab = VirtualLab()
+    lab.add("a", lambda clock, _: calm_session(clock))
+    with pytest.raises(ValueError, match="name=a"):
+        lab.add("a", lambda clock, _: calm_session(clock))

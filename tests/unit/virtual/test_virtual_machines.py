@@ -13,7 +13,6 @@ from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.network import Network
-from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
 from strategies.protocol import Timings
@@ -26,33 +25,6 @@ GIGABIT = 125e6  # bytes per second
 
 def calm(target: str, t: float) -> tuple[float, float]:
     return 0.0, 0.0
-
-
-# ---- servers --------------------------------------------------------------------------------------------------------
-
-UPDATES = Costs(control_s=0.001, update_base_s=0.01, update_per_byte_s=1e-4)
-"""An update of two gradients, on 64 bytes of a server: 10 ms + 12.8 ms."""
-
-
-def test_updates_of_a_server_queue() -> None:
-    servers = Servers(UPDATES, 32, 2, calm)
-    assert servers.num_bytes == [64, 64]
-    servers.schedule_update(0.0, 2)
-    assert servers.free_s == pytest.approx([0.0238] * 2), "1 ms of travel, 22.8 ms of work"
-    servers.schedule_update(0.01, 2)
-    assert servers.free_s == pytest.approx([0.0466] * 2), "it had to wait for the first"
-    servers.schedule_update(1.0, 1)
-    assert servers.free_s == pytest.approx([1.0174] * 2), "nobody was before it"
-    assert servers.idle_s == max(servers.free_s)
-
-
-def test_unequal_ranges_are_ready_at_different_times() -> None:
-    """100 parameters are seven blocks of 16, the last not full: 48 for one server, 52 for the other."""
-    servers = Servers(Costs(update_per_byte_s=1e-3), 100, 2, calm)
-    assert servers.num_bytes == [192, 208]
-    servers.schedule_update(0.0, 1)
-    assert servers.free_s == pytest.approx([0.192, 0.208])
-    assert servers.idle_s == pytest.approx(0.208)
 
 
 def test_a_straggling_server_is_slow_in_the_window() -> None:
@@ -75,28 +47,6 @@ def test_a_straggling_server_is_slow_in_the_window() -> None:
     assert second._asdict() == pytest.approx({"server": 1, "updates": 2, "busy_s": 0.5942, "injected_s": 0.5486})
     assert servers.report() == [], "what was reported is not reported again"
 
-
-def test_a_restore_takes_as_long_as_the_largest_part() -> None:
-    """192 bytes for one server and 208 for the other: at 208 a second the second one reads for a second."""
-    servers = Servers(Costs(checkpoint_base_s=0.5, disk_bytes_per_s=208.0), 100, 2, calm)
-    assert servers.num_bytes == [192, 208]
-    assert servers.restore_s() == pytest.approx(1.5)
-
-
-def test_a_checkpoint_queues_with_the_updates() -> None:
-    """64 bytes at 640 bytes/s: 0.1 s, and 20 ms."""
-    costs = Costs(control_s=0.001, update_base_s=0.01, checkpoint_base_s=0.02, disk_bytes_per_s=640)
-    servers = Servers(costs, 32, 2, calm)
-    servers.schedule_update(0.0, 1)
-    assert servers.save(0.0) == pytest.approx(0.001 + 0.01 + 0.12)
-    servers.schedule_update(0.05, 1)
-    assert servers.idle_s == pytest.approx(0.131 + 0.01)
-    assert servers.restore_s() == pytest.approx(0.12)
-    servers.begin_again(0.1)
-    assert (servers.free_s, servers.idle_s) == ([0.1, 0.1], 0.1), "whoever has restored one has nothing to do"
-
-
-# ---- one iteration --------------------------------------------------------------------------------------------------
 
 COSTS = Costs(
     control_s=0.01,
@@ -144,15 +94,6 @@ def fields(timings: Timings) -> dict[str, float]:
     return {name: value for name in every if (value := getattr(timings, name))}
 
 
-def test_parameters_come_while_the_batch_is_loaded() -> None:
-    """Ordered at 1.0: there at 1.01; parameters at 1.02, the batch at 1.035; computed at 1.236, pushed at 1.246."""
-    model = PlainModel()
-    model.begin(1.0)
-    timings, at_s = model.only()
-    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=0.201, send_s=0.01)
-    assert at_s == pytest.approx(1.246)
-
-
 def test_parameters_wait_for_the_update_before_them() -> None:
     """The update, ordered with the Compute, is done at 1.41 and delivered at 1.42, 0.385 s after the batch."""
     model = PlainModel()
@@ -163,90 +104,8 @@ def test_parameters_wait_for_the_update_before_them() -> None:
     assert at_s == pytest.approx(1.631)
 
 
-def test_a_push_waits_for_a_busy_server() -> None:
-    """It is there at 1.246; an update that was ordered at 1.1 keeps the server busy until 1.51."""
-    model = PlainModel()
-    model.begin(1.0)
-    model.servers.schedule_update(1.1, 1)
-    timings, at_s = model.only()
-    assert timings.send_s == pytest.approx(1.51 - 1.236)
-    assert at_s == pytest.approx(1.51)
-
-
-@pytest.mark.parametrize("link_bytes_per_s", [None, 1e15])
-def test_on_board_there_is_nothing_to_send_and_nobody_to_wait_for(link_bytes_per_s: float | None) -> None:
-    """In shared memory a gradient is there when it is computed; parameters still come after their update."""
-    model = PlainModel(shares_memory=True, link_bytes_per_s=link_bytes_per_s)
-    model.servers.schedule_update(1.0, 1)
-    model.begin(1.0)
-    model.servers.schedule_update(1.2, 1)
-    timings, at_s = model.only()
-    assert timings.pull_s == pytest.approx(1.41 - 1.035)
-    assert timings.send_s == pytest.approx(0.0, abs=1e-9)
-    assert at_s == pytest.approx(1.611)
-    assert model.servers.idle_s == pytest.approx(1.81)
-
-
-def test_waiting_is_from_push_to_order() -> None:
-    model = PlainModel()
-    model.begin(1.0)
-    model.run()
-    model.begin(3.0)
-    timings = model.run()[1][1]
-    assert timings.wait_s == pytest.approx(3.01 - 1.246)
-    model.workers.ready(0, 7.0)
-    model.begin(7.5)
-    assert model.run()[2][1].wait_s == pytest.approx(0.51), "a new incarnation waits since it is there"
-
-
-def test_injections_come_on_top() -> None:
-    """0.5 s and twice the device's 0.201 s: 0.902 s, and 1 ms overslept."""
-    model = PlainModel()
-    model.begin(1.0, delay_s=0.5, slowdown_frac=2.0)
-    timings, at_s = model.only()
-    assert fields(timings) == approx(wait_s=1.01, data_s=0.025, compute_s=1.104, send_s=0.01, injected_s=0.903)
-    assert at_s == pytest.approx(2.149)
-
-
-def test_what_cannot_be_held_is_an_overrun() -> None:
-    """The real computation takes 0.25 s where the device has 0.2 s; nobody sleeps."""
-    model = PlainModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001))
-    model.begin(0.0)
-    timings, _ = model.only()
-    assert fields(timings) == approx(compute_s=0.25, overrun_s=0.05)
-
-
-def test_jitter_makes_no_negative_overrun() -> None:
-    """A quick iteration of a device that is mostly missed has missed nothing."""
-    model = PlainModel(Costs(compute_base_s=0.201, jitter_sigma=0.2))
-    for _ in range(40):
-        model.begin(model.clock.now)
-        model.run()
-    timings = [one for _, one, _ in model.arrived]
-    assert [one.overrun_s for one in timings] == pytest.approx([max(0.0, one.compute_s - 0.2) for one in timings])
-    assert {one.overrun_s > 0 for one in timings} == {False, True}
-
-
-def test_without_a_profile_the_model_says_how_long_computing_takes() -> None:
-    model = PlainModel(Costs(compute_base_s=0.05, compute_per_sample_s=0.01, sleep_overshoot_s=0.001), None)
-    model.begin(0.0)
-    assert fields(model.only()[0]) == approx(compute_s=0.25)
-
-
-def test_jitter_multiplies_computing_and_nothing_else() -> None:
-    model, jitter = PlainModel(Costs(data_base_s=0.1, jitter_sigma=0.5)), Jitter(0, 0, 0.5, 0.0)
-    for _ in range(5):
-        model.begin(model.clock.now)
-        model.run()
-    expected = [{"data_s": 0.1, "compute_s": 0.2 * jitter.factor()} for _ in range(5)]
-    assert [fields(timings) for _, timings, _ in model.arrived] == [pytest.approx(each) for each in expected]
-
-
-# ---- links ----------------------------------------------------------------------------------------------------------
-
-
-def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple[float, str, int] | None = None) -> Any:
-    """When transfers of 4 MB end that start as (time, way, worker); one may be abandoned."""
+def ends(starts: list[tuple[float, str, int]], num_servers: int = 1) -> Any:
+    """When transfers of 4 MB end that start as (time, way, worker)."""
     clock, found = new_clock(), {}  # type: Clock, dict[tuple[str, int], float]
     network = Network(clock, GIGABIT, 4, num_servers)
 
@@ -255,8 +114,6 @@ def ends(starts: list[tuple[float, str, int]], num_servers: int = 1, gone: tuple
 
     for start_s, way, worker in starts:
         clock.at(start_s, MACHINE, start, (way, worker))
-    if gone:
-        clock.at(gone[0], MACHINE, network.abandon, gone[1:])
     while clock.next_s < math.inf:
         clock.step()
     return pytest.approx(found)
@@ -270,42 +127,6 @@ def test_four_megabytes_at_a_gigabit() -> None:
     assert ends(four, num_servers=2) == {("push", worker): 1.064 for worker in range(4)}
     assert ends(four, num_servers=8) == {("push", worker): 1.032 for worker in range(4)}
 
-
-def test_who_gives_up_leaves_its_share() -> None:
-    """At 32 ms 1 MB is left of the first, which has the link to itself again. What is through, stays."""
-    assert ends([(0.0, "push", 0), (0.016, "push", 1)], gone=(0.032, "push", 1)) == {("push", 0): 0.040}
-    assert ends([(0.0, "push", 0)], gone=(0.5, "push", 0)) == {("push", 0): 0.032}
-
-
-def test_a_round_of_four_workers_on_gigabit_links() -> None:
-    """All pull at once: 128 ms. Then three push, and 4 ms later, when 11.5 MB of theirs are left, the fourth joins."""
-    model = PlainModel(Costs(), num_workers=4, num_parameters=MB, link_bytes_per_s=GIGABIT)
-    for worker in range(4):
-        model.begin(1.0, worker, delay_s=0.004 if worker == 3 else 0.0)
-    timings = {worker: timings for worker, timings, _ in model.run()}
-    assert [timings[worker].pull_s for worker in range(4)] == pytest.approx([0.128] * 4)
-    three_s = 0.004 + 4 * (11.5 * MB / 3) / GIGABIT
-    fourth_s = 15.5 * MB / GIGABIT  # the server's link is never idle
-    assert [timings[worker].send_s for worker in range(4)] == pytest.approx([three_s, three_s, three_s, fourth_s])
-
-
-@pytest.mark.parametrize("shares_memory", [False, True])
-def test_huge_links_are_no_links(shares_memory: bool) -> None:
-    costs = msgspec.structs.replace(COSTS, jitter_sigma=0.1, transfer_per_byte_s=1e-8)
-
-    def arrivals(link_bytes_per_s: float | None) -> list[tuple[float, ...]]:
-        model = PlainModel(
-            costs, shares_memory=shares_memory, num_workers=4, num_parameters=MB, link_bytes_per_s=link_bytes_per_s
-        )
-        model.servers.schedule_update(1.0, 1)
-        for worker in range(4):
-            model.begin(1.0, worker, samples=20 + worker)
-        return [(worker, *msgspec.structs.astuple(timings), at_s) for worker, timings, at_s in sorted(model.run())]
-
-    assert arrivals(1e18) == [pytest.approx(timings, abs=1e-9) for timings in arrivals(None)]
-
-
-# ---- the lost -------------------------------------------------------------------------------------------------------
 
 BEFORE_PULL, PULL, COMPUTE = (1.0, 1.2), (1.412, 1.45), (1.5, 1.6)
 
@@ -338,13 +159,3 @@ def test_what_a_lost_worker_did_is_void(link_bytes_per_s: float | None, lost_s: 
     model = PlainModel(costs, num_workers=2, num_parameters=MB, link_bytes_per_s=link_bytes_per_s)
     model.servers.schedule_update(1.0, 1)
     assert_void(model, lost_s)
-
-
-@pytest.mark.parametrize(("lost_s", "part"), [(0.032, "pull_s"), (0.296, "send_s")])
-def test_the_lost_leave_the_links_to_the_others(lost_s: float, part: str) -> None:
-    """After 32 ms of both at half the rate, 2 MB are left of each: 16 ms for one alone."""
-    model = PlainModel(Costs(), num_workers=2, num_parameters=MB, link_bytes_per_s=GIGABIT)
-    for worker in range(2):
-        model.begin(0.0, worker)
-    model.clock.at(lost_s, MACHINE, model.workers.lose, 1)
-    assert getattr(model.only()[0], part) == pytest.approx(0.048)

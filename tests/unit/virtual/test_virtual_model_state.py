@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,40 +78,6 @@ def ledger_learner(kind: type[RealModelState] = RealModelState) -> RealModelStat
     return kind(model, {"name": "tally", "lr": 1.0}, cut_of(4 * BATCH), 0)
 
 
-def test_it_notes_how_long_an_evaluation_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    model_state, clock = ledger_learner(), iter([10.0, 17.5])
-    assert model_state.evaluation_took_s == 0.0
-    monkeypatch.setattr("runtime.virtual.tasks.model_state.time.perf_counter", lambda: next(clock))
-    model_state.evaluate()
-    assert model_state.evaluation_took_s == 7.5
-    model_state.evaluate()  # of the same parameters: asks no clock
-
-
-def test_parameters_are_evaluated_once_and_again_when_they_have_changed(
-    digits: Digits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model_state, number = torch_learner(digits), 0
-    evaluate = model_state.model.evaluate
-
-    def count() -> dict[str, float]:
-        nonlocal number
-        number += 1
-        return evaluate()
-
-    monkeypatch.setattr(model_state.model, "evaluate", count)
-    before, dumped = model_state.evaluate(), model_state.dump()
-    assert (model_state.evaluate(), number) == (before, 1)
-    model_state.gradient(compute(0))
-    model_state.apply(apply(0))
-    after = model_state.evaluate()
-    assert (after != before, number) == (True, 2)
-    model_state.load(dumped)
-    assert (model_state.evaluate(), number) == (before, 3)
-
-
-# ---- gradients ------------------------------------------------------------------------------------------------------
-
-
 class Alone:
     """The same model by itself: parameters in, gradient sum and loss out."""
 
@@ -145,13 +110,6 @@ def test_a_gradient_is_that_of_the_parameters_of_its_order(digits: Digits) -> No
     np.testing.assert_allclose(model_state.params, version_1 - 0.5 / BATCH * stale, atol=1e-6)
     fresh, _ = alone.gradient(version_1, compute(1, shard=1))
     assert np.abs(0.5 / BATCH * (fresh - stale)).max() > 1e-3, "on the newer version it would have been another one"
-
-
-def test_micro_batches_and_ranges_add_up(digits: Digits) -> None:
-    model_state, alone = torch_learner(digits), Alone(digits)
-    whole, loss_sum = alone.gradient(alone.initial, compute(0))
-    result = model_state.gradient(compute(0, accum=3))
-    assert result == Result(pytest.approx(loss_sum / BATCH), pytest.approx(float(whole @ whole), rel=1e-4), True)
 
 
 class Watched(RealModelState):
@@ -195,73 +153,6 @@ def test_orders_are_carried_out_in_their_order() -> None:
     assert len(model_state.read) == 3
 
 
-# ---- vectors --------------------------------------------------------------------------------------------------------
-
-
-class Careless(RealModelState):
-    """Planted: computes the next gradient in a vector that is still waited for."""
-
-    def gradient(self, order: ComputeOrder) -> Result:
-        result = super().gradient(order)
-        self._spare.append(self._grads[order.grad_id])
-        return result
-
-
-def mixed_up(model_state: RealModelState) -> list[int]:
-    """Gradients that hold anything but their own samples, while up to three wait and are used or dropped in turn."""
-    found = []
-    waiting: list[int] = []
-    for grad_id in range(24):
-        model_state.gradient(compute(grad_id, shard=grad_id % 4))
-        waiting.append(grad_id)
-        for held in waiting:
-            expected = np.zeros(model_state.num_parameters, dtype=np.float32)
-            expected[sample_indices(compute(held, shard=held % 4).ranges, model_state.cut, 0)] = 1.0
-            if not np.array_equal(model_state._grads[held], expected):
-                found.append(held)
-        if len(waiting) == 3:
-            model_state.drop((waiting.pop(1), 99))
-            model_state.apply(apply(waiting.pop(0)))
-    return found
-
-
-def test_gradients_keep_to_themselves() -> None:
-    model_state = ledger_learner()
-    assert mixed_up(model_state) == []
-    assert len(model_state._grads) + len(model_state._spare) == 3, "as many vectors as ever waited at once"
-    vectors = [model_state.params, *model_state._spare, *model_state._grads.values()]
-    shared = [(i, j) for i in range(len(vectors)) for j in range(i) if np.shares_memory(vectors[i], vectors[j])]
-    assert shared == []
-
-
-def test_a_shared_vector_is_caught() -> None:
-    assert mixed_up(ledger_learner(Careless)) != []
-
-
-def test_a_gradient_is_used_up() -> None:
-    model_state = ledger_learner()
-    model_state.gradient(compute(0))
-    model_state.apply(apply(0))
-    with pytest.raises(KeyError):
-        model_state.apply(apply(0))
-    model_state.gradient(compute(1))
-    model_state.drop((1,))
-    with pytest.raises(KeyError):
-        model_state.apply(apply(1))
-
-
-def test_gradients_that_others_keep_are_copies(digits: Digits) -> None:
-    """A model keeps every vector that it has once seen, so there must not be ever more of them."""
-    model_state, kept, seen = torch_learner(digits), list[FloatVector](), set[int]()
-    model_state.used = lambda order, grads: kept.extend(grads)
-    for number in range(4):
-        model_state.gradient(compute(number, shard=number))
-        seen.add(model_state._grads[number].ctypes.data)
-        model_state.apply(apply(number))
-    assert len(seen) == 1
-    assert len({grad.tobytes() for grad in kept}) == 4
-
-
 def test_the_ledger_counts_uses(tmp_path: Path) -> None:
     model_state = ledger_learner()
     for grad_id in range(6):
@@ -275,9 +166,6 @@ def test_the_ledger_counts_uses(tmp_path: Path) -> None:
     digest = model_state.finish(tmp_path / "parameters.npy")
     assert np.array_equal(np.load(tmp_path / "parameters.npy"), model_state.params)
     assert digest == model_state.finish(None) == hashlib.sha256(model_state.params.tobytes()).hexdigest()
-
-
-# ---- back to a checkpoint -------------------------------------------------------------------------------------------
 
 
 def train(model_state: RealModelState, first: int, count: int) -> bytes:
@@ -303,19 +191,6 @@ def test_a_rollback_brings_everything_back(name: str, digits: Digits) -> None:
         assert train(model_state, 3, 3) == ahead != at_checkpoint
 
 
-def test_without_momentum_it_would_go_elsewhere(digits: Digits) -> None:
-    """The test above can tell."""
-    model_state = torch_learner(digits)
-    train(model_state, 0, 3)
-    params, state = model_state.dump()
-    ahead = train(model_state, 3, 3)
-    model_state.load((params, {name: value * 0 for name, value in state.items()}))
-    assert train(model_state, 3, 3) != ahead
-
-
-# ---- gradients that are none ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_gradient_that_is_not_finite_is_reported_and_not_kept(value: float, digits: Digits) -> None:
     model_state = torch_learner(digits)
@@ -326,16 +201,6 @@ def test_a_gradient_that_is_not_finite_is_reported_and_not_kept(value: float, di
     model_state.params[5] = 0.0
     assert model_state.gradient(compute(1)).finite
 
-
-def test_an_infinite_loss_makes_a_finite_gradient_void(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
-    model_state = torch_learner(digits)
-    monkeypatch.setattr(model_state.model, "gradient", lambda batch, micro: math.inf)
-    assert model_state.gradient(compute(0)) == Result(None, None, False)
-    assert model_state._grads == {}
-    assert np.isfinite(model_state._spare[-1]).all(), "only the loss is to blame"
-
-
-# ---- without gradients ----------------------------------------------------------------------------------------------
 
 MODEL = ProgressModel(
     schema=1, metric="accuracy", lr=0.1, phi_samples=16.0, points=((0.0, 0.1), (1.0, 0.5), (2.0, 0.7))
@@ -355,10 +220,3 @@ def test_without_gradients_there_is_progress() -> None:
     model_state.load(dumped)
     assert model_state.evaluate() == {"accuracy": pytest.approx(0.3)}
     assert (model_state.num_parameters, model_state.finish(None)) == (10, "")
-
-
-def test_without_a_progress_model_nothing_is_scored() -> None:
-    model_state = NoModelState(0, None)
-    model_state.apply(apply(0))
-    model_state.load(model_state.dump())
-    assert model_state.evaluate() == {}

@@ -9,15 +9,11 @@ import pytest
 from runtime.cluster.hosts import USUAL_PERIOD_S
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.compiled._hosts import Fluid
-from runtime.virtual.costs import Carry
-from runtime.virtual.machines import quotas
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
-from runtime.virtual.machines.quotas import depth_s, quota_of
+from runtime.virtual.machines.quotas import quota_of
 from runtime.virtual.machines.sites import Site
-from tests.unit.virtual.test_virtual_hosts import ALONE, FOUR, GIGABIT, Lab, approx, on_hosts, push
-
-# ---- quotas with a period -------------------------------------------------------------------------------------------
+from tests.unit.virtual.test_virtual_hosts import ALONE, Lab, approx, on_hosts
 
 
 @pytest.mark.parametrize(
@@ -39,52 +35,6 @@ def test_what_was_not_used_of_a_quota_is_used_at_full_speed(pause_s: float, core
     assert lab.run() == approx({"worker:0": 0.24})
     lab.work(0.24 + pause_s, "worker:0", core_s)
     assert lab.run()["worker:0"] - (0.24 + pause_s) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(("cores", "depth_s"), [(0.4, 0.0016), (0.1, 0.001), (2.0, 0.008)])
-def test_a_shorter_period_saves_less(cores: float, depth_s: float) -> None:
-    """In every 4 ms; the kernel has no quota below 1 ms. After a pause, work of c takes c / q - depth / q."""
-    lab = Lab({"worker:0": Site("host:0", cores, quota_period_s=0.004)})
-    core_s = 0.1 * cores
-    lab.work(1.0, "worker:0", core_s)
-    over_s = depth_s if cores < 1.0 else 0.0
-    assert lab.run()["worker:0"] - 1.0 == pytest.approx((core_s - over_s) / min(cores, 1.0))
-
-
-def test_who_uses_as_much_as_is_given_never_uses_it_up() -> None:
-    quota = quota_of(0.4, USUAL_PERIOD_S)
-    for used, end_s in ((0.5, quota.depth_s / 0.1), (0.4, 1000.0)):
-        host = Fluid({"cores": 4.0})
-        host.set_quota(0.0, "cores", quota)
-        host.start(0.0, "work", 400.0, ("cores",), used)
-        assert host.next_s == pytest.approx(end_s)
-        assert host.completed(end_s + 1e-6) == (["work"] if used == 0.4 else [])
-        assert used == 0.4 or host.rate("work") == 0.4
-
-
-def test_a_small_quota_has_a_longer_period() -> None:
-    """The kernel holds no less than 1 ms: 0.02 cores are 1 ms in 50 ms."""
-    assert [depth_s(cores, 0.01) for cores in (0.4, 0.1, 0.02, 0.0)] == [0.004, 0.001, 0.001, 0.0]
-
-
-# ---- the work of messages -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def at_every_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quotas without a period."""
-    monkeypatch.setattr(quotas, "depth_s", lambda cores, period_s: 0.0)
-
-
-@pytest.mark.usefixtures("at_every_moment")
-@pytest.mark.parametrize(("cores", "seconds"), [(1.0, 0.032), (0.25, 0.04), (0.1, 0.1)])
-def test_a_message_is_there_when_it_has_travelled_and_both_ends_have_carried_it(cores: float, seconds: float) -> None:
-    """32 ms on the link; 10 core-ms at either end, meanwhile."""
-    for slow in (0, 4):
-        sites = on_hosts(FOUR, *(cores if number == slow else 1.0 for number in range(6)), link=GIGABIT)
-        lab = Lab(sites)
-        lab.send(0.0, *push(0), latency_s=0.001, carry=Carry(0.01, 0.01))
-        assert lab.run() == approx({push(0): seconds + 0.001})
 
 
 @pytest.mark.parametrize("late_s", [0.0, 89_286.0, 1e6])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from runtime.cluster.device import DeviceProfile
@@ -32,9 +31,6 @@ RING_OF_4_S = 6 * (1 / 64 + 64 / 1024)
 STEP_S = 1 / 16 + 256 / 4096
 
 
-# ---- what an update costs -------------------------------------------------------------------------------------------
-
-
 def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
     replicas.schedule_update(1.0, num_grads=4)
@@ -42,22 +38,6 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas.members.ring = replicas.members.ring[:2]
     replicas.schedule_update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
-
-
-def test_a_replica_is_ordered_and_then_copied_in_one_hop() -> None:
-    """256 bytes at 1/1024 s each, after a step of 1/64 s."""
-    costs = msgspec.structs.replace(RING, control_s=1 / 8)
-    assert Replicas(new_clock(), costs, PARAMETERS, ring_of(4)).copy_s == 1 / 8 + 1 / 64 + 256 / 1024
-
-
-def test_the_next_ring_waits_for_the_last() -> None:
-    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
-    replicas.schedule_update(1.0, 4)
-    replicas.schedule_update(1.0, 4)
-    assert replicas.idle_s == 1.0 + 2 * (RING_OF_4_S + STEP_S)
-
-
-# ---- whole jobs -----------------------------------------------------------------------------------------------------
 
 
 def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Job:
@@ -85,22 +65,6 @@ def test_a_round_is_the_slowest_worker_a_ring_and_a_step() -> None:
     assert outcome.t == 16 * 0.25 + 15 * (RING_OF_4_S + STEP_S)
 
 
-def test_nothing_is_pulled_or_pushed() -> None:
-    costs = Costs(latency_s=1.0, transfer_per_byte_s=1.0)
-    run, tape = session(BSP(), allreduce_job(), costs)
-    assert finish(run, tape).t == 16 * 0.25
-    timings = [event["timings"] for event in tape.received("Arrived")]
-    assert {(one["pull_s"], one["send_s"]) for one in timings} == {(0.0, 0.0)}
-
-
-def test_what_a_worker_does_of_an_update_is_told_as_its_pull() -> None:
-    """As live: parameters come from there. It loads its batch after that."""
-    run, tape = session(BSP(), allreduce_job(), Costs(update_base_s=0.5, data_base_s=0.125))
-    assert finish(run, tape).t == 16 * (0.25 + 0.125) + 15 * 0.5
-    after = [event["timings"] for event in tape.received("Arrived") if event["grad"]["iteration"]]
-    assert {(one["wait_s"], one["data_s"], one["pull_s"]) for one in after} == {(0.0, 0.125, 0.5)}
-
-
 def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     """AntDT figure 15, DDP: 1266 s for the 1667 updates of an epoch; here ten of them, without jitter."""
     job = allreduce_job(8, 7680, global_batch_samples=768)
@@ -111,9 +75,6 @@ def test_the_epoch_of_resnet_101_takes_as_long_as_in_the_paper() -> None:
     update_s = costs.ring_s(4 * model_state.num_parameters, 8) + costs.update_base_s
     assert update_s == pytest.approx(0.317, abs=0.001)
     assert (finish(run, tape).t + update_s) / 10 * 1667 == pytest.approx(1266, rel=0.005)
-
-
-# ---- losses ---------------------------------------------------------------------------------------------------------
 
 
 def struck(costs: Costs, *strikes: tuple[float, int, bool], samples: int = 64) -> Tape:
@@ -132,46 +93,11 @@ COPY = Costs(ring_step_s=0.5, launch_s=3.0)
 """Replicas are alike again half a second after a loss; a round of four takes 0.25 s and a ring of 3 s, of three 2 s."""
 
 
-def test_the_others_go_on_with_what_was_applied() -> None:
-    """Two rounds are done at 3.75 s; the third is lost with worker 2 and computed again by three, of ten samples."""
-    tape = struck(COPY, (6.625, 2, False))
-    [lost], [restored] = tape.received("Lost"), tape.received("Restored")
-    assert (lost["t"], lost["restarting"]) == (6.625, False)
-    assert (restored["t"], restored["version"], restored["workers"]) == (7.125, 2, [0, 1, 3])
-    after = [event["t"] for event in tape.received("Arrived") if event["t"] > 7.125]
-    assert after[:4] == [7.375] * 3 + [7.375 + 2.25]
-
-
-def test_a_replica_that_restarts_takes_the_parameters_of_the_others() -> None:
-    """Nobody computes meanwhile; 3 s to launch, half a second to copy."""
-    tape = struck(COPY, (6.625, 2, True))
-    [restored] = tape.received("Restored")
-    assert (restored["t"], restored["version"], restored["workers"]) == (6.625 + 3.5, 2, [0, 1, 2, 3])
-    assert tape.received("Joined") == []
-
-
-def test_losses_in_a_row_are_waited_for_together() -> None:
-    """The second while the first launches, the third while replicas are copied, which begins again."""
-    tape = struck(COPY, (6.625, 2, True), (7.0, 1, False), (9.75, 0, False))
-    [restored] = tape.received("Restored")
-    assert (restored["t"], restored["workers"]) == (10.25, [2, 3])
-
-
 def test_an_update_is_lost_with_a_worker_that_dies_within_its_ring() -> None:
     """The ring of the second update lasts from 3.5 to 6.5 s: its samples are computed again."""
     struck_s = (6.25, 6.5)
     versions = [struck(COPY, (at_s, 2, False)).received("Restored")[0]["version"] for at_s in struck_s]
     assert versions == [1, 2]
-
-
-def test_a_gradient_that_has_arrived_is_lost_with_its_worker() -> None:
-    """Servers would still have it: it counts for nothing, and its samples are computed again."""
-    run, tape = session(BSP(), allreduce_job(), COPY, [DeviceProfile(base_s=s) for s in (0.25, 0.25, 0.25, 1.0)])
-    run.clock.at(0.5, MESSAGE, partial(lose, run.supervisor, NodeId.worker(0), restarting=False))
-    finish(run, tape)
-    first = next(line for line in tape.lines if line["kind"] == "event" and line["version"] == 1)
-    assert {event["grad"]["version"] for event in tape.received("Arrived") if event["t"] <= 0.5} == {0}
-    assert first["t"] == 1.0 + 1.0, "the three that stayed have computed again, from 1.0 s on"
 
 
 class RestartOnce(Strategy):
@@ -209,15 +135,4 @@ def test_kill_restart_of_a_replica() -> None:
         2,
         3,
     }
-    assert uses(run) == {1.0}
-
-
-def test_with_checkpoints_all_go_back_to_the_last() -> None:
-    """``failover=checkpoint``: that of the start, which takes half a second to read."""
-    costs = Costs(checkpoint_base_s=0.5, launch_s=3.0)
-    run, tape = session(BSP(), allreduce_job(failover="checkpoint"), costs, learns=True)
-    run.clock.at(2.125, MESSAGE, partial(lose, run.supervisor, NodeId.worker(2)))
-    finish(run, tape)
-    [restored] = tape.received("Restored")
-    assert (restored["t"], restored["version"]) == (2.125 + 3.0 + 0.5, 0)
     assert uses(run) == {1.0}

@@ -5,9 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-from runtime.core import inputs
 from runtime.virtual.clock import TIMER, Clock
 from runtime.virtual.control.reports import Reports
 from runtime.virtual.tasks.servers import REPORT_EVERY_S, BusyServer
@@ -19,13 +16,12 @@ BUSY = BusyServer(server=0, updates=3, busy_s=0.5, injected_s=0.125)
 class World:
     """A job whose one server always has the same to say."""
 
-    def __init__(self, *, watches_servers: bool = False) -> None:
+    def __init__(self) -> None:
         self.clock = Clock()
         self.told: list[tuple[float, Any]] = []
         self.heard: list[tuple[float, Any]] = []
-        self.notes: list[tuple[float, Any]] = []
         usage = SimpleNamespace(served=lambda *about: None, sample=lambda now: (1.0, ("node",)))
-        strategy = SimpleNamespace(watches_servers=watches_servers)
+        strategy = SimpleNamespace(watches_servers=False)
         coordinator = SimpleNamespace(
             version=7, strategy=strategy, receive=lambda t, given: self.heard.append((t, given))
         )
@@ -36,7 +32,7 @@ class World:
             cast("Any", coordinator),
             cast("Any", usage),
             tell=lambda given: self.told.append((self.clock.now, given)),
-            note=lambda kind, active: self.notes.append((self.clock.now, active)),
+            note=lambda kind, active: None,
         )
 
     def until(self, end_s: float) -> None:
@@ -44,19 +40,6 @@ class World:
         self.clock.at(end_s, TIMER, ended.append, end_s)
         while not ended:
             self.clock.step()
-
-
-@pytest.mark.parametrize("watches", [False, True])
-def test_servers_report_periodically_to_who_watches_them_or_only_to_the_record(watches: bool) -> None:
-    world = World(watches_servers=watches)
-    world.reports.begin(None)
-    world.until(2.5 * REPORT_EVERY_S)
-    given = inputs.ServerBusy(0, 7, 3, 0.5, 0.125)
-    wanted = [(REPORT_EVERY_S, given), (2 * REPORT_EVERY_S, given)]
-    assert (world.told, world.heard) == ((wanted, []) if watches else ([], wanted))
-    assert world.reports.only_notes(world.reports.serve) is not watches
-    assert world.reports.only_notes(world.reports.announce)
-    assert not world.reports.only_notes(world.reports.observe)
 
 
 def test_while_nobody_is_there_it_rests_and_then_makes_up_for_it_once() -> None:
@@ -71,11 +54,3 @@ def test_while_nobody_is_there_it_rests_and_then_makes_up_for_it_once() -> None:
     assert [t for t, _ in world.heard] == [3.5 * REPORT_EVERY_S]
     world.until(4.6 * REPORT_EVERY_S)
     assert [t for t, _ in world.heard] == [3.5 * REPORT_EVERY_S, 4.5 * REPORT_EVERY_S]
-
-
-def test_every_change_of_what_is_injected_is_noted_even_while_nobody_is_there() -> None:
-    world = World()
-    world.reports.rests = True
-    world.reports.announce()
-    assert [t for t, _ in world.notes] == [0.0]
-    assert world.notes[0][1] == world.reports.schedule.active(0.0)

@@ -94,22 +94,6 @@ def test_a_score_is_a_pass_of_each_server_after_what_it_was_ordered_before(kind:
     assert received == {0: (1, 8.0 + 8.0 + 8.0), 1: (1, 8.0 + 16.0 + 16.0)}, "the time of a score is busy time"
 
 
-def test_updates_wait_for_scores() -> None:
-    _, servers, scorer, _ = scorer_of("alone")
-    assert isinstance(servers, Servers)
-    scorer.inner_products(3, 0, 0.0)
-    servers.schedule_update(0.0, 1)
-    assert servers.idle_s == 0.5 + 16.0 + 24.0
-
-
-def test_nothing_is_told_of_a_gradient_that_is_gone() -> None:
-    clock, _, scorer, heard = scorer_of("alone")
-    scorer.model_state.gone = True  # type: ignore[attr-defined]
-    scorer.inner_products(3, 0, 0.0)
-    run(clock)
-    assert heard == []
-
-
 @pytest.mark.parametrize("kind", ["alone", "hosts"])
 def test_a_measured_norm_is_one_more_pass_after_its_update(kind: str) -> None:
     """Updates of one gradient take 8 + 64 / 8 and 8 + 128 / 8 seconds, the passes 8 and 16, the orders 0.5."""

@@ -20,7 +20,6 @@ from runtime.api import INTERRUPTED_S, Outcome
 from runtime.backends.numpy import NumpyBackend
 from runtime.cluster.device import DeviceProfile
 from runtime.core.executor import cut_for
-from runtime.core.inputs import Operated
 from runtime.core.job import Job
 from runtime.virtual import VirtualRuntime
 from runtime.virtual.clock import MACHINE
@@ -28,7 +27,6 @@ from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
 from strategies.basic.asp import ASP
-from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import NodeId, Strategy
@@ -124,9 +122,6 @@ def finish(run: VirtualSession, tape: Tape) -> Outcome:
     return outcome
 
 
-# ---- closed forms ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("samples", [4, 64, 65, 67])
 @pytest.mark.parametrize("slowdown", [0.0, 1.0, 2.5])
 def test_bsp_takes_rounds_times_the_slowest(samples: int, slowdown: float) -> None:
@@ -174,43 +169,6 @@ def test_with_jitter_a_bsp_round_is_an_expected_maximum() -> None:
     assert kth_s(3, 3) + 4 * error < mean < kth_s(5, 5) - 4 * error
 
 
-def test_who_was_late_is_late_again() -> None:
-    """Workers are not interrupted, so rounds take longer than if all started together, and less than with BSP."""
-    run, tape = session(BackupWorkers(num_backup=2), virtual_job(8, 8 * 400), JITTER, device=SECOND)
-    finish(run, tape)
-    mean, error = mean_and_error(np.diff(tape.update_times()))
-    assert kth_s(6, 8) + 4 * error < mean < kth_s(8, 8) - 4 * error
-
-
-@pytest.mark.parametrize("num_workers", [1, 4, 16])
-def test_the_coordinator_decides_one_thing_at_a_time(num_workers: int) -> None:
-    """A round of BSP: T, then N decisions in a row, of which the last sends everybody off."""
-    decision_s = 2**-10
-    outcome = finish(*session(BSP(), virtual_job(num_workers, num_workers * 20), Costs(decision_s=decision_s)))
-    assert outcome.t == 20 * (0.25 + num_workers * decision_s)
-
-
-def test_an_iteration_costs_what_its_parts_cost() -> None:
-    """BSP with all costs: order, data (which the update before outlasts), parameters, device, gradient, report."""
-    costs = Costs(
-        control_s=0.01, latency_s=0.02, data_base_s=0.001, sleep_overshoot_s=0.003, update_base_s=0.04, decision_s=0.002
-    )
-    job = virtual_job(1, 5)
-    outcome = finish(*session(BSP(), job, costs, model_state=NoModelState(16, None)))
-    device_s, message_s = 0.253, 0.02
-    first = 0.002 + 0.01 + message_s + device_s + message_s + 0.01
-    later = 0.002 + 0.01 + 0.04 + message_s + device_s + message_s + 0.01
-    assert outcome.t == pytest.approx(first + 4 * later)
-
-
-@pytest.mark.parametrize(("data_s", "recv_s"), [(0.0, 0.125), (0.0625, 0.0625), (0.5, 0.0)])
-def test_receiving_counts_from_when_the_batch_is_there(data_s: float, recv_s: float) -> None:
-    costs = Costs(latency_s=0.125, data_base_s=data_s)
-    run, tape = session(BSP(), virtual_job(2, 8), costs=costs)
-    finish(run, tape)
-    assert {event["timings"]["recv_s"] for event in tape.received("Arrived")} == {recv_s}
-
-
 class Scored(NoModelState):
     """It is always half right."""
 
@@ -225,8 +183,6 @@ def test_an_evaluation_takes_its_time_and_nobody_waits_for_it() -> None:
     assert finish(run, tape).t == 2.0
     assert [(event["asked_s"], event["t"]) for event in tape.received("Evaluated")] == [(0, 0.375), (1, 1.375), (2, 2)]
 
-
-# ---- accidents ------------------------------------------------------------------------------------------------------
 
 RESTART = Costs(pending_s=1.0, launch_s=0.5, control_s=0.01, checkpoint_base_s=0.05, disk_bytes_per_s=1600.0)
 """64 bytes of a server are written or read in 90 ms."""
@@ -277,44 +233,6 @@ def test_a_lost_server_takes_everybody_back() -> None:
     assert (uses(run), outcome.version) == ({3.0}, 24)
 
 
-def test_a_checkpoint_that_was_not_finished_is_none() -> None:
-    """Ordered at 1.0, written and reported at 1.11."""
-    _, tape, _ = accident(BSP(), RESTART, (1.05, unregister("server:0")))
-    assert [event["version"] for event in tape.received("Restored")] == [0]
-    assert [note["version"] for t, note in tape.noted("Checkpointed") if t < 3.0][:1] == [0]
-
-
-def test_a_lost_worker_comes_back() -> None:
-    """BSP waits for it and nothing but time is lost."""
-    calm, _, before = accident(BSP(), RESTART)
-    run, tape, outcome = accident(BSP(), RESTART, (1.6, unregister("worker:2")))
-    [lost], [joined] = tape.received("Lost"), tape.received("Joined")
-    assert (lost["t"], lost["worker"], lost["incarnation"], lost["restarting"]) == (1.6, 2, 0, True)
-    assert joined["t"] == pytest.approx(1.6 + 1.5 + 0.01)
-    assert (joined["worker"], joined["incarnation"]) == (2, 1)
-    assert before.t + 1.5 < outcome.t < before.t + 1.5 + 0.3
-    assert (uses(run), outcome.version) == (uses(calm), before.version) == ({3.0}, 24)
-
-
-def test_who_leaves_for_good_is_not_waited_for() -> None:
-    run, tape, _ = accident(BSP(), RESTART, (1.6, unregister("worker:2", restarting=False)))
-    assert [event["restarting"] for event in tape.received("Lost")] == [False]
-    assert tape.received("Joined") == []
-    assert uses(run) == {3.0}
-
-
-def test_a_job_without_workers_fails() -> None:
-    run, tape = session(BSP(), virtual_job(2, 100))
-    for worker in range(2):
-        run.clock.at(1.0 + worker, MACHINE, unregister(f"worker:{worker}", restarting=False), run)
-    outcome = run_alone(run)
-    assert (outcome.status, outcome.reason, outcome.t) == ("failed", "no worker is left", 2.0)
-    assert problems(tape.plain()) == []
-
-
-# ---- the same again -------------------------------------------------------------------------------------------------
-
-
 def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tuple[Outcome, Tape]:
     """A job on ``runtime=virtual`` as ``run.py`` would run it."""
     tape = Tape()
@@ -322,14 +240,6 @@ def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tupl
     runtime = VirtualRuntime(cluster=cluster, decisions=decisions)  # type: ignore[arg-type]
     job = virtual_job(4, 400, eval_every_s=0.5, checkpoint_every_s=0.5)
     return runtime.run(make_run_spec(job, ASP(data="even"), tape, **changes), slow(w1=1.0)), tape
-
-
-def test_measured_decisions_are_charged() -> None:
-    (fixed, _), (measured, tape) = on_runtime("fixed", "ideal"), on_runtime("measured", "ideal")
-    decided = [line["decide_us"] for line in tape.lines if line["kind"] == "event"]
-    assert all(decide_us > 0 for decide_us in decided[:-1]), "the final score is not decided about"
-    assert fixed.t < measured.t
-    assert problems(tape.plain()) == []
 
 
 @pytest.mark.parametrize(("took_s", "scored"), [(INTERRUPTED_S, 2), (INTERRUPTED_S + 0.1, 1)])
@@ -363,19 +273,6 @@ def test_a_job_that_is_done_when_a_signal_comes_is_interrupted_only_if_its_last_
     assert outcome.reason.endswith("not evaluated") is (status == "interrupted")
 
 
-def test_a_signal_in_the_last_evaluation_finds_the_job_done() -> None:
-    class Interrupting(Scored):
-        def evaluate(self) -> dict[str, float]:
-            if run.over:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return super().evaluate()
-
-    run, tape = session(BSP(), virtual_job(2, 20), Costs(compute_base_s=0.25), model_state=Interrupting(0, None))
-    assert run_alone(run).status == "done"
-    assert len(tape.received("Evaluated")) == 2
-    assert run.spec.interrupted_by == signal.SIGTERM  # so that no other job of a sweep starts
-
-
 @pytest.mark.parametrize("steps", [50, 60, 100, 130, 150])
 def test_an_interrupt_ends_it_in_good_order(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C: the signal is caught, the record has its last line, and the earlier handler is back in place."""
@@ -397,26 +294,9 @@ def test_an_interrupt_ends_it_in_good_order(steps: int, monkeypatch: pytest.Monk
     assert (last["t"], last["note"]) == (about.pop("t"), {"type": "Finished", **about})
 
 
-# ---- members that come and go ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", [BSP, ASP, SSP])
-@pytest.mark.parametrize("link_bytes_per_s", [None, 1e4])
-def test_a_newcomer_takes_part_after_its_launch_and_who_leaves_takes_no_sample_along(
-    strategy: Callable[[], Strategy], link_bytes_per_s: float | None
-) -> None:
-    """Launched at 1.0 for half a second; the parameters count that every sample is used once in each epoch."""
-    costs = msgspec.structs.replace(RESTART, link_bytes_per_s=link_bytes_per_s)
-
-    def change(run: VirtualSession) -> None:
-        run.tell(Operated("join", "worker:4") if run.clock.now < 2.0 else Operated("leave", "worker:1"))
-
-    run, tape, outcome = accident(strategy(), costs, (1.0, change), (2.0, change))
-    assert (outcome.status, uses(run)) == ("done", {3.0})
-    [joined], [lost] = tape.received("Joined"), tape.received("Lost")
-    assert (joined["worker"], joined["incarnation"], joined["t"]) == (4, 0, pytest.approx(1.0 + 0.5 + 0.01))
-    assert (lost["worker"], lost["t"], lost["reason"], lost["restarting"]) == (1, 2.0, "retired", False)
-    assert [note["version"] for _, note in tape.noted("LayoutChanged")] == [0, 1, 2]
-    computed = [event["grad"]["worker"] for event in tape.received("Arrived") if event["t"] > joined["t"]]
-    assert 4 in computed
-    assert 1 not in [event["grad"]["worker"] for event in tape.received("Arrived") if event["t"] > 2.0]
+def test_measured_decisions_are_charged() -> None:
+    (fixed, _), (measured, tape) = on_runtime("fixed", "ideal"), on_runtime("measured", "ideal")
+    decided = [line["decide_us"] for line in tape.lines if line["kind"] == "event"]
+    assert all(decide_us > 0 for decide_us in decided[:-1]), "the final score is not decided about"
+    assert fixed.t < measured.t
+    assert problems(tape.plain()) == []

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
@@ -64,14 +62,10 @@ def arrivals(tape: Tape) -> list[tuple[int, float]]:
     return [(event["grad"]["worker"], event["t"]) for event in tape.received("Arrived") if event["grad"]["samples"]]
 
 
-def on_links(strategy: Strategy, costs: Costs = LINK, num_workers: int = 2, samples: int = 2) -> Tape:
-    run, tape = session(
-        strategy,
-        virtual_job(num_workers, samples),
-        costs,
-        device=SECOND,
-        model_state=NoModelState(NUM_PARAMETERS, None),
-    )
+def on_links(strategy: Strategy, costs: Costs = LINK, size: int = 2) -> Tape:
+    """So many workers and samples."""
+    model_state = NoModelState(NUM_PARAMETERS, None)
+    run, tape = session(strategy, virtual_job(size, size), costs, device=SECOND, model_state=model_state)
     finish(run, tape)
     return tape
 
@@ -82,38 +76,11 @@ def test_those_that_travel_together_share_the_servers_link() -> None:
     assert arrivals(on_links(Sender(together=False))) == [(0, 13.0), (1, 17.0)]
 
 
-def test_an_order_costs_a_way_there_and_a_way_back() -> None:
-    """Control messages take 0.5 s: to compute, Ready, to send, Arrived."""
-    costs = Costs(link_bytes_per_s=100.0, control_s=0.5)
-    tape = on_links(Sender(together=True), costs, num_workers=1, samples=1)
-    (ready,), (arrived,) = tape.received("Ready"), tape.received("Arrived")
-    assert (ready["t"], arrived["t"]) == (0.5 + 4 + 1 + 0.5, 6.0 + 0.5 + 4 + 0.5)
-    assert (ready["num_bytes"], ready["timings"]["send_s"], arrived["timings"]["send_s"]) == (400, 0.0, 4.0)
-    assert arrived["timings"]["compute_s"] == ready["timings"]["compute_s"] == 1.0
-
-
-def test_a_worker_waits_from_when_the_servers_have_its_gradient() -> None:
-    """For the way of that message, 0.5 s, and of the next order."""
-    tape = on_links(Sender(together=True), Costs(control_s=0.5), num_workers=1, samples=3)
-    waits = [event["timings"]["wait_s"] for event in tape.received("Arrived") if event["grad"]["samples"]]
-    assert waits == [0.5, 1.0, 1.0]
-
-
-def test_the_time_for_which_a_gradient_is_held_is_nobodys() -> None:
-    (first, second) = on_links(Sender(together=False)).received("Arrived")
-    for event in (first, second):
-        parts = sum(event["timings"][name] for name in ("wait_s", "data_s", "pull_s", "compute_s"))
-        assert (parts, event["timings"]["send_s"]) == (9.0, 4.0)
-
-
 def test_a_dropped_one_is_computed_again_and_frees_its_worker_at_once() -> None:
-    tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), num_workers=1, samples=1)
+    tape = on_links(Sender(together=True, drop=1), Costs(control_s=0.5), 1)
     (arrived,) = tape.received("Arrived")
     assert [event["t"] for event in tape.received("Ready")] == [2.0, 4.0]
     assert (arrived["t"], arrived["grad"]["iteration"], arrived["timings"]["wait_s"]) == (5.0, 1, 0.0)
-
-
-# ---- on hosts -------------------------------------------------------------------------------------------------------
 
 
 def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies_s: Sequence[float] = ()) -> Hosts:
@@ -125,26 +92,7 @@ def hosts_of(num_workers: int, num_servers: int = 1, *, free: int = 0, latencies
     return parse_hosts(spec, num_workers, num_servers, "hosts")
 
 
-def on_hosts(strategy: Strategy, *windows: Disturbance, num_workers: int = 2, samples: int = 2) -> Tape:
-    about: Any = {"actuator": Schedule(build_plan("test", 0, 1e6, list(windows))), "hosts": hosts_of(num_workers)}
-    model_state = NoModelState(125_000, None)
-    run, tape = session(strategy, virtual_job(num_workers, samples), device=SECOND, model_state=model_state, **about)
-    finish(run, tape)
-    return tape
-
-
 TRANSFER_S = 4 / PAYLOAD_FRAC
-
-
-def near(*expected: tuple[int, float]) -> list[tuple[int, Any]]:
-    return [(worker, pytest.approx(t)) for worker, t in expected]
-
-
-def test_a_paused_worker_does_not_send() -> None:
-    """Paused while it waits for its turn, from 10 to 20 s: its transfer begins then."""
-    pause = Disturbance(target="worker:1", kind="pause", start_s=10.0, end_s=20.0, magnitude=1.0)
-    first_s = 3 * TRANSFER_S + 1
-    assert arrivals(on_hosts(Sender(together=False), pause)) == near((0, first_s), (1, 20.0 + TRANSFER_S))
 
 
 def with_a_pause(late_factor: float | None, *starts_s: float) -> tuple[Tape, set[float]]:
