@@ -54,26 +54,19 @@ def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **se
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("target", "kind", "magnitude", "every_s", "node"),
+    ("target", "kind", "magnitude", "every_s", "settings", "node"),
     [
-        ("worker:1", "cpu", 0.2, 1e9, "worker:1"),
-        ("link:1", "bandwidth", 0.02, 1e9, "worker:1"),
-        ("worker:1", "pause", 1.0, 0.2, "worker:1"),
-        ("server:1", "delay", 0.1, 1e9, "server:1"),
+        ("worker:1", "cpu", 0.2, 1e9, {}, "worker:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {}, "worker:1"),
+        ("worker:1", "pause", 1.0, 0.2, {}, "worker:1"),
+        ("server:1", "delay", 0.1, 1e9, {}, "server:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {"times": "bpt"}, None),
+        ("worker:1", "delay", 1e-6, 1e9, {}, None),
     ],
 )
 def test_a_straggler_of_each_kind_is_detected(
-    target: str, kind: Kind, magnitude: float, every_s: float, node: str
+    target: str, kind: Kind, magnitude: float, every_s: float, settings: dict[str, str], node: str | None
 ) -> None:
-    """Sections III and VII-A4: stragglers by processor, link, pause and server."""
-    assert killed(target, kind, magnitude, every_s) == node
-
-
-def test_the_papers_times_do_not_see_a_link() -> None:
-    """Section III: T_i^w is computing alone. Negative control of ``times``."""
-    assert killed("link:1", "bandwidth", 0.02, times="bpt") is None
-
-
-def test_no_node_is_restarted_where_none_is_slow() -> None:
-    """Section VI-A: no action without a straggler."""
-    assert killed("worker:1", "delay", 1e-6) is None
+    """Sections III and VII-A4: stragglers by processor, link, pause and server; the paper's T_i^w, computing alone,
+    does not see a link, and nobody is restarted where none is slow."""
+    assert killed(target, kind, magnitude, every_s, **settings) == node

@@ -28,22 +28,14 @@ def killed_after(seconds: float, failover: str) -> HeapRun:
 
 
 @pytest.mark.parametrize("seconds", [30.5, 60.5, 130.5])
-def test_the_number_of_done_shards_is_that_of_the_data_whatever_is_lost(seconds: float) -> None:
-    """Section VII-D2: "the total number of DONE shards is equal to" ceil(N / (B M)) when there are failovers."""
-    for failover in ("shards", "whole_shards"):
-        shards = killed_after(seconds, failover).core.shards
-        assert shards.finished
-        assert shards.shards_done == ceil(BATCHES / M)
-
-
-@pytest.mark.parametrize("seconds", [30.5, 60.5])
 def test_the_shard_of_a_killed_worker_is_computed_again(seconds: float) -> None:
-    """Section VII-D3: the delay "mainly comes from re-computing the data shards allocated to the crashed node".
-
-    Worker 2 has done 30 or 60 of its hundred batches, which are done again; with ``shards`` only the batch in progress.
-    """
-    kept, whole = (killed_after(seconds, failover).core for failover in ("shards", "whole_shards"))
-    assert kept.shards.samples_repeated == 0
-    assert kept.shards.samples_applied == BATCH * BATCHES
-    assert whole.shards.samples_repeated == BATCH * int(seconds)
-    assert whole.shards.samples_applied == BATCH * (BATCHES + int(seconds))
+    """Section VII-D2: "the total number of DONE shards is equal to" ceil(N / (B M)); VII-D3: the delay "mainly comes
+    from re-computing the data shards allocated to the crashed node". With ``shards`` only the batch in progress is."""
+    kept, whole = (killed_after(seconds, failover).core.shards for failover in ("shards", "whole_shards"))
+    assert kept.finished
+    assert whole.finished
+    assert kept.shards_done == whole.shards_done == ceil(BATCHES / M)
+    assert (kept.samples_repeated, kept.samples_applied) == (0, BATCH * BATCHES)
+    done = int(seconds) % M  # of its hundred batches
+    assert whole.samples_repeated == BATCH * done
+    assert whole.samples_applied == BATCH * (BATCHES + done)

@@ -43,8 +43,7 @@ def test_with_a_thread_for_each_request_workers_do_not_wait_for_each_others_dela
     """Section VII-B1: with a slow server ASP takes about as long as BSP, and AntDT-ND is two times as fast as ASP.
 
     BSP has ten updates of 1 + 3.2 s, and so has each asynchronous worker; the last one is not waited for. Of a server
-    with one thread ASP asks for 40 updates of 3.2 s.
-    """
+    with one thread ASP asks for 40 updates of 3.2 s."""
     rounds_s = ITERS * 1.0 + (ITERS - 1) * SLEEP_S
     assert jct_s(tmp_path / "bsp", BSP(), concurrent=True) == pytest.approx(rounds_s)
     assert jct_s(tmp_path / "asp", ASP(data="even"), concurrent=True) == pytest.approx(rounds_s)

@@ -22,9 +22,6 @@ PAPER = Limits(cores_total=200, cores_max=32)
 """Section 6.1: 200 cores a job, 32 a pod; section 4.1: servers of 16."""
 
 
-# ---- Eq. 7 to 11: the plan -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("need", "limits", "plan", "cores", "then"),
     [
@@ -62,8 +59,7 @@ def test_the_cost_models_have_the_t_io_that_table_1_leaves(
     costs: str, workers: int, steps_per_s: float, used: float, cores: int, left_s: float
 ) -> None:
     """Eq. 1 and Table 1, rows "optimize": a worker that uses 2.3 of its 3 cores on average computes for 77 % of a step
-    of 24 / 210 s or longer, so t_IO and t_update are 26.7 ms at most, and 14.2 ms for xDeepFM.
-    """
+    of 24 / 210 s or longer, so t_IO and t_update are 26.7 ms at most, and 14.2 ms for xDeepFM."""
     assert workers / steps_per_s * (1 - used / cores) == pytest.approx(left_s, abs=5e-5)
     assert 0 < 2 * load_costs(costs).values.latency_s < left_s
 
@@ -71,8 +67,7 @@ def test_the_cost_models_have_the_t_io_that_table_1_leaves(
 @pytest.mark.parametrize("sample", [WIDE_AND_DEEP, XDEEPFM], ids=["wide_and_deep", "xdeepfm"])
 def test_the_second_step_has_the_workers_that_s_total_suits(sample: Need) -> None:
     """Section 4.2: N_w = s_total / s_hat with the s_total of Eq. 11, 139.0 / 5.7 = 24.4 and 27.6 / 3.1 = 8.9 for the 24
-    and 8 of Table 1, whatever the second sample measures; its w_hat only has to leave room.
-    """
+    and 8 of Table 1, whatever the second sample measures; its w_hat only has to leave room."""
     ideal = PAPER.cores_total / (sample.worker_cores + sample.update_cores)
     s_total = PAPER.cores_total - ideal * sample.worker_cores
     planned = optimal_plan(sample, PAPER)

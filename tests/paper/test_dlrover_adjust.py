@@ -50,9 +50,6 @@ def servers(*values: float, first: int = 0) -> dict[NodeId, float]:
     return {NodeId.server(number): value for number, value in enumerate(values, start=first)}
 
 
-# ---- the paper's jobs ----------------------------------------------------------------------------------------------
-
-
 def test_hot_servers_of_wide_and_deep_get_24_cores() -> None:
     """Section 4.2: "we replace PS-2 and PS-3 with pods with 24 CPU cores": 14.9 / 85.1 * 5.7 * 24 = 23.95."""
     hot = found(WIDE_AND_DEEP, 5.7)
@@ -77,8 +74,6 @@ def test_idle_servers_of_xdeepfm_get_two_more_workers() -> None:
     assert idle.update_cores == pytest.approx(3.425)
     assert idle.numbers["util"] == pytest.approx(0.856, abs=5e-4)
 
-
-# ---- each rule, at its bounds --------------------------------------------------------------------------------------
 
 BUSY = job((8, 20, 18.3), (16, [15.0, 15.0, 15.0, 15.0]))
 """Nothing idles, and 8 * 7.5 cores for four servers of 16: no server needs more than it has."""
@@ -111,10 +106,7 @@ RULES: dict[str, tuple[Case, float, dict[str, Any], tuple[str, ...]]] = {
         ("idle servers", "3 more, 0 low"),
     ),
     "departure: twice as many workers, 5 % more work, are the last": (XDEEPFM, 3.1, {"growth": GROWN}, ()),
-    "unless that is enough": (
-        *(XDEEPFM, 3.1, {"growth": GROWN, "min_gain": 0.0}),
-        ("idle servers", "2 more, 2 low"),
-    ),
+    "unless that is enough": (*(XDEEPFM, 3.1, {"growth": GROWN, "min_gain": 0.0}), ("idle servers", "2 more, 2 low")),
     "or they did more": (
         *(XDEEPFM, 3.1, {"growth": Growth(workers=4, server_cores_used=22.0)}),
         ("idle servers", "2 more, 2 low"),
@@ -192,9 +184,6 @@ def test_only_the_last_three_observations_make_a_server_hot() -> None:
     assert rules_of.hot_server(now, Rules()) is not None
     usage.observe(nodes, calm)
     assert rules_of.hot_server(now, Rules()) is None
-
-
-# ---- out of memory -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runtime.core.quota import Quota
 from strategies.dlrover import DLRover
 from strategies.dlrover.brain import BrainSettings, Stage
 from strategies.dlrover.planner import BrainPlanner
@@ -57,16 +56,6 @@ def of_rule(job: ObservedRun, rule: str) -> list[str]:
 
 def by_role(job: ObservedRun, role: str) -> list[float]:
     return [cores for node, cores in sorted(job.cores.items()) if node.role == role]
-
-
-def test_a_cold_job_gets_the_plan_of_wide_and_deep() -> None:
-    """Table 1: after a sample of 2.5 and 5.7 cores 24 workers of 3 cores and 8 servers of 16."""
-    job = trained(run={"max_time_s": 200.0})
-    plan = numbers(of_rule(job, "plan")[0])
-    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
-    assert by_role(job, "worker") == [3] * 24
-    assert by_role(job, "server") == [16] * 8
-    assert sum(job.cores.values()) == 200
 
 
 @pytest.mark.long(like="test_hot_servers_get_24_cores")
@@ -189,14 +178,6 @@ def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> 
         found.append(planner.decide(float(t), given))
     assert [one.t for one in found if one is not None] == [300.0]
     assert next(one.changes for one in found if one is not None) == (StopWaiting(node=workers[1]),)
-
-
-def test_a_plan_that_is_denied_leaves_the_job_as_it_is() -> None:
-    """Beyond the paper: a cluster without room for another server; after three denied plans training continues."""
-    job = trained(run={"max_time_s": 900.0, "scheduler": Quota(cores_total=40)})
-    assert job.size[0] == 1
-    assert len(set(job.denied)) == len(job.denied) > 8
-    assert job.core.executor.version > 800
 
 
 def test_the_virtual_clock_leads_to_the_same_plan(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ The matrices themselves: ``test_gradient_coding_matrices.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 
 from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
-from strategies.protocol import Apply, Compute, Drop, Partition
+from strategies.protocol import Apply, Compute, Partition
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job, samples_of
 from tests.support.laws import dead, miscounted, unconserved, unlawful
@@ -79,12 +79,6 @@ def test_the_time_of_a_round_does_not_depend_on_one_workers_delay(scheme: str, d
         assert round_s(delayed) <= round_s(played(scheme, late={late: NEVER_S})) * (1 + 1e-9)
 
 
-def test_a_naive_round_ends_with_its_latest_worker() -> None:
-    """Figure 2a: it rises with the delay, and cannot end when somebody never answers."""
-    assert round_s(played("naive", s=0, late={4: 0.5})) == pytest.approx(0.5 + 0.05, rel=1e-3)
-    assert played("naive", s=0, late={4: NEVER_S}).applied[0][0] >= NEVER_S
-
-
 def test_cyclic_with_two_stragglers_rises_to_the_slow_workers_bound() -> None:
     """Figure 2b, cluster A: with s = 2 and two fast workers gone, one of the slowest counts."""
     speeds = [2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0]
@@ -129,32 +123,9 @@ def test_a_code_with_a_wrong_entry_is_caught_by_the_runtime() -> None:
         HeapRun(strategy, job, [1.0, 1.0, 5.0]).run()
 
 
-def test_the_first_complete_group_decodes() -> None:
-    """Algorithms 2 and 3, Example 2. Throughputs 1, 2, 3, 4, 4, s = 1, k = 7: workers 2 and 3 have everything, so
-    nobody else is waited for."""
-    run = played("group_based", k=7, late={0: 0.01, 1: 0.01, 4: 0.01})
-    assert {tuple(run.grads[grad].worker for grad in order.grads) for _, order, _ in run.applied} == {(2, 3)}
-    assert {weight for _, order, _ in run.applied for weight in order.weights} == {1 / UNIT_SAMPLES}
-
-
-def test_a_late_row_is_dropped_and_its_worker_continues_with_the_current_round() -> None:
-    """Wang et al., section III: rows of stragglers are ignored."""
-    run = played("cyclic", late={0: 0.5})
-    drops = [command for command in run.commands if isinstance(command, Drop)]
-    late = [grad for command in drops for grad in command.grads if run.grads[grad].worker == 0]
-    assert late
-    assert not any(command.requeue for command in drops)
-    versions = [run.grads[grad].version for grad in late]
-    assert all(later - sooner > 1 for sooner, later in pairwise(versions))
-
-
-# ---- throughputs that are not given ----------------------------------------------------------------------------------
-
-
 def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
     """Departure from Wang et al., section IV (sampling beforehand): it begins with equal shares; after ten rounds all
-    speeds are known, and all workers finish together.
-    """
+    speeds are known, and all workers finish together."""
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=7)
     assert {command.num_parts for command in run.commands if isinstance(command, Partition)} == {7}
     last = [command for command in run.commands if isinstance(command, Compute)][-5:]
@@ -163,24 +134,15 @@ def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
 
 def test_throughputs_are_measured_although_one_worker_never_answers() -> None:
     """Departure from Wang et al., section IV: a worker that never delivers counts as the mean of the others, whose
-    shares are then in proportion to their speeds.
-    """
+    shares are then in proportion to their speeds."""
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=14, late={0: NEVER_S}, rounds=40)
     last = [command for command in run.commands if isinstance(command, Compute)][-4:]
     assert {command.worker: len(command.parts) for command in last} == {1: 3, 2: 5, 3: 7, 4: 7}
 
 
-def test_a_code_is_kept_as_long_as_speeds_change_little() -> None:
-    """Beyond the paper: differences below ``rebuild_frac`` build no new code."""
-    run = played("heter_aware", throughputs=None, estimate_iters=2, speeds=[1.0, 1.05, 0.95, 1.1, 0.9])
-    assert run.core.strategy.log_state()["codes"] == 1
-    assert played("heter_aware", throughputs=None, estimate_iters=0).core.strategy.log_state()["codes"] == 1
-
-
 def test_a_worker_too_slow_for_any_part_gets_none() -> None:
     """Beyond the paper: four samples a round are at most four parts, so none is left for a worker that is fifty times
-    slower.
-    """
+    slower."""
     strategy = GradientCoding(scheme="heter_aware", s=1, throughputs=[1.0, 50.0, 50.0, 50.0])
     job = make_job(num_workers=4, global_batch_samples=4, num_samples=40, epochs=1)
     run = HeapRun(strategy, job, [50.0, 1.0, 1.0, 1.0]).run()
@@ -188,14 +150,10 @@ def test_a_worker_too_slow_for_any_part_gets_none() -> None:
     assert {command.worker for command in run.commands if isinstance(command, Compute)} == {1, 2, 3}
 
 
-# ---- membership ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gone", [1, 2, 3, 4])
 def test_more_than_s_may_leave_for_good(gone: int) -> None:
     """Departure from Theorem 4: the round begins again with a code for the remaining workers; none waits, every sample
-    counts once.
-    """
+    counts once."""
     strategy = GradientCoding(scheme="cyclic", s=1)
     job = make_job(num_workers=5, global_batch_samples=10, num_samples=100, epochs=2)
     faults = [Crash(3.0 + worker, worker, None) for worker in range(gone)]
@@ -217,9 +175,6 @@ def test_a_worker_that_returns_after_its_row_does_not_compute_it_again() -> None
     ((_, _, grads),) = rig.applied
     assert [grad.worker for grad in grads] == [0, 1, 2]
     assert rig.busy_workers() == [0, 1, 2, 3]
-
-
-# ---- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,6 @@ def worst_seconds(code: Code, speeds: Sequence[float], s: int) -> float:
     return max(seconds(code, speeds, [int(worker) for worker in dead]) for dead in sets)
 
 
-# ---- the allocation -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("cluster", "s"), EVERY)
 def test_shares_are_proportional_and_every_part_has_s_plus_one_copies(cluster: str, s: int) -> None:
     """Eq. 5 holds without rounding for the smallest such k; the arcs of Eq. 6 give each part s + 1 workers."""
@@ -65,9 +62,6 @@ def test_shares_are_proportional_and_every_part_has_s_plus_one_copies(cluster: s
     held = counts(speeds, k, s)
     assert [count * sum(speeds) for count in held] == [k * (s + 1) * speed for speed in speeds]
     assert (support(held, k).sum(axis=0) == s + 1).all()
-
-
-# ---- robust to any s stragglers (Lemma 1, Theorems 4 and 6) ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["cyclic", "heter_aware", "group_based"])
@@ -81,9 +75,6 @@ def test_all_ones_are_spanned_by_whoever_is_left(scheme: str, cluster: str, s: i
     assert rate(rated.code, every).residual <= 1e-8
     if scheme != "cyclic":
         assert ((rated.code.matrix != 0) == proportional(cluster, s)).all()
-
-
-# ---- optimal (Theorem 5), and by how much cyclic coding is not ------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["heter_aware", "group_based"])
@@ -114,16 +105,12 @@ def test_cyclic_coding_is_slower_by_the_ratio_of_throughputs(
 ) -> None:
     """Wang et al., Figure 2. Times of naive, of cyclic with no fault and of cyclic with the worst one over that of
     heter-aware: cyclic coding waits for weak workers that have s + 1 times the work. mean(c) / min(c) = 3 on Cluster-A:
-    "up to 3x".
-    """
+    "up to 3x"."""
     speeds = CLUSTERS[cluster]
     best = (s + 1) / sum(speeds)
     coded = Code(cyclic(len(speeds), s, chance()))
     found = seconds(Code(naive(len(speeds))), speeds), seconds(coded, speeds), worst_seconds(coded, speeds, s)
     assert [time / best for time in found] == pytest.approx(list(ratios), abs=0.006)
-
-
-# ---- groups (section V) ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,7 @@ VERSIONS = {A: 9, B: 8, C: 10, D: 7, FIRST: 9}
 class World:
     """Gradients of these sizes (MB) become ready at 0, over uplinks of so many MB/s and 100 MB/s into the server.
 
-    A gradient without bytes is on its way meanwhile, so that one plan is made for the others.
-    """
+    A gradient without bytes is on its way meanwhile, so that one plan is made for the others."""
 
     def __init__(self, sizes: Mapping[int, int], uplinks: Mapping[int, float] | None = None, **settings: Any) -> None:
         bound = {"tau_max": 4} if settings.get("order", "deadlines") == "deadlines" else {}
@@ -155,9 +154,6 @@ def test_without_drops_all_wait_for_it() -> None:
     assert max(world.delays) <= 4
 
 
-# ---- who is late ----------------------------------------------------------------------------------------------------
-
-
 def held_up(**settings: Any) -> World:
     """A, B and C of 100 MB wait: the first of them should take 1 s, and nothing of it arrives."""
     return waiting(World(dict.fromkeys((A, B, C), 100), **settings))
@@ -233,13 +229,6 @@ def test_an_evaluation_decides_nothing() -> None:
     assert list(world.left) == [A, B]
 
 
-def test_nobody_is_overdue_where_that_is_not_wanted() -> None:
-    """Departure: as in the slides, all wait for whoever is sent."""
-    world = held_up(late_factor=1e9)
-    wake(world, 1000.0)
-    assert (list(world.left), world.wakes) == ([A], [])
-
-
 @pytest.mark.parametrize(("parallel_sends", "sent"), [(1, [A]), (2, [A, B]), (3, [A, B, C]), (9, [A, B, C])])
 def test_as_many_travel_at_a_time_as_wanted(parallel_sends: int, sent: list[int]) -> None:
     """Departure: in the slides one; updates are applied in the same order in any case."""
@@ -269,9 +258,6 @@ def test_a_shorter_transfer_is_overdue_before_a_longer_one_would_have_been() -> 
     asked = len(world.wakes)
     wake(world, 16.0)  # the first timer, of which nothing is left
     assert len(world.wakes) == asked
-
-
-# ---- whatever happens -----------------------------------------------------------------------------------------------
 
 
 def job_of(strategy: MLfabric, seed: int, num_workers: int = 5) -> HeapRun:
@@ -340,15 +326,6 @@ def test_who_joins_on_a_host_takes_turns_with_those_that_are_there() -> None:
     strategy.handle(Joined(t=0.0, worker=1, incarnation=0, place="host:1"))
     links = strategy.parts.gate._links  # type: ignore[attr-defined]
     assert links.path(0) == links.path(1) == ("host:1", "servers")
-
-
-def test_late_updates_move_less() -> None:
-    """Section H.5's reading of slide 6: adadelay multiplies by sqrt(t / (t + tau)) in update t."""
-    run = job_of(MLfabric(), 1).run()
-    assert run.applied
-    for _, order, (grad,) in run.applied:
-        updates, tau = order.version, order.version - 1 - grad.version
-        assert order.weights[0] * grad.samples == pytest.approx(math.sqrt(updates / (updates + tau)))
 
 
 def test_the_worst_case_scales_all_alike() -> None:

@@ -44,8 +44,7 @@ def by_the_slides(
     """("sent", "missed" or "idle", update) in the order of the slides' iterations i = 0, 1, ...
 
     ``dl(g) = v(g) + tau_max - v_init``. An update that is due in an iteration goes first; it is dropped if the shortest
-    transfer would be applied more than ``tolerance`` earlier, and so is one whose deadline has passed.
-    """
+    transfer would be applied more than ``tolerance`` earlier, and so is one whose deadline has passed."""
     left, taken, slot, last = list(pending), Taken({name: [] for name in links}), 0, Fraction(0)
     while left:
         for update in [one for one in left if one.version + tau_max - version < slot]:

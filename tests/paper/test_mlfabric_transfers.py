@@ -50,8 +50,7 @@ def one_by_one(queue: Any, links: Any, running: Any) -> None:
 def test_a_delay_is_n_minus_u_beyond_the_bound_without_an_order() -> None:
     """Slide 7: the last of all that are sent at once, of version v - (tau_max - u), has delay tau_max + N' - u.
 
-    With N' updates that are applied before it; a delay here does not count the update itself.
-    """
+    With N' updates that are applied before it; a delay here does not count the update itself."""
     present, tau_max, u, others = 100, 9, 3, 8
     late = Update(id=99, worker=99, version=present - (tau_max - u), size_bytes=2 * MB, ready_s=0, path=("server",))
     fresh = [Update(id=k, worker=k, version=present, size_bytes=MB, ready_s=0, path=("server",)) for k in range(others)]

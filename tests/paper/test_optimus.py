@@ -3,8 +3,6 @@ gain), as public re-implementations write them; increments of DLRover section 6.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import product
 from math import inf
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 from strategies.elastic.optimus.planner import Increments, Rate, Step, next_step
 from strategies.elastic.optimus.remaining import LossCurve, fit_loss
 from strategies.elastic.optimus.speed import Measured, SpeedModel, first_sizes, fit_speed
-from tests.support.runs import ROOT
 
 WORKED = SpeedModel(coefficients=(0.5, 0.2, 0.01, 0.03))
 SIZES = [(1, 1), (1, 4), (2, 4), (4, 8), (2, 8), (4, 4)]
@@ -25,9 +22,6 @@ SIZES = [(1, 1), (1, 4), (2, 4), (4, 8), (2, 8), (4, 4)]
 
 def measured(model: SpeedModel, sizes: list[tuple[int, int]]) -> list[Measured]:
     return [Measured(servers=p, workers=w, steps_per_s=model.rate(p, w)) for p, w in sizes]
-
-
-# ---- speed ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_asynchronous_speed() -> None:
@@ -76,8 +70,6 @@ def test_a_size_at_which_nothing_was_done_is_refused() -> None:
     with pytest.raises(ValueError, match="above zero"):
         fit_speed([Measured(servers=1, workers=1, steps_per_s=0.0)])
 
-
-# ---- loss ----------------------------------------------------------------------------------------------------------
 
 CURVE = LossCurve(b0=0.002, b1=0.5, b2=0.3)
 
@@ -136,8 +128,6 @@ def test_points_without_a_curve_are_refused(steps: list[float], losses: list[flo
     with pytest.raises(ValueError, match=message):
         fit_loss(steps, losses)
 
-
-# ---- growth --------------------------------------------------------------------------------------------------------
 
 BY = Increments(cores_total=64, server_cores=16, worker_cores=3)
 
@@ -208,13 +198,3 @@ def test_no_single_increment_would_have_helped_more_per_core(model: SpeedModel, 
         taken = (step.servers, step.workers)
         assert gains[lawful.index(taken)] == pytest.approx(max(gains))
         p, w = taken
-
-
-def test_the_solvers_are_imported_when_they_are_needed() -> None:
-    """Beyond the paper: importing scipy.optimize takes 0.5 s."""
-    code = (
-        "import sys, strategies.elastic.optimus.speed, strategies.elastic.optimus.remaining, strategies.dlrover.brain;"
-        "print('scipy.optimize' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

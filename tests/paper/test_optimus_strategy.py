@@ -47,16 +47,6 @@ def test_it_grows_by_the_larger_gain_per_core(seamless: bool) -> None:
     assert (last["cores"], last["steps_per_s"]) == (62, pytest.approx(6.0241, rel=0.02))
 
 
-def test_the_gains_are_recorded() -> None:
-    """Section 4.1: with 1000 updates left at (1, 1) the gains are 4.375 and 88.33 seconds per core."""
-    job = grown(50.0, profile=PROFILE, run={"samples": 1100})
-    first = numbers(job.decisions[0])
-    left = first["steps_left"]
-    assert left == pytest.approx(1100 - 20 * WORKED.rate(1, 1), abs=3)
-    assert first["gain_server"] == pytest.approx(4.375 * left / 1000, rel=2e-3)
-    assert first["gain_worker"] == pytest.approx(88.33 * left / 1000, rel=2e-3)
-
-
 def test_without_a_profile_the_job_tries_sizes_itself() -> None:
     """Section 3.2: four sizes tell the four coefficients; growth from there ends at the same size."""
     job = grown()
@@ -71,15 +61,6 @@ def test_one_increment_in_three_minutes() -> None:
     """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
     times = [t for t, _ in grown(700.0, profile=PROFILE, seamless=True, sample_s=60.0, adjust_every_s=180.0).launches]
     assert times == [60.0, 240.0, 420.0, 600.0]
-
-
-@pytest.mark.long(like="test_it_grows_by_the_larger_gain_per_core")
-def test_the_increments_of_the_comparison() -> None:
-    """DLRover section 6.3: "we make Optimus add 2 PS and 4 workers for Wide & Deep jobs"."""
-    job = grown(profile=PROFILE, cores_total=200, add_servers=2, add_workers=4)
-    assert job.asked.replace("WWWW", "w").replace("PP", "p").strip("wp") == ""
-    assert job.size[0] % 2 == 1
-    assert job.size[1] % 4 == 1
 
 
 def test_a_stop_and_restart_restarts_every_worker() -> None:

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from strategies.elastic.or_autoscale.autoscaling import Autoscaler, Autoscaling, SlowWorkers, marginal_gain
 
-# ---- marginal gain -------------------------------------------------------------------------------------------------
-
 RATES = {4: 40.0, 8: 70.0, 12: 80.0, 16: 88.0}
 
 
@@ -78,9 +76,6 @@ def test_it_ends_at_a_size_that_it_has_seen(
     assert sum(later < size for size, later in pairwise(sizes)) <= 1
     grown = sizes if sizes == sorted(sizes) else sizes[:-2]
     assert all(scaler.gains[size] > threshold for size in grown[1:])
-
-
-# ---- stragglers ----------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_at_half_the_median_is_flagged_after_five_iterations() -> None:

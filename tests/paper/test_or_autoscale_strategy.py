@@ -52,14 +52,6 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
 
 
-def test_workers_that_are_denied_end_the_growth() -> None:
-    """Beyond the paper: a cluster without more cores."""
-    job = scaled(run={"scheduler": Quota(cores_total=28)})
-    assert job.size == (1, 4)
-    assert job.denied == ["worker:4", "worker:5", "worker:6", "worker:7"]
-    assert "stays" in job.decisions[-1]
-
-
 def test_a_size_of_which_a_part_came_is_measured_as_it_is() -> None:
     """Beyond the paper: two of four workers are granted; the gain of 55 updates per second at 6 is 0.75, too."""
     job = scaled(25.0, run={"scheduler": Quota(cores_total=34)})

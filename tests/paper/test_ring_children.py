@@ -46,17 +46,13 @@ def answer(at: Rig) -> tuple[AnyCommand, ...]:
     return commands
 
 
-# ---- when the ring starts -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("delivered_s", "included"), [(1.15, True), (1.25, True), (1.45, False)])
 def test_a_ring_starts_when_its_last_member_is_ready_if_no_parent_waits_longer(
     delivered_s: float, included: bool
 ) -> None:
     """Section IV-B: ready after 1.0, 1.1 and 1.3 s, a child of the first, which waits 0.2 s: the ring starts at 1.3 s.
 
-    A child that delivers at 1.25 s is in time for the ring, although its parent waited until 1.2 s only.
-    """
+    A child that delivers at 1.25 s is in time for the ring, although its parent waited until 1.2 s only."""
     at = rig(fixed(k_fastest=3, wait_s=0.2), 4)
     round_of(at, {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4})
     round_of(at, {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8})
@@ -134,9 +130,6 @@ def test_a_parent_does_not_wait_any_longer_for_a_child_that_was_too_late() -> No
     assert {order.worker for order in at.orders.values() if order.version == 5} == {0, 1}
 
 
-# ---- parents --------------------------------------------------------------------------------------------------------
-
-
 def test_parents_with_the_fewest_children_come_first() -> None:
     """Section IV-D2, with links that are all equally fast: children 3, 4, 5, 6 of a ring of 0, 1, 2."""
     at = rig(fixed(k_fastest=3), 7)
@@ -144,9 +137,6 @@ def test_parents_with_the_fewest_children_come_first() -> None:
     round_of(at, times_s)
     round_of(at, {worker: 1.0 + time_s for worker, time_s in times_s.items()})
     assert at.applied[-1][1].children == ((3, 0), (4, 1), (5, 2), (6, 0))
-
-
-# ---- the rate -------------------------------------------------------------------------------------------------------
 
 
 def test_an_update_is_the_mean_and_its_rate_the_share_of_the_batch() -> None:
@@ -158,9 +148,6 @@ def test_an_update_is_the_mean_and_its_rate_the_share_of_the_batch() -> None:
         at.arrive(worker, 1.0)
     at.core.receive(1.2, TIMER)
     assert [(order.weights[0], order.lr) for _, order, _ in at.applied[1:]] == [(1 / 4, 1.0), (1 / 3, 0.75)]
-
-
-# ---- LGC-AR and identities ------------------------------------------------------------------------------------------
 
 
 def replicas(until_s: float) -> Job:

@@ -18,8 +18,7 @@ from tests.support.rough import rough
 )
 def test_the_fastest_worker_is_at_most_the_bound_ahead(bound: int | None, clocks: list[int]) -> None:
     """Ho et al., section 2. A worker more than s clocks ahead of the slowest is made to wait: iterations done after 40
-    s with 1, 1, 1, 4 s per iteration and s = 0, 1, 2 and no bound.
-    """
+    s with 1, 1, 1, 4 s per iteration and s = 0, 1, 2 and no bound."""
     run = HeapRun(SSP(bound=bound), make_job(), [1, 1, 1, 4]).run()
     assert [run.arrivals(worker) for worker in range(4)] == clocks
 
@@ -27,8 +26,7 @@ def test_the_fastest_worker_is_at_most_the_bound_ahead(bound: int | None, clocks
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
 def test_clocks_never_differ_by_more_than_the_bound_plus_one(seed: int, num_workers: int, bound: int) -> None:
     """Ho et al., section 2, bounded staleness: the largest clock is always at most s + 1 above the smallest (s when the
-    iteration that just ended began). Workers that restart keep their clock and block the others.
-    """
+    iteration that just ended began). Workers that restart keep their clock and block the others."""
     clock = dict.fromkeys(range(num_workers), 0)
     for line in rough(SSP(bound=bound), seed, num_workers).lines:
         if isinstance(line.event, Restored):
@@ -44,7 +42,6 @@ def test_clocks_never_differ_by_more_than_the_bound_plus_one(seed: int, num_work
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6), bound=st.integers(0, 4))
 def test_staleness_is_bounded(seed: int, num_workers: int, bound: int) -> None:
     """Ho et al., section 2. While one iteration runs, each of the N - 1 others finishes at most 2 s + 1: so many
-    updates it may miss.
-    """
+    updates it may miss."""
     run = rough(SSP(bound=bound), seed, num_workers)
     assert max(run.staleness) <= (num_workers - 1) * (2 * bound + 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.protocol import Apply, Wake
+from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.choice import Choice, static_sizes
 from strategies.star.modal import ASGD, SSGD, Mode
@@ -53,9 +53,6 @@ def sizes(run: HeapRun, begin_s: float = 0.0, end_s: float = 1e9) -> set[int]:
 
 def decision(run: HeapRun) -> Any:
     return run.core.strategy.parts.schedule.decision  # type: ignore[attr-defined]
-
-
-# ---- the choice -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,9 +101,6 @@ def test_with_many_workers_not_all_updates_are_tried() -> None:
     assert static_sizes(5, ()) == [2, 3, 4]
 
 
-# ---- jobs -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_straggler_gets_updates_of_its_own() -> None:
     """Section IV-C1: 1, 1, 1, 4 s: one round of all, by which the times are known; then dynamic x-order, 3 and 1."""
     run = run_of(eager())
@@ -121,15 +115,6 @@ def test_a_straggler_gets_updates_of_its_own() -> None:
 def test_ablations_take_the_best_that_is_left(modes: Sequence[str], made: set[int]) -> None:
     """Section V-C: 8.76 of ASGD against 11.81 of SSGD; 4.17 with updates of three."""
     assert sizes(run_of(eager(modes=modes)), 5) == made
-
-
-def test_without_stragglers_it_is_ssgd_again() -> None:
-    """Section IV-A: worker 3 is slow from its 10th to its 14th iteration."""
-    run = run_of(eager(), slow_from(10, 15))
-    assert sizes(run, 0, 13) == {4}
-    assert sizes(run, 13, 29) == {3, 1}
-    assert sizes(run, 35) == {4}
-    assert run.core.strategy.log_state()["switches"] == 2
 
 
 @pytest.mark.parametrize(("kappa", "later"), [(1.0, {1}), (10.0, {4})])
@@ -184,12 +169,6 @@ def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.Mon
     assert not eager().measures
     assert len(sizes(run_of(measuring))) > 1
     assert sizes(run_of(waiting)) == {4}
-
-
-def test_the_learning_rate_follows_the_share_of_the_batch() -> None:
-    """Section IV-C1, "Scaling learning rate after switching"."""
-    applies = {(len(one.grads), one.lr_scale) for one in run_of(eager()).commands if isinstance(one, Apply)}
-    assert applies == {(4, 1.0), (3, 0.75), (1, 0.25)}
 
 
 def test_a_decision_is_recorded_with_its_numbers() -> None:

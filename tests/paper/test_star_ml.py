@@ -63,9 +63,6 @@ def tried(seed: int = 1, count: int = 100) -> Agreement:
     return agreement(ModeLearner(use_ml_from_start=True).model, decisions)
 
 
-# ---- the model that comes along -------------------------------------------------------------------------------------
-
-
 def test_it_chooses_as_star_h_does() -> None:
     """Section IV-C2: STAR-ML "estimates" what STAR-H computes; here in nine decisions of ten, the rest cost little."""
     found = tried()
@@ -78,9 +75,6 @@ def test_it_has_learnt_more_than_its_estimates_say() -> None:
     bare = agreement(None, [by_heuristic(one, COSTS) for one in drawn(1, 100)])
     assert bare.same_frac < tried().same_frac - 0.1
     assert bare.regret_frac > 2 * tried().regret_frac
-
-
-# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
@@ -163,9 +157,6 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     run = run_of(star_ml(own, redecide_iters=10, decision_s=0.0), faults=crashes)
     assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
     assert unlawful(run) == []
-
-
-# ---- identities and any job -----------------------------------------------------------------------------------------
 
 
 def test_without_stragglers_it_is_bsp() -> None:

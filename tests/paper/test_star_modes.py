@@ -117,9 +117,6 @@ def test_rings() -> None:
     assert ring_s(times_s[:6], [1.6, 3.0], 0.5, 128, 1000) == pytest.approx(1.5 * (1 + 1000 / 768))
 
 
-# ---- what is true of any times --------------------------------------------------------------------------------------
-
-
 @given(TIMES)
 def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[float]) -> None:
     """Section IV-C: t_x >= x t_1, t_1 = 1 / sum(1 / T_i), t_N = max T."""
@@ -189,13 +186,6 @@ def test_lags_prefer_what_is_best_where_staleness_hurts(slow_s: float, by_cluste
 
     assert best(ModeTimes(mode_cost="pooled", kappa=16.4)) == "static 3"
     assert best(ModeTimes(mode_cost="priced", kappa=2.59)) == by_cluster
-
-
-def test_clusters_of_one_are_asgd_as_printed() -> None:
-    """Section IV-C, equations 1 and 2: T = 1, 3, 9, 27, phi 500, batches of 64."""
-    times_s, costs = [1.0, 3.0, 9.0, 27.0], ModeTimes(mode_cost="literal")
-    assert costs.dynamic_s(times_s, [[0], [1], [2], [3]], 64, 500) == pytest.approx(5.948437, rel=1e-6)
-    assert costs.static_s(times_s, 64, 500)[1] == pytest.approx(5.948437, rel=1e-6)
 
 
 def test_equal_workers_have_no_order_to_interpolate() -> None:

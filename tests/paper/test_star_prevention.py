@@ -14,7 +14,7 @@ from strategies.cluster.prevention.shares import model_sensitivity, reductions, 
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.protocol import Asked, Demand, HostRoom, JobLoad, NodeUse, Reserve, Reserved, Share, TaskLoad
 from strategies.star import Star
-from strategies.star.demands import Reserving, growth_part
+from strategies.star.demands import growth_part
 from strategies.star.modal import ASGD, SSGD, Mode
 from tests.support.harness import HeapRun, make_job
 
@@ -109,9 +109,6 @@ def test_the_part_of_asgds_growth_that_a_mode_has() -> None:
     assert [growth_part(mode, 5) for mode in modes] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1 - 1.5 / 4])
 
 
-# ---- a mode is asked for --------------------------------------------------------------------------------------------
-
-
 class Cluster:
     """Grants all modes but those with more than ``most`` cores or bytes of demand; keeps what it was asked."""
 
@@ -190,25 +187,6 @@ def test_a_refused_mode_gives_way_to_the_next_best() -> None:
     assert costs == sorted(costs, reverse=True)
     said = [line.state["decision"] for line in run.lines if line.state and line.state.get("decision")]
     assert "refused by the cluster: dynamic 3 1 (too much)" in said[1]
-
-
-def test_ssgd_is_taken_without_a_question() -> None:
-    """Section IV-D1: from dynamic x-order, with ASGD refused, SSGD is the next best, which needs nothing."""
-    mode_s = {ASGD: 2.0, SSGD: 3.0, Mode(x=2): 4.0}
-    left = [ASGD, SSGD, Mode(x=2)]
-    reserving = Reserving(
-        t=1.0,
-        modes=left,
-        mode_s=mode_s,
-        present=Mode(x=3),
-        present_s=5.0,
-        updates_per_batch=2.0,
-        updated=False,
-        ready_s=1.0,
-    )
-    assert reserving.mode == ASGD
-    assert reserving.answered(Reserved(t=1.0, ok=False, reason="no")) == SSGD
-    assert reserving.refused == ["asgd (no)"]
 
 
 def test_without_any_room_it_stays_with_ssgd() -> None:

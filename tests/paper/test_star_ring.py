@@ -41,8 +41,7 @@ def modes_of(run: HeapRun) -> list[str]:
 def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
     """Section IV-C1, equation 3, with phi = 1000: 5.9297, 3.1741, 2.3021 s for x = 0, 1, 2 without waiting.
 
-    Then a ring starts every second; worker 6 is one update late and counts, worker 7 takes too long for any.
-    """
+    Then a ring starts every second; worker 6 is one update late and counts, worker 7 takes too long for any."""
     costs = [ring_s(EIGHT[: 8 - x], EIGHT[8 - x :], 0.0, 128, 1000) for x in range(3)]
     assert costs == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
     run = run_of(EIGHT)

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.scheduling import ConstantPending
-from strategies.protocol import Restart, Scheduling
 from strategies.sync_switch import SyncSwitch
 from tests.paper.test_sync_switch import greedy, sizes
 from tests.support.faults import random_outcome, random_seconds
-from tests.support.harness import HeapRun, Rig, make_job
+from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, played, unconserved, unlawful
 from tests.support.rough import leaving
 
@@ -32,46 +31,6 @@ def test_a_switch_restarts_every_server_and_every_worker() -> None:
     assert dead(run) + unconserved(run) + unlawful(run) == []
 
 
-def test_all_workers_finish_before_a_restart() -> None:
-    """Li et al., published code. From ASP to BSP: worker 1 is fast again; worker 0 finishes, and what it brings still
-    is an update by itself.
-    """
-    strategy = greedy(duration_s=0.0, switch="restart")
-    rig = Rig(strategy, make_job(num_workers=2, global_batch_samples=2)).start()
-    rig.arrive(0, 1.0)
-    rig.arrive(1, 4.0, compute_s=4.0)
-    relaunch(rig, 4.0)
-    assert rig.core.strategy.log_state() == {"mode": "asp", "switches": 1, "flagged": 1, "left_out": 0, "arrived": 0}
-    rig.arrive(1, 20.0)
-    assert (rig.busy_workers(), len(rig.restarts)) == ([0], 3)
-    rig.arrive(0, 21.0)
-    assert sizes(rig) == [2, 1, 1]
-    relaunch(rig, 21.0)
-    assert rig.core.strategy.log_state()["mode"] == "bsp"
-    rig.arrive(0)
-    rig.arrive(1)
-    assert sizes(rig) == [2, 1, 1, 2]
-
-
-def relaunch(rig: Rig, t: float) -> None:
-    """What follows on a restart of all that is ordered at ``t``; nobody computes before the last of two is back."""
-    assert [node for at_s, node, _ in rig.restarts if at_s == t] == ["server:0"]
-    rig.lose_server(t)
-    rig.restore(t + 1)
-    assert [node for at_s, node, _ in rig.restarts if at_s == t + 1] == ["worker:0", "worker:1"]
-    rig.join(1, t + 2)
-    assert rig.busy_workers() == []
-    rig.join(0, t + 3)
-    assert rig.busy_workers() == [0, 1]
-
-
-def test_only_a_strategy_that_restarts_nodes_receives_pending_times() -> None:
-    """Beyond the paper: ``Scheduling`` is sent if ``Restart`` is needed."""
-    hot, restart = (Rig(greedy(switch=switch)).start() for switch in ("hot", "restart"))
-    assert (len(hot.received(Scheduling)), len(restart.received(Scheduling))) == (0, 1)
-    assert Restart in restart.core.strategy.needs - hot.core.strategy.needs
-
-
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(2, 6),
@@ -84,8 +43,7 @@ def test_restarts_mixed_with_crashes_lose_no_sample(
     seed: int, num_workers: int, num_servers: int, pending_s: float, failover: str, policy: str
 ) -> None:
     """Beyond the paper. Every sample exactly once, and nobody stuck, whatever strikes when. The audit of what is lawful
-    knows of no worker whose loss is one for all; the ledger does.
-    """
+    knows of no worker whose loss is one for all; the ledger does."""
     job = make_job(
         num_workers=num_workers,
         num_servers=num_servers,

@@ -8,7 +8,6 @@ import math
 import pkgutil
 import tomllib
 import zoneinfo
-from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -56,9 +55,6 @@ def refusal(made: Arrivals) -> str:
     return text
 
 
-# ---- every source ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_as_shipped_it_gives_the_same_jobs_for_the_same_seed_in_order(name: str) -> None:
     jobs = source(name).submissions(3)
@@ -75,13 +71,6 @@ def test_every_source_has_a_file_in_conf_and_the_other_way_round() -> None:
     own = {f"{cls.__module__}.{cls.__name__}" for cls in Arrivals.__subclasses__()}
     assert {name for name in own if name.startswith("injectors.")} == {spec(name)["_target_"] for name in NAMES}
 
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_yaml_shows_every_setting(name: str) -> None:
-    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(source(name))}  # type: ignore[arg-type]
-
-
-# ---- distributions ---------------------------------------------------------------------------------------------------
 
 GRID = [(n + 0.5) / 4000 for n in range(4000)]
 
@@ -135,9 +124,6 @@ def test_poisson_arrivals_and_independent_streams() -> None:
     assert Poisson(**made).submissions(1) != Poisson(**made).submissions(0)
 
 
-# ---- lists -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(
@@ -171,9 +157,6 @@ def test_a_bad_list_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(text)
     assert f"path={file}: {said}" in refusal(Listed(path=str(file)))
-
-
-# ---- Philly ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_three_jobs_of_the_original_schema() -> None:
@@ -316,12 +299,6 @@ def test_jobs_whose_times_are_unknown_are_left_out(nothing: str | None, tmp_path
     assert [(one.job, one.duration_s) for one in jobs] == [("good", 3600.0)]
 
 
-def test_gpus_are_those_of_the_first_attempt_on_all_its_machines(tmp_path: Path) -> None:
-    first = {**ATTEMPT, "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]}
-    jobs = Philly(path=logged(tmp_path, {**GOOD, "attempts": [first, ATTEMPT]})).submissions(0)
-    assert [(one.gpus, one.duration_s) for one in jobs] == [(3, 7200.0)]
-
-
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [
@@ -337,9 +314,6 @@ def test_gpus_are_those_of_the_first_attempt_on_all_its_machines(tmp_path: Path)
 def test_a_bad_log_is_refused(jobs: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
     path = logged(tmp_path, *jobs)
     assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
-
-
-# ---- tables ----------------------------------------------------------------------------------------------------------
 
 
 def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
@@ -416,11 +390,6 @@ def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
     ]
 
 
-def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
-    ours = {(one.gpus, one.duration_s) for one in source("table").submissions(0)}
-    assert ours == {(one.gpus, one.duration_s) for one in Philly(path=SLICE).submissions(0)}
-
-
 @pytest.mark.parametrize(
     ("text", "changes", "said"),
     [
@@ -460,12 +429,6 @@ def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_th
     assert refusal(made).endswith("has no such column; it has at, size; user_column=null: the table has none")
     made = other_table(tmp_path, "at   gpus\n5   1\n")
     assert refusal(made).endswith("its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)")
-
-
-def test_times_of_a_clock_are_seconds_whatever_the_unit(tmp_path: Path) -> None:
-    text = "at,gpus,s\n0,1,00:10:00\n1,1,1-02:03:04.5\n2,1,7\n"
-    made = other_table(tmp_path, text, duration_column="s", duration_unit_s=60.0)
-    assert [one.duration_s for one in made.submissions(0)] == [600.0, 93784.5, 420.0]
 
 
 def test_what_is_no_duration_is_named(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from injectors.actuators import duty
-from injectors.actuators.duty import BURST_TICKS, DENIED_S, LONGEST_STOP_S, TICK_S, Budget
-from injectors.actuators.gpu_duty import CREDIT_S, MOST_HOGS, Duty, hogs_for, least_left
+from injectors.actuators.duty import DENIED_S, LONGEST_STOP_S, TICK_S, Budget
+from injectors.actuators.gpu_duty import CREDIT_S, Duty, hogs_for
 from injectors.actuators.stops import WATCH_S
 from tests.support.throttled_machine import Machine
-
-# ---- budget ---------------------------------------------------------------------------------------------------------
 
 
 def used_by(cores: float, threads: int, late_s: float, for_s: float = 30.0) -> float:
@@ -61,14 +59,6 @@ def test_a_share_that_drifts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used_by(0.5, 1, 0.02) < 0.9 * 15
 
 
-def test_what_was_not_used_is_not_saved() -> None:
-    budget = Budget(0.5)
-    budget.settle(0.0, 0.0)
-    assert not budget.settle(100.0, 0.0)
-    assert budget.balance_s == 0.5 * BURST_TICKS * TICK_S
-    assert budget.settle(100.0 + TICK_S, 4 * TICK_S), "the little that is kept is used up"
-
-
 def test_what_we_denied_by_coming_late_is_given_back_within_bounds() -> None:
     for late_s, kept_s in ((0.05, 0.05), (60.0, DENIED_S)):
         budget = Budget(0.5)
@@ -95,9 +85,6 @@ def test_a_large_debt_is_paid_with_breaths_in_between() -> None:
     assert runs >= 20
 
 
-# ---- governor -------------------------------------------------------------------------------------------------------
-
-
 def limited(cores: float) -> Machine:
     """One process, alone in a group with this quota."""
     machine = Machine(1)
@@ -116,18 +103,6 @@ def test_quotas_nest() -> None:
     assert machine.cpu_s[1] == pytest.approx(0.1 * 20, rel=0.02)
     assert machine.cpu_s[1] + machine.cpu_s[2] == pytest.approx(0.5 * 20, rel=0.02)
     assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
-
-
-def test_without_quota_nothing_is_wanted_and_everybody_goes_on() -> None:
-    machine = Machine(1)
-    machine.governor.add(1, ("a",))
-    assert machine.governor.tick(machine.now) == math.inf
-    machine.governor.set_quota("a", 0.1)
-    machine.run(2 * TICK_S)
-    assert machine.stopped == {1}
-    machine.governor.set_quota("a", None)
-    assert machine.stopped == set()
-    assert machine.governor.tick(machine.now) == math.inf
 
 
 def test_a_tick_that_is_not_due_costs_nothing() -> None:
@@ -203,12 +178,6 @@ def test_so_many_hogs_suffice_and_no_fewer_do(left: float, sharers: int) -> None
     hogs = hogs_for(left, sharers)
     assert sharers / (sharers + hogs) <= left + 1e-6
     assert hogs == 1 or sharers / (sharers + hogs - 1) > left
-
-
-def test_the_papers_levels_need_few() -> None:
-    assert [hogs_for(left, 1) for left in (0.75, 0.5, 0.25, 0.2, 0.1, 0.05)] == [1, 1, 3, 4, 9, 19]
-    assert hogs_for(0.05, 1) <= MOST_HOGS
-    assert least_left(4) == pytest.approx(4 / (4 + MOST_HOGS))
 
 
 def run(share: float, turns_s: list[float], until_s: float) -> tuple[Duty, float]:

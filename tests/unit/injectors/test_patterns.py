@@ -6,7 +6,7 @@ import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,6 @@ def activity(plan: Plan, num_workers: int, period_s: float) -> np.ndarray[Any, n
     return active
 
 
-# ---- transient: AntDT section VII-A4 ---------------------------------------------------------------------------------
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("num_workers", "expected"), [(4, 0.760), (8, 0.942), (20, 0.999)])
 def test_the_chance_of_at_least_one_active_worker(num_workers: int, expected: float) -> None:
@@ -72,17 +69,9 @@ def test_windows_begin_with_the_period_or_anywhere_in_it() -> None:
     assert stats.kstest(offsets, stats.uniform(0, 3.5).cdf).pvalue < 0.001
 
 
-def test_windows_end_with_the_horizon() -> None:
-    plan = Transient(period_s=6.0, duration_s=5.0, probability=1.0).plan(CLUSTER, 8.0, 0)
-    assert {(one.start_s, one.end_s) for one in plan.disturbances} == {(0.0, 5.0), (6.0, 8.0)}
-
-
 def test_the_delay_in_iterations() -> None:
     plan = Transient(sleep_s=None, sleep_iters=5.0, probability=1.0).plan(CLUSTER, 1.0, 0)
     assert {one.magnitude for one in plan.disturbances} == {0.24}
-
-
-# ---- random streams --------------------------------------------------------------------------------------------------
 
 
 def test_streams_differ_by_seed_name_and_target() -> None:
@@ -109,9 +98,6 @@ def test_what_straggles_rarely_also_straggles_when_probable() -> None:
     assert starts[0] < starts[1] < starts[2]
 
 
-# ---- the others ------------------------------------------------------------------------------------------------------
-
-
 def test_persistent_stragglers() -> None:
     plan = Persistent(targets=("worker:2", "server:*", "server:0"), start_s=3.0).plan(CLUSTER, 10.0, 0)
     rows = [(one.target, one.start_s, one.end_s, one.kind, one.magnitude) for one in plan.disturbances]
@@ -127,15 +113,6 @@ def test_slowdowns_are_uniform_and_as_frequent_as_asked() -> None:
     magnitudes = [one.magnitude for one in plan.disturbances]
     assert stats.kstest(magnitudes, stats.uniform(0, 4).cdf).pvalue > 0.001
     assert stats.kstest(magnitudes, stats.uniform(0, 3.7).cdf).pvalue < 0.001
-
-
-def test_neighbouring_slots_do_not_overlap() -> None:
-    plan = IterationSlowdown(slot_s=0.07, probability=1.0).plan(cluster_of(1), 60.0, 0)
-    windows = plan.disturbances
-    assert all(first.end_s == second.start_s for first, second in pairwise(windows))
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

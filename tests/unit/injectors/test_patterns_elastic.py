@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from injectors.patterns import Elastic, RandomWorkers, Trace
+from injectors.patterns import Elastic, RandomWorkers
 from injectors.patterns.random_workers import ENDLESS_S
 from injectors.plan import ClusterShape, Disturbance, build_plan, validate_plan
 
@@ -57,19 +56,6 @@ def test_the_leaves_of_a_worker_do_not_depend_on_how_many_there_are() -> None:
         assert first[worker] == at_s
 
 
-def test_a_list_of_joins_and_leaves_is_a_trace(tmp_path: Path) -> None:
-    table = tmp_path / "operator.csv"
-    table.write_text(
-        "time,duration,target,kind,magnitude\n5,1,worker:1,leave,1\n9,1,worker:4,join,1\n20,1,worker:4,leave,1\n"
-    )
-    plan = Trace(path=str(table)).plan(CLUSTER, HORIZON_S, 0)
-    assert [(one.start_s, one.kind, one.target) for one in plan.disturbances] == [
-        (5.0, "leave", "worker:1"),
-        (9.0, "join", "worker:4"),
-        (20.0, "leave", "worker:4"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("kind", "target", "complaint"),
     [
@@ -112,8 +98,3 @@ def test_who_is_drawn_follows_from_the_seed_alone(seed: int) -> None:
     two = {each.target for each in drawn(seed, num_workers=2, fault=True)}
     assert one < two, "a second straggler joins the first"
     assert two == {each.target for each in drawn(seed, num_workers=2, sleep_iters=4.0)}
-
-
-def test_none_at_all() -> None:
-    assert drawn(num_workers=0) == ()
-    assert drawn(sleep_iters=0.0) == ()

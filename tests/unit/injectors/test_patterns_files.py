@@ -106,16 +106,6 @@ def test_the_documentation_names_every_file_and_no_other() -> None:
     assert sorted(rows) == sorted([*RULES, *NAMES])
 
 
-def test_the_combination_consists_of_the_files_it_says() -> None:
-    assert load("transient_and_persistent")["patterns"] == {name: load(name) for name in ("transient", "persistent")}
-
-
-def test_throttled_workers_have_the_windows_of_the_delayed_ones() -> None:
-    delayed, throttled = (instantiate(load(name)).plan(HOSTS, 120.0, 3) for name in ("transient", "cpu_transient"))
-    windows = [[(one.start_s, one.end_s, one.target) for one in plan.disturbances] for plan in (delayed, throttled)]
-    assert windows[0] == windows[1] != []
-
-
 def mean_slowdown(name: str, seeds: Iterable[int]) -> list[float]:
     """By which factor each seed's plan stretches 281 BSP rounds of 0.06 s, neglecting the network."""
     found = []

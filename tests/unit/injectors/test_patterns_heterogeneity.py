@@ -53,14 +53,6 @@ def test_a_middling_target_has_the_middle_factor_with_every_seed(seed: int) -> N
     assert len(set(dealt.values())) == 19
 
 
-def test_equal_machines_are_not_disturbed() -> None:
-    assert slowdowns(Heterogeneity(sigma=0.0), 0) == {}
-    assert slowdowns(Heterogeneity(), 0, ClusterShape(num_workers=1, num_servers=1)) == {}
-
-
-# ---- one intensity for all ------------------------------------------------------------------------------------------
-
-
 def composed(*words: str) -> Any:
     """The pattern that a command line asks for."""
     with composing(parse_arguments([])) as composer:

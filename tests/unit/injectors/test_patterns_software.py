@@ -38,9 +38,6 @@ def job_s(words: str, num_workers: int = 4, epochs: int = 20) -> tuple[float, in
     return jct_s(f"{line} max_time_s=300 {words}"), rounds
 
 
-# ---- pauses ----------------------------------------------------------------------------------------------------------
-
-
 def starts(plan: Plan) -> list[list[float]]:
     return [[one.start_s for one in own] for own in by_target(plan).values()]
 
@@ -71,18 +68,6 @@ def test_pauses_that_fall_into_one_iteration_cost_one(num_workers: int) -> None:
     share = (sum(one[0] for one in ends) / rounds - C) / 0.12
     expected = 1 - (1 - C / (100 * C + 0.12)) ** num_workers
     assert share == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / rounds))
-
-
-def test_aligned_pauses_come_every_so_many_iterations() -> None:
-    """A job of 225 iterations that pauses every 50 pauses 4 or 5 times, whatever the phase."""
-    counts = set()
-    for seed in range(4):
-        total_s, rounds = job_s(f"straggler=pauses straggler.align=true seed={seed}")
-        extra = (total_s - rounds * C) / 0.18
-        assert extra == pytest.approx(round(extra), abs=1e-3)
-        counts.add(round(extra))
-    assert rounds == 225
-    assert counts <= {4, 5}
 
 
 def paused_rounds_s(plan: Plan, rounds: int) -> float:
@@ -141,9 +126,6 @@ def test_a_pause_is_a_delay_of_one_iteration_or_a_stop() -> None:
     validate_plan(stop, CLUSTER)
 
 
-# ---- sequence lengths ------------------------------------------------------------------------------------------------
-
-
 def expected_maximum(sigma: float, count: int) -> float:
     """Of ``count`` lognormal draws of mean 1: the integral of 1 - F(x)^count."""
     one = stats.lognorm(sigma, scale=math.exp(-(sigma**2) / 2))
@@ -191,23 +173,10 @@ def test_lengths_from_a_file(tmp_path: Path) -> None:
     assert total_s / (rounds * C) == pytest.approx(1 + expected, abs=4 * 0.8 / math.sqrt(rounds))
 
 
-def test_many_sequences_even_out() -> None:
-    """The variance of a mean of n draws is 1 / n of the variance of one."""
-    for count in (1, 4, 16):
-        work = [
-            one.magnitude
-            for one in SequenceLengths(sigma=0.5, num_sequences=count).plan(CLUSTER, 300.0, 0).disturbances
-        ]
-        assert np.var(work) == pytest.approx(math.expm1(0.25) / count, rel=0.1)
-
-
 def test_balanced_ranks_have_the_mean_work_of_each_slot() -> None:
     plans = [SequenceLengths(balance=balance).plan(CLUSTER, 60.0, 0) for balance in (False, True)]
     apart, equal = ([[one.magnitude for one in own] for own in by_target(plan).values()] for plan in plans)
     assert np.array(equal) == pytest.approx(np.broadcast_to(np.mean(apart, axis=0), (4, 1000)), abs=2e-6)
-
-
-# ---- slow loaders ----------------------------------------------------------------------------------------------------
 
 
 def waits_by_ticks(compute: int, load: int, queue: int, rounds: int) -> int:
@@ -260,9 +229,6 @@ def test_few_loaders_are_slow_for_a_while() -> None:
     for one in plans[0].disturbances:
         assert 10.0 < one.start_s < one.end_s <= 15.0
     assert len(by_target(SlowLoader(pick=None).plan(CLUSTER, 60.0, 0))) == 4
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -245,13 +245,6 @@ def test_other_text_is_not_a_plan(text: str) -> None:
     assert parse_plan(json.dumps(GOOD).encode()) == plan_of(window(3.0, 6.0))
 
 
-def test_targets_of_a_cluster() -> None:
-    assert CLUSTER.targets("server") == ["server:0", "server:1"]
-    assert CLUSTER.targets("host") == CLUSTER.targets("link") == []
-    assert HOSTS.targets("link") == ["link:0", "link:1", "link:2"]
-    assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"
-
-
 def test_machines_elsewhere_have_links_and_are_no_hosts() -> None:
     shape = ClusterShape(num_workers=2, num_servers=1, num_machines=2, no_hosts="no hosts there")
     assert shape.targets("link") == ["link:0", "link:1"]

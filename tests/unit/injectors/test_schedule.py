@@ -199,18 +199,6 @@ def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
     assert actuator.next_change(10_014.0) == pytest.approx(10_014.1)
 
 
-@pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
-def test_a_hundred_thousand_quotas_on_one_host() -> None:
-    """Nested, so that all are open at once; the pytest time-out is what fails if this were quadratic."""
-    windows = [cpu(0.001 * i, 300.0 - 0.001 * i, 1.0 - (i + 1) / 200_000) for i in range(100_000)]
-    schedule = Schedule(plan_of(*windows))
-    assert len(schedule.changes(["cpu"])) == 200_000
-    assert schedule.level("worker:0", "cpu", 150.0) == 0.5
-
-
-# ---- restarted elsewhere --------------------------------------------------------------------------------------------
-
-
 def of_machine(
     start_s: float, end_s: float, kind: Kind = "delay", magnitude: float = 1.0, worker: int = 0
 ) -> Disturbance:
@@ -232,10 +220,3 @@ def test_who_is_moved_leaves_what_belongs_to_the_machine_behind() -> None:
     assert schedule.next_change(4.0) == 9.0
     assert list(schedule.active(7.0)) == [1, 2]
     assert not schedule.moved("worker:0", 5.0), "there is nothing left"
-
-
-def test_who_had_nothing_moves_without_a_trace() -> None:
-    schedule = Schedule(build_plan("test", 0, 100.0, [of_machine(0.0, 3.0)]))
-    assert not schedule.moved("worker:1", 1.0)
-    assert not schedule.moved("worker:0", 3.0)
-    assert schedule.delay_for("worker:0", 2.0) == (1.0, 0.0)

@@ -21,9 +21,6 @@ def limited() -> Machine:
     return machine
 
 
-# ---- reasons --------------------------------------------------------------------------------------------------------
-
-
 def test_a_process_goes_on_when_the_last_reason_goes() -> None:
     machine = Machine(1)
     for reason in ("pause", "duty"):
@@ -49,9 +46,6 @@ def test_close_continues_everybody_but_those_that_are_gone() -> None:
     assert machine.sent == [(1, GO)]
     machine.stops.hold(3, "pause")
     assert machine.stops.reasons(3) == [], "there is no such process"
-
-
-# ---- cpulimit -------------------------------------------------------------------------------------------------------
 
 
 def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
@@ -110,13 +104,6 @@ def test_nothing_is_sent_to_a_number_that_may_be_somebody_elses() -> None:
     assert len(machine.started) == 1
 
 
-def test_a_child_that_is_none_of_ours_is_left_to_the_owner() -> None:
-    assert not Machine().throttles.reaped(1, 0)
-
-
-# ---- rules ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_next_incarnation_gets_the_rules_again() -> None:
     machine = Machine(1, 2)
     for task, pid in (("worker:0", 1), ("worker:1", 2)):
@@ -130,15 +117,6 @@ def test_the_next_incarnation_gets_the_rules_again() -> None:
     assert machine.started[1][:3] == ["/bin/cpulimit", "-p", "11"]
     assert machine.stopped >= {12}
     assert not machine.stopped & {11}
-
-
-def test_the_end_of_the_last_incarnation_is_not_that_of_the_next() -> None:
-    machine = Machine(1, 2)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.started("worker:0", "", 2)
-    machine.throttles.ended("worker:0", 1)
-    machine.throttles.freeze("worker:0", True)
-    assert machine.stopped == {2}
 
 
 def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:

@@ -12,21 +12,13 @@ import pytest
 from analysis.measures.prediction import alarms, rates
 from predictors.by_chance import ByChance
 from predictors.by_work import ByWork
-from predictors.change_point import (
-    PRIOR_COUNT,
-    PRIOR_DEVIATION,
-    PRIOR_FREEDOM,
-    ChangePoint,
-    RunLengths,
-)
+from predictors.change_point import PRIOR_COUNT, PRIOR_DEVIATION, PRIOR_FREEDOM, ChangePoint, RunLengths
 from predictors.outlier import outliers
 from predictors.registry import straggler_predictor
 from predictors.stage_frontier import StageFrontier
 from predictors.stragglers import Observation, StragglerPredictor
 from predictors.waits_least import WaitsLeast
 from tests.unit.predictors.test_straggler_predictors import received
-
-# ---- outliers -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,9 +44,6 @@ def test_a_modified_z_score_above_three_and_a_half() -> None:
     middle = np.median(values)
     scores = 0.6745 * (np.array(values) - middle) / np.median(np.abs(values - middle))
     assert {int(place) for place in np.flatnonzero(scores > 3.5)} == {8, 9}
-
-
-# ---- who is waited for ----------------------------------------------------------------------------------------------
 
 
 def test_the_culprit_is_the_one_that_all_wait_for() -> None:
@@ -95,9 +84,6 @@ def test_increments_of_the_frontier_are_the_longest_iteration(seed: int) -> None
     frontier = staged(StageFrontier(), *map(tuple, rows))  # type: ignore[arg-type]
     assert isinstance(frontier, StageFrontier)
     assert sum(one.seconds for one in frontier.exposed()) == pytest.approx(rows.sum(axis=1).max())
-
-
-# ---- change points --------------------------------------------------------------------------------------------------
 
 
 def log_evidence(values: list[float], prior: tuple[float, float, float, float]) -> float:
@@ -169,13 +155,6 @@ def test_a_change_of_ten_per_cent_counts_and_one_of_five_does_not() -> None:
     assert not any(series(ChangePoint(), [(30, 1.0), (60, 1.05)]))
 
 
-def test_one_slow_iteration_is_no_change() -> None:
-    assert not any(series(ChangePoint(), [(30, 1.0), (1, 3.0), (30, 1.0)])[32:])
-
-
-# ---- work -----------------------------------------------------------------------------------------------------------
-
-
 def test_long_sequences_explain_long_iterations() -> None:
     """T = 1 + 2 work; worker 2 needs half as long again as its work explains."""
     predictor, others = ByWork(), straggler_predictor("last_value")
@@ -189,9 +168,6 @@ def test_long_sequences_explain_long_iterations() -> None:
     assert predictor.tags(20.0) == {2}
     assert predictor.residual_fracs()[2] == pytest.approx(0.5, abs=0.1)
     assert others.tags(20.0) - {2}, "who does not know the work accuses whoever had much"
-
-
-# ---- chance, and scores ---------------------------------------------------------------------------------------------
 
 
 def test_chance_has_the_precision_and_recall_of_arithmetic() -> None:

@@ -61,15 +61,6 @@ def test_averages_are_corrected_for_starting_at_zero() -> None:
     assert noise.phi_of(4) == pytest.approx((7.5, 3.0))
 
 
-def test_the_ratio_of_averages_is_not_the_average_of_ratios() -> None:
-    noise = OnlineNoise(smoothing=0.999)
-    for sqr in (1.0, 3.0):
-        noise.update(1, 1, NoiseTerms(sqr, 6.0))
-    phi = noise.phi_of(1)
-    assert phi is not None
-    assert phi[0] == pytest.approx(3.0, rel=1e-3), "not (6 + 2) / 2"
-
-
 def test_its_age_is_counted_in_updates() -> None:
     noise = OnlineNoise()
     noise.update(10, 1, NoiseTerms(1.0, 2.0))

@@ -52,13 +52,6 @@ def test_a_fit_is_that_of_torch() -> None:
     assert network.predict(INPUTS) == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_it_learns_holds_for_other_rows() -> None:
-    network = Network(3, (16, 16), rate=5e-3)
-    network.fit(INPUTS, TARGETS, epochs=400)
-    inner = INPUTS[:50] * 0.5 + 1.0
-    assert np.abs(network.predict(inner) - (inner[:, 0] * 0.5 + np.abs(inner[:, 1]) + 4.0)).mean() < 0.25
-
-
 def test_slices_are_the_whole_and_predict_nothing_half_learnt() -> None:
     whole, sliced = Network(3, (8, 4)), Network(3, (8, 4))
     whole.fit(INPUTS, TARGETS, epochs=3)
@@ -75,15 +68,6 @@ def test_slices_are_the_whole_and_predict_nothing_half_learnt() -> None:
     assert again.advance(1), "there is nothing left"
     assert (again.predict(INPUTS) == one_more.predict(INPUTS)).all()
     assert (again.predict(INPUTS) != before).any()
-
-
-def test_rows_count_by_their_weight() -> None:
-    """The same input with two targets, one of which counts three times as much."""
-    inputs, targets = np.repeat([[0.0], [1.0]], 2, axis=0), np.array([0.0, 4.0, 1.0, 5.0])
-    for model in (Network(1, (4,), rate=0.05), Ridge(1)):
-        model.begin(inputs, targets, np.array([1.0, 3.0, 1.0, 3.0]), epochs=400)
-        assert model.advance(10**6)
-        assert model.predict(inputs[:1]) == pytest.approx([3.0], abs=0.1)
 
 
 def test_ridge_is_that_of_sklearn() -> None:
@@ -112,9 +96,6 @@ def test_inputs_far_away_count_as_less_far() -> None:
     network.fit(INPUTS, TARGETS)
     far = INPUTS.mean(axis=0) + 6.0 * INPUTS.std(axis=0)
     assert network.predict(far[None] * 1000) == pytest.approx(network.predict(far[None]))
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

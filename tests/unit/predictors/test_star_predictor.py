@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
@@ -28,9 +27,6 @@ TIMES = 0.02 + 0.0005 * BATCH / CPU + 8e6 / SPEED
 INPUTS = inputs_of(BATCH, CPU, np.full(60, 8e6), SPEED)
 
 
-# ---- times from resources -------------------------------------------------------------------------------------------
-
-
 def test_a_fit_recovers_the_law() -> None:
     """T = 0.02 + 0.0005 b / cpu + bytes / bandwidth; 128 samples, half a processor, 8 MB at 40 MB/s: 0.348 s."""
     found = fit_times(INPUTS, TIMES)
@@ -38,18 +34,6 @@ def test_a_fit_recovers_the_law() -> None:
     one = inputs_of(*(np.array([value]) for value in (128.0, 0.5, 8e6, 40e6)))
     assert predict_times(found, one) == pytest.approx([0.348])
     assert predict_times(Coefficients(0.02, 0.0005, 1.0), one) == pytest.approx([0.02 + 0.128 + 0.2])
-
-
-def test_what_never_changed_explains_nothing_wrong() -> None:
-    """A constant bandwidth: its part may go to the constant, predictions are the same."""
-    constant = inputs_of(BATCH, CPU, np.full(60, 8e6), np.full(60, 4e7))
-    assert predict_times(fit_times(constant, 0.2 + 0.0005 * BATCH / CPU), constant) == pytest.approx(
-        0.2 + 0.0005 * BATCH / CPU
-    )
-
-
-def test_less_never_predicts_less_time() -> None:
-    assert min(fit_times(INPUTS, TIMES[::-1])) >= 0.0
 
 
 def test_predictions_are_kept_near_the_median() -> None:
@@ -73,9 +57,6 @@ def test_a_regressor_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("predictors.regressors.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"^star:regressor=lightgbm: lightgbm is not installed; pip install 'stragg"):
         straggler_predictor("star", {"regressor": "lightgbm"})
-
-
-# ---- the network ----------------------------------------------------------------------------------------------------
 
 
 def network(values: int, hidden: int = 7) -> tuple[Lstm, Any, Any]:
@@ -162,9 +143,6 @@ def test_a_file_of_something_else_is_refused_in_one_line(spoil: Any, words: str,
     assert "\n" not in str(caught.value)
 
 
-# ---- what is tagged -------------------------------------------------------------------------------------------------
-
-
 def seen(worker: int, number: int, cpu_frac: float, samples: float = 64.0) -> Observation:
     iter_s = 0.02 + 0.0005 * samples / cpu_frac
     return Observation(number, worker, number, iter_s, cpu_frac=cpu_frac, bytes_per_s=1e8, samples=samples)
@@ -198,17 +176,6 @@ def test_without_known_resources_the_last_time_is_expected() -> None:
             predictor.update(Observation(number, worker, number, iter_s))
     assert predictor.seconds() == {0: 1.0, 1: 1.5}
     assert predictor.tags(20.0) == {1}
-
-
-def test_its_state_is_small_enough_to_pickle() -> None:
-    """The weights belong to the module."""
-    predictor = FromResources()
-    for number in range(20):
-        for worker in range(2):
-            predictor.update(seen(worker, number, 0.4 - 0.2 * worker))
-    again = pickle.loads(pickle.dumps(predictor))
-    assert len(pickle.dumps(predictor)) < 20_000
-    assert again.tags(20.0) == predictor.tags(20.0) == {1}
 
 
 def test_forecasts_stay_possible() -> None:
@@ -250,9 +217,6 @@ def test_settings_are_refused_by_name(name: str, settings: dict[str, Any], words
         straggler_predictor(name, settings)
 
 
-# ---- further ahead --------------------------------------------------------------------------------------------------
-
-
 def falling(resources: str = "lstm", **settings: Any) -> FromResources:
     """Worker 1 gets less and less of its processor, worker 0 always the same."""
     predictor = FromResources(resources=resources, history_iters=30, refit_every=50, **settings)
@@ -275,12 +239,6 @@ def test_nothing_is_predicted_further_ahead_than_is_known() -> None:
     known = predictor.seconds_ahead(1, 30)[1]
     assert predictor.seconds_ahead(29, 32)[1] == pytest.approx((known[28], known[29], known[29], known[29]))
     assert predictor.seconds_ahead(500, 501)[1] == pytest.approx((known[29], known[29]))
-
-
-def test_who_is_hardly_known_keeps_its_last_time() -> None:
-    predictor = falling()
-    predictor.update(Observation(60.0, 2, 0, 3.0))
-    assert predictor.seconds_ahead(3, 5)[2] == (3.0, 3.0, 3.0)
 
 
 def test_a_network_is_fitted_again_from_where_it_was() -> None:

@@ -40,9 +40,6 @@ def received(predictor: StragglerPredictor, *rounds: Sequence[float], since: int
     return predictor
 
 
-# ---- worked numbers -------------------------------------------------------------------------------------------------
-
-
 def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> None:
     """Slow from 1 to 4 s: too short. Slow from 5 s on: not after 4.9 s, but after 5.2; over at 12 s."""
     series = [(0, 0.05), (1, 0.35), (2.5, 0.4), (4, 0.1), (5, 0.3), (7, 0.45), (9.9, 0.25), (10.2, 0.5), (12, 0.1)]
@@ -104,11 +101,6 @@ def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
     assert received(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
 
 
-def test_one_lucky_iteration_is_no_reference() -> None:
-    predictor = received(Nvrx(window_iters=3, scores="individual"), *[[0.1, 0.1], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
-    assert predictor.tags(9.0) == set()
-
-
 def test_the_oracle_reads_windows_that_are_half_open() -> None:
     times = (0.9, 1.0, 1.9, 2.0)
     slept = [Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=True)]).tags(t) for t in times]
@@ -124,9 +116,6 @@ def test_windows_of_the_oracle_may_overlap() -> None:
     plan = [PlannedWindow(0, 0.0, 9.0, True), PlannedWindow(0, 1.0, 2.0, True), PlannedWindow(0, 12.0, 13.0, True)]
     predictor = Oracle(windows=plan)
     assert [predictor.tags(float(t)) == {0} for t in range(14)] == [True] * 9 + [False] * 3 + [True, False]
-
-
-# ---- what is known when ---------------------------------------------------------------------------------------------
 
 
 def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
@@ -176,9 +165,6 @@ def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[
     for place in range(common):
         if first[place][0] < apart_s:
             assert tags[place] == others[place]
-
-
-# ---- what all of them owe -------------------------------------------------------------------------------------------
 
 
 @every_comparing_one
@@ -248,15 +234,6 @@ def test_a_bad_hyper_parameter_is_refused_by_name(name: str, settings: Mapping[s
 def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"windows\[1\]: end_s=1.0 must be later than start_s=2.0"):
         straggler_predictor("oracle", plan=[PlannedWindow(0, 0.0, 1.0, True), PlannedWindow(0, 2.0, 1.0, True)])
-
-
-def test_exactly_at_the_threshold_nvrx_tags_nobody() -> None:
-    """A score of one half, with a threshold of one half."""
-    for seconds, tags in ((2.0, frozenset[int]()), (2.001, frozenset({1}))):
-        predictor = Nvrx(threshold=0.5, window_iters=1, scores="relative")
-        predictor.update(Observation(1.0, 0, 0, 1.0))
-        predictor.update(Observation(2.0, 1, 0, seconds))
-        assert predictor.tags(2.0) == tags
 
 
 def test_who_deviates_by_exactly_the_tolerance_is_not_slow() -> None:

@@ -37,9 +37,6 @@ def test_worked_rows(speeds: list[float], total: int, bounds: tuple[int, High], 
     assert slowest(found, speeds) == pytest.approx(value)
 
 
-# ---- random instances -----------------------------------------------------------------------------------------------
-
-
 @st.composite
 def instances(draw: st.DrawFn, most: int = 4, largest: int = 12) -> tuple[int, list[float], list[int], list[High]]:
     """(total, speeds, lows, highs) that have a solution; speeds are often equal or multiples of each other."""
@@ -101,16 +98,6 @@ def test_a_milp_solver_agrees(seed: int) -> None:
     assert slowest(sizes, list(speeds)) == pytest.approx(solved.fun, rel=1e-6)
 
 
-@given(instances(most=6, largest=50), st.integers(0, 5), st.floats(1.01, 10))
-def test_who_becomes_faster_gets_no_less(
-    instance: tuple[int, list[float], list[int], list[High]], index: int, factor: float
-) -> None:
-    total, speeds, lows, highs = instance
-    index %= len(speeds)
-    faster = [speed * (factor if i == index else 1) for i, speed in enumerate(speeds)]
-    assert split_min_max(total, faster, lows, highs)[index] >= split_min_max(total, speeds, lows, highs)[index]
-
-
 @given(st.integers(1, 50), st.integers(0, 5000), st.floats(0.001, 1000))
 def test_equal_workers_differ_by_one_at_most_and_the_first_have_more(count: int, total: int, speed: float) -> None:
     sizes = split_min_max(total, [speed] * count, [0] * count, [None] * count)
@@ -130,9 +117,6 @@ def test_any_time_that_does_not_fall(steps: list[list[int]], total: int) -> None
     )
     assert sum(sizes) == total
     assert max(curve[size] for curve, size in zip(curves, sizes, strict=True)) == best
-
-
-# ---- what has no answer ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from strategies.dlrover.plan import Limits
 from strategies.parts.scaling.changes import Decision, Replace, Resize
 from strategies.parts.scaling.usage import WINDOW, Given, UsageHistory, Use
 from strategies.protocol import NodeId
-from tests.support.brain import GIB, PAPER, cold, given, in_words, observed, using
+from tests.support.brain import GIB, PAPER, cold, given, in_words, using
 from tests.support.brain_world import World
 
 HOT = 14.9 / 85.1
@@ -42,9 +42,6 @@ def cold_brain(**settings: Any) -> Brain:
 def short(decision: Decision) -> tuple[str, ...]:
     """Stage, rule, changes in a few words."""
     return (decision.stage, decision.rule, *map(in_words, decision.changes))
-
-
-# ---- whole jobs of the paper ---------------------------------------------------------------------------------------
 
 
 def test_wide_and_deep_from_cold_to_its_hot_servers() -> None:
@@ -114,9 +111,6 @@ def test_a_hot_start_with_other_servers_than_are_worth_it(servers: int, changed:
     assert (short(job.decisions[1]) == ("optimise servers", "plan", "8 servers of 16")) == changed
 
 
-# ---- samples -------------------------------------------------------------------------------------------------------
-
-
 def test_hot_servers_of_a_sample_are_enlarged_first() -> None:
     """Section 4.2: "If the CPU utilization of PS exceeds a predefined threshold, DLRover will add more CPU cores".
 
@@ -180,16 +174,6 @@ def test_what_no_plan_fits_stays_as_it_is_and_says_why() -> None:
     assert job.brain.under_way == ()
 
 
-# ---- what is denied ------------------------------------------------------------------------------------------------
-
-
-def test_denied_nodes_are_asked_for_again() -> None:
-    answers = iter([False, True, False, False, True, True])
-    job = world(2.5, 5.7, outcome=lambda decision: (20.0, next(answers, True)))
-    job.play(700)
-    assert [decision.rule for decision in job.decisions][:6] == ["create", "create", "plan", "plan", "plan", "workers"]
-
-
 def test_servers_that_are_denied_three_times_are_given_up() -> None:
     job = world(2.5, 5.7, outcome=lambda decision: (20.0, decision.rule != "plan"))
     job.play(800)
@@ -230,9 +214,6 @@ def test_what_was_denied_is_asked_for_at_once_when_something_was_granted() -> No
         assert not backoff.waiting(10.0 * 2 ** min(times, 3))
 
 
-# ---- times ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_intervals_hold_whatever_happens(seed: int) -> None:
     """Section 6.1: at least 60 s between two changes; servers at most every ``ps_interval_s``; one at a time."""
@@ -267,17 +248,6 @@ def test_intervals_hold_whatever_happens(seed: int) -> None:
     assert normal <= limits.cores_total + over
 
 
-def test_a_change_of_servers_waits_for_its_interval_and_says_so() -> None:
-    job = world(2.5, 5.7, shares=uneven, adjust_every_s=60.0, ps_interval_s=900.0)
-    job.play(3000)
-    waits = [decision for decision in job.decisions if decision.why.startswith("servers may change again in")]
-    assert waits
-    assert {decision.rule for decision in waits} == {"hot server"}
-    (moved,) = [t for t, decision, _ in job.settled if decision.rule == "plan"]
-    (hot,) = [decision for decision in job.decisions if decision.rule == "hot server" and decision.changes]
-    assert hot.t >= moved + 900
-
-
 def test_nothing_is_decided_while_a_change_is_under_way() -> None:
     brain = cold_brain()
     assert brain.decide(0.0) is not None
@@ -285,29 +255,6 @@ def test_nothing_is_decided_while_a_change_is_under_way() -> None:
     brain.settled(1e6, granted=False)
     assert brain.decide(1e6 + 59) is None
     assert brain.decide(1e6 + 60) is not None
-
-
-def test_what_nobody_decided_cannot_be_settled() -> None:
-    with pytest.raises(RuntimeError, match="nothing was decided"):
-        cold_brain().settled(0.0)
-
-
-# ---- out of memory -------------------------------------------------------------------------------------------------
-
-
-def test_a_node_that_was_out_of_memory_is_relieved_at_once() -> None:
-    """Section 4.2; in the sample the number of servers doubles, and then it is sampled again."""
-    job = world(2.5, 5.7)
-    job.play(45)
-    worker = Replace(node=NodeId.worker(0), cores=32, memory_bytes=16 * GIB)
-    server = Resize(role="server", count=2, cores=32, memory_bytes=8 * GIB)
-    for node, change in ((NodeId.worker(0), worker), (NodeId.server(0), server), (NodeId.worker(0), worker)):
-        job.brain.out_of_memory(node, job.nodes)
-        decision = job.brain.decide(job.t)
-        assert decision is not None
-        assert decision.changes == (change,)
-    job.brain.settled(60.0)
-    assert job.brain.stage == Stage.SAMPLE
 
 
 @pytest.mark.parametrize("granted", [True, False])
@@ -370,9 +317,6 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
     assert brain.decide(job.t) is None, "it was replaced meanwhile"
 
 
-# ---- used cores ----------------------------------------------------------------------------------------------------
-
-
 def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership() -> None:
     usage, nodes = UsageHistory(), given("worker", 2, 3)
     for number in range(1, 8):
@@ -383,17 +327,6 @@ def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership
     usage.observe(given("worker", 1, 3), using({NodeId.worker(0): 9}))
     assert not usage.complete
     assert usage.cores(NodeId.worker(0)) == 9
-
-
-@pytest.mark.parametrize(
-    "other", [given("worker", 3, 3), given("worker", 2, 4), given("worker", 1, 3)], ids=["joined", "more cores", "left"]
-)
-def test_another_membership_begins_again(other: dict[NodeId, Given]) -> None:
-    usage = observed(given("worker", 2, 3), using({NodeId.worker(0): 1, NodeId.worker(1): 1}))
-    assert usage.complete
-    usage.observe(other, using(dict.fromkeys(other, 2)))
-    assert not usage.complete
-    assert usage.nodes("worker") == sorted(other)
 
 
 def test_a_node_without_an_observation_is_named() -> None:

@@ -70,14 +70,6 @@ def test_packing_keeps_the_smallest_that_are_disjoint(case: tuple[Mask, int]) ->
     assert len(kept) <= s + 1
 
 
-@given(supports())
-def test_pruning_leaves_disjoint_groups(case: tuple[Mask, int]) -> None:
-    found = find_groups(case[0])
-    kept = pruned(found)
-    assert set(kept) <= set(found)
-    assert all(set(one).isdisjoint(other) for one, other in combinations(kept, 2))
-
-
 def test_pruning_as_the_paper_has_it_may_keep_fewer() -> None:
     """Six equal workers, s = 2: nine groups, each of one even and one odd worker, each meeting four others. The last of
     those that meet most goes, by hand: (4,5), (2,3), (0,1), (3,4), (2,5), (1,4), (0,5)."""

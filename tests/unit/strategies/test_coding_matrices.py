@@ -57,25 +57,6 @@ def test_cyclic_rows_are_in_the_null_space_on_their_support(m: int, data: st.Dat
     assert (np.diag(matrix) == 1).all()
 
 
-def test_cyclic_draws_what_sums_to_zero() -> None:
-    """With everybody but one a straggler every row has to be the whole gradient."""
-    np.testing.assert_allclose(cyclic(5, 4, chance()), 1, rtol=1e-9)
-
-
-def test_heter_aware_worked_by_hand() -> None:
-    """C = (1 1 1 1 1; 2 3 4 5 6): for part 0, held by workers 0 and 3, b_0 + b_3 = 1 and 2 b_0 + 5 b_3 = 1."""
-    c = np.array([[1.0, 1, 1, 1, 1], [2, 3, 4, 5, 6]])
-    matrix = heter_aware_of(support([1, 2, 3, 4, 4], 7), c)
-    expected = [
-        [4 / 3, 0, 0, 0, 0, 0, 0],
-        [0, 2, 2, 0, 0, 0, 0],
-        [0, 0, 0, 2.5, 2.5, 2.5, 0],
-        [-1 / 3, -1, -1, 0, 0, 0, 5],
-        [0, 0, 0, -1.5, -1.5, -1.5, -4],
-    ]
-    np.testing.assert_allclose(matrix, expected, atol=1e-12)
-
-
 @given(st.lists(st.integers(1, 16), min_size=2, max_size=9), st.integers(1, 30), st.data())
 def test_heter_aware_solves_its_equation_on_the_support(throughputs: list[int], k: int, data: st.DataObject) -> None:
     s = data.draw(st.integers(0, len(throughputs) - 1))

@@ -83,17 +83,6 @@ def test_a_worker_that_returns_or_fails_within_a_round_keeps_the_size_of_the_rou
     assert load.rounds == [(0, 1, 2)]
 
 
-def test_who_is_there_is_asked_for_sizes_after_losses_and_restores() -> None:
-    load = Rotating()
-    at = rig(Composed(gate=AllGate(), load=load))
-    at.arrive(0)
-    at.arrive(2)
-    at.lose(1, restarting=False)
-    at.lose_server()
-    at.restore()
-    assert load.rounds == [(0, 1, 2), (0, 2), (0, 2)]
-
-
 def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients() -> None:
     """Each takes its new size with its next order: worker 1 at once, whose gradient was the third."""
     load = Rotating()
@@ -107,9 +96,6 @@ def test_without_rounds_all_current_workers_are_resized_after_as_many_gradients(
     at.arrive(0)
     at.arrive(1)
     assert load.rounds[2:] == [(0, 1)]
-
-
-# ---- ADJUST_LR ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [lambda rule: ASP(lr_rule=rule), lambda rule: SSP(lr_rule=rule, bound=None)])
@@ -133,9 +119,6 @@ def test_the_penalty_goes_by_versions_also_after_a_restore() -> None:
     at.restore()
     at.arrive(1)
     assert [command.weights for command in at.commands if isinstance(command, Apply)][-1] == (1.0,)
-
-
-# ---- what a composition refuses -------------------------------------------------------------------------------------
 
 
 def composed(**changes: Any) -> Composed:
@@ -232,31 +215,6 @@ def test_what_a_composition_needs_follows_from_its_parts() -> None:
     assert not composed().watches_servers
     zeno = composed(gate=EachGate(), screen=DescentScreen(validation_samples=9))
     assert (zeno.validation_samples, zeno.rescales, zeno.needs) == (9, True, {Compute, Apply, Drop, Score})
-
-
-# ---- a combination that no system has -------------------------------------------------------------------------------
-
-
-def applied_after(run: HeapRun, t: float) -> int:
-    """Samples of all later updates."""
-    return sum(grad.samples for at_s, _, grads in run.applied for grad in grads if at_s > t)
-
-
-def test_batches_follow_speeds_on_the_gate_of_ssp() -> None:
-    """Workers of 40, 40, 40 and 20 samples per second and B = 112: 32, 32, 32 and 16 samples take 0.8 s each. With the
-    nominal 28 the slow one takes 1.4 s, and by the bound of 3 the others are held to that."""
-
-    def seconds(worker: int, order: ComputeOrder) -> float:
-        return samples_of(order) / (20 if worker == 3 else 40)
-
-    job = make_job(global_batch_samples=112, max_time_s=86.0)
-    load = {"load": SpeedLoad(), "detectors": {"speeds": Forecast("last")}}
-    balanced = HeapRun(composed(gate=BoundedGate(bound=3), **load), job, seconds).run()
-    sizes = {grad.worker: grad.samples for _, _, grads in balanced.applied[-8:] for grad in grads}
-    assert sizes == {0: 32, 1: 32, 2: 32, 3: 16}
-    plain = HeapRun(composed(gate=BoundedGate(bound=3)), job, seconds).run()
-    assert applied_after(plain, 30) == pytest.approx(112 * 56 / 1.4, abs=112)
-    assert applied_after(balanced, 30) == pytest.approx(112 * 56 / 0.8, abs=112)
 
 
 def test_the_shipped_combination_restarts_a_persistent_straggler_and_gives_the_new_process_its_share_again() -> None:

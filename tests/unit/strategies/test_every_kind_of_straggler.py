@@ -97,8 +97,6 @@ def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, 
         assert ratio < 1 + MARGIN, "it pays for what it cannot help"
 
 
-# ---- noise is no straggler ------------------------------------------------------------------------------------------
-
 JITTER = "schema: 1\nvalues:\n  jitter_sigma: 0.1297\n  jitter_rho: 0.7283\n"
 """That of the cost model hosts_tcp, the largest that was ever measured here, and nothing else."""
 
@@ -124,8 +122,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
 ) -> None:
     """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average.
 
-    Of these six seeds Sync-Switch switches in three, 2, 4 and 1 times in 40 epochs.
-    """
+    Of these six seeds Sync-Switch switches in three, 2, 4 and 1 times in 40 epochs."""
     ratios, switches = [], []
     for seed in range(seeds):
         line = (

@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reading.ranges import check_choice, check_number, check_whole
 from strategies.antdt.detector import CENTERS, StragglerDetector, bounds, slow, still_slow
 from strategies.parts.load.allocation import round_sizes
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
-
-
-# ---- slow -----------------------------------------------------------------------------------------------------------
 
 
 @given(seconds=Seconds)
@@ -35,13 +31,6 @@ def test_who_takes_exactly_so_many_times_as_long_is_slow() -> None:
     assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.9}, 1.5, "median_others") == []
 
 
-def test_nobody_is_slow_where_nothing_was_measured_or_nothing_takes_any_time() -> None:
-    for center in ("mean_all", "median_others"):
-        assert slow({}, 1.5, center) == []
-        assert slow({0: 1.0}, 1.5, center) == []
-        assert slow({0: 0.0, 1: 0.0}, 1.5, center) == []
-
-
 @given(seconds=Seconds, ratio=st.sampled_from([1.2, 1.5, 3.0]), center=st.sampled_from(CENTERS), share=st.floats(0, 1))
 def test_who_would_be_slow_with_another_time_is_asked_of_each_by_itself(
     seconds: dict[int, float], ratio: float, center: str, share: float
@@ -58,9 +47,6 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
         StragglerDetector(slowness_ratio=2.0).validate(2)
     with pytest.raises(ValueError, match=r"^center=median_others: needs 2 workers or more$"):
         StragglerDetector(slowness_ratio=1.5, center="median_others").validate(1)
-
-
-# ---- sizes ----------------------------------------------------------------------------------------------------------
 
 
 def test_sizes_are_even_as_long_as_nothing_is_known() -> None:
@@ -87,24 +73,3 @@ def test_sizes_sum_to_the_batch_whoever_is_there(total: int, speeds: list[float 
     sizes = round_sizes(total, range(len(speeds)), known, new & set(range(len(speeds))))
     assert sum(sizes.values()) == total
     assert min(sizes.values()) >= (1 if total >= len(speeds) else 0)
-
-
-# ---- words for people -----------------------------------------------------------------------------------------------
-
-
-def test_settings_are_refused_by_name_value_and_cure() -> None:
-    check_whole("n", 3, 3)
-    check_number("x", 0, least=0.0)
-    check_choice("c", "a", "a", "b")
-    for call, words in (
-        (lambda: check_whole("n", 2, 3), "n=2: must be a whole number, 3 or more"),
-        (lambda: check_whole("n", True), "n=True: must be a whole number, 0 or more"),
-        (lambda: check_number("x", -0.5, least=0.0), "x=-0.5: must be 0 or more"),
-        (lambda: check_number("x", 1.0, above=1.0), "x=1.0: must be above 1"),
-        (lambda: check_number("x", float("nan"), above=0.0), "x=nan: must be a number, above 0"),
-        (lambda: check_number("x", "1", least=0.0), "x=1: must be a number, 0 or more"),
-        (lambda: check_choice("c", "d", "a", "b"), "c=d: must be a or b"),
-    ):
-        with pytest.raises(ValueError, match="must be") as refused:
-            call()
-        assert str(refused.value) == words

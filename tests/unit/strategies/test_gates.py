@@ -45,8 +45,6 @@ def applied(verdict: Verdict) -> list[int]:
     return [one.worker for one in verdict.apply]
 
 
-# ---- whatever happens -----------------------------------------------------------------------------------------------
-
 Draw = Callable[[int, int], int]
 CASES: dict[str, Callable[[Draw, int], tuple[Any, Any]]] = {
     "all": lambda draw, n: (AllGate(), text.every()),

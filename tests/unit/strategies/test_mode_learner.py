@@ -49,9 +49,6 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
     return own
 
 
-# ---- what a model is given ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "costs",
     [ModeTimes(), ModeTimes(mode_cost="literal"), ModeTimes(kappa=0.5), ModeTimes(mode_cost="pooled", kappa=3.0)],
@@ -102,9 +99,6 @@ def test_the_first_updates_are_those_of_the_definition() -> None:
     assert together.ends[:4, 0].tolist() == [100, 100, 200, 200]
     assert together.sqr_staleness.tolist() == [1.0]
     assert 0 < found.sqr_staleness[1] < found.sqr_staleness[0]
-
-
-# ---- what it learns from --------------------------------------------------------------------------------------------
 
 
 def test_the_newest_rows_are_kept_and_the_newest_fifth_is_held_out() -> None:
@@ -159,18 +153,6 @@ def test_groups_progress_side_by_side() -> None:
         version += 1
     fast, slow = 1 + 1000 / 384, (1 + 1000 / 128) * (1 + 0.14 * 16) * 4
     assert held.unit_s(1000.0, COSTS) == pytest.approx(1 / (1 / fast + 1 / slow))
-
-
-def test_without_time_nothing_was_measured() -> None:
-    assert Held(1.0, 0, 512.0).unit_s(1000.0, COSTS) == float("inf")
-    own = learner()
-    own.measured(ServerQuestion(CHOICE, asked()), SSGD, float("inf"))
-    assert own._new == 0
-    own.measured(ServerQuestion(CHOICE, asked()), SSGD, 3.0)
-    assert own._new == 1
-
-
-# ---- when it decides ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("regressor", ["mlp", "ridge"])

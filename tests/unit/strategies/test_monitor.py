@@ -11,18 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.antdt.monitor import Monitor, MonitorSettings, Span, Window, check_windows
-from strategies.protocol import (
-    Arrived,
-    Joined,
-    Lost,
-    NodeId,
-    Restored,
-    ServerLost,
-    Started,
-    Timings,
-    Updated,
-    Woke,
-)
+from strategies.protocol import Arrived, Joined, Lost, NodeId, Restored, ServerLost, Started, Timings, Updated, Woke
 from tests.support.grads import make_grad
 
 
@@ -53,8 +42,6 @@ def updated(t: float, busy_s: float, updates: int = 10, server: int = 0) -> Upda
     return Updated(t=t, server=server, version=0, updates=updates, busy_s=busy_s, injected_s=0.0)
 
 
-# ---- windows --------------------------------------------------------------------------------------------------------
-
 RECORDS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=60)
 
 
@@ -74,9 +61,6 @@ def test_a_window_holds_what_is_not_older_than_it_is_long(
     assert window.sum_y == pytest.approx(math.fsum(y for _, _, y in kept), abs=1e-9)
 
 
-# ---- means ----------------------------------------------------------------------------------------------------------
-
-
 def test_throughput_is_the_mean_of_ratios() -> None:
     """Records (64, 1.0 s), (64, 2.0 s), (32, 0.5 s): 53.33 samples/s. The ratio of the sums would be 45.71, the last
     batch over the mean time 27.43 (AntDT section VI-A: throughput is aggregated over the window)."""
@@ -93,14 +77,6 @@ def test_waiting_is_no_part_of_it_and_sending_where_it_is_asked_for(times: str, 
     seen = monitor(times=times)
     seen.observe_event(arrived(1.0, 0.4))
     assert mean_bpt_s(seen, 0, "short") == pytest.approx(mean_s)
-
-
-def test_a_record_is_the_mean_over_so_many_iterations() -> None:
-    seen = monitor(report_iters=2)
-    for t, bpt_s in enumerate([1.0, 3.0, 5.0]):
-        seen.observe_event(arrived(float(t), bpt_s))
-    assert mean_bpt_s(seen, 0, "short") == pytest.approx(2.0), "the third waits for the fourth"
-    assert seen.speeds_samples_per_s()[0] == pytest.approx(64 / 2.0)
 
 
 def test_a_server_is_as_slow_as_its_mean_update() -> None:
@@ -122,18 +98,6 @@ def test_the_short_window_forgets_sooner() -> None:
     assert mean_bpt_s(seen, 0, "long") == 1.0
 
 
-def test_short_and_empty_batches_and_first_iterations_do_not_count() -> None:
-    seen = monitor(warmup_iters=2)
-    for t, (bpt_s, samples) in enumerate([(9.0, 64), (9.0, 64), (0.1, 8), (0.0, 0)]):
-        seen.observe_event(arrived(float(t), bpt_s, samples, assigned=64))
-    assert mean_bpt_s(seen, 0, "short") is None
-    seen.observe_event(arrived(5.0, 1.0))
-    assert mean_bpt_s(seen, 0, "short") == 1.0
-
-
-# ---- maturity -------------------------------------------------------------------------------------------------------
-
-
 def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
     seen = monitor(min_records=3)
     for t in (2.0, 4.0, 6.0, 7.9):
@@ -146,14 +110,6 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     assert (seen.mature_workers("short"), mean_bpt_s(seen, 0, "short")) == ([0], 1.0)
     seen.observe_event(Woke(t=15.0, tag="x"))
     assert seen.mature(NodeId.worker(0), "short"), "the two that are left reach back over half of the window"
-
-
-def test_few_records_are_no_speed() -> None:
-    seen = monitor(min_records=2)
-    seen.observe_event(arrived(1.0, 1.0))
-    assert 0 not in seen.speeds_samples_per_s()
-    seen.observe_event(arrived(2.0, 1.0))
-    assert seen.speeds_samples_per_s() == {0: 64.0}
 
 
 def test_a_server_matures_likewise() -> None:
@@ -195,9 +151,6 @@ def test_two_records_of_a_moment_are_not() -> None:
     for t in (20.0, 20.1, 20.2, 20.3):
         seen.observe_event(arrived(t, 0.1))
     assert not seen.mature(NodeId.worker(0), "short")
-
-
-# ---- lives ----------------------------------------------------------------------------------------------------------
 
 
 def fed() -> Monitor:
@@ -253,9 +206,6 @@ def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
     seen.observe_event(Restored(t=24.0, version=0, workers=(0, 1)))
     seen.observe_event(arrived(32.0, 0.5, incarnation=1))
     assert seen.mature(NodeId.worker(0), "short")
-
-
-# ---- refusals -------------------------------------------------------------------------------------------------------
 
 
 def test_windows_that_can_never_hold_what_is_needed_are_refused() -> None:

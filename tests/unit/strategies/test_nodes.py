@@ -22,12 +22,6 @@ def test_nodes_of_one_role_are_in_the_order_of_their_numbers(numbers: list[int])
     assert [node.number for node in found] == sorted(numbers)
 
 
-def test_the_second_worker_comes_before_the_tenth_as_its_text_would_not() -> None:
-    assert NodeId.worker(2) < NodeId.worker(10)
-    assert str(NodeId.worker(2)) > str(NodeId.worker(10))
-    assert sorted([NodeId.worker(0), NodeId.server(1)]) == [NodeId.server(1), NodeId.worker(0)]
-
-
 @given(st.text())
 def test_a_text_that_is_read_is_written_as_it_was(text: str) -> None:
     try:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from reading.ranges import check_settings
-from strategies.parts.composed import Composed
-from strategies.parts.gates import AllGate
-from strategies.parts.gates.base import Gate
 from strategies.protocol import Apply, Arrived, Drop, Measured, Ready, Restored, Started, Timings
 from strategies.star.noise import FixedNoise, NoiseMeter
-from tests.contract.scenarios import make_job
 from tests.support.grads import make_grad
-from tests.support.harness import HeapRun
-from tests.support.laws import unlawful
 
 SUMS = ((4.0, 0.0), (0.0, 4.0), (4.0, 4.0))
 
@@ -66,11 +58,7 @@ def test_norms_of_summed_gradients_are_those_of_when_they_were_ready() -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [
-        (arrived(0),),
-        (arrived(0), arrived(1, version=1)),
-        (arrived(0), arrived(1, sqr_norm=None)),
-    ],
+    [(arrived(0),), (arrived(0), arrived(1, version=1)), (arrived(0), arrived(1, sqr_norm=None))],
     ids=["single", "two versions", "unknown norm"],
 )
 def test_what_cannot_be_used_is_not_measured(events: tuple[Arrived, ...]) -> None:
@@ -78,10 +66,6 @@ def test_what_cannot_be_used_is_not_measured(events: tuple[Arrived, ...]) -> Non
     assert not measures(noise, *events)
     assert noise.noise.skipped == 1
     assert measures(noise, arrived(7), arrived(8)), "the next one is"
-
-
-def test_an_update_that_is_no_mean_is_not_measured() -> None:
-    assert not measures(meter(), arrived(0), arrived(1), weight=1.0)
 
 
 def test_every_so_many_updates() -> None:
@@ -107,22 +91,6 @@ def test_dropped_gradients_are_not_kept() -> None:
     drop = Drop(grads=(0,))
     assert noise.settle(arrived(0), [drop], None) == [drop]  # type: ignore[arg-type]
     assert not noise._fresh
-
-
-def run_of(gate: Gate, **changes: Any) -> HeapRun:
-    strategy = Composed(gate=gate, detectors={"noise": NoiseMeter(every_updates=2)})
-    job = make_job(num_samples=64, epochs=2, max_time_s=500.0, num_servers=2, **changes)
-    return HeapRun(strategy, job, [1.0, 1.5, 2.0, 1.0]).run()
-
-
-def test_whole_jobs_are_lawful_and_hear_what_they_asked_for() -> None:
-    run = run_of(AllGate())
-    assert run.core.strategy.measures
-    assert unlawful(run) == []
-    asked = [command.measure for command in run.commands if isinstance(command, Apply)]
-    assert asked[:4] == [True, False, True, False]
-    assert len(run.received(Measured)) in (sum(asked), sum(asked) - 1), "the last may be of the job's last update"
-    assert run.core.status == "done"
 
 
 def test_a_number_is_a_source_too() -> None:

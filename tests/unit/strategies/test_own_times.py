@@ -19,8 +19,6 @@ from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
 from tests.unit.virtual.test_virtual_host_tasks import HostModel
 
-# ---- receiving ------------------------------------------------------------------------------------------------------
-
 
 def test_own_time_leaves_out_what_is_waited_for_others() -> None:
     received = Timings(wait_s=1.0, data_s=2.0, pull_s=4.0, recv_s=0.5, compute_s=8.0, send_s=16.0)
@@ -42,14 +40,6 @@ def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
     assert quick.recv_s == pytest.approx(quick.send_s)
 
 
-def test_a_batch_that_loads_meanwhile_hides_the_way() -> None:
-    costs = Costs(compute_base_s=0.5, data_base_s=0.75)
-    group = HostModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
-    group.begin(0.0)
-    received, _ = group.only()
-    assert received.recv_s == pytest.approx(received.pull_s) == pytest.approx(received.send_s - 0.75)
-
-
 def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header that takes 10 s to come and a payload that takes 1: of two servers 2 s are the way's."""
     now_s, original = [0.0], links_module.receive_into
@@ -69,9 +59,6 @@ def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest
             assert servers.links.received_s == 2.0
     finally:
         servers.close()
-
-
-# ---- means and flags ------------------------------------------------------------------------------------------------
 
 
 STARTED = Started(t=0.0, workers=(0,), batch_samples=(8,), num_servers=1)
@@ -144,18 +131,6 @@ def test_a_flag_outlives_times_that_are_still_a_little_long() -> None:
         three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
         fourth = [(t + 0.5, 3, 2.0 if t < 4 else after_s) for t in range(11)]
         assert flags(sorted(three + fourth))[-1] == kept
-
-
-def test_whoever_is_not_flagged_is_never_left_out() -> None:
-    """A round without the last of (1, 1, 1, 2) would do 3 / s in the place of 2, but one time each flags nobody."""
-    slow = SlowLately(0.2, 2.0)
-    for t in (0.0, 2.0):
-        for worker, own_s in enumerate((1.0, 1.0, 1.0, 2.0)):
-            slow.observe_duration(t, worker, own_s)
-        assert (slow.flagged, slow.not_worth_waiting_for()) == ((set(), set()) if t == 0 else ({3}, {3}))
-
-
-# ---- LB-BSP ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unanimous", [True, False])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from predictors.stragglers import Observation
-from strategies.protocol import Arrived, Lost, Ready, Restored, Started, Timings
+from strategies.protocol import Arrived, Lost, Ready, Started, Timings
 from strategies.star.predicted import PredictedTimes
 from tests.support.grads import make_grad
 
@@ -77,14 +77,6 @@ def test_a_restarting_worker_keeps_its_time_and_one_that_left_does_not() -> None
     assert told(of) == ([1.0, 1.0, 1.0], set())
     arrive(of, 1, 4.0)
     lose(of, 1, restarting=False)
-    assert told(of) == ([1.0, 1.0, 1.0], set())
-
-
-def test_who_is_not_back_after_a_restore_is_forgotten() -> None:
-    of = detector()
-    for worker, seconds in enumerate((1.0, 1.0, 4.0)):
-        arrive(of, worker, seconds)
-    of.observe_event(Restored(t=3.0, version=0, workers=(0, 1)))
     assert told(of) == ([1.0, 1.0, 1.0], set())
 
 
@@ -182,17 +174,3 @@ def test_a_lead_is_so_many_iterations_further_ahead(monkeypatch: pytest.MonkeyPa
     for lead_s in (0.0, 0.3, 0.31, 0.97):
         told(of, lead_s=lead_s)
     assert asked == [(1, 3), (2, 4), (3, 5), (5, 7)]
-
-
-def test_star_s_predictor_tells_later_iterations_apart() -> None:
-    """Less processor with every iteration: longer, the further ahead."""
-    of = PredictedTimes(predictor="star", warmup_iters=0, history_iters=30, horizon_iters=2)
-    of.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=1, model_bytes=8_000_000))
-    for number in range(60):
-        for worker, cpu in ((0, 0.6), (1, 0.9 - 0.012 * number)):
-            seconds = 0.02 + 0.2 / cpu
-            grad = make_grad(worker, 4, iteration=number)
-            timings = Timings(compute_s=seconds - 0.01, send_s=0.01, cpu_s=cpu * seconds)
-            of.observe_event(Arrived(t=float(number), grad=grad, timings=timings))
-    soon, later = told(of, (0, 1)), told(of, (0, 1), lead_s=5.0)
-    assert soon[0][1] != later[0][1]

@@ -171,9 +171,6 @@ def test_what_does_not_fit_together_is_refused_by_its_name(line: str) -> None:
         make(**settings)
 
 
-# ---- parts that are made by themselves ------------------------------------------------------------------------------
-
-
 def accepted(kind: type) -> list[str]:
     """Settings with a range for which the class takes any text."""
     hints = get_type_hints(kind, include_extras=True)

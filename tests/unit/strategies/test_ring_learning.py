@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import HeldPace, RingTook, read_took
-from strategies.star.ring_modes import NEWEST, WHOLE, RingMode, RingOverhead
+from strategies.star.ring_modes import WHOLE, RingMode, RingOverhead
 from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
@@ -38,16 +38,6 @@ def test_a_pause_is_no_overhead() -> None:
     own.updated(9.0)
     own.arrived(10.25, 1.0)
     assert own.seconds == pytest.approx(0.25)
-
-
-def test_only_the_newest_overheads_count() -> None:
-    own = RingOverhead()
-    own.updated(0.0)
-    for _ in range(NEWEST):
-        own.arrived(5.0, 0.0)
-    for _ in range(NEWEST):
-        own.arrived(1.0, 0.0)
-    assert own.seconds == 1.0
 
 
 positive = st.floats(1e-3, 1e3)

@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from strategies.parts.load.shares import EnlargedLoad, EvenLoad, SteadyLoad, ThroughputLoad, is_speed
+from strategies.parts.load.shares import EnlargedLoad, SteadyLoad, ThroughputLoad, is_speed
 from strategies.protocol import Started
 
 
@@ -15,10 +15,6 @@ def sizes_of(load: SteadyLoad, *batches: int) -> list[int]:
     """By worker, where these are the nominal batches."""
     load.start(Started(t=0.0, workers=tuple(range(len(batches))), batch_samples=batches, num_servers=1))
     return [load.order(worker).num_samples for worker in range(len(batches))]
-
-
-def test_even_shares_are_the_nominal_batches() -> None:
-    assert sizes_of(EvenLoad(), 8, 8, 7) == [8, 8, 7]
 
 
 def test_the_workers_that_are_waited_for_share_the_batch_and_the_others_get_as_much() -> None:

@@ -145,18 +145,6 @@ def test_changes_of_mode_at_random_lose_nothing_and_leave_nobody_waiting(seed: i
     assert sorted([*used, *(grad.id for grad in gate.at.buffer.values())]) == sorted(crowd.delivered)
 
 
-def test_a_buffer_of_more_than_twice_x_makes_several_updates_oldest_first() -> None:
-    """Two groups of four wait for one each; then every two gradients are an update, and six are waiting."""
-    gate = in_mode(Mode(groups=((0, 1, 2, 3), (4, 5, 6, 7))))
-    crowd = Crowd(gate, 8)
-    for worker in (6, 0, 1, 4, 2, 5):
-        crowd.deliver(worker)
-    assert crowd.applied == []
-    verdicts = gate.switch(Mode(x=2))
-    assert [[grad.worker for grad in verdict.apply] for verdict in verdicts] == [[0, 6], [1, 4], [2, 5]]
-    assert [verdict.go for verdict in verdicts] == [(0, 6), (1, 4), (2, 5)]
-
-
 def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> None:
     """As before, but 1 still computes: nobody is left for whom 3 could wait, and 2 waits with 0 for 1."""
     gate = ModalGate()

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 
 from strategies.parts.scaling import switch as module
-from strategies.parts.scaling.states import (
-    HOLDING,
-    SEAMLESS,
-    STOP_RESTART,
-    Effect,
-    Input,
-    Phase,
-    Table,
-    after,
-)
+from strategies.parts.scaling.states import HOLDING, SEAMLESS, STOP_RESTART, Effect, Input, Phase, Table, after
 from strategies.parts.scaling.switch import Order, Switch
 from strategies.protocol import NodeId
 from tests.support.switch_world import SwitchWorld, Wrong
@@ -28,8 +19,6 @@ from tests.support.switch_world import SwitchWorld, Wrong
 TABLES = {"seamless": SEAMLESS, "stop_restart": STOP_RESTART}
 BOTH = pytest.mark.parametrize("seamless", [True, False], ids=["seamless", "stop_restart"])
 OLD, NEW = (NodeId.server(0), NodeId.server(1)), (NodeId.server(2), NodeId.server(3))
-
-# ---- the tables ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "phase", "given"), list(product(TABLES, Phase, Input)))
@@ -51,9 +40,6 @@ def test_every_phase_with_every_input(name: str, phase: Phase, given: Input) -> 
         assert not effects, "whatever is commanded now is void"
     if phase in HOLDING and following not in HOLDING and not following.startswith("down"):
         assert Effect.RESUME in effects
-
-
-# ---- single histories ----------------------------------------------------------------------------------------------
 
 
 def effects(orders: list[Order]) -> list[Effect]:
@@ -147,13 +133,6 @@ def test_a_new_server_that_does_not_come_ends_the_switch(seamless: bool, how: st
     assert switch.gone(102.0, NEW[1]) == []
 
 
-def test_a_new_server_that_dies_while_gradients_arrive_ends_the_switch() -> None:
-    switch = asked(busy=(NodeId.worker(0),))
-    joined(switch)
-    assert effects(switch.gone(21.0, NEW[0])) == [Effect.RETIRE_NEW, Effect.RESUME, Effect.ABANDONED]
-    assert switch.ended(22.0, NodeId.worker(0)) == []
-
-
 @BOTH
 def test_an_old_server_that_dies_while_new_ones_start_only_delays(seamless: bool) -> None:
     switch = asked(seamless, busy=(NodeId.worker(0),))
@@ -164,23 +143,6 @@ def test_an_old_server_that_dies_while_new_ones_start_only_delays(seamless: bool
     orders = switch.restored(4.0, OLD)
     assert effects(orders)[-1] == Effect.MOVE, "everybody is idle, and all are there"
     assert switch.holds
-
-
-@BOTH
-@pytest.mark.parametrize("how", ["denied", "pending forever"])
-def test_what_fails_while_a_server_is_lost_is_cleared_up_afterwards(seamless: bool, how: str) -> None:
-    switch = asked(seamless, launch_s=100.0)
-    switch.gone(1.0, OLD[0])
-    assert (switch.gone(2.0, NEW[0]) if how == "denied" else switch.woke(100.0)) == []
-    assert switch.due_s == inf
-    assert switch.gone(101.0, OLD[1]) == []
-    assert effects(switch.restored(102.0, OLD)) == [Effect.RETIRE_NEW, Effect.RESUME, Effect.ABANDONED]
-
-
-def test_a_stop_is_abandoned_if_a_server_dies_before_it() -> None:
-    switch = asked(seamless=False, busy=(NodeId.worker(0),))
-    assert switch.gone(1.0, OLD[0]) == []
-    assert effects(switch.restored(2.0, OLD)) == [Effect.RESUME, Effect.ABANDONED], "nothing was launched"
 
 
 @BOTH
@@ -207,25 +169,6 @@ def test_a_new_server_that_dies_while_parameters_move(seamless: bool, moved: boo
     assert switch.servers == ({*OLD, *NEW} if moved else set(OLD))
 
 
-def test_after_a_switch_the_new_servers_are_those_that_count() -> None:
-    switch = asked(keep=())
-    joined(switch)
-    switch.restored(30.0, NEW)
-    assert switch.gone(31.0, OLD[0]) == [], "it was retired"
-    assert switch.phase == Phase.TRAINING
-    switch.gone(32.0, NEW[0])
-    assert switch.phase == Phase.DOWN
-    switch.restored(33.0, NEW)
-    assert switch.phase == Phase.TRAINING
-
-
-def test_parameters_that_everybody_lost_are_restored_without_a_switch() -> None:
-    switch = Switch(OLD)
-    switch.began(NodeId.worker(0))
-    assert switch.restored(1.0, OLD) == []
-    assert switch.computing == set()
-
-
 @pytest.mark.parametrize(
     ("keep", "launch", "message"),
     [
@@ -243,9 +186,6 @@ def test_impossible_sets_are_refused(keep: tuple[NodeId, ...], launch: tuple[Nod
 def test_parameters_on_strange_servers_are_a_mistake() -> None:
     with pytest.raises(RuntimeError, match="restored on server:7: neither server:0, server:1"):
         asked().restored(1.0, [NodeId.server(7)])
-
-
-# ---- random walks --------------------------------------------------------------------------------------------------
 
 
 def walk(seamless: bool, seed: int) -> SwitchWorld:

@@ -11,7 +11,6 @@ from strategies.parts.monitoring.base import MeasuresNoise
 from strategies.protocol import Restored, Started
 from strategies.star import Star
 from strategies.star.noise import TabledNoise
-from tests.support.cli import run_cli
 from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
 
@@ -62,11 +61,7 @@ def test_star_decides_by_the_table(path: str) -> None:
         (TABLE, {"phi_model": "vgg"}, "phi_model=vgg: is not in the table of the noise scale, which has digits, other"),
         (TABLE, {}, "phi_model=: is not in the table of the noise scale, which has digits, other"),
         (TABLE, {"phi": 300.0, "phi_model": "digits"}, "phi=300 is given, too; set phi=null for the table"),
-        (
-            None,
-            {"phi_model": "digits"},
-            r"cannot be read \(no such file or directory\); make one with scripts/",
-        ),
+        (None, {"phi_model": "digits"}, r"cannot be read \(no such file or directory\); make one with scripts/"),
         ("", {"phi_model": "digits"}, "has no rows; make one with scripts/fitting/profile_noise.py"),
         ("a,b\n1,2\n", {"phi_model": "digits"}, "line 2 is not model, batch_samples, step, sqr, var"),
         (f"{HEAD}\ndigits,32,0,nan,1\n", {"phi_model": "digits"}, "line 2 is not model"),
@@ -84,23 +79,3 @@ def test_what_is_no_table_is_refused(text: Any, settings: dict[str, Any], words:
         Star(phi_table=str(path), **settings)
     assert str(caught.value).startswith(("phi_table=", "phi_model="))
     assert "\n" not in str(caught.value)
-
-
-QUIET = (
-    "runtime=virtual",
-    "workload=digits",
-    "strategy=star_h",
-    "strategy.phi=null",
-    "view=none",
-    "draw=false",
-    "workload.epochs=1",
-)
-
-
-def test_from_the_command_line(path: str, tmp_path: Path) -> None:
-    words = [*QUIET, f"strategy.phi_table={path}", f"hydra.run.dir={tmp_path}/run"]
-    refused = run_cli(*words, "strategy.phi_model=digit")
-    assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
-    assert "strategy.phi_model=digit: is not in the table" in refused.err
-    done = run_cli(*words, "strategy.phi_model=digits", "backend=none", "workload.target=null", "eval_every_s=null")
-    assert done.exit_code == 0, done.err

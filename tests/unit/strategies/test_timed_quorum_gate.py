@@ -60,8 +60,7 @@ def updates_s(run: HeapRun) -> list[float]:
 def test_it_updates_when_all_are_there_or_the_time_has_come() -> None:
     """Three workers of 1 s, one of 5, patience 2 s: at 2 and 4 without the slow one, at 5 with it, and so on.
 
-    The slow one begins at 0, 5, 10 ... with an update of all, and the others wait for it from 1 s after each update.
-    """
+    The slow one begins at 0, 5, 10 ... with an update of all, and the others wait for it from 1 s after each update."""
     run = HeapRun(Composed(gate=PatientGate()), make_job(max_time_s=20.5), [1.0, 1.0, 1.0, 5.0]).run()
     assert updates_s(run) == pytest.approx([2, 4, 5, 7, 9, 10, 12, 14, 15, 17, 19, 20])
     wakes = [command for command in run.commands if isinstance(command, Wake)]

@@ -83,24 +83,6 @@ def test_on_one_link_no_order_has_a_smaller_mean(sizes: list[int]) -> None:
     assert sum(slot.commit_s for slot in slots) == pytest.approx(best)
 
 
-@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5), data=st.data())
-def test_where_some_order_meets_all_deadlines_the_plan_sends_all_of_them(sizes: list[int], data: st.DataObject) -> None:
-    """A deadline is a place in the order, and one update per place is due at most where its deadline is its own."""
-    deadlines = data.draw(st.permutations(range(len(sizes))))
-    pending = [
-        update(number, version=5 + dl, size=size, path=("in",))
-        for number, (size, dl) in enumerate(zip(sizes, deadlines, strict=True))
-    ]
-    found = plan(pending, {"in": 100 * MB}, now_s=0.0, version=9, tau_max=4, idle_tolerance_s=math.inf)
-    assert not found.drops
-    lawful = [
-        sum(np.cumsum([sizes[number] for number in order])) / 100
-        for order in permutations(range(len(sizes)))
-        if all(place <= deadlines[number] for place, number in enumerate(order))
-    ]
-    assert sum(slot.commit_s for slot in found.slots) == pytest.approx(min(lawful))  # one order only is lawful
-
-
 def test_what_is_under_way_keeps_its_links_and_its_place() -> None:
     first = plan([update(0)], star(25, 100), now_s=0.0, version=3, tau_max=9).slots
     then = plan([update(1)], star(25, 100), now_s=1.0, version=3, tau_max=9, running=first).slots
@@ -108,13 +90,6 @@ def test_what_is_under_way_keeps_its_links_and_its_place() -> None:
     assert (then[0].version, then[0].start_s, then[0].segments[0][2]) == (4, 1.0, 75 * MB)
     assert then[0].finish_s == pytest.approx(1 + 100 / 75)
     assert then[0].commit_s == 4.0  # in order, though it has arrived
-
-
-@given(case=cases(most=5))
-def test_the_plan_does_not_depend_on_the_order_of_the_pending(case: tuple[list[Update], dict[str, float], int]) -> None:
-    pending, links, version = case
-    found = [plan(some, links, now_s=0.0, version=version, tau_max=6) for some in (pending, pending[::-1])]
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +115,6 @@ def test_a_link_that_is_reserved_to_the_last_is_full(rates: tuple[float, float])
         network.reserve(("in",), [(0.0, 10.0, rate)])
     assert network.open_s(("in",), 0.0) == 10.0
     assert network.segments(("in",), 5 * capacity, 0.0) == ((10.0, 15.0, capacity),)
-
-
-# ---- fair shares -----------------------------------------------------------------------------------------------------
 
 
 Paths = st.lists(

@@ -15,8 +15,6 @@ from strategies.mlfabric.order import Aggregator, group
 from strategies.mlfabric.replicas import Lag, to_replicate
 from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
 
-# ---- aggregation -----------------------------------------------------------------------------------------------------
-
 
 @st.composite
 def orders(draw: st.DrawFn) -> tuple[list[Update], dict[str, float], list[Aggregator]]:
@@ -56,20 +54,6 @@ def test_groups_keep_the_order_and_nobody_waits_for_an_aggregate(
     assert bool(ways) or len(found) == len(order)
 
 
-@given(count=st.integers(2, 12), aggregators=st.integers(1, 3))
-def test_on_equal_links_groups_save_bytes_and_are_never_later(count: int, aggregators: int) -> None:
-    order = [
-        Update(id=k, worker=k, version=0, size_bytes=1.0, ready_s=0.0, path=(f"up{k}", "server")) for k in range(count)
-    ]
-    links = {"server": 1.0} | {f"up{k}": 1.0 for k in range(count)} | {f"in{k}": 1.0 for k in range(aggregators)}
-    ways = [Aggregator(name=f"a{k}", inward=(f"in{k}",), outward=("server",)) for k in range(aggregators)]
-    found = group(order, links, now_s=0.0, server=("server",), aggregators=ways)
-    assert found[-1].arrived_s == len(found) <= count
-
-
-# ---- replication -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.long(like="test_just_as_many_go_to_the_replica_as_the_bound_needs")
 @settings(max_examples=15)  # torch is slow to step
 @given(
@@ -98,16 +82,6 @@ def test_the_bound_is_above_the_distance_of_two_optimizers_of_torch(
         assert float((models[0] - models[1]).detach().norm()) <= lag.bound * (1 + 1e-9) + 1e-12
 
 
-def test_parallel_updates_reach_the_bound() -> None:
-    """So that no smaller one would do: one dimension, all of one sign."""
-    lag = Lag(momentum=0.5, norms=(2.0, 1.0), carried=4.0)
-    w, h = 0.0, 4.0
-    for u in (2.0, 1.0):
-        h = 0.5 * h + u
-        w += h
-    assert lag.bound == w == 7.0
-
-
 @given(
     norms=st.lists(st.floats(0.01, 10), max_size=6),
     after=st.floats(0.01, 10),
@@ -129,9 +103,6 @@ def test_just_as_many_go_to_the_replica_as_the_bound_needs(
 def test_a_momentum_that_never_ends_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^momentum=1.0: must be 0 or more and below 1$"):
         Lag(momentum=1.0)
-
-
-# ---- STAR's tree -----------------------------------------------------------------------------------------------------
 
 
 @given(latencies=st.dictionaries(st.integers(0, 99), st.floats(0, 1), max_size=40), fanout=st.integers(1, 5))

@@ -10,7 +10,7 @@ import pytest
 from runtime.core import inputs
 from strategies.basic.bsp import BSP
 from strategies.parts.sending.subtrees import assigned
-from strategies.protocol import Arrived, Failed, Strategy, Timings
+from strategies.protocol import Failed, Strategy, Timings
 from strategies.star import Star
 from tests.contract.catalogue import HURRIES, MODES, scenario
 from tests.paper.test_star_tree import ready, second_round, sends, summed
@@ -49,24 +49,6 @@ def test_it_owes_what_all_strategies_owe(name: str, mode: str, seed: int) -> Non
     assert run.sums or name != "bsp"
 
 
-def modes_of_sums(run: HeapRun) -> set[str]:
-    """The kinds of modes in which sums have arrived."""
-    return {
-        str(line.state["mode"]).split()[0]
-        for line in run.lines
-        if isinstance(line.event, Arrived) and line.event.grad.members and line.state
-    }
-
-
-def test_sums_arrive_in_every_mode_of_the_scenarios_above() -> None:
-    """In ASGD and static x-order those that were on their way at the change; so the scenarios have such changes."""
-    found = set[str]()
-    for name in list(MAKES)[1:]:
-        for seed in range(6):
-            found |= modes_of_sums(played_in(name, "departures", seed)[0])
-    assert found >= {"ssgd", "dynamic", "static"}
-
-
 def third_round(changed: dict[int, float]) -> list[tuple[tuple[int, ...], str | None]]:
     """What is sent in the third round, if some parameters took another time on their way to the second one."""
     rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
@@ -92,12 +74,6 @@ def test_who_left_for_good_is_not_in_the_next_tree() -> None:
     for worker in (0, 1, 2, 4, 5):
         ready(rig, worker, 11.0)
     assert sends(rig)[6:] == [((1, 0, 4), "aggregator:0"), ((5, 2), "aggregator:1")]
-
-
-def test_children_are_waited_for_half_an_iteration() -> None:
-    rig = second_round(BSP(tree_fanout=2))
-    ready(rig, 3, 11.0)
-    assert rig.timers[-1] == (11.5, "strategy:tree")
 
 
 def test_an_inner_node_s_aggregator_is_on_its_host_if_there_is_one() -> None:

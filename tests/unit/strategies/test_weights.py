@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.parts.weights import LR_RULES, lr_scale, staleness_factor, worst_case_factor
+from strategies.parts.weights import LR_RULES, lr_scale, staleness_factor
 from strategies.protocol import split_evenly
 
 
@@ -38,7 +38,3 @@ def test_adadelay_matters_early() -> None:
     """MLfabric names delay-dependent rates after AdaDelay: sqrt(t / (t + tau))."""
     found = [staleness_factor("adadelay", 10, update) for update in (10, 100, 1000)]
     assert found == pytest.approx([0.7071, 0.9535, 0.9950], abs=5e-5)
-
-
-def test_the_rate_of_the_worst_case() -> None:
-    assert (worst_case_factor(16), worst_case_factor(1), worst_case_factor(0)) == (0.25, 1.0, 1.0)

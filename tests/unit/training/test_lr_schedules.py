@@ -47,14 +47,6 @@ def test_warmup_and_cosine() -> None:
     assert all(first > second for first, second in pairwise(falling))
 
 
-def test_inverse_powers() -> None:
-    """Hoffman's (tau0 + t) ** -kappa for t updates of 64 samples."""
-    tau0, kappa = 10, 0.7
-    schedule = make_schedule("inverse_power", offset=tau0 * 64, exponent=kappa)
-    found = [tau0**-kappa * factor for factor in factors(schedule, 0, 64, 640)]
-    assert found == pytest.approx([(tau0 + t) ** -kappa for t in (0, 1, 10)])
-
-
 def difference_to_torch(schedule: Schedule) -> float:
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
@@ -70,13 +62,6 @@ def difference_to_torch(schedule: Schedule) -> float:
 def test_the_cosine_is_that_of_torch() -> None:
     assert difference_to_torch(make_schedule("warmup_cosine", total=50 * 32, end_frac=0.05)) < 1e-9
     assert difference_to_torch(make_schedule("warmup_cosine", total=51 * 32, end_frac=0.05)) > 1e-3
-
-
-@pytest.mark.parametrize("unit", ["samples", "epochs"])
-def test_all_take_the_size_of_an_epoch(unit: str) -> None:
-    for name, fields in (("step", {"milestones": [1], "unit": unit}), ("warmup_cosine", {"total": 2, "unit": unit})):
-        assert make_schedule(name, epoch_samples=100, **fields).lr_at(0) == 1.0
-    assert make_schedule("constant", epoch_samples=100).lr_at(0) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.training import optimizers
 from runtime.training.optimizers import BLOCK, Optimizer, make_optimizer
 
 Vector = NDArray[np.float32]
@@ -47,9 +46,6 @@ def gradients(num_elements: int, count: int = 4, seed: int = 0) -> list[Vector]:
     return list(made)
 
 
-# ---- cuts ------------------------------------------------------------------------------------------------------------
-
-
 def run_cut(make_step: Callable[[int, int], Step], num_elements: int, cuts: Sequence[int]) -> Vector:
     """Five updates of the parts between ``cuts``, each part by a server of its own."""
     params = np.linspace(-1, 1, num_elements, dtype=np.float32)
@@ -69,19 +65,6 @@ def stepper(case: str) -> Callable[[int, int], Step]:
         return lambda params, grads, weights: optimizer.step(params, grads, weights, 0.1, 32)
 
     return make_step
-
-
-def cuts_of(num_elements: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, num_elements // 16).map(lambda block: 16 * block), max_size=4).map(sorted)
-
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize("case", CASES)
-@settings(max_examples=20, deadline=None)
-@given(cuts=cuts_of(3000))
-def test_servers_do_not_change_a_bit(case: str, cuts: list[int]) -> None:
-    whole, parts = (run_cut(stepper(case), 3000, where) for where in ([], cuts))
-    assert whole.tobytes() == parts.tobytes()
 
 
 @pytest.mark.few(4)
@@ -122,8 +105,6 @@ def test_gradients_are_added_in_the_order_given(weights: tuple[float, ...]) -> N
         assert np.array_equal(params, expected)
     assert not np.array_equal(found[0], found[1]), "these gradients do not show the order"
 
-
-# ---- semantics -------------------------------------------------------------------------------------------------------
 
 TORCH: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.05),
@@ -187,13 +168,6 @@ def test_the_tally_is_exact_under_the_mean_rule(samples: list[int]) -> None:
     assert params.tolist() == (np.arange(20) + np.sum(grads, axis=0)).tolist()
 
 
-def test_a_parameter_without_gradient_stays_where_it_is() -> None:
-    for name in ("adagrad", "adam"):
-        params = np.ones(16, dtype=np.float32)
-        make_optimizer(name, 16, eps=1e-30).step(params, [np.zeros(16, dtype=np.float32)], [1.0], 0.1, 1)
-        assert params.tolist() == [1.0] * 16
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_the_result_can_be_left_elsewhere(case: str) -> None:
     size, grads = BLOCK + 500, gradients(BLOCK + 500)
@@ -205,9 +179,6 @@ def test_the_result_can_be_left_elsewhere(case: str) -> None:
     in_place = np.ones(size, dtype=np.float32)
     make(case, size).step(in_place, grads, UNEQUAL, 0.1, 32)
     assert in_place.tobytes() == out.tobytes()
-
-
-# ---- state -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -253,9 +224,6 @@ def test_the_state_of_something_else_is_refused(state: dict[str, Any], message: 
     assert optimizer.steps == 0
 
 
-# ---- refusals --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
@@ -295,23 +263,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(params: Any, grads: li
     with pytest.raises(ValueError, match="grads: "):
         optimizer.step(params, grads, weights, 0.1, 1)
     assert optimizer.steps == 0
-
-
-def test_fields_left_out_do_not_count() -> None:
-    assert make_optimizer("adam", 8, momentum=None, beta1=None).rule == make_optimizer("adam", 8).rule
-    assert make_optimizer("adam", 8, beta1=0.8).rule != make_optimizer("adam", 8).rule
-
-
-def test_a_server_without_parameters() -> None:
-    make("adam", 0).step(np.zeros(0, np.float32), [np.zeros(0, np.float32)], [1.0], 0.1, 1)
-
-
-def test_a_rule_of_a_project_of_0_1_0_has_its_step_scale_under_the_name_of_then() -> None:
-    class Before(optimizers.Rule):
-        def gain(self, lr: float, samples: int) -> float:
-            return -2.0 * lr
-
-        def update(self, block: optimizers.Block, lr: float, step: int) -> None:
-            np.add(block.params, block.grad, out=block.params)
-
-    assert Before().step_scale(0.5, 8) == -1.0

@@ -31,9 +31,6 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
     return progress.progress
 
 
-# ---- the law --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("updates", "phi_samples", "progress"),
     [
@@ -46,12 +43,6 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
 )
 def test_progress_by_hand(updates: list[tuple[int, float]], phi_samples: float, progress: float) -> None:
     assert after(*updates, phi_samples=phi_samples) == pytest.approx(progress)
-
-
-def test_the_efficiency_of_the_worked_example() -> None:
-    """Phi 1000, per sample relative to a batch of 128: (1000 + 128) / (1000 + 1024) = 0.5573 at a batch of 1024."""
-    per_sample = {batch: after((batch, 1.0), phi_samples=1000.0) / batch for batch in (128, 1024)}
-    assert per_sample[1024] / per_sample[128] == pytest.approx(0.5573, abs=5e-5)
 
 
 @given(parts=st.integers(1, 64), samples=st.integers(1, 512), phi=st.floats(0, 1e5), scale=st.floats(0.01, 100))
@@ -83,20 +74,11 @@ def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
     assert progress.progress == 0.0
 
 
-# ---- the metric -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (10, 0.5), (20, 0.7), (30, 0.9), (1e9, 0.9)])
 def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float, accuracy: float) -> None:
     job = Progress(model())
     job.load_state({"progress": progress})
     assert job.metrics() == {"accuracy": pytest.approx(accuracy)}
-
-
-def test_a_loss_falls() -> None:
-    progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
-    progress.update(8)
-    assert progress.metrics() == {"loss": 1.75}
 
 
 def test_a_rollback_takes_progress_back_exactly() -> None:
@@ -118,9 +100,6 @@ def test_a_rollback_takes_progress_back_exactly() -> None:
 def test_a_foreign_state_is_refused(state: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="progress state"):
         Progress(model()).load_state(state)
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_read_by_path_and_by_name(tmp_path: Path) -> None:
@@ -164,11 +143,6 @@ def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(ConfigError, match="is not a YAML file"):
-        parse_progress(b"\xff\xfe\xfd", "mine")
-
-
 def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
         load_progress("mine", tmp_path)
@@ -186,9 +160,6 @@ def test_a_model_of_another_job_is_refused() -> None:
         model().check("digits", "loss")
 
 
-# ---- the backend ----------------------------------------------------------------------------------------------------
-
-
 class Task:
     num_parameters = 7
 
@@ -203,11 +174,6 @@ def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
 def test_a_model_without_parameters_is_refused(count: int) -> None:
     with pytest.raises(ConfigError, match=f"backend.num_parameters={count}: must be at least 1, or null"):
         instantiate({"_target_": "runtime.backends.none.NoBackend", "num_parameters": count}, "backend")
-
-
-def test_it_cannot_train() -> None:
-    with pytest.raises(ConfigError, match="computes no gradients"):
-        NoBackend().prepare(Task(), 0)
 
 
 def test_each_job_starts_without_progress(tmp_path: Path) -> None:
