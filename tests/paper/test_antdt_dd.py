@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise, product
 from math import inf
 from typing import Any
@@ -16,9 +15,8 @@ from strategies.antdt.antdt_dd import AntDTDD
 from strategies.antdt.micro_batches import DeviceLimits, solve, solve_anyhow
 from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
-from strategies.protocol import AnyCommand, Arrived, Compute, Joined, Started, Timings
+from strategies.protocol import Compute
 from tests.support.faults import departures, random_outcome, random_seconds, restarts
-from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, played, unconserved, unlawful
 
@@ -216,20 +214,6 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
     assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
 
 
-def test_who_joins_later_counts_as_the_slowest_type() -> None:
-    """Beyond the paper: ``types`` names those of the start only. 400 samples at 300, 100 and 100 samples/s."""
-    strategy = AntDTDD(types=("v100", "p100"), devices=specs(1, 512))
-    first = strategy.handle(Started(t=0.0, workers=(0, 1), batch_samples=(200, 200), num_servers=1))
-    strategy.handle(Joined(t=1.0, worker=2, incarnation=0))
-    commands: Sequence[AnyCommand] = ()
-    for order in first:
-        assert isinstance(order, Compute)
-        grad = make_grad(order.worker, order.num_samples)
-        commands = strategy.handle(Arrived(t=2.0, grad=grad, timings=Timings(compute_s=1.0)))
-    last = [command for command in commands if isinstance(command, Compute)]
-    assert [(order.worker, order.num_samples, order.accum) for order in last] == [(0, 240, 1), (1, 80, 1), (2, 80, 1)]
-
-
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))
 def test_every_round_sums_to_the_global_batch(seed: int, num_workers: int) -> None:
@@ -261,17 +245,6 @@ def test_the_profile_of_equal_workers_costs_at_most_three_percent(num_workers: i
     dd, bsp = (HeapRun(strategy, job, base_and_samples).run().updates for strategy in (AntDTDD(), BSP()))
     assert bsp >= 399
     assert dd >= bsp / 1.03
-
-
-def test_a_profile_taken_during_a_disturbance_is_repeated() -> None:
-    """Departure from section VI-B. Worker 1 is slow during the profile only; later all are found to be equal."""
-
-    def seconds(worker: int, order: ComputeOrder) -> float:
-        return base_and_samples(worker, order) * (3.0 if worker == 1 and order.version < 40 else 1.0)
-
-    job = make_job(num_workers=4, global_batch_samples=128, num_samples=10**6, max_time_s=40.0)
-    assert orders(HeapRun(AntDTDD(), job, seconds).run())[-1] == ((32, 1),) * 4
-    assert orders(HeapRun(AntDTDD(check_iters=0), job, seconds).run())[-1] != ((32, 1),) * 4
 
 
 def test_a_cluster_whose_speeds_keep_changing_is_profiled_three_times_at_most() -> None:

@@ -53,18 +53,6 @@ def test_fast_workers_draw_more_shards() -> None:
     assert run.core.finished_s == pytest.approx(2.0)
 
 
-def test_with_static_parts_the_slowest_worker_sets_the_end() -> None:
-    """AntDT, section V-C, the baseline: a third of the data each (14/3 shards). The slowest takes 4.67 s for it, and
-    the others idle."""
-    run = fourteen_shards("even")
-    assert run.core.finished_s == pytest.approx(14 / 3)
-    samples = Counter(dict.fromkeys(range(3), 0))
-    for order in run.orders.values():
-        samples[order.worker] += samples_of(order)
-    assert set(samples.values()) == {56}
-    assert [note["worker"] for note in run.noted("Starved")] == [0, 1]
-
-
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(1, 6),

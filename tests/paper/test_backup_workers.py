@@ -37,16 +37,6 @@ def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
     assert [run.grads[grad].worker for grad in run.dropped] == [4] * 10
 
 
-def test_at_the_batch_of_sync_opt_every_replica_keeps_its_own() -> None:
-    """AntDT, sections VII-A2 and VII-A3: BW is Sync-OPT, whose replicas have a batch of their own, 4096 samples for 20
-    workers. Of 14 that are waited for an update has 57,344, so an epoch of 81,920 has 20 / 14 as many updates."""
-    job = make_job(num_workers=20, global_batch_samples=81_920, num_samples=81_920 * 14, epochs=1, max_time_s=100.0)
-    run = HeapRun(BackupWorkers(num_backup=6, enlarge=False), job, [1.0] * 14 + [1.5] * 6).run()
-    assert {order.ranges[0].samples for order in run.orders.values()} == {4096}
-    assert {len(order.grads) for _, order, _ in run.applied} == {14}
-    assert len(run.applied) == 20
-
-
 def test_the_end_of_an_epoch_does_not_wait_for_the_straggler() -> None:
     """Beyond the paper. Eleven updates of 12 samples an epoch, eight epochs that overlap, a straggler of 4.5 s: 87
     whole updates a second apart. Only at the job's end somebody waits for what the straggler has. (It used to draw its

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.basic.bsp import BSP
-from strategies.protocol import Apply, Arrived, Restored
 from tests.support.faults import random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 
@@ -37,24 +36,6 @@ def test_a_superstep_lasts_as_long_as_its_slowest_component() -> None:
     assert [t for t, _, _ in run.applied] == [4.0 * k for k in range(1, 11)]
     assert len(run.used) == 40
     assert set(run.staleness) == {0}
-
-
-@given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 6))
-def test_every_update_stands_for_the_global_batch(seed: int, num_workers: int) -> None:
-    """Valiant, section "The BSP model": between two updates every worker reports exactly once (without samples where
-    the epoch has none left), and the assigned samples sum to the global batch, also with workers that restart and
-    parameters that are restored."""
-    run = three_epochs(seed, num_workers, num_samples=10 * num_workers + 3).run()
-    waiting: dict[int, int] = {}
-    for line in run.lines:
-        if isinstance(line.event, Arrived):
-            waiting[line.event.grad.worker] = line.event.grad.assigned_samples
-        elif isinstance(line.event, Restored):
-            waiting.clear()
-        if any(isinstance(command, Apply) for command in line.commands):
-            assert sum(waiting.values()) == run.job.global_batch_samples
-            waiting.clear()
-    assert run.core.shards.finished
 
 
 @given(

@@ -45,12 +45,6 @@ def test_table_1(need: Need, limits: Limits, plan: tuple[int, ...], cores: int, 
     assert planned_workers(need, found.workers, found.servers * found.server_cores, limits) == then
 
 
-def test_the_worker_stage_with_what_was_measured_after_the_switch() -> None:
-    """Table 1, rows "optimize", print w_hat of 2.3 and 18.3; neither changes the number of workers."""
-    assert planned_workers(Need(worker_cores=2.3, update_cores=5.7), 24, 128, PAPER) == 24
-    assert planned_workers(Need(worker_cores=18.3, update_cores=3.1), 8, 32, PAPER) == 8
-
-
 @pytest.mark.parametrize(
     ("costs", "workers", "steps_per_s", "used", "cores", "left_s"),
     [("dlrover_wd", 24, 210, 2.3, 3, 0.0267), ("dlrover_xdfm", 8, 47.8, 18.3, 20, 0.0142)],

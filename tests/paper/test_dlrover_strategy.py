@@ -98,32 +98,6 @@ def test_a_seamless_switch_restarts_nobody() -> None:
     assert len(seamless.moves) == len(stopped.moves) == 1
 
 
-def slowed(slow: set[NodeId]) -> Uses:
-    """Servers with a quarter of their cores take four times as long for the same updates; all others wait."""
-
-    def uses(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
-        waiting = bool(slow & has.keys())
-        return {
-            node: Used(2.8) if node.role == "worker" else Used(3.9 if waiting else 14.6, 0.9 if node in slow else 0.3)
-            for node in has
-        }
-
-    return uses
-
-
-@pytest.mark.long(like="test_hot_servers_get_24_cores")
-def test_a_server_with_a_quarter_of_its_cores_is_replaced() -> None:
-    """Section 5.4: it has no more load than others, so "Elastic Trainer has to migrate the PS to a new machine"."""
-    slow = NodeId.server(1)
-    settings = {"worker_cores": 3, "sample_s": 10.0, "sample_steps": 1, "cores_total": 88}
-    job = trained(
-        slowed({slow}), {"workers": 8, "servers": 4, "max_time_s": 900.0, "place_of": lambda node: "host:7"}, **settings
-    )
-    migrations = [one for one in job.decisions if "Replace node server:1" in one]
-    assert migrations, job.decisions
-    assert slow not in job.core.members.layout.nodes
-
-
 def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
     """Section 4.2: "If the worker fails with OOM, DLRover launches a new worker with double memory"."""
     job = ObservedRun(DLRover(), even, workers=3, max_time_s=40.0)

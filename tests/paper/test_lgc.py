@@ -41,20 +41,6 @@ def test_a_slightly_late_worker_begins_again_at_once() -> None:
     assert len(HeapRun(waiting, job, [1, 1, 1, 1.2]).run().used) == 60 + 10
 
 
-def test_equal_workers_do_not_idle() -> None:
-    """Beyond the paper: 16 workers that differ by a thousandth, K = 12. A worker that just misses an update has its
-    next gradient in time, so a job of 1,600 samples takes 100 rounds, as with BSP, and a little more; with waiting, 12
-    / 16 + 4 / 32 of the work is done in each: 114 rounds."""
-    seconds = [1 + worker / 1000 for worker in range(16)]
-    job = make_job(num_workers=16, global_batch_samples=16, num_samples=1600, epochs=1, max_time_s=400.0)
-    took = {
-        begin: HeapRun(LGC(late_begin=begin), job, seconds).run().core.finished_s
-        for begin in ("in_time", "next_update")
-    }
-    assert took["in_time"] < 1.03 * 100
-    assert took["next_update"] == pytest.approx(100 / (12 / 16 + 4 / 32), rel=0.02)
-
-
 def test_samples_of_dropped_gradients_may_be_given_up() -> None:
     """Beyond the paper: ``requeue=False``."""
     job = make_job(num_samples=100, epochs=1, max_time_s=400.0)
@@ -78,33 +64,23 @@ def test_what_a_straggler_has_finished_is_used() -> None:
     assert (ages.count(0), ages.count(1)) == (6, 10)
     assert not run.dropped
     assert in_blocks(1).dropped, "negative control: whole gradients are too late"
-
-
-def test_only_whole_workers_count_towards_k() -> None:
-    """STAR, section V-B. An update every second, when three have brought four parts each; what they bring is a
-    batch."""
-    run = in_blocks(4)
-    assert [t for t, _, _ in run.applied] == [float(t) for t in range(1, 13)]
+    assert [t for t, _, _ in run.applied] == [float(t) for t in range(1, 13)], "when three have brought four parts each"
     for _, _, grads in run.applied:
         assert [sum(grad.samples for grad in grads if grad.worker == worker) for worker in range(3)] == [4, 4, 4]
 
 
 def test_parts_of_a_batch_that_does_not_divide() -> None:
-    """Beyond the paper. Five samples in three parts are 2, 2 and 1."""
+    """Beyond the paper. Five samples in three parts are 2, 2 and 1; every part needs one."""
     rig = Rig(LGC(k_fastest=2, blocks=3), make_job(num_workers=2, global_batch_samples=10)).start()
     for _ in range(3):
         rig.arrive(0)
     assert [grad.samples for grad in rig.grads.values()] == [2, 2, 1]
     assert rig.busy_workers() == [1]
-
-
-def test_empty_parts_are_refused() -> None:
-    """Beyond the paper: every part needs a sample."""
     with pytest.raises(ValueError, match=r"blocks=5: must be at most the samples of the smallest batch \(4\)"):
         LGC(blocks=5).validate_batch(4, 16)
 
 
-@pytest.mark.parametrize(("num_workers", "fresh"), [(4, 4), (5, 5), (8, 5), (12, 5)])
+@pytest.mark.parametrize(("num_workers", "fresh"), [(4, 4), (12, 5)])
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_k_of_star_in_jobs_of_4_to_12_workers(num_workers: int, fresh: int, blocks: int) -> None:
     """STAR, section V-A: "we set K = 5", in jobs of 4 to 12 workers; of fewer than 5 workers, all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.basic.asp import ASP
@@ -50,6 +50,7 @@ COMMON = {"seed": st.integers(0, 10_000), "num_workers": st.integers(1, 6), "dat
 
 
 @pytest.mark.parametrize("name", LIMITS)
+@settings(max_examples=10)
 @given(**COMMON)
 def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers: int, data: st.DataObject) -> None:
     """Each row cites its section, STAR's section V-A for its baselines, and Algorithm 3 of Chen et al.; departures of
@@ -62,6 +63,7 @@ def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers
     assert one.core.shards.finished
 
 
+@settings(max_examples=20)
 @given(**COMMON)
 def test_two_that_differ_in_a_name_alone(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Chen et al., Algorithm 4: all but K are backups; only the size of the batches differs. LGC, abstract:

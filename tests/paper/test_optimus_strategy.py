@@ -12,7 +12,7 @@ from strategies.elastic.optimus import Optimus
 from strategies.elastic.optimus.remaining import MAX_POINTS, LossCurve, Remaining
 from strategies.elastic.optimus.speed import SpeedModel, Speedometer
 from strategies.protocol import Started
-from tests.support.faults import Crash, Outage
+from tests.support.faults import Outage
 from tests.support.growing import GrowingRun, numbers
 from tests.support.laws import dead, played, unconserved
 
@@ -57,12 +57,6 @@ def test_without_a_profile_the_job_tries_sizes_itself() -> None:
     assert [last[f"a{i}"] for i in range(4)] == pytest.approx(list(WORKED.coefficients), abs=0.02)
 
 
-def test_one_increment_in_three_minutes() -> None:
-    """DLRover section 6.3: "The interval of the adjustment in all experiments is 3min"."""
-    times = [t for t, _ in grown(700.0, profile=PROFILE, seamless=True, sample_s=60.0, adjust_every_s=180.0).launches]
-    assert times == [60.0, 240.0, 420.0, 600.0]
-
-
 def test_a_stop_and_restart_restarts_every_worker() -> None:
     """DLRover section 6.3: each adjustment initialises training again; a seamless one restarts nobody."""
     stopped, seamless = grown(profile=PROFILE), grown(profile=PROFILE, seamless=True)
@@ -81,32 +75,18 @@ def test_what_is_denied_is_not_asked_for_again() -> None:
     assert "stays" in job.decisions[-1]
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("after_s", "seamless"),
-    [
-        *((0.75, False), (1.25, True)),
-        *(
-            pytest.param(*other, marks=pytest.mark.long)
-            for other in ((0.25, True), (2.5, False), (0.25, False), (0.75, True), (1.25, False), (2.5, True))
-        ),
-    ],
+    [(1.25, True), *(pytest.param(*row, marks=pytest.mark.long) for row in ((0.75, False), (2.5, True)))],
 )
 def test_a_server_that_is_lost_during_a_switch(after_s: float, seamless: bool) -> None:
     """Beyond the paper: the switch continues or is given up; every sample is used once, and the job grows on."""
     asked_s = next(t for t, order in grown(profile=PROFILE, seamless=seamless).launches if "server" in order.node)
     outage = Outage(asked_s + after_s, 2.0)
-    job = grown(5000.0, profile=PROFILE, seamless=seamless, run={"faults": [outage], "samples": 4000})
+    job = grown(3000.0, profile=PROFILE, seamless=seamless, run={"faults": [outage], "samples": 2500})
     assert job.happened == [outage]
     assert dead(job) + unconserved(job) == []
     assert job.size[1] >= 9
-
-
-def test_who_is_lost_for_good_is_replaced_by_the_next_increment() -> None:
-    """Beyond the paper: a size is what there is; the model says what helps from there."""
-    job = grown(profile=PROFILE, run={"faults": [Crash(800.0, 0, None)]})
-    assert job.asked == "WWWWWPWWWWW"
-    assert job.size == (2, 10)
 
 
 def test_a_job_without_a_number_of_updates_asks_its_loss() -> None:
@@ -121,8 +101,8 @@ def test_a_job_without_a_number_of_updates_asks_its_loss() -> None:
     assert len(remaining._losses) < MAX_POINTS
 
 
-def test_a_rollback_takes_updates_back() -> None:
-    """Beyond the paper: after the loss of a server."""
+def test_a_rollback_takes_updates_and_losses_back() -> None:
+    """Beyond the paper: what was observed after the stored parameters is not on the curve of those that follow."""
     remaining = Remaining()
     remaining.start(Started(t=0.0, workers=(0, 1), batch_samples=(2, 2), num_servers=1, total_samples=101))
     for _ in range(20):
@@ -130,10 +110,6 @@ def test_a_rollback_takes_updates_back() -> None:
     assert remaining.left() == 51 - 20, "an update uses the batch of one worker"
     remaining.rolled_back(5)
     assert remaining.left() == 51 - 5
-
-
-def test_a_rollback_takes_losses_back() -> None:
-    """Beyond the paper: what was observed after the stored parameters is not on the curve of those that follow."""
     curve, remaining = LossCurve(b0=0.002, b1=0.5, b2=0.3), Remaining(flat_steps=100, flat_loss=0.01)
     remaining.start(Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1))
     for step in range(1000):

@@ -52,12 +52,6 @@ def test_it_returns_to_the_last_size_that_gained_enough(seamless: bool) -> None:
     assert third["gain"] == pytest.approx(0.286, rel=0.05)
 
 
-def test_a_size_of_which_a_part_came_is_measured_as_it_is() -> None:
-    """Beyond the paper: two of four workers are granted; the gain of 55 updates per second at 6 is 0.75, too."""
-    job = scaled(25.0, run={"scheduler": Quota(cores_total=34)})
-    assert numbers(job.decisions[1])["gain"] == pytest.approx(0.75, rel=0.03)
-
-
 @pytest.mark.parametrize("seamless", [False, True])
 def test_a_slow_worker_is_replaced(seamless: bool) -> None:
     """Abstract: stragglers are replaced; the new one is launched first, and the old one leaves when it has joined."""

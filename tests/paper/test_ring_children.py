@@ -139,17 +139,6 @@ def test_parents_with_the_fewest_children_come_first() -> None:
     assert at.applied[-1][1].children == ((3, 0), (4, 1), (5, 2), (6, 0))
 
 
-def test_an_update_is_the_mean_and_its_rate_the_share_of_the_batch() -> None:
-    """Section IV-C1, r_new = y / N r_SSGD: three of four gradients, then four."""
-    at = rig(fixed(k_fastest=3, wait_s=0.2), 4)
-    round_of(at, {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4})
-    round_of(at, {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8})
-    for worker in (0, 1, 2):
-        at.arrive(worker, 1.0)
-    at.core.receive(1.2, TIMER)
-    assert [(order.weights[0], order.lr) for _, order, _ in at.applied[1:]] == [(1 / 4, 1.0), (1 / 3, 0.75)]
-
-
 def replicas(until_s: float) -> Job:
     return make_job(num_servers=0, max_time_s=until_s)
 

@@ -13,7 +13,6 @@ import pytest
 
 from runtime.core.job import ComputeOrder
 from scripts.fitting.train_modes import Agreement, agreement, by_heuristic, drawn
-from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
@@ -21,7 +20,6 @@ from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
-from tests.support.rough import parted, rough
 
 FOUR = (1.0, 1.0, 1.0, 4.0)
 COSTS = ModeTimes(mode_cost="pooled", kappa=16.0)
@@ -157,9 +155,3 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     run = run_of(star_ml(own, redecide_iters=10, decision_s=0.0), faults=crashes)
     assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
     assert unlawful(run) == []
-
-
-def test_without_stragglers_it_is_bsp() -> None:
-    """Section IV-A: event for event."""
-    one = rough(star_ml(straggler_frac=1e9), 3, 4)
-    assert parted(one, rough(BSP(), 3, 4)) == ""

@@ -101,16 +101,6 @@ def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
     return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
 
 
-def test_what_it_corrects_is_equation_3() -> None:
-    """Section IV-C1, with phi = 1000: 5.9297, 3.1741 and 2.3021 s for x = 0, 1, 2 without waiting."""
-    at = asked()
-    modes = [WHOLE, RingMode((7,), 0.0), RingMode((7, 6), 0.0)]
-    assert [at.by_rule()[mode] for mode in modes] == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
-    estimates = at.costed(at.by_rule(), 16, measured=False)
-    assert estimates.targets == pytest.approx(np.zeros(5), abs=1e-12)
-    assert next(iter(at.by_rule())) == modes[2], "the best first"
-
-
 def test_equation_3_is_learnt_of_rings_without_overhead() -> None:
     """Section IV-C1: equation 3 has none, so it teaches nothing about rings that have some; what was measured does."""
     at = asked(overhead_s=2.0)
@@ -269,20 +259,6 @@ def test_a_mode_is_measured_once_its_ring_is_there() -> None:
     tooks = [took for line in lines if (took := read_took(line)) is not None and took.mode == WHOLE]
     assert tooks
     assert [took.pace.update_s for took in tooks] == pytest.approx([1.3] * len(tooks), rel=1e-5)
-
-
-def test_without_stragglers_nothing_is_measured_any_more() -> None:
-    """Beyond the paper: what a mode took while nobody straggled is not what the decision was about."""
-    done = [0] * 4
-
-    def seconds(worker: int, order: Any) -> float:
-        done[worker] += 1
-        return 3.0 if worker == 3 and done[3] in (2, 30) else 1.0
-
-    # it gains too little to leave, so the ring of all is what is decided
-    run = run_of(star_ml({"min_samples": 5000}, min_gain_frac=0.99, redecide_iters=10**6), seconds, 80.0)
-    assert run.core.strategy.log_state()["decisions"] == 2
-    assert not [one for one in learner(run)._buffer._decisions if one.measured]
 
 
 def test_its_decisions_take_a_time_of_their_own() -> None:

@@ -15,7 +15,7 @@ from strategies.basic.static_x import StaticX
 from strategies.star.choice import Choice
 from strategies.star.modal import ASGD, SSGD, Mode
 from strategies.star.orders import group_lag, order_intervals, order_lags, simulated, single_interval
-from strategies.star.times import MODE_COSTS, ModeTimes, ring_s, updates_per_progress
+from strategies.star.times import MODE_COSTS, ModeTimes, ring_s
 from tests.support.harness import HeapRun, make_job
 
 FOUR = [1.0, 1.0, 1.0, 4.0]
@@ -60,7 +60,7 @@ def test_intervals_staleness_and_lags_are_those_of_the_definition(times_s: list[
         assert lag == pytest.approx(slow_lag, rel=0.03, abs=0.01), x
 
 
-@pytest.mark.parametrize("x", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("x", [2, 3])
 def test_a_job_with_static_x_takes_as_long_as_predicted(x: int) -> None:
     """Section IV-C, t_x, against the gate itself. With x = 2, workers finish together and sums of floats
     decide whose gradient is taken: 2.4 % longer."""
@@ -127,23 +127,15 @@ def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[f
     assert all(update_s >= x * found[0] * (1 - 1e-9) for x, update_s in enumerate(found, start=1))
 
 
-@given(TIMES, PHI)
-def test_as_printed_asynchronous_updates_always_win(times_s: list[float], phi: float) -> None:
-    """Section IV-C, equations 1 and 2: a stale gradient counts like a fresh one, so nothing beats ASGD."""
-    costs = ModeTimes(mode_cost="literal")
-    static_s = costs.static_s(times_s, 64, phi)
-    half = len(times_s) // 2
-    pairs = [list(range(half)), list(range(half, len(times_s)))]
-    dynamic_s = costs.dynamic_s(times_s, [group for group in pairs if group], 64, phi)
-    assert static_s[1] <= min([*static_s.values(), dynamic_s]) * (1 + 1e-9)
-
-
 @given(TIMES, PHI, st.sampled_from(MODE_COSTS))
-def test_one_cluster_is_ssgd(times_s: list[float], phi: float, mode_cost: str) -> None:
-    """Section IV-C, equation 2 with one cluster is equation 1 with all workers."""
+def test_one_cluster_is_ssgd_and_clusters_of_one_are_asgd(times_s: list[float], phi: float, mode_cost: str) -> None:
+    """Section IV-C, equation 2 with one cluster is equation 1 with all workers; beyond the paper: workers alone are
+    equally stale, whether they are called clusters or not."""
     costs, count = ModeTimes(mode_cost=mode_cost), len(times_s)
-    one = costs.dynamic_s(times_s, [range(count)], 64, phi)
-    assert one == pytest.approx(costs.static_s(times_s, 64, phi)[count])
+    static_s = costs.static_s(times_s, 64, phi)
+    assert costs.dynamic_s(times_s, [range(count)], 64, phi) == pytest.approx(static_s[count])
+    if mode_cost in ("pooled", "literal"):
+        assert costs.dynamic_s(times_s, [[worker] for worker in range(count)], 64, phi) == pytest.approx(static_s[1])
 
 
 def test_lags_of_worked_numbers() -> None:
@@ -164,14 +156,6 @@ def test_one_price_for_all_clusters() -> None:
     assert min(static_s, key=static_s.__getitem__) == 3
 
 
-@given(TIMES, PHI)
-def test_with_one_price_clusters_of_one_are_asgd(times_s: list[float], phi: float) -> None:
-    """Beyond the paper, equations 1 and 2: workers alone are equally stale, whether they are called clusters or not."""
-    costs = ModeTimes(mode_cost="pooled", kappa=5.0)
-    alone = costs.dynamic_s(times_s, [[worker] for worker in range(len(times_s))], 64, phi)
-    assert alone == pytest.approx(costs.static_s(times_s, 64, phi)[1])
-
-
 @pytest.mark.parametrize(("slow_s", "by_cluster"), [(2.0, "ssgd"), (6.0, "dynamic")])
 def test_lags_prefer_what_is_best_where_staleness_hurts(slow_s: float, by_cluster: str) -> None:
     """Beyond the paper: digits at a rate of 0.2, three workers at 1 s and one slower. With static 3 jobs reach 95 %
@@ -186,16 +170,6 @@ def test_lags_prefer_what_is_best_where_staleness_hurts(slow_s: float, by_cluste
 
     assert best(ModeTimes(mode_cost="pooled", kappa=16.4)) == "static 3"
     assert best(ModeTimes(mode_cost="priced", kappa=2.59)) == by_cluster
-
-
-def test_equal_workers_have_no_order_to_interpolate() -> None:
-    """Section IV-C, equation 1 as published: where all are equally fast every update takes as long as one of all."""
-    assert ModeTimes(mode_cost="published").static_s([2.0] * 3, 64, 0.0) == {1: 2.0, 2: 2.0, 3: 2.0}
-
-
-def test_progress_per_update() -> None:
-    """Section IV-C1: with M = phi an update makes half of the progress of one without noise."""
-    assert updates_per_progress(500, 500.0) == 2.0
 
 
 def test_single_updates_are_exact() -> None:

@@ -226,15 +226,6 @@ def test_own_workers_are_asked_for_unless_that_is_switched_off() -> None:
     assert nodes["worker:0"].link_bytes_per_s == pytest.approx((1 / 1.0 - 1 / 4.0) * SEND)
 
 
-def test_the_ablation_asks_for_nothing() -> None:
-    """Section V-C, /PS: as if there were no prevention."""
-    cluster = Cluster()
-    run = run_of(cluster, prevent=False)
-    assert not cluster.asked
-    granted = run_of(Cluster())
-    assert [order for _, order, _ in run.applied] == [order for _, order, _ in granted.applied]
-
-
 def test_nothing_is_asked_for_before_it_is_known_what_servers_use() -> None:
     """Departure: a demand is a part of what was measured in SSGD, so until then it stays with SSGD."""
     cluster = Cluster()

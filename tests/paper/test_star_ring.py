@@ -6,8 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from runtime.core import inputs
 from strategies.protocol import Timings, Wake
@@ -50,26 +48,6 @@ def test_two_of_eight_leave_the_ring_where_that_costs_least() -> None:
     assert {order.excluded for _, order, _ in later} == {(6, 7)}
     assert {round(second[0] - first[0], 6) for first, second in pairwise(later)} == {1.0}
     assert {grad.worker for _, _, grads in later for grad in grads} == set(range(7))
-
-
-@given(
-    times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
-    link_s=st.floats(0.0, 2.0),
-    phi=st.floats(0.0, 1e5),
-    wait_s=st.floats(0.0, 5.0),
-)
-def test_with_known_times_waiting_is_never_better(
-    times_s: list[float], link_s: float, phi: float, wait_s: float
-) -> None:
-    """Section IV-C1, equation 3: who is waited for could be in the ring, which then takes no longer."""
-    ordered = sorted(times_s)
-
-    def cost_s(removed: int, waits: float) -> float:
-        members, late = ordered[: len(ordered) - removed], ordered[len(ordered) - removed :]
-        return ring_s(members, [time_s + link_s for time_s in late], waits, 128, phi)
-
-    best_s = min(cost_s(removed, 0.0) for removed in range(len(ordered)))
-    assert all(cost_s(removed, wait_s) >= best_s for removed in range(len(ordered)))
 
 
 def test_without_stragglers_it_is_bsp_and_decides_nothing() -> None:

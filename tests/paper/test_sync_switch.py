@@ -28,7 +28,7 @@ def test_it_is_synchronous_for_bsp_frac_of_the_samples_and_asynchronous_afterwar
     assert sizes(run) == [4] * 3 + [1] * 28
 
 
-@pytest.mark.parametrize(("bsp_frac", "rounds"), [(0.0625, 2), (0.25, 5), (0.5, 10), (1.0, 20)])
+@pytest.mark.parametrize(("bsp_frac", "rounds"), [(0.0625, 2), (0.5, 10)])
 def test_bsp_frac_is_a_part_of_all_epochs_together(bsp_frac: float, rounds: int) -> None:
     """Li et al., abstract (timing policy). Two epochs of 40 samples: 80, in rounds of four."""
     job = make_job(num_samples=40, epochs=2)
@@ -94,30 +94,3 @@ def test_it_is_asynchronous_while_there_is_a_straggler() -> None:
     run = HeapRun(greedy(), make_job(), [1, 1, 1, 4]).run()
     assert [t for t, order, _ in run.applied if len(order.grads) == 4] == [4.0, 8.0, 12.0]
     assert sizes(run) == [4] * 3 + [1] * 91
-
-
-def test_it_reverts_when_the_straggler_is_gone() -> None:
-    """STAR, section V-A: "and reverts to SSGD otherwise". Its first five iterations take 4 s, later ones one: the
-    sixth ends at 21 s, then all make their updates together again, the first of them when those are back that had
-    gone on just before."""
-    iterations = [0] * 4
-
-    def seconds(worker: int, order: object) -> float:
-        iterations[worker] += 1
-        return 4.0 if worker == 3 and iterations[3] <= 5 else 1.0
-
-    run = HeapRun(greedy(), make_job(), seconds).run()
-    assert [t for t, order, _ in run.applied if len(order.grads) == 4][3:] == [float(t) for t in range(22, 41)]
-    assert run.core.strategy.log_state()["switches"] == 2
-
-
-def test_a_departed_worker_is_not_a_straggler() -> None:
-    """Beyond the paper: the flag ends with the worker."""
-    rig = Rig(greedy(duration_s=0.0), make_job(num_workers=3, global_batch_samples=3)).start()
-    rig.arrive(0)
-    rig.arrive(1)
-    rig.arrive(2, compute_s=4.0)
-    assert rig.core.strategy.log_state()["mode"] == "asp"
-    rig.lose(2, restarting=False)
-    rig.arrive(0)
-    assert rig.core.strategy.log_state()["mode"] == "bsp"

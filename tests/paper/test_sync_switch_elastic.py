@@ -49,20 +49,3 @@ def test_left_out_workers_are_readmitted_when_no_other_remains() -> None:
     rig.arrive(1, 9.0, compute_s=4.0)
     assert rig.busy_workers() == [1], "there is nobody to do without it"
     assert sizes(rig) == [2, 1]
-
-
-def test_a_round_waits_for_a_restarting_member_but_not_for_a_left_out_one() -> None:
-    """Beyond the paper: membership decides, not the process."""
-    rig = Rig(elastic(), make_job(num_workers=3, global_batch_samples=3)).start()
-    for worker, compute_s in ((0, 1.0), (1, 1.0), (2, 4.0)):
-        rig.arrive(worker, compute_s=compute_s)
-    rig.lose(0)
-    rig.lose(2)
-    rig.arrive(1)
-    assert sizes(rig) == [3], "worker 0 will be back"
-    rig.join(2)
-    assert rig.busy_workers() == [2], "its new process has not been slow"
-    rig.join(0)
-    rig.arrive(2)
-    rig.arrive(0)
-    assert sizes(rig) == [3, 3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.core.scheduling import ConstantPending
@@ -31,6 +31,7 @@ def test_a_switch_restarts_every_server_and_every_worker() -> None:
     assert dead(run) + unconserved(run) + unlawful(run) == []
 
 
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(2, 6),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strategies.basic.asp import ASP
-from strategies.protocol import Apply, Arrived, Compute, Drop, Score
+from strategies.protocol import Arrived, Compute, Drop, Score
 from strategies.zeno_pp import ZenoPP
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
@@ -106,15 +106,6 @@ def test_without_discard_rejected_samples_return_to_the_queue() -> None:
     assert judged((2.0, -1.0), (1.0, 2.0), discard=False).commands[-2] == Drop(grads=(0,), requeue=True)
 
 
-def test_after_give_up_after_rejections_samples_are_given_up() -> None:
-    """Departure: otherwise the last samples of a job, computed on the same parameters, would be rejected forever."""
-    rig = judged((2.0, -1.0), (1.0, 2.0), discard=False, give_up_after=3, refresh_every=100)
-    for grad in (2, 3, 4):
-        rig.arrive(0)
-        tell(rig, grad, (2.0, -1.0), (1.0, 2.0))
-    assert [command.requeue for command in rig.commands if isinstance(command, Drop)] == [True, True, False, False]
-
-
 def test_only_rejections_in_a_row_lead_to_giving_up() -> None:
     """Departure: a gradient that passes shows that the job is not stuck, so the third rejection of all returns its
     samples to the queue."""
@@ -156,16 +147,6 @@ def test_an_applied_gradient_with_a_negative_score_is_found() -> None:
     unscored = [line for line in lines if line["event"]["type"] != "Scored"]
     applies = {"event": {"type": "Woke"}, "commands": [{"type": "Apply", "grads": [0]}]}
     assert len(badly_accepted([*unscored, {"kind": "event", **applies}], ZenoPP(), 0.1)) == 1
-
-
-def test_a_weight_of_the_wrong_direction_is_found() -> None:
-    """Negative control of the law that an update is a mean, as it reads for who rescales."""
-    run = HeapRun(ZenoPP(validation_samples=5), make_job(max_time_s=5.0), [1, 1, 1, 1]).run()
-    assert unaveraged(run) == []
-    applies = next(line for line in run.lines if any(isinstance(command, Apply) for command in line.commands))
-    spoilt = Apply(grads=applies.commands[0].grads, weights=(-0.5,), lr_scale=1.0)
-    run.lines.append(type(applies)(applies.event, (spoilt,), 0, None))
-    assert len(unaveraged(run)) == 1
 
 
 @pytest.mark.parametrize("seconds", [[1.0, 1.0, 1.0, 4.0], [1.0, 1.3, 1.7, 2.9]])

@@ -8,6 +8,7 @@ import math
 import pkgutil
 import tomllib
 import zoneinfo
+from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +60,7 @@ def refusal(made: Arrivals) -> str:
 def test_as_shipped_it_gives_the_same_jobs_for_the_same_seed_in_order(name: str) -> None:
     jobs = source(name).submissions(3)
     assert jobs == source(name).submissions(3)
+    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(source(name))}  # type: ignore[arg-type]
     assert [one.submit_s for one in jobs] == sorted(one.submit_s for one in jobs)
     assert len({one.job for one in jobs}) == len(jobs)
     assert bool(jobs) == (name != "none")
@@ -99,11 +101,8 @@ def test_the_ends_of_the_range_are_finite() -> None:
     ("make", "said"),
     [
         (lambda: Uniform(low=2, high=1), "high=1"),
-        (lambda: Exponential(mean=0), "mean=0"),
         (lambda: Lognormal(median=1, sigma=-1), "sigma=-1"),
-        (lambda: Choice(values=()), "values="),
         (lambda: Choice(values=(1, 2), weights=(1,)), "weights="),
-        (lambda: Choice(values=(1,), weights=(0,)), "weights="),
     ],
 )
 def test_a_distribution_that_is_none_is_refused(make: Any, said: str) -> None:
@@ -139,18 +138,14 @@ def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- {job: a, submit_s: 0}", "Object missing required field gpus; entries[0]"),
         ("- {job: a, submit_s: 0, gpus: 1, gpu: 2}", "entries[0], column gpu: no such field"),
         ("- {job: a, submit_s: -1, gpus: 1}", "entries[0], column submit_s, -1.0: must be a finite number, 0 or more"),
-        ("- {job: a, submit_s: 0, gpus: 0}", "entries[0], column gpus, 0: must be a finite number, 1 or more"),
-        ("- {job: a, submit_s: 0, gpus: 1, duration_s: -5}", "entries[0], column duration_s, -5.0"),
         ("- {job: a/b, submit_s: 0, gpus: 1}", "entries[0], column job, a/b: must be up to 100 letters"),
         (
             "[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]",
             "entries[1], column job, a: entries[0] has",
         ),
         ("a: [", "is not a YAML file (line 2"),
-        ("a: 1", "Expected array, got object"),
     ],
 )
 def test_a_bad_list_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -171,10 +166,6 @@ def test_the_three_jobs_of_the_original_schema() -> None:
 def test_the_slice_is_what_its_notice_says() -> None:
     jobs = Philly(path=SLICE, begin="2017-10-09", end="2017-10-14").submissions(0)
     assert (len(jobs), sum(one.gpus >= 2 for one in jobs), sum(one.gpus >= 4 for one in jobs)) == (1353, 290, 191)
-    assert jobs == Philly(path=SLICE, begin="2017-10-09").submissions(0)
-    notice = (ROOT / FOLDER / "NOTICE").read_text()
-    assert "creativecommons.org/licenses/by/4.0" in notice
-    assert "Jeon" in notice
 
 
 def test_stars_sample() -> None:
@@ -184,7 +175,6 @@ def test_stars_sample() -> None:
     assert {one.gpus for one in jobs} == set(range(4, 13))
     assert all(1 <= (one.servers or 0) <= one.gpus for one in jobs)
     assert {one.job for one in jobs} != {one.job for one in source("philly").submissions(1)}
-    assert max(one.submit_s for one in jobs) < 5 * 24 * 3600
 
 
 def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
@@ -239,10 +229,7 @@ def test_a_choice_without_jobs_is_refused(changes: dict[str, Any], said: str, tm
     ("row", "said"),
     [
         ("2017-10-09 08:00:00,-5,1,5,a", "line 2, column duration, -5: must be a finite number, 0 or more"),
-        ("2017-10-09 08:00:00,nan,1,5,a", "line 2, column duration, nan: must be"),
-        ("2017-10-09 08:00:00,5,0,5,a", "line 2, column num_gpus, 0: must be"),
         ("2017-10-09 08:00:00,5,1.5,5,a", "line 2, column num_gpus, 1.5: must be a whole number"),
-        ("yesterday,5,1,5,a", "line 2, column timestamp, yesterday: must be a time"),
         ("2017-10-09 08:00:00,5,1", "line 2 has 3 cells, the header 5"),
     ],
 )
@@ -256,11 +243,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:2037\nsize 1055988361\n")
     assert "is a Git-LFS pointer and not the data; get them with: git lfs pull" in refusal(Philly(path=str(pointer)))
     assert "is a Git-LFS pointer" in refusal(JobTable(path=str(pointer), submit_column="t", gpus_column="g"))
-    assert "has no column num_gpus" in refusal(Philly(path=table_of(tmp_path, header="timestamp,duration\n")))
-    assert "column color has no meaning" in refusal(
-        Philly(path=table_of(tmp_path, header="timestamp,duration,num_gpus,color\n"))
-    )
-    assert "has no usable job" in refusal(Philly(path=table_of(tmp_path)))
+    for header, said in (("timestamp,duration\n", "has no column num_gpus"), (HEADER, "has no usable job")):
+        assert said in refusal(Philly(path=table_of(tmp_path, header=header)))
     assert "there is no such file" in refusal(Philly(path="nowhere.csv"))
 
 
@@ -306,7 +290,6 @@ def test_jobs_whose_times_are_unknown_are_left_out(nothing: str | None, tmp_path
             [{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}],
             "job 1 (good), column attempts[0].end_time",
         ),
-        ([{**GOOD, "submitted_time": "soon"}], "job 1 (good), column submitted_time, soon: must be a time"),
         ([GOOD, GOOD], "job 2 (good), column job, good: job 1 (good) has the same name"),
         ([{"status": "Pass"}], "is not a cluster_job_log (Object missing required field `jobid`"),
     ],
@@ -355,7 +338,6 @@ def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
     ("changes", "lengths"),
     [
         ({}, [(100, 50.0), (10, 20.0)]),
-        ({"time_scale": 0.25}, [(25, 12.5), (2, 5.0)]),
         ({"time_scale": 2.0, "max_duration_s": 30.0}, [(60, 30.0), (15, 30.0)]),
         ({"time_scale": 0.001}, [(1, 0.05), (1, 0.02)]),
     ],
@@ -368,13 +350,6 @@ def test_iterations_are_scaled_and_cut_with_their_seconds(
     assert [(one.iterations, one.duration_s) for one in made.submissions(0)] == lengths
     alone = other_table(tmp_path, text, iterations_column="iters", time_scale=0.25)
     assert [(one.iterations, one.duration_s) for one in alone.submissions(0)] == [(100, None), (10, None)]
-
-
-def test_jobs_of_unknown_seconds_cannot_be_cut(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^max_duration_s=30: no column says how long jobs last; name duration_column"
-    ):
-        other_table(tmp_path, "at,gpus,iters\n0,1,9\n", iterations_column="iters", max_duration_s=30.0)
 
 
 def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
@@ -403,13 +378,6 @@ def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
             {},
             "row 1 (line 2), column at, 2020-01-01T00:00:00: must be a number; submit_as=time reads times",
         ),
-        ("at,gpus\n-5,1\n", {}, "row 1 (line 2), column at, -5: must be 0 or more"),
-        ("at,gpus\n5,many\n", {}, "row 1 (line 2), column gpus, many: must be a finite number, 1 or more"),
-        (
-            "at,gpus,s\n5,1,-2\n",
-            {"duration_column": "s"},
-            "row 1 (line 2), column s, -2: must be a finite number, 0 or more",
-        ),
         ("at,gpus\n", {}, "has no jobs"),
         ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
     ],
@@ -419,16 +387,19 @@ def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, t
     assert refusal(made).startswith(f"path={made.path}: {said}")
 
 
-def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_the_setting(tmp_path: Path) -> None:
-    near, far = "at,gpu\n5,1\n", "at,size\n5,1\n"
-    made = other_table(tmp_path, near)
-    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; did you mean gpu?"
-    made = other_table(tmp_path, far)
-    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; it has at, size"
-    made = other_table(tmp_path, far, gpus_column="size", user_column="who")
-    assert refusal(made).endswith("has no such column; it has at, size; user_column=null: the table has none")
-    made = other_table(tmp_path, "at   gpus\n5   1\n")
-    assert refusal(made).endswith("its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)")
+@pytest.mark.parametrize(
+    ("text", "changes", "said"),
+    [
+        ("at,gpu\n5,1\n", {}, "did you mean gpu?"),
+        ("at,size\n5,1\n", {}, "it has at, size"),
+        ("at,size\n5,1\n", {"gpus_column": "size", "user_column": "who"}, "user_column=null: the table has none"),
+        ("at   gpus\n5   1\n", {}, "must be apart by commas, semicolons, tabs or | (sacct: --parsable2)"),
+    ],
+)
+def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_the_setting(
+    text: str, changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    assert refusal(other_table(tmp_path, text, **changes)).endswith(said)
 
 
 def test_what_is_no_duration_is_named(tmp_path: Path) -> None:
@@ -473,12 +444,10 @@ def test_names_that_a_terminal_would_obey_are_refused(tmp_path: Path) -> None:
 def test_the_first_of_the_jobs_that_are_drawn_is_at_0(tmp_path: Path) -> None:
     """Of an epoch; a number stays where it is."""
     text = "at,gpus\n" + "".join(f"{1000 + 7 * row},1\n" for row in range(20))
-    for seed in range(5):
-        moved = other_table(tmp_path, text, submit_as="epoch", num_jobs=3).submissions(seed)
-        stay = other_table(tmp_path, text, num_jobs=3).submissions(seed)
-        assert [one.job for one in moved] == [one.job for one in stay]
-        assert [one.submit_s for one in moved] == [one.submit_s - stay[0].submit_s for one in stay]
-        assert stay[0].submit_s >= 1000
+    moved = other_table(tmp_path, text, submit_as="epoch", num_jobs=3).submissions(1)
+    stay = other_table(tmp_path, text, num_jobs=3).submissions(1)
+    assert [one.submit_s for one in moved] == [one.submit_s - stay[0].submit_s for one in stay]
+    assert stay[0].submit_s >= 1000
 
 
 def test_zones_are_known_without_a_database_of_the_system() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from injectors.actuators import duty
 from injectors.actuators.duty import DENIED_S, LONGEST_STOP_S, TICK_S, Budget
 from injectors.actuators.gpu_duty import CREDIT_S, Duty, hogs_for
-from injectors.actuators.stops import WATCH_S
 from tests.support.throttled_machine import Machine
 
 
@@ -105,18 +104,6 @@ def test_quotas_nest() -> None:
     assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
 
 
-def test_a_tick_that_is_not_due_costs_nothing() -> None:
-    machine = limited(0.1)
-    machine.governor.tick(machine.now)
-    machine.cpu_s.clear()  # it would notice
-    machine.pass_(TICK_S / 2)
-    assert machine.governor.tick(machine.now) == pytest.approx(TICK_S / 2)
-    assert machine.stops.reasons(1) == []
-    machine.pass_(TICK_S / 2)
-    machine.governor.tick(machine.now)
-    assert machine.governor.tick(machine.now + 1) == math.inf, "the process is gone, and forgotten"
-
-
 def test_a_new_member_of_a_group_in_debt_stands_still_at_once() -> None:
     machine = Machine(1, 2)
     machine.governor.add(1, ("a",))
@@ -140,16 +127,6 @@ def test_who_is_continued_by_somebody_else_does_not_escape() -> None:
         machine.run(1.71)
         machine.stopped.discard(1)
     assert machine.cpu_s[1] == pytest.approx(0.1 * 20 * 1.71, rel=0.05)
-
-
-def test_who_is_deep_in_debt_is_looked_after_all_the_same() -> None:
-    machine = limited(0.05)
-    machine.governor.tick(machine.now)
-    machine.cpu_s[1] += 1.0
-    machine.run(2 * TICK_S)
-    machine.stopped.discard(1)
-    machine.run(WATCH_S + TICK_S)
-    assert machine.stopped == {1}
 
 
 def test_a_share_is_what_was_used_since_it_was_last_asked_for() -> None:
@@ -208,8 +185,3 @@ def test_what_was_missed_for_too_long_is_not_taken_later() -> None:
         now, taken = now + 1e-3, taken + 1
     assert taken * 1e-3 == pytest.approx(CREDIT_S, rel=0.02), "half of it is earned meanwhile"
     assert wait_s == pytest.approx(1e-3, abs=1.1e-3)
-
-
-def test_nothing_is_taken_without_a_share() -> None:
-    assert Duty(0.0, 0.0).spent(1.0, 1e-3) == math.inf
-    assert Duty(0.5, 1.0).taken_frac(1.0) == 0.0

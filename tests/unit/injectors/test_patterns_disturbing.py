@@ -120,7 +120,7 @@ def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
 
 
 def test_any_target_is_picked_as_often_as_another() -> None:
-    counts = Counter(target for seed in range(3000) for target in picked(4, seed))
+    counts = Counter(target for seed in range(600) for target in picked(4, seed))
     assert len(counts) == 6
     assert stats.chisquare(list(counts.values())).pvalue > 0.001
 
@@ -128,7 +128,7 @@ def test_any_target_is_picked_as_often_as_another() -> None:
 def test_picks_are_pinned() -> None:
     """A published plan can be made again, also by another process."""
     assert [picked(4, seed) for seed in range(6)] == [
-        {target} for target in ["server:0", "worker:0", "worker:0", "worker:0", "worker:0", "server:1"]
+        {target} for target in ["server:0", *["worker:0"] * 4, "server:1"]
     ]
 
 
@@ -168,22 +168,22 @@ EFFECTS: list[tuple[Kind, float, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "magnitude", "target"), EFFECTS)
-def test_patterns_in_time_plan_every_kind(kind: Kind, magnitude: float, target: str) -> None:
-    fields: dict[str, Any] = {"kind": kind, "magnitude": magnitude, "targets": (target,)}
-    for pattern in (
-        OnOff(on_s=1, off_s=2, **fields),
-        Markov(on_mean_s=1, off_mean_s=2, **fields),
-        Poisson(mean_s=3, **fields),
-    ):
-        plan = pattern.plan(HOSTS, 60.0, 0)
-        validate_plan(plan, HOSTS)
-        assert {(one.kind, one.magnitude) for one in plan.disturbances} == {(kind, magnitude)}
+def test_patterns_in_time_plan_every_kind() -> None:
+    for kind, magnitude, target in EFFECTS:
+        about: dict[str, Any] = {"kind": kind, "magnitude": magnitude, "targets": (target,)}
+        patterns = (
+            OnOff(on_s=1, off_s=2, **about),
+            Markov(on_mean_s=1, off_mean_s=2, **about),
+            Poisson(mean_s=3, **about),
+        )
+        for plan in (pattern.plan(HOSTS, 60.0, 0) for pattern in patterns):
+            validate_plan(plan, HOSTS)
+            assert {(one.kind, one.magnitude) for one in plan.disturbances} == {(kind, magnitude)}
 
 
 def test_stays_are_exponential_and_never_touch() -> None:
     """After FlexRR's disrupted machine: on 20 s, off 60 s on average."""
-    plan = Markov().plan(cluster_of(1, num_hosts=1), 400_000.0, 0)
+    plan = Markov().plan(cluster_of(1, num_hosts=1), 100_000.0, 0)
     windows = plan.disturbances[1:-1]  # without what the run's start and end cut off
     on = [one.end_s - one.start_s for one in windows]
     off = [second.start_s - first.end_s for first, second in pairwise(windows)]
@@ -191,7 +191,7 @@ def test_stays_are_exponential_and_never_touch() -> None:
     for lengths, mean_s in ((on, 20.0), (off, 60.0)):
         assert stats.kstest(lengths, stats.expon(scale=mean_s).cdf).pvalue > 0.001
         assert stats.kstest(lengths, stats.expon(scale=mean_s * 1.15).cdf).pvalue < 0.001
-    assert sum(on) / 400_000.0 == pytest.approx(0.25, abs=0.02)
+    assert sum(on) / 100_000.0 == pytest.approx(0.25, abs=0.04)
 
 
 def test_the_start_is_like_any_other_moment() -> None:

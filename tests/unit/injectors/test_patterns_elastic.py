@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
@@ -21,8 +20,7 @@ def changes(seed: int = 0, num_workers: int = 4, **fields: Any) -> list[tuple[fl
     return [(one.start_s, one.kind, int(one.target.partition(":")[2])) for one in plan.disturbances]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize(("seed", "least"), [(0, 1), (1, 3)])
 def test_a_replacement_joins_after_every_leave_with_the_next_number(seed: int, least: int) -> None:
     here, following, due = set(range(4)), 4, []
     for at_s, kind, worker in changes(seed, rejoin_s=7.0, least_workers=least):
@@ -56,18 +54,14 @@ def test_the_leaves_of_a_worker_do_not_depend_on_how_many_there_are() -> None:
         assert first[worker] == at_s
 
 
-@pytest.mark.parametrize(
-    ("kind", "target", "complaint"),
-    [
-        ("join", "worker:3", "is there at the start; the next worker is worker:4"),
-        ("join", "server:1", "join acts on worker:<id> only"),
-        ("leave", "worker", "leave acts on worker:<id> only"),
-    ],
-)
-def test_who_cannot_join_or_leave(kind: Any, target: str, complaint: str) -> None:
-    one = Disturbance(start_s=1.0, end_s=2.0, target=target, kind=kind, magnitude=1.0)
-    with pytest.raises(ValueError, match=re.escape(complaint)):
-        validate_plan(build_plan("p", 0, HORIZON_S, [one]), CLUSTER)
+def test_who_cannot_join_or_leave() -> None:
+    for kind, target, said in (
+        ("join", "worker:3", "the next worker is worker:4"),
+        ("leave", "server:1", "acts on worker"),
+    ):
+        one = Disturbance(start_s=1.0, end_s=2.0, target=target, kind=kind, magnitude=1.0)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=said):
+            validate_plan(build_plan("p", 0, HORIZON_S, [one]), CLUSTER)
 
 
 EIGHT = ClusterShape(num_workers=8, num_servers=1, base_iter_s=2.0)
@@ -92,7 +86,7 @@ def test_every_worker_is_drawn_about_as_often() -> None:
     assert min(counts.values()) > 60
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_who_is_drawn_follows_from_the_seed_alone(seed: int) -> None:
     one = {each.target for each in drawn(seed, num_workers=1)}
     two = {each.target for each in drawn(seed, num_workers=2, fault=True)}

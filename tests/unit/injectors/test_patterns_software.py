@@ -42,7 +42,7 @@ def starts(plan: Plan) -> list[list[float]]:
     return [[one.start_s for one in own] for own in by_target(plan).values()]
 
 
-@pytest.mark.parametrize("num_workers", [1, 4, 8])
+@pytest.mark.parametrize("num_workers", [1, 8])
 def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_workers: int) -> None:
     """Over a time T with periods of P seconds: N T / P pauses of L seconds, and aligned T / P."""
     fields = {"period_iters": 80, "duration_s": 0.05}
@@ -63,7 +63,7 @@ def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_w
 def test_pauses_that_fall_into_one_iteration_cost_one(num_workers: int) -> None:
     """An iteration has none with probability (1 - c / P)^N, so it takes c + L (1 - (1 - c / P)^N) on average."""
     words = "straggler=pauses straggler.period_iters=100 straggler.duration_s=0.12"
-    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=40) for seed in range(4)]
+    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=40) for seed in range(2)]
     rounds = sum(one[1] for one in ends)
     share = (sum(one[0] for one in ends) / rounds - C) / 0.12
     expected = 1 - (1 - C / (100 * C + 0.12)) ** num_workers
@@ -82,7 +82,7 @@ def awake_s(windows: list[Disturbance], t: float) -> float:
     return next((one.end_s for one in windows if one.start_s <= t < one.end_s), t)
 
 
-@pytest.mark.parametrize(("duration_s", "align"), [(0.25, False), (0.25, True), (0.04, False)])
+@pytest.mark.parametrize(("duration_s", "align"), [(0.25, False), (0.04, False)])
 def test_stopped_processes_delay_a_round_by_what_outlasts_the_device(duration_s: float, align: bool) -> None:
     fields = {"kind": "pause", "period_s": 2.0, "period_iters": "null", "duration_s": duration_s, "align": align}
     words = " ".join(f"straggler.{field}={value}" for field, value in fields.items())
@@ -93,7 +93,7 @@ def test_stopped_processes_delay_a_round_by_what_outlasts_the_device(duration_s:
 
 
 def test_phases_and_periods() -> None:
-    random = Pauses(period_s=2.0, duration_s=0.1).plan(cluster_of(400), 100.0, 0)
+    random = Pauses(period_s=2.0, duration_s=0.1).plan(cluster_of(200), 100.0, 0)
     first = [own[0] for own in starts(random)]
     assert stats.kstest(first, stats.uniform(0, 2).cdf).pvalue > 0.001
     assert stats.kstest(first, stats.uniform(0, 2.4).cdf).pvalue < 0.001
@@ -104,7 +104,7 @@ def test_phases_and_periods() -> None:
 
 def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
     fields: dict[str, Any] = {"period_s": 2.0, "duration_s": 0.1, "phase": "equal", "drift_frac": 0.1}
-    drifting = by_target(Pauses(**fields).plan(cluster_of(400), 100.0, 0))
+    drifting = by_target(Pauses(**fields).plan(cluster_of(200), 100.0, 0))
     periods = [own[0].start_s for own in drifting.values()]
     for own in drifting.values():
         assert [one.start_s for one in own] == pytest.approx(
@@ -112,8 +112,8 @@ def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
         )
     assert stats.kstest(periods, stats.uniform(1.8, 0.4).cdf).pvalue > 0.001
     assert stats.kstest(periods, stats.uniform(1.8, 0.5).cdf).pvalue < 0.001
-    aligned = starts(Pauses(**fields, align=True).plan(cluster_of(400), 100.0, 0))
-    assert aligned == [[one.start_s for one in drifting["worker:0"]]] * 400
+    aligned = starts(Pauses(**fields, align=True).plan(cluster_of(200), 100.0, 0))
+    assert aligned == [[one.start_s for one in drifting["worker:0"]]] * 200
 
 
 def test_a_pause_is_a_delay_of_one_iteration_or_a_stop() -> None:
@@ -143,12 +143,12 @@ def test_work_is_lognormal_of_mean_1() -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("num_workers", "sigma"), [(4, 0.5), (16, 0.5), (4, 1.0)])
+@pytest.mark.parametrize(("num_workers", "sigma"), [(4, 0.5), (16, 1.0)])
 def test_a_barrier_waits_for_the_expected_maximum_and_balanced_for_the_mean(num_workers: int, sigma: float) -> None:
     words = f"straggler=sequence_lengths straggler.num_sequences=1 straggler.sigma={sigma} straggler.added_frac=0.5"
     deviation = math.sqrt(math.expm1(sigma**2))
     for balance, expected in ((False, expected_maximum(sigma, num_workers)), (True, 1.0)):
-        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=150)
+        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=60)
         # the maximum of n draws deviates by less than sqrt(n) times as much as one draw
         most = 4 * deviation / math.sqrt(rounds) * (math.sqrt(num_workers) if not balance else 1)
         assert total_s / (rounds * C) == pytest.approx(1 + 0.5 * expected, abs=0.5 * most)
@@ -205,7 +205,7 @@ def planned_s(plan: Plan, compute_s: float, rounds: int) -> float:
 
 
 @pytest.mark.parametrize("queue", [1, 2, 7])
-@pytest.mark.parametrize(("compute", "load"), [(4, 6), (4, 5), (7, 8), (3, 20), (6, 6), (6, 4)])
+@pytest.mark.parametrize(("compute", "load"), [(4, 5), (3, 20), (6, 4)])
 def test_the_planned_waits_are_those_of_a_queue(compute: int, load: int, queue: int) -> None:
     pattern = SlowLoader(batch_s=load / 100, batch_iters=None, queue=queue, base_s=compute / 100, targets=("worker:0",))
     plan = pattern.plan(UNKNOWN, 600.0, 0)
@@ -215,7 +215,7 @@ def test_the_planned_waits_are_those_of_a_queue(compute: int, load: int, queue: 
         assert planned_s(plan, compute / 100, rounds) == pytest.approx(expected / 100, abs=1e-4)
 
 
-@pytest.mark.parametrize(("queue", "batch_iters"), [(8, 1.5), (30, 1.2), (8, 0.9)])
+@pytest.mark.parametrize(("queue", "batch_iters"), [(8, 1.5), (8, 0.9)])
 def test_a_barrier_is_as_slow_as_the_loader_once_its_queue_is_empty(queue: int, batch_iters: float) -> None:
     total_s, n = job_s(f"straggler=slow_loader straggler.queue={queue} straggler.batch_iters={batch_iters} seed=2")
     assert total_s == pytest.approx(max(n * C, (n - queue) * batch_iters * C + C), abs=1e-4)

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from injectors.plan import RULES, Disturbance, Kind, Plan, build_plan
@@ -81,7 +81,8 @@ def check(plan: Plan, order: Callable[[list[float]], list[float]], *, closed: bo
         assert actuator.next_change(t) == min((edge for edge in edges if edge > t), default=math.inf)
 
 
-@given(st.lists(WINDOWS, max_size=12), st.randoms(use_true_random=False))
+@settings(max_examples=25)
+@given(st.lists(WINDOWS, max_size=8), st.randoms(use_true_random=False))
 def test_it_answers_by_definition_whatever_the_order(windows: list[Disturbance], rng: random.Random) -> None:
     plan = plan_of(*windows)
     check(plan, list)
@@ -176,13 +177,10 @@ def test_windows_are_half_open_and_add_up() -> None:
 
 def test_nothing_is_left_behind_when_windows_close() -> None:
     """Floating-point sums would leave 1.4e-17 of 0.1 + 0.2 - 0.2 - 0.1."""
-    windows = [
-        Disturbance(start_s=0.0, end_s=end_s, target="worker:0", kind="delay", magnitude=magnitude)
-        for magnitude, end_s in ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
-    ]
-    actuator = Schedule(plan_of(*windows))
+    about = {"start_s": 0.0, "target": "worker:0", "kind": "delay"}
+    rows = ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
+    actuator = Schedule(plan_of(*(Disturbance(**about, end_s=end_s, magnitude=magnitude) for magnitude, end_s in rows)))  # type: ignore[arg-type]
     assert [actuator.delay_for("worker:0", t)[0] for t in (1.5, 2.0)] == [0.1, 0.0]
-    assert 1e16 + 0.1 - 1e16 != 0.1
 
 
 @pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")

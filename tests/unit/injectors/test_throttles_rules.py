@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from injectors.actuators.cpulimit import MISSING, RETRY_S, Enforced, Limiter
+from injectors.actuators.cpulimit import RETRY_S, Enforced
 from injectors.actuators.duty import TICK_S
 from injectors.actuators.stops import WATCH_S
-from injectors.actuators.throttles import CpuRule, Throttles
+from injectors.actuators.throttles import CpuRule
 from tests.support.throttled_machine import GO, KILL, TERM, Machine
 
 
@@ -132,19 +132,6 @@ def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
     assert machine.cpu_s[2] == pytest.approx(1.0, rel=0.02)
 
 
-def test_pauses_of_a_task_and_of_its_host_are_two() -> None:
-    machine = Machine(1, 2, 3)
-    for pid, host in ((1, "host:0"), (2, "host:0"), (3, "host:1")):
-        machine.throttles.started(f"worker:{pid}", host, pid)
-    machine.throttles.freeze("worker:1", True)
-    machine.throttles.freeze("host:0", True)
-    assert machine.stopped == {1, 2}
-    machine.throttles.freeze("host:0", False)
-    assert machine.stopped == {1}
-    machine.throttles.freeze("worker:1", False)
-    assert machine.stopped == set()
-
-
 def test_a_pause_outlives_what_others_send() -> None:
     machine = Machine(1)
     machine.throttles.started("worker:0", "", 1)
@@ -175,13 +162,6 @@ def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:
     machine.throttles.set_cpu("worker:1", 0.25)
     machine.throttles.set_cpu("host:1", 0.25)
     assert machine.throttles.state().cpu["worker:1"] == CpuRule(cores=0.25, by="duty")
-
-
-def test_without_the_program_its_rules_are_refused_with_the_cure() -> None:
-    machine = Machine()
-    throttles = Throttles(machine.stops, machine.governor, Limiter(machine.stops, None))
-    with pytest.raises(ValueError, match=MISSING):
-        throttles.set_cpu("worker:0", 0.5, "cpulimit")
 
 
 def test_the_state_tells_rules_and_reasons() -> None:
