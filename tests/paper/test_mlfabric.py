@@ -17,7 +17,6 @@ from strategies.protocol import (
     Drop,
     Evaluated,
     Grad,
-    Joined,
     Ready,
     Restored,
     Send,
@@ -293,25 +292,6 @@ def test_a_sum_has_one_weight() -> None:
         MLfabric(num_aggregators=1)
     with pytest.raises(ValueError, match="num_aggregators=1: needs an order; order=fair plans nothing"):
         MLfabric(num_aggregators=1, lr_rule="batch_linear", order="fair")
-
-
-def test_who_joins_on_a_host_takes_turns_with_those_that_are_there() -> None:
-    """Slide 11: one uplink for both. Started names no place for a newcomer, Joined does."""
-    strategy = MLfabric(tau_max=9)
-    hosts = {"worker:0": "host:1", "server:0": "host:0"}
-    strategy.handle(
-        Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1, places=hosts, links={"host:1": 100.0})
-    )
-    strategy.handle(Joined(t=0.0, worker=1, incarnation=0, place="host:1"))
-    links = strategy.parts.gate._links  # type: ignore[attr-defined]
-    assert links.path(0) == links.path(1) == ("host:1", "servers")
-
-
-def test_the_worst_case_scales_all_alike() -> None:
-    """Slide 6: the rate C / sqrt(tau_max t), with C / sqrt(t) left to the schedule."""
-    run = job_of(MLfabric(lr_rule="worst_case", tau_max=9), 1).run()
-    scales = [command.lr_scale for command in run.commands if isinstance(command, Apply)]
-    assert scales == [pytest.approx(2 / 10 / 3)] * len(scales)
 
 
 def test_the_worst_case_scales_what_no_arrival_completes() -> None:

@@ -84,28 +84,6 @@ def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
     assert run.core.strategy.log_state()["decided_by"] == "model"
 
 
-def test_its_decisions_take_less_time_than_those_of_star_h() -> None:
-    """Section V-C: 4.9 to 13 times less. Predictions are made that much further ahead, and nobody waits."""
-    leads: list[float] = []
-
-    def led(strategy: Star) -> list[float]:
-        times: Any = strategy.parts.detectors["times"]
-        known = type(times).outlook
-        leads.clear()
-
-        def outlook(workers: Any, t: float, lead_s: float = 0.0) -> Any:
-            leads.append(lead_s)
-            return known(times, workers, t, lead_s)
-
-        object.__setattr__(times, "outlook", outlook)
-        assert Wake not in strategy.needs
-        run_of(strategy)
-        return leads
-
-    assert set(led(star_ml({"decision_s": 0.06}))) == {0.06}
-    assert set(led(star_ml({"use_ml_from_start": False}))) == {0.5}
-
-
 def test_workers_wait_for_decisions_of_the_model_also_where_those_of_star_h_take_no_time() -> None:
     """Section V-A: a decision that is not made ahead pauses training until it is made, whoever makes it."""
     strategy = star_ml({"decision_s": 0.25}, decision_s=0.0, pause=True)

@@ -171,17 +171,6 @@ def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
     assert next(iter(by_model)) == mode
 
 
-def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
-    """Beyond the paper: seconds and the workers' numbers have no meaning of their own."""
-    mode, other = RingMode((7, 6), 0.5), RingMode((0, 1), 1.0)
-    one = asked().rows([WHOLE, mode], 16, 0.25)
-    doubled = dict(enumerate(2 * time_s for time_s in reversed(EIGHT)))
-    two = asked(times_s=doubled, delivered_s=doubled).rows([WHOLE, other], 16, 0.5)
-    assert two.features == pytest.approx(one.features)
-    assert two.log_s == pytest.approx(one.log_s + np.log(2.0))
-    assert len(set(ring_feature_names(16))) == one.features.shape[1]
-
-
 def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> None:
     """Section V-A: trained on dry runs before the evaluation.
 

@@ -156,16 +156,6 @@ def test_a_sum_that_is_on_its_way_when_the_groups_change_is_used_whole() -> None
     assert [len(order.grads) for _, order, _ in rig.applied[1:]] == [2, 4]
 
 
-def test_times_are_known_although_sums_have_none() -> None:
-    """Beyond the paper: with a tree an iteration's time is that until its gradient is ready."""
-    strategy = star(tree_fanout=2, tree_wait_s=5.0, predictor="last_value", warmup_iters=0)
-    rig = second_round(strategy)
-    for worker in LATENCIES_S:
-        ready(rig, worker, 11.0, recv_s=2.0 if worker == 4 else 1.0)
-    outlook = strategy.parts.detectors["times"].outlook(range(6), 11.0)  # type: ignore[attr-defined]
-    assert (outlook.times_s, outlook.tagged) == ((2.0, 2.0, 2.0, 2.0, 3.0, 2.0), {4})
-
-
 def test_only_gates_of_known_groups_have_a_tree() -> None:
     """Section IV-D2: with one gradient per update nothing can be added on the way."""
     with pytest.raises(ValueError, match=r"gate=EachGate: it is not known beforehand .* takes AllGate or ModalGate"):

@@ -183,16 +183,6 @@ def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
     return str(file)
 
 
-def test_repeated_lines_count_once_and_rows_are_sorted(tmp_path: Path) -> None:
-    rows = (
-        "2017-10-09 08:00:00,60.0,2,120.0,a",
-        "2017-10-09 07:00:00,30.0,1,30.0,b",
-        "2017-10-09 08:00:00,60.0,2,120.0,a",
-    )
-    jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
-    assert [(one.job, one.submit_s, one.user) for one in jobs] == [("line3", 0.0, "b"), ("line2", 3600.0, "a")]
-
-
 def test_the_clocks_go_back_on_5_november(tmp_path: Path) -> None:
     """Three hours on the clock from 00:30 to 03:30 were four; of the hour that exists twice the first is meant."""
     rows = ("2017-11-05 00:30:00,1,1,1,a", "2017-11-05 01:30:00,1,1,1,b", "2017-11-05 03:30:00,1,1,1,c")
@@ -207,22 +197,6 @@ def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
     made = Philly(path=path, begin="2017-10-08 23:00:00", end="2017-10-10", time_scale=0.5, max_duration_s=2.0)
     jobs = made.submissions(0)
     assert [(one.submit_s, one.duration_s) for one in jobs] == [(1800.0, 2.0), (13 * 1800.0, 2.0)]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"begin": "2018-01-01"},
-            "begin=2018-01-01: no job was submitted until end=None; the trace is from 2017-10-09",
-        ),
-        ({"num_jobs": 9}, "num_jobs=9: the window has 1 jobs"),
-        ({"min_gpus": 3}, "min_gpus=3: of 1 jobs in the window none"),
-    ],
-)
-def test_a_choice_without_jobs_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    path = table_of(tmp_path, "2017-10-09 08:00:00,60.0,2,120.0,a")
-    assert refusal(Philly(path=path, **changes)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -418,20 +392,6 @@ def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Pat
     assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
 
 
-def test_rows_are_the_same_though_cells_hold_no_number(tmp_path: Path) -> None:
-    import pandas as pd
-
-    file = tmp_path / "jobs.parquet"
-    for cell, of in ((math.nan, 1), (["x", "y"], 0)):
-        pd.DataFrame({"at": [5.0, 5.0], "gpus": [1, 1], "id": ["a", "a"], "who": [cell, cell]}).to_parquet(file)
-        made = JobTable(path=str(file), submit_column="at", gpus_column="gpus", job_column="id", user_column="who")
-        if of:
-            assert [one.job for one in made.submissions(0)] == ["a"]
-        else:
-            with pytest.raises(ValueError, match="column who: holds list"):
-                made.submissions(0)
-
-
 def test_names_that_a_terminal_would_obey_are_refused(tmp_path: Path) -> None:
     for name in ("\x1b[31mred", "x" * 201):
         (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
@@ -459,11 +419,3 @@ def test_zones_are_known_without_a_database_of_the_system() -> None:
         assert zoneinfo.ZoneInfo.no_cache(PACIFIC).utcoffset(datetime(2017, 10, 9)) == timedelta(hours=-7)
     finally:
         zoneinfo.reset_tzpath()
-
-
-def test_there_are_so_many_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("injectors.arrivals.cells.MAX_JOBS", 10)
-    file = tmp_path / "jobs.csv"
-    file.write_text("at,gpus,s\n" + "0,1,5\n" * 11)
-    with pytest.raises(ValueError, match=r"jobs.csv: row 11 .*: more than 10 jobs; cut a part out$"):
-        JobTable(path=str(file), submit_column="at", gpus_column="gpus", duration_column="s").submissions(0)

@@ -104,15 +104,6 @@ def test_quotas_nest() -> None:
     assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
 
 
-def test_a_new_member_of_a_group_in_debt_stands_still_at_once() -> None:
-    machine = Machine(1, 2)
-    machine.governor.add(1, ("a",))
-    machine.governor.set_quota("a", 0.1)
-    machine.run(2 * TICK_S)
-    machine.governor.add(2, ("a",))
-    assert machine.stopped == {1, 2}
-
-
 def test_the_same_quota_again_forgives_no_debt() -> None:
     machine = limited(0.1)
     for _ in range(1000):

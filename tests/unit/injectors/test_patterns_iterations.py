@@ -15,7 +15,6 @@ import pytest
 from analysis.measures.metrics import jct_s
 from analysis.records.load import Run, load_run
 from injectors.patterns import IterationTimes
-from injectors.patterns.iteration_times import iteration_slowdowns
 from injectors.plan import ClusterShape, Plan, validate_plan
 from tests.support.cli import run_cli
 
@@ -56,13 +55,6 @@ def test_columns_units_and_the_baseline_are_named(tmp_path: Path) -> None:
     assert rows(found.plan(CLUSTER, 60.0, 0)) == [(0.0, 1.99, "worker:1", 1.0)]
     given = IterationTimes(path=path, **about, unit_s=0.001, baseline=1.0, time_scale=1.0, repeat=False)
     assert rows(given.plan(CLUSTER, 60.0, 0)) == [(0.0, 3.99, "worker:0", 1.0), (0.0, 3.99, "worker:1", 3.0)]
-
-
-def test_workers_are_in_the_order_of_their_numbers_and_then_of_their_names() -> None:
-    names = ["10", "9", "b", "a"]
-    found = iteration_slowdowns(names, [0] * 4, [1.0, 2.0, 3.0, 4.0], [f"row {n}" for n in range(4)], baseline="least")
-    assert found.workers == ("9", "10", "a", "b")
-    assert found.slowdown_frac.tolist() == [[1.0, 0.0, 3.0, 2.0]]
 
 
 def test_a_parquet_file_says_the_same_and_a_row_that_is_missing_is_undisturbed(tmp_path: Path) -> None:
@@ -165,10 +157,3 @@ def test_an_asynchronous_job_takes_the_table_s_times_when_rows_are_each_worker_s
     times_s = drawn()
     run = ran(tmp_path, times_s, "strategy=asp", "straggler.layout=own")
     assert computed(run) == pytest.approx(times_s * BASE_S / times_s.min(), rel=2e-6)
-
-
-def test_who_was_faster_than_the_baseline_is_not_slowed_down() -> None:
-    columns = [0, 1, 0, 1], [0, 0, 1, 1], [1.0, 2.0, 2.0, 4.0]
-    found = iteration_slowdowns(*columns, ["row"] * 4, baseline=2.0)
-    assert found.slowdown_frac.tolist() == [[0.0, 0.0], [0.0, 1.0]]
-    assert found.edges[:, 0].tolist() == [0.0, 1.0, 3.0]

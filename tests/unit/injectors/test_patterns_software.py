@@ -13,7 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 from injectors.patterns import Pauses, SequenceLengths, SlowLoader
-from injectors.plan import ClusterShape, Disturbance, Plan, validate_plan
+from injectors.plan import ClusterShape, Disturbance, Plan
 from injectors.schedule import Schedule
 from tests.unit.injectors.test_patterns import by_target
 from tests.unit.strategies.whole_jobs import jct_s
@@ -116,16 +116,6 @@ def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
     assert aligned == [[one.start_s for one in drifting["worker:0"]]] * 200
 
 
-def test_a_pause_is_a_delay_of_one_iteration_or_a_stop() -> None:
-    delay = Pauses(period_s=2.0, duration_s=0.1, base_s=0.5).plan(UNKNOWN, 60.0, 0)
-    stop = Pauses(period_s=2.0, duration_s=0.1, kind="pause", targets=("host:*", "worker:0")).plan(CLUSTER, 60.0, 0)
-    for plan, kind, length_s, magnitude in ((delay, "delay", 0.5, 0.1), (stop, "pause", 0.1, 1.0)):
-        for one in plan.disturbances:
-            assert (one.kind, one.magnitude) == (kind, magnitude)
-            assert one.end_s - one.start_s == pytest.approx(length_s, abs=2e-6) or one.end_s == 60.0
-    validate_plan(stop, CLUSTER)
-
-
 def expected_maximum(sigma: float, count: int) -> float:
     """Of ``count`` lognormal draws of mean 1: the integral of 1 - F(x)^count."""
     one = stats.lognorm(sigma, scale=math.exp(-(sigma**2) / 2))
@@ -219,16 +209,6 @@ def test_the_planned_waits_are_those_of_a_queue(compute: int, load: int, queue: 
 def test_a_barrier_is_as_slow_as_the_loader_once_its_queue_is_empty(queue: int, batch_iters: float) -> None:
     total_s, n = job_s(f"straggler=slow_loader straggler.queue={queue} straggler.batch_iters={batch_iters} seed=2")
     assert total_s == pytest.approx(max(n * C, (n - queue) * batch_iters * C + C), abs=1e-4)
-
-
-def test_few_loaders_are_slow_for_a_while() -> None:
-    fields: dict[str, Any] = {"batch_s": 0.2, "batch_iters": None, "pick": 2, "start_s": 10.0, "duration_s": 5.0}
-    plans = [SlowLoader(**fields).plan(cluster_of(8), 60.0, seed) for seed in range(40)]
-    assert {len(by_target(plan)) for plan in plans} == {2}
-    assert {one.target for plan in plans for one in plan.disturbances} == set(cluster_of(8).targets("worker"))
-    for one in plans[0].disturbances:
-        assert 10.0 < one.start_s < one.end_s <= 15.0
-    assert len(by_target(SlowLoader(pick=None).plan(CLUSTER, 60.0, 0))) == 4
 
 
 @pytest.mark.parametrize(

@@ -149,32 +149,6 @@ def test_a_wrong_story_is_caught(flaw: str) -> None:
         check_changes(plan, wrong, ("cpu",))
 
 
-def test_closed_windows_would_be_caught() -> None:
-    plan = plan_of(Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1))
-    check(plan, list)
-    with pytest.raises(AssertionError):
-        check(plan, list, closed=True)
-
-
-def test_windows_are_half_open_and_add_up() -> None:
-    actuator = Schedule(
-        plan_of(
-            Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1),
-            Disturbance(start_s=1.5, end_s=3.0, target="worker:0", kind="delay", magnitude=0.2),
-            Disturbance(start_s=1.5, end_s=2.5, target="worker:0", kind="slowdown", magnitude=2.0),
-        )
-    )
-    rows = [(t, *actuator.delay_for("worker:0", t), actuator.active(t)) for t in (0.9, 1.0, 1.5, 2.0, 2.5, 3.0)]
-    assert rows == [
-        (0.9, 0.0, 0.0, ()),
-        (1.0, 0.1, 0.0, (0,)),
-        (1.5, pytest.approx(0.3), 2.0, (0, 1, 2)),
-        (2.0, 0.2, 2.0, (1, 2)),
-        (2.5, 0.2, 0.0, (1,)),
-        (3.0, 0.0, 0.0, ()),
-    ]
-
-
 def test_nothing_is_left_behind_when_windows_close() -> None:
     """Floating-point sums would leave 1.4e-17 of 0.1 + 0.2 - 0.2 - 0.1."""
     about = {"start_s": 0.0, "target": "worker:0", "kind": "delay"}

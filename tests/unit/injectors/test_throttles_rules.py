@@ -8,7 +8,6 @@ import pytest
 
 from injectors.actuators.cpulimit import RETRY_S, Enforced
 from injectors.actuators.duty import TICK_S
-from injectors.actuators.stops import WATCH_S
 from injectors.actuators.throttles import CpuRule
 from tests.support.throttled_machine import GO, KILL, TERM, Machine
 
@@ -33,19 +32,6 @@ def test_a_process_goes_on_when_the_last_reason_goes() -> None:
     machine.sent.clear()
     machine.stops.release(1, "duty")
     assert machine.sent == [], "nobody is continued whom we have not stopped"
-
-
-def test_close_continues_everybody_but_those_that_are_gone() -> None:
-    machine = Machine(1, 2, 3)
-    for pid in (1, 2, 3):
-        machine.stops.hold(pid, "pause")
-    machine.stops.forget(2)
-    del machine.cpu_s[3]
-    machine.sent.clear()
-    machine.stops.close()
-    assert machine.sent == [(1, GO)]
-    machine.stops.hold(3, "pause")
-    assert machine.stops.reasons(3) == [], "there is no such process"
 
 
 def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
@@ -130,16 +116,6 @@ def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
     machine.throttles.started("worker:0", "host:0", 2)
     machine.run(10.0)
     assert machine.cpu_s[2] == pytest.approx(1.0, rel=0.02)
-
-
-def test_a_pause_outlives_what_others_send() -> None:
-    machine = Machine(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.freeze("worker:0", True)
-    machine.run(1.0)
-    machine.stopped.discard(1)
-    machine.run(2 * WATCH_S)
-    assert machine.stopped == {1}
 
 
 def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:

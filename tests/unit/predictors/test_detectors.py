@@ -72,12 +72,6 @@ def test_the_frontier_adds_up_and_names_the_stage_where_a_delay_appears() -> Non
     assert frontier.tags(0.0) == {1}
 
 
-def test_a_delay_that_others_hide_is_not_exposed() -> None:
-    """Worker 2 computes 1 s longer than the rest, but worker 1, which loaded 2 s longer, is still behind it."""
-    frontier = staged(StageFrontier(), (1.0, 2.0, 1.0), (3.0, 2.0, 1.0), (1.0, 3.0, 1.0), (1.0, 2.0, 1.0))
-    assert frontier.tags(0.0) == {1}
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_increments_of_the_frontier_are_the_longest_iteration(seed: int) -> None:
     rows = np.random.default_rng(seed).random((7, 3))

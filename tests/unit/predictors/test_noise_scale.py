@@ -38,12 +38,6 @@ def test_both_are_unbiased_for_unequal_batches() -> None:
     assert error[1] < 0.1, "the plain mean would be found out"
 
 
-@pytest.mark.parametrize("samples", [[], [4]])
-def test_one_gradient_has_no_noise(samples: list[int]) -> None:
-    with pytest.raises(ValueError, match="needs two or more"):
-        noise_terms(samples, [1.0] * len(samples), 1.0)
-
-
 def test_negative_estimates_do_not_count() -> None:
     assert NoiseTerms(-1.0, 2.0).phi == 2.0 / 1e-12
     assert NoiseTerms(2.0, -1.0).phi == 1e-6 / 2.0
@@ -59,15 +53,6 @@ def test_averages_are_corrected_for_starting_at_zero() -> None:
     assert noise.terms == pytest.approx((1.6, 12.0))
     noise.at(5)
     assert noise.phi_of(4) == pytest.approx((7.5, 3.0))
-
-
-def test_its_age_is_counted_in_updates() -> None:
-    noise = OnlineNoise()
-    noise.update(10, 1, NoiseTerms(1.0, 2.0))
-    noise.at(17)
-    assert noise.phi_of(1) == (2.0, 7.0)
-    noise.at(4)
-    assert noise.phi_of(1) == (2.0, 0.0), "a rollback"
 
 
 def test_what_is_not_finite_is_skipped() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,27 +89,6 @@ def test_a_forecast_is_positive_and_of_the_order_of_what_was_seen(name: str, spe
     for index, speed in enumerate(speeds):
         predictor.update(SpeedRecord(speed, cpu=float(index % 3), memory=1e9 * (1 + index % 5)))
     assert min(speeds) / 2 * (1 - 1e-9) <= predictor.predict(cpu, 1e9) <= max(speeds) * 2 * (1 + 1e-9)
-
-
-@every_predictor
-def test_a_pickled_copy_goes_on_alike_and_so_does_another_object(name: str) -> None:
-    records = autoregressive(130, curve=50.0)
-    first, second = speed_predictor(name), speed_predictor(name)
-    for record in records[:90]:
-        first.update(record)
-        second.update(record)
-    first.predict(0.5)
-    second.predict(0.5)
-    copy = pickle.loads(pickle.dumps(first))
-    for record in records[90:]:
-        for predictor in (first, second, copy):
-            predictor.update(record)
-        assert first.predict(0.7) == copy.predict(0.7) == second.predict(0.7)
-
-
-def test_a_predictor_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ValueError, match="predictor=oracle: must be one of narx, arx, ema, last"):
-        speed_predictor("oracle")
 
 
 @every_predictor

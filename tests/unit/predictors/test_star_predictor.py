@@ -13,8 +13,8 @@ import torch
 
 from predictors.fitted_file import FITTED
 from predictors.from_resources import FromResources
-from predictors.iteration_time import Coefficients, fit_times, inputs_of, plausible, predict_times
-from predictors.lstm import Lstm, load_lstm, whole
+from predictors.iteration_time import Coefficients, fit_times, inputs_of, predict_times
+from predictors.lstm import Lstm, load_lstm
 from predictors.received import RESOURCES, Received, forecast
 from predictors.registry import straggler_predictor
 from predictors.regressors import REGRESSORS, regressor
@@ -34,10 +34,6 @@ def test_a_fit_recovers_the_law() -> None:
     one = inputs_of(*(np.array([value]) for value in (128.0, 0.5, 8e6, 40e6)))
     assert predict_times(found, one) == pytest.approx([0.348])
     assert predict_times(Coefficients(0.02, 0.0005, 1.0), one) == pytest.approx([0.02 + 0.128 + 0.2])
-
-
-def test_predictions_are_kept_near_the_median() -> None:
-    assert list(plausible(np.array([0.1, 9.0, 1.0, nan]), np.array([1.0, 1.0, 1.0, 1.0]))) == [0.2, 5.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -93,13 +89,6 @@ def test_inference_is_that_of_torch(values: int) -> None:
             expected.append(following.numpy()[:, 0] * own.scale + own.mean)
             scaled = torch.cat([scaled, following], dim=1)
     assert own.roll_out(history, 4) == pytest.approx(np.stack(expected, axis=1), rel=1e-4, abs=1e-5)
-
-
-def test_bandwidths_are_fractions_of_the_largest() -> None:
-    assert whole(np.array([[[0.5, 10.0], [0.7, 40.0]], [[6.0, 1.0], [2.0, 1.0]]])).tolist() == [
-        [[1.0, 40.0]],
-        [[6.0, 1.0]],
-    ]
 
 
 @pytest.mark.parametrize("series", ["resources", "deviation"])

@@ -56,12 +56,6 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
         StragglerDetector(slowness_ratio=1.5, center="median_others").validate(1)
 
 
-def test_sizes_are_even_as_long_as_nothing_is_known() -> None:
-    assert round_sizes(10, (0, 2, 5), {}) == {0: 4, 2: 3, 5: 3}
-    assert round_sizes(10, (0, 2, 5), {7: 3.0}) == {0: 4, 2: 3, 5: 3}, "worker 7 has left"
-    assert round_sizes(10, (0, 2, 5), {0: 9.0}, (0, 2, 5)) == {0: 4, 2: 3, 5: 3}, "all are new"
-
-
 def test_a_worker_without_a_speed_is_as_fast_as_the_median() -> None:
     assert round_sizes(240, (0, 1, 2, 3), {0: 10.0, 1: 20.0, 2: 30.0}) == {0: 30, 1: 60, 2: 90, 3: 60}
 
@@ -117,10 +111,6 @@ def test_the_base_is_that_of_numpys_least_squares(records: list[tuple[float, flo
     if slope > 1e-6:
         most = MOST_BASE * float(np.mean(sizes))
         assert found == pytest.approx(min(most, max(0.0, intercept / slope)), rel=1e-4, abs=1e-4)
-
-
-def test_a_time_that_does_not_depend_on_the_batch_is_nearly_all_base() -> None:
-    assert fit_base([(10.0, 1.0), (20.0, 1.0)]) == MOST_BASE * 15.0
 
 
 def test_stragglers_are_asked_only_where_there_is_nobody_else() -> None:

@@ -385,7 +385,7 @@ def test_group_based_takes_its_groups_along(prune: str) -> None:
     assert code.groups == {"packing": ((0, 1), (2, 3), (4, 5)), "paper": ((0, 3), (1, 2))}[prune]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["cyclic", "group_based"])
 def test_more_workers_than_codes_are_built_for_are_refused_before_anything_is_built(scheme: str) -> None:
     """Matrices of 10,000 x 10,000 would take gigabytes and hours."""
     strategy = GradientCoding(scheme=scheme, s=2)

@@ -112,22 +112,14 @@ bsp_s = cache(jct_s)
 
 
 @pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
-@pytest.mark.parametrize(
-    ("num_workers", "epochs", "seeds"),
-    [(4, 40, 6), *(pytest.param(*shape, 1, marks=pytest.mark.long) for shape in ((16, 80), (64, 60)))],
-)
-@pytest.mark.parametrize("detector", [marked(detector, always=detector == "lb_bsp") for detector in DETECTORS])
-def test_equal_workers_with_noise_cost_next_to_nothing(
-    detector: str, num_workers: int, epochs: int, seeds: int, noise: Path
-) -> None:
-    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average.
-
-    Of these six seeds Sync-Switch switches in three, 2, 4 and 1 times in 40 epochs."""
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_equal_workers_with_noise_cost_next_to_nothing(detector: str, noise: Path) -> None:
+    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average."""
     ratios, switches = [], []
-    for seed in range(seeds):
+    for seed in range(4):
         line = (
-            f"runtime=virtual cluster.costs={noise} cluster.num_workers={num_workers} straggler=none "
-            f"workload=digits workload.global_batch_samples=256 workload.epochs={epochs} seed={seed} "
+            f"runtime=virtual cluster.costs={noise} cluster.num_workers=4 straggler=none "
+            f"workload=digits workload.global_batch_samples=256 workload.epochs=40 seed={seed} "
         )
         outcome, states = run_line(f"{line} strategy={detector} {DETECTORS[detector][0]}")
         ratios.append(outcome.t / bsp_s(line + "strategy=bsp"))
@@ -138,16 +130,7 @@ def test_equal_workers_with_noise_cost_next_to_nothing(
 
 
 @pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
-@pytest.mark.parametrize(
-    ("strategy", "straggler"),
-    [
-        *(
-            marked(*case, always=False)
-            for case in (("lb_bsp_star", "none"), ("lb_bsp_gpu", "transient"), ("lb_bsp", "pause"))
-        ),
-        ("lb_bsp_star", "transient"),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "straggler"), [("lb_bsp", "pause"), ("lb_bsp_star", "transient")])
 def test_small_batches_are_not_moved_to_and_fro(strategy: str, straggler: str) -> None:
     """16 workers of 8 samples: steps of 32 took 1.25, 1.20, 1.23 times BSP's time, one long pause 1.14 times."""
     line = f"runtime=virtual cluster.num_workers=16 topology.num_servers=4 workload.epochs=40 straggler={straggler} "

@@ -7,7 +7,6 @@ import pytest
 from runtime.config.instantiate import instantiate
 from runtime.config.parse import parse
 from strategies.star.times import FITTED, UNKNOWN, kappa_for
-from tests.support.long_tests import long_after
 from tests.unit.strategies.whole_jobs import composer
 
 
@@ -28,7 +27,7 @@ def test_unknown_workloads_and_other_prices() -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("strategy", long_after(["star_h", "star_ahead", "star_ml"], always=1))
+@pytest.mark.parametrize("strategy", ["star_h", "star_ml"])
 @pytest.mark.parametrize(
     ("words", "kappa"),
     [

@@ -10,12 +10,11 @@ import pytest
 
 from strategies.protocol import Grad
 from strategies.star.choice import Choice
-from strategies.star.estimates import first_updates, in_step, out_of_step
+from strategies.star.estimates import first_updates
 from strategies.star.features import feature_names, rows_of
 from strategies.star.learned import ModeLearner
 from strategies.star.measuring import Held
 from strategies.star.modal import ASGD, SSGD, Mode
-from strategies.star.orders import order_intervals
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
@@ -71,21 +70,6 @@ def test_features_do_not_depend_on_the_unit_or_on_the_workers_order() -> None:
     assert one.features.shape == (5, len(feature_names(16)))
     assert len(set(feature_names(16))) == len(feature_names(16))
     assert np.isfinite(one.features).all()
-
-
-def test_regular_iterations_are_a_first_guess() -> None:
-    """In step, workers of 1, 1, 1 and 4 s make an update of three every second."""
-    times = np.array([0.25, 0.25, 0.25, 1.0])
-    step, free = in_step(times, np.arange(1, 5)), out_of_step(times, np.arange(1, 5))
-    assert step.interval[2:].tolist() == [0.25, 1.0]
-    assert step.sqr_staleness[2:] == pytest.approx([0.25 * 9 / 3.25, 0.0])
-    assert (np.diff(free.interval) > 0).all()
-    assert free.interval[0] == pytest.approx(1 / 13, rel=0.2)
-    exact = np.array(order_intervals([1.0, 1.0, 1.0, 4.0], [2, 3]))[:, 0] / 4
-    assert np.abs(np.log(step.interval[1:3] / exact)).max() < 0.3
-    assert np.abs(np.log(free.interval[1:3] / exact)).max() < 0.5
-    equal = in_step(np.ones(4), np.arange(1, 5))
-    assert equal.interval == pytest.approx([0.25, 0.5, 1.0, 1.0], rel=0.01)
 
 
 def test_the_first_updates_are_those_of_the_definition() -> None:
@@ -209,13 +193,3 @@ def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
     exact = CHOICE.priced(*questions(10, seed=1)[-1])
     learnt = own._buffer._decisions[-1]
     assert np.sort(np.exp(learnt.log_s + learnt.targets)) == pytest.approx(list(exact.values()), rel=0.01)
-
-
-def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
-    own = taught()
-    six = Question(tuple(range(17)), (1.0,) * 16 + (4.0,), (tuple(range(16)), (16,)), 128.0, 1000.0, SSGD)
-    assert not own.can_decide(17)
-    rows = own._buffer.rows
-    assert own.priced(ServerQuestion(CHOICE, six)) == CHOICE.priced(*six)
-    own.measured(ServerQuestion(CHOICE, six), SSGD, 1.0)
-    assert own._buffer.rows == rows

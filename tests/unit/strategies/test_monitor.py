@@ -120,17 +120,6 @@ def test_a_server_matures_likewise() -> None:
     assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
 
-def test_iterations_that_are_too_long_for_the_window_are_records_of_their_own() -> None:
-    """Ten records of two iterations would take 30 s: what is longer than a tenth of the window counts."""
-    seen = monitor(report_iters=2, min_records=10)
-    for t in (1.5, 3.0, 4.5):
-        seen.observe_event(arrived(t, 1.4))
-    assert len(seen.records(0, "short")) == 3
-    for t in (4.6, 4.7, 4.8, 4.9):
-        seen.observe_event(arrived(t, 0.1))
-    assert len(seen.records(0, "short")) == 5, "short ones are gathered as ever"
-
-
 def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
     seen = monitor(report_iters=2, min_records=5)
@@ -197,15 +186,6 @@ def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> No
     assert seen.mean_update_s(1) == pytest.approx(0.03)
     assert (seen.mature(NodeId.server(0), "long"), seen.mature(NodeId.server(1), "short")) == (True, False)
     assert mean_bpt_s(seen, 1, "long") is None, "worker 1 is not among those that live"
-
-
-def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
-    """``failover=checkpoint``: it is lost, and back with the others, without a ``Joined``."""
-    seen = fed()
-    seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
-    seen.observe_event(Restored(t=24.0, version=0, workers=(0, 1)))
-    seen.observe_event(arrived(32.0, 0.5, incarnation=1))
-    assert seen.mature(NodeId.worker(0), "short")
 
 
 def test_windows_that_can_never_hold_what_is_needed_are_refused() -> None:

@@ -17,15 +17,16 @@ from strategies.old_names import full_name, places
 
 ROOT = Path(__file__).resolve().parents[3]
 OLD = {
-    module: names.split()
-    for module, names in yaml.safe_load(Path(__file__).with_name("names_of_0_1_0.yaml").read_text()).items()
+    ".".join(word for word in ("strategies", folder, module.partition("=")[0]) if word != "."): module.partition("=")[2]
+    for folder, modules in yaml.safe_load(Path(__file__).with_name("names_of_0_1_0.yaml").read_text()).items()
+    for module in modules.split()
 }
 PLACES = sorted(places().items())
 
 
 @pytest.mark.parametrize("module", OLD)
 def test_a_module_of_0_1_0_is_found_with_its_names(module: str) -> None:
-    for name in OLD[module]:
+    for name in OLD[module].split(","):
         found = getattr(import_module(module), name)
         if isinstance(found, type):
             assert found.__name__ == name

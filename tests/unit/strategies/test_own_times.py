@@ -7,7 +7,6 @@ import random
 import pytest
 
 from runtime.live.transport import links as links_module
-from runtime.virtual.costs import Costs
 from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
 from strategies.lb_bsp.by_steps import Balancer, StepsSettings
@@ -17,27 +16,11 @@ from strategies.sync_switch.flagged import SlowLately
 from tests.support.grads import make_grad
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
-from tests.unit.virtual.test_virtual_host_tasks import HostModel
 
 
 def test_own_time_leaves_out_what_is_waited_for_others() -> None:
     received = Timings(wait_s=1.0, data_s=2.0, pull_s=4.0, recv_s=0.5, compute_s=8.0, send_s=16.0)
     assert (received.bpt_s, received.iter_s, received.own_s) == (10.0, 26.0, 26.5)
-
-
-def test_a_slow_way_is_the_workers_own_and_a_late_server_is_not() -> None:
-    """64 bytes at 64 bytes per second are a second of the pull; a server that is busy for 3 s adds nothing."""
-    costs = Costs(compute_base_s=0.5)
-    group = HostModel(costs=costs, profile=None, link=64.0 * 1514 / 1448)
-    group.begin(0.0)
-    quick, _ = group.only()
-    late = HostModel(costs=Costs(compute_base_s=0.5, update_base_s=3.0), profile=None, link=64.0 * 1514 / 1448)
-    late.servers.schedule_update(0.0, 1)
-    late.begin(0.0)
-    slow, _ = late.only()
-    assert slow.pull_s == pytest.approx(quick.pull_s + 3.0)
-    assert quick.recv_s == pytest.approx(slow.recv_s) == pytest.approx(quick.pull_s)
-    assert quick.recv_s == pytest.approx(quick.send_s)
 
 
 def test_live_waiting_for_a_header_is_waiting_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +88,7 @@ def test_one_long_iteration_is_no_straggler() -> None:
     assert set().union(*flags(times)) == set()
 
 
-@pytest.mark.parametrize("num_workers", [4, 16, 64])
+@pytest.mark.parametrize("num_workers", [4, 64])
 def test_noise_is_no_straggler(num_workers: int) -> None:
     """A tenth of noise: the fastest of 64 is 1.3 times as fast as the middle one, and nobody is slow."""
     draw = random.Random(num_workers)
@@ -131,15 +114,6 @@ def test_a_flag_outlives_times_that_are_still_a_little_long() -> None:
         three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
         fourth = [(t + 0.5, 3, 2.0 if t < 4 else after_s) for t in range(11)]
         assert flags(sorted(three + fourth))[-1] == kept
-
-
-@pytest.mark.parametrize("unanimous", [True, False])
-def test_a_balanced_job_does_not_fill_the_memory(unanimous: bool) -> None:
-    balancer = Balancer(StepsSettings(window_iters=8, dead_band_frac=0.0, halving=True, unanimous=unanimous), 32)
-    for number in range(10_000):
-        balancer.round_done({0: 1.0, 1: 1.0 + number % 2 * 1e-3 - 5e-4}, {0: 128, 1: 128})
-        balancer.move({0: 128, 1: 128}, [1, 1], [None, None])
-        assert len(balancer._rounds) <= balancer.window <= 8 * 32
 
 
 def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> None:

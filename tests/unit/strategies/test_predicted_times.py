@@ -152,13 +152,6 @@ def test_what_an_iteration_received_is_passed_to_the_predictor(monkeypatch: pyte
     assert (seen[0].samples, seen[0].iteration, seen[0].iter_s) == (4.0, 5, pytest.approx(2.1))
 
 
-def test_settings_of_the_detector_are_those_of_its_predictor() -> None:
-    of = detector(predictor="star", history_iters=40, horizon_iters=7, settings={"resources": "last"})
-    assert (of._of.history_iters, of._of.horizon_iters, of._of.resources) == (40, 7, "last")  # type: ignore[attr-defined]
-    assert of.reads_received
-    assert not detector().reads_received
-
-
 def test_a_lead_is_so_many_iterations_further_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """STAR- asks 0.97 s before: with a median of 0.3 s the first iteration of the horizon is the fifth."""
     of = detector(predictor="star", history_iters=40, horizon_iters=3)

@@ -150,13 +150,7 @@ def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() ->
     assert then(gate, Woke(t=5.0, tag=first.tag)) == [], "a timer of the update before sets no other"
 
 
-def test_without_a_time_it_waits_for_all() -> None:
-    gate = told(None)
-    assert then(gate, arrived(1.0, 0)) == []
-    assert [one.worker for one in gate.arrived(make_grad(1)).apply] == [0, 1]
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_keeps_the_laws_whoever_leaves(seed: int) -> None:
     run = rough(Composed(gate=PatientGate(patience_s=1.5)), seed, 4, leaving)
     assert unlawful(run) + dead(run) + unconserved(run) == []

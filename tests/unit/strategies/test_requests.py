@@ -17,8 +17,6 @@ from strategies.protocol import NodeId
 from tests.support.laws import played
 from tests.support.observed import ObservedRun, Used
 
-W0, S0 = NodeId.worker(0), NodeId.server(0)
-
 
 def had(**cores: int) -> dict[NodeId, Given]:
     return {NodeId(name[:-1], int(name[-1])): Given(cores=own, memory_bytes=1) for name, own in cores.items()}
@@ -38,11 +36,6 @@ def test_who_uses_less_than_the_request_is_taken_as_it_is() -> None:
     assert cores(found) == pytest.approx({"worker0": 1.0, "worker1": 1.0, "server0": 0.4})
     calm = used(worker0=1.5, worker1=0.9, server0=0.8)
     assert at_requests(had(worker0=2, worker1=1, server0=1), calm) == calm
-
-
-def test_a_job_without_workers_or_without_work_is_taken_as_it_is() -> None:
-    assert at_requests(had(server0=1), used(server0=0.5)) == used(server0=0.5)
-    assert at_requests(had(worker0=1, server0=1), used(worker0=0.0, server0=0.5)) == used(worker0=0.0, server0=0.5)
 
 
 @given(st.floats(0.1, 1.0), st.floats(0.05, 2.0), st.floats(1.0, 8.0))

@@ -62,11 +62,6 @@ def test_a_line_of_the_record_says_what_it_was_made_of(
     assert [*found.pace, found.overhead_s, *found.times_s] == pytest.approx([*pace, overhead_s, *times_s], rel=1e-5)
 
 
-def test_other_lines_say_nothing() -> None:
-    assert read_took("") is None
-    assert read_took("3 s: no stragglers; ring of all, was ring without 3, wait 0 s") is None
-
-
 def test_equal_updates_cost_what_equation_3_says() -> None:
     """Four of 128 samples, fresh, every 2 s: (1 + 1000 / 512) x 2; a lag of a half with kappa 4 doubles it."""
     costs = ModeTimes(mode_cost="pooled", kappa=4.0)

@@ -157,19 +157,6 @@ def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> Non
     assert (crowd.updates[-1], sorted(crowd.busy)) == ([0, 1, 2], [0, 1, 2, 3])
 
 
-def test_a_sum_from_before_counts_as_its_members_in_static_x_order() -> None:
-    """Two gradients suffice, and a sum has three: the update has all of them."""
-    gate = ModalGate()
-    crowd = Summing(gate, 5)
-    crowd.deliver_sum((4, 0, 2))
-    crowd.deliver(1)
-    (first,) = gate.switch(Mode(x=2))
-    crowd.carry_out(first)
-    assert (crowd.updates, first.go) == ([[0, 2, 4]], (0, 2, 4))
-    crowd.deliver(3)
-    assert crowd.updates[-1] == [1, 3]
-
-
 def test_who_left_and_delivered_again_waits_although_an_old_sum_is_applied() -> None:
     gate = ModalGate()
     crowd = Summing(gate, 4)

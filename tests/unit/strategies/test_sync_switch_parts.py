@@ -101,16 +101,6 @@ def test_who_crashes_on_the_way_has_its_new_process_already_and_is_waited_for() 
     assert not relaunch.under_way
 
 
-def test_after_a_restore_nobody_is_waited_for_who_may_never_come() -> None:
-    relaunch = after_the_servers(0, 1)
-    assert nodes(relaunch) == ["worker:0", "worker:1"]
-    relaunch.observe_event(lost(0))
-    relaunch.observe_event(lost(1))
-    relaunch.observe_event(Restored(t=3.0, version=3, workers=(0, 1)))
-    assert nodes(relaunch) == []
-    assert not relaunch.under_way
-
-
 def test_only_the_loss_of_what_it_restarted_is_its_own() -> None:
     relaunch = after_the_servers(0, 1)
     assert not relaunch.owns(lost(0))

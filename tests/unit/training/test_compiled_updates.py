@@ -73,14 +73,6 @@ def test_the_bits_of_the_twin(
     assert python[numbers].tobytes() == c[numbers].tobytes()
 
 
-def test_an_update_may_have_ever_so_many_gradients() -> None:
-    """As many as there are workers on the virtual clock."""
-    grads = list(np.ones((5000, 3), np.float32))
-    params = np.zeros(3, np.float32)
-    make_optimizer("tally", 3).step(params, grads, [1 / 5000] * 5000, 1.0, 5000)
-    assert params.tolist() == [5000.0] * 3
-
-
 def test_threads_share_an_update_and_nobody_does_a_part_twice() -> None:
     """In place, so that a part done twice, or not at all, would show."""
     grad = np.ones(LARGE, np.float32)

@@ -75,18 +75,6 @@ def test_blocks_do_not_change_a_bit(case: str) -> None:
     assert whole.tobytes() == parts.tobytes()
 
 
-def test_an_optimizer_that_looks_at_its_neighbours_is_caught() -> None:
-    def make_step(lo: int, hi: int) -> Step:
-        def step(params: Vector, grads: Sequence[Vector], weights: Sequence[float]) -> None:
-            combined = np.sum([np.float32(w) * g for w, g in zip(weights, grads, strict=True)], axis=0)
-            params -= combined / np.float32(np.linalg.norm(combined))
-
-        return step
-
-    whole, parts = (run_cut(make_step, 3000, where) for where in ([], [1600]))
-    assert whole.tobytes() != parts.tobytes()
-
-
 @pytest.mark.parametrize("weights", [EQUAL, UNEQUAL])
 def test_gradients_are_added_in_the_order_given(weights: tuple[float, ...]) -> None:
     grads = gradients(1000)

@@ -54,18 +54,6 @@ def test_an_update_cut_up_with_its_learning_rate_makes_the_same_progress(
     assert after(*[(samples, scale / parts)] * parts, phi_samples=phi) == pytest.approx(whole)
 
 
-def test_phi_grows_with_progress() -> None:
-    progress = Progress(model(((0.0, 0.0), (2.0, 100.0))))
-    assert progress.phi_samples == 0.0
-    progress.update(100)
-    assert progress.progress == 1.0
-    assert progress.phi_samples == 50.0
-    progress.update(50)
-    assert progress.progress == 1.5
-    progress.progress = 7.0
-    assert progress.phi_samples == 100.0, "constant beyond the last point"
-
-
 @pytest.mark.parametrize(("samples", "lr_scale"), [(0, 1.0), (-1, 1.0), (8, -0.1), (8, float("nan"))])
 def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
     progress = Progress(model())
@@ -174,13 +162,3 @@ def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
 def test_a_model_without_parameters_is_refused(count: int) -> None:
     with pytest.raises(ConfigError, match=f"backend.num_parameters={count}: must be at least 1, or null"):
         instantiate({"_target_": "runtime.backends.none.NoBackend", "num_parameters": count}, "backend")
-
-
-def test_each_job_starts_without_progress(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(GOOD)
-    backend = NoBackend(progress=str(tmp_path / "mine.yaml"))
-    first, second = backend.load_progress(), backend.load_progress()
-    first.update(64)
-    assert (first.progress, second.progress) == (0.5, 0.0)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        NoBackend(progress=str(tmp_path / "other.yaml")).load_progress()
