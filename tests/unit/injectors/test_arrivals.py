@@ -97,17 +97,14 @@ def test_the_ends_of_the_range_are_finite() -> None:
     assert {UniformWhole(low=1, high=3).quantile(part) for part in (0.0, 0.5, 1 - 2.0**-53)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Uniform(low=2, high=1), "high=1"),
-        (lambda: Lognormal(median=1, sigma=-1), "sigma=-1"),
-        (lambda: Choice(values=(1, 2), weights=(1,)), "weights="),
-    ],
-)
-def test_a_distribution_that_is_none_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
-        make()
+def test_a_distribution_that_is_none_is_refused() -> None:
+    for make, about, said in (
+        (Uniform, {"low": 2, "high": 1}, "high=1"),
+        (Lognormal, {"median": 1, "sigma": -1}, "sigma=-1"),
+        (Choice, {"values": (1, 2), "weights": (1,)}, "weights="),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            make(**about)
 
 
 def test_poisson_arrivals_and_independent_streams() -> None:
@@ -201,15 +198,12 @@ def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("row", "said"),
-    [
-        ("2017-10-09 08:00:00,-5,1,5,a", "line 2, column duration, -5: must be a finite number, 0 or more"),
-        ("2017-10-09 08:00:00,5,1.5,5,a", "line 2, column num_gpus, 1.5: must be a whole number"),
-        ("2017-10-09 08:00:00,5,1", "line 2 has 3 cells, the header 5"),
-    ],
+    [("-5,1,5,a", "column duration, -5"), ("5,1.5,5,a", "column num_gpus, 1.5"), ("5,1", "has 3 cells, the header 5")],
 )
 def test_a_bad_row_is_refused(row: str, said: str, tmp_path: Path) -> None:
-    path = table_of(tmp_path, row)
-    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
+    assert f"line 2{'' if 'cells' in said else ','} {said}" in refusal(
+        Philly(path=table_of(tmp_path, f"2017-10-09 08:00:00,{row}"))
+    )
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -260,17 +254,13 @@ def test_jobs_whose_times_are_unknown_are_left_out(nothing: str | None, tmp_path
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [
-        (
-            [{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}],
-            "job 1 (good), column attempts[0].end_time",
-        ),
+        ([{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}], "column attempts[0].end_time"),
         ([GOOD, GOOD], "job 2 (good), column job, good: job 1 (good) has the same name"),
         ([{"status": "Pass"}], "is not a cluster_job_log (Object missing required field `jobid`"),
     ],
 )
 def test_a_bad_log_is_refused(jobs: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
-    path = logged(tmp_path, *jobs)
-    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
+    assert said in refusal(Philly(path=logged(tmp_path, *jobs)))
 
 
 def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
@@ -281,30 +271,12 @@ def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
 
 def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
     text = "id,at,gpus,iters,each,who,what,ps,cores,c\nx,2000,4,100,0.5,ann,vgg,2,1.5,r\ny,1000,1,10,2,bob,lstm,0,1,b\n"
-    made = other_table(
-        tmp_path,
-        text,
-        submit_unit_s=0.001,
-        iterations_column="iters",
-        seconds_per_iteration_column="each",
-        job_column="id",
-        user_column="who",
-        model_column="what",
-        servers_column="ps",
-        worker_cpu_cores_column="cores",
-    )
-    y, x = made.submissions(0)
-    assert x == Submission(
-        job="x",
-        submit_s=2.0,
-        gpus=4,
-        duration_s=50.0,
-        iterations=100,
-        servers=2,
-        user="ann",
-        model="vgg",
-        worker_cpu_cores=1.5,
-    )
+    columns = {"iterations": "iters", "seconds_per_iteration": "each", "job": "id", "user": "who", "model": "what"}
+    columns |= {"servers": "ps", "worker_cpu_cores": "cores"}
+    named = {f"{name}_column": column for name, column in columns.items()}
+    y, x = other_table(tmp_path, text, submit_unit_s=0.001, **named).submissions(0)
+    about: dict[str, Any] = {"iterations": 100, "servers": 2, "user": "ann", "model": "vgg", "worker_cpu_cores": 1.5}
+    assert x == Submission(job="x", submit_s=2.0, gpus=4, duration_s=50.0, **about)
     assert (y.job, y.submit_s, y.duration_s) == ("y", 1.0, 20.0)
 
 
@@ -345,20 +317,15 @@ def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
         (
             "at,gpus\n2020-01-01 00:00:00,1\n",
             {"submit_as": "time"},
-            "row 1 (line 2), column at, 2020-01-01 00:00:00: is a time without a zone",
+            "column at, 2020-01-01 00:00:00: is a time without a",
         ),
-        (
-            "at,gpus\n2020-01-01T00:00:00,1\n",
-            {},
-            "row 1 (line 2), column at, 2020-01-01T00:00:00: must be a number; submit_as=time reads times",
-        ),
+        ("at,gpus\n2020-01-01T00:00:00,1\n", {}, "submit_as=time reads times"),
         ("at,gpus\n", {}, "has no jobs"),
         ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
     ],
 )
 def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    made = other_table(tmp_path, text, **changes)
-    assert refusal(made).startswith(f"path={made.path}: {said}")
+    assert said in refusal(other_table(tmp_path, text, **changes))
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ def test_both_are_unbiased_for_unequal_batches() -> None:
     rng, samples = np.random.default_rng(0), [2, 8, 16, 32]
     mean, deviation = np.array([0.4, 0.2]), np.sqrt(np.array([5.0, 2.25]))
     drawn = np.array(
-        [of(samples, mean + deviation * rng.standard_normal((4, 2)) / np.sqrt(samples)[:, None]) for _ in range(10_000)]
+        [of(samples, mean + deviation * rng.standard_normal((4, 2)) / np.sqrt(samples)[:, None]) for _ in range(4_000)]
     )
     error = drawn.std(axis=0) / np.sqrt(len(drawn))
     assert abs(drawn.mean(axis=0) - (0.2, 7.25)) / error == pytest.approx((0.0, 0.0), abs=4.0)
-    assert error[1] < 0.1, "the plain mean would be found out"
+    assert error[1] < 0.2, "the plain mean would be found out"
 
 
 def test_negative_estimates_do_not_count() -> None:

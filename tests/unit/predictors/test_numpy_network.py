@@ -125,17 +125,12 @@ def spoilt(path: Path, network: Network, **changes: Any) -> None:
     [
         (None, "no such file"),
         (b"no zip", "is not a file of a network"),
-        (b"", "is not a file of a network"),
         ({"format": "other"}, "was not made by scripts/fitting/train_modes.py"),
         ({"features": np.array(["a", "b", "d"])}, "is a model of 3 features instead of 3, among them 'd'"),
-        ({"features": np.array(["a", "b"])}, "is a model of 2 features instead of 3, without 'c'"),
         ({"features": np.array(["a", "c", "b"])}, "is a model of 3 features instead of 3, in another order"),
         ({"parameters": None}, "has not the numbers of a fitted network"),
-        ({"parameters": np.ones(3)}, "has not the numbers of a fitted network"),
-        ({"sizes": np.array([3])}, "has not the numbers of a fitted network"),
         ({"mean": np.array([0.0, np.nan, 0.0])}, "numbers that are not finite"),
         ({"scale": np.zeros(3)}, "scales of zero"),
-        ({"target": np.array([0.0, 0.0])}, "scales of zero"),
     ],
 )
 def test_a_file_of_something_else_is_refused_in_one_line(
@@ -149,5 +144,4 @@ def test_a_file_of_something_else_is_refused_in_one_line(
     with pytest.raises(ValueError, match=words) as caught:
         load_network(str(path), "modes", NAMES)
     assert str(caught.value).startswith(f"weights={path}: ")
-    assert str(caught.value).endswith("fit one with scripts/fitting/train_modes.py")
     assert "\n" not in str(caught.value)

@@ -128,7 +128,7 @@ def test_a_speed_is_new_that_differs_by_more_than_a_fifth_from_all_that_were_lea
     assert history.novel is novel
 
 
-@every_predictor
+@pytest.mark.parametrize("name", ["narx", "arx"])
 def test_who_is_fitted_together_predicts_the_same_to_the_bit(name: str) -> None:
     """Seven workers, of whom one has fewer records, until networks take over from linear fits."""
     alone, together = ([speed_predictor(name) for _ in range(7)] for _ in range(2))

