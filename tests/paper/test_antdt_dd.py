@@ -134,14 +134,6 @@ def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> Non
     assert (linear.saturation_samples, linear.samples_per_s) == (1, pytest.approx(100))
 
 
-def test_a_pause_cannot_spoil_every_measurement_of_a_size() -> None:
-    """Beyond the paper. All sizes are measured once before any is measured again."""
-    rounds = profile_rounds(64, range(2), [4, 8, 16], iters=3, warmup_iters=0)
-    once = rounds[: len(rounds) // 3]
-    assert rounds == once * 3
-    assert len({tuple(sorted(sizes.items())) for sizes in once}) == len(once) > 1
-
-
 @given(
     num_workers=st.integers(1, 9),
     extra=st.integers(0, 400),

@@ -12,7 +12,6 @@ from runtime.core import inputs
 from runtime.core.scheduling import ConstantPending
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import slow
-from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
@@ -151,15 +150,6 @@ def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
     assert next(event.t for event in idle.received(Joined)) == 120.0 + 59.0 + 1.0
 
 
-def test_a_worker_that_is_slow_for_less_than_min_slow_s_is_only_adjusted() -> None:
-    """Section VI-A, with the numbers of section VII-A5: a transient straggler of 15 minutes can look persistent in a
-    window of 10. The bare rule would kill it."""
-    run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, min_slow_s=100.0))
-    assert restarts(run) == [(180.0, "worker:1")]
-    said = [words for _, words in decisions(run)]
-    assert any(words.startswith("worker:1 stays: slow for 60 s only; ADJUST_BS") for words in said)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_rounds_are_whole_whatever_happens(mode: str) -> None:
@@ -235,9 +225,3 @@ def test_decisions_continue_after_an_outage() -> None:
         timers = [command.at_s for line in run.lines for command in line.commands if hasattr(command, "at_s")]
         late = [at_s for at_s in timers if at_s > 25 + down_s + 31]
         assert {round(after - before, 6) for before, after in pairwise(late)} == {30.0}
-
-
-def test_without_a_straggler_it_is_asp() -> None:
-    """Section V-C: the data service balances the load; section VI-A: action None."""
-    nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
-    assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ from strategies.dlrover.planner import BrainPlanner
 from strategies.parts.scaling.changes import StopWaiting
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, FinishedJob, Joined, NodeId, NodeUse, Observed, Started, Timings
-from tests.support.cli import run_cli
 from tests.support.grads import make_grad
 from tests.support.growing import numbers
 from tests.support.laws import played
 from tests.support.observed import GIB, ObservedRun, Used, Uses
-from tests.support.runs import read_lines
 
 HOT, FULL = 14.9, 85.1
 """Figure 6 and table 1: cores that each of two servers of Wide & Deep uses, and all eight of them."""
@@ -121,19 +118,6 @@ def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> 
     assert by_role(job, "worker") == [3] * 24
 
 
-def test_a_server_that_was_killed_twice_while_a_worker_is_replaced_is_relieved_once() -> None:
-    """Section 4.2: "if any PS fails with OOM, DLRover doubles the number of PS": from one to two, not to four."""
-    job = ObservedRun(DLRover(sample_s=500.0, sample_steps=10**6), even, workers=2, max_time_s=300.0, launch_s=100.0)
-    job.out_of_memory(5.5, NodeId.worker(1))
-    for t in (10.5, 40.5):
-        job.out_of_memory(t, NodeId.server(0), back_s=t + 5.0)
-    assert played(job) == []
-    assert [one for one in of_rule(job, "out of memory") if "server" in one] == [
-        "115 s sample, out of memory: Resize role server, count 2, cores 16 (memory_bytes 8.59e+09)"
-    ]
-    assert job.size[0] == 2
-
-
 def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
     """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
     workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
@@ -152,34 +136,6 @@ def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> 
         found.append(planner.decide(float(t), given))
     assert [one.t for one in found if one is not None] == [300.0]
     assert next(one.changes for one in found if one is not None) == (StopWaiting(node=workers[1]),)
-
-
-def test_the_virtual_clock_leads_to_the_same_plan(tmp_path: Path) -> None:
-    """Table 1, on ``cluster=dlrover``, whose Wide & Deep takes the times of figure 1."""
-    times = {"sample_s": 60, "min_interval_s": 60, "adjust_every_s": 180, "decide_every_s": 5, "launch_s": 600}
-    cores = {"cores_total": 200, "server_cores": 16, "worker_cores": 16, "first_server_cores": 16}
-    done = run_cli(
-        "strategy=dlrover",
-        *(f"strategy.{name}={value}" for name, value in (times | cores).items()),
-        *(
-            "runtime=virtual",
-            "straggler=none",
-            "runtime.telemetry_every_s=10",
-            "cluster=dlrover",
-            "topology.num_servers=1",
-        ),
-        *("backend=none", "backend.num_parameters=1000000", "workload=criteo_scale"),
-        *("workload.global_batch_samples=512", "workload.eval_every_s=null", "eval_every_s=null", "draw=false"),
-        *("view=none", "checkpoint_every_s=null", "workload.batches_per_shard=100", "max_time_s=200"),
-        f"hydra.run.dir={tmp_path / 'run'}",
-    )
-    assert done.exit_code == 0, done.err
-    said = [
-        line["state"]["decision"] for line in read_lines(tmp_path / "run") if (line.get("state") or {}).get("decision")
-    ]
-    plan = numbers(said[0])
-    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
-    assert said[-1].endswith("(done)")
 
 
 def test_history_is_checked() -> None:

@@ -83,13 +83,6 @@ def test_shares_reach_the_optimum_of_machines_with_a_fixed_cost() -> None:
     assert len({len(command.parts) for command in last}) > 3
 
 
-def test_equal_workers_keep_their_first_code_despite_occasional_delays() -> None:
-    """Beyond the paper: every fifth iteration of a worker takes ten times as long, which medians ignore."""
-    late = machines([1.0] * 8, lambda worker, turn: 0.5 if (turn + worker) % 5 == 0 else 0.0)
-    run = played(late, 8)
-    assert run.core.strategy.log_state()["codes"] == 1
-
-
 def test_a_temporary_delay_builds_no_new_code() -> None:
     """Beyond the paper. Windows of 12 late iterations, of one worker or two at a time: less than half of what a
     measurement takes."""

@@ -7,7 +7,6 @@ import pytest
 
 from strategies.lgc import LGC
 from tests.support.harness import HeapRun, Rig, make_job
-from tests.support.laws import dead
 
 
 def of_four(fourth_s: float, delay: int = 1, **changes: object) -> HeapRun:
@@ -39,14 +38,6 @@ def test_a_slightly_late_worker_begins_again_at_once() -> None:
     waiting = LGC(k_fastest=3, late_begin="next_update")
     job = make_job(max_time_s=20.0)
     assert len(HeapRun(waiting, job, [1, 1, 1, 1.2]).run().used) == 60 + 10
-
-
-def test_samples_of_dropped_gradients_may_be_given_up() -> None:
-    """Beyond the paper: ``requeue=False``."""
-    job = make_job(num_samples=100, epochs=1, max_time_s=400.0)
-    run = HeapRun(LGC(k_fastest=3, requeue=False), job, [1, 1, 1, 2.5]).run()
-    assert dead(run) == []
-    assert sum(order.samples for order in run.effective) == 100 - len(run.dropped) < 100
 
 
 def in_blocks(num_blocks: int) -> HeapRun:

@@ -15,7 +15,6 @@ from strategies.protocol import (
     Arrived,
     Compute,
     Drop,
-    Evaluated,
     Grad,
     Ready,
     Restored,
@@ -209,14 +208,6 @@ def test_a_late_one_makes_nobody_else_too_late() -> None:
     assert ([worker for worker, _ in world.commits[1:]], world.delays[1:]) == ([D, B, A], [4, 4, 4])
 
 
-def test_an_evaluation_decides_nothing() -> None:
-    """Departure: A is overdue, but a job without gradients has no evaluations: only the timer may pass it over."""
-    world = held_up()
-    assert world.strategy.handle(Evaluated(t=4.5, version=10, asked_s=4.4, metrics={"loss": 1.0})) == []
-    wake(world, 4.5)
-    assert list(world.left) == [A, B]
-
-
 @pytest.mark.parametrize(("parallel_sends", "sent"), [(1, [A]), (2, [A, B]), (3, [A, B, C]), (9, [A, B, C])])
 def test_as_many_travel_at_a_time_as_wanted(parallel_sends: int, sent: list[int]) -> None:
     """Departure: in the slides one; updates are applied in the same order in any case."""
@@ -232,20 +223,6 @@ def test_what_shares_a_link_is_overdue_later() -> None:
     world = waiting(World(EVEN, parallel_sends=2))
     wake(world, 4.0)
     assert (list(world.left), world.wakes[-1]) == ([A, D, B], (8.0, "overdue"))
-
-
-def test_a_shorter_transfer_is_overdue_before_a_longer_one_would_have_been() -> None:
-    """Departure: D should take 4 s and does, so it would be overdue at 16; B should take half a second from then on."""
-    world = waiting(World({D: 400, B: 50, C: 60}, tau_max=3, idle_tolerance_s=math.inf))
-    assert (list(world.left), world.wakes[-1]) == ([D], (16.0, "overdue"))
-    world.t = 4.0
-    world.arrive(D, 4.0)
-    assert (list(world.left), world.wakes[-1]) == ([B], (6.0, "overdue"))
-    wake(world, 6.0)
-    assert list(world.left) == [B, C]
-    asked = len(world.wakes)
-    wake(world, 16.0)  # the first timer, of which nothing is left
-    assert len(world.wakes) == asked
 
 
 def job_of(strategy: MLfabric, seed: int, num_workers: int = 5) -> HeapRun:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from runtime.core.quota import Quota
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.elastic.or_autoscale.autoscaling import Autoscaling, AutoscalingPlanner
 from strategies.parts.scaling.usage import Given
@@ -80,11 +79,3 @@ def test_who_has_left_while_parameters_were_restored_is_no_measure_of_others() -
         iterate(worker, seconds)
     assert planner.slow_workers.slow() == [1]
     assert planner.slow_workers.average[1] == pytest.approx(2 / 3)
-
-
-def test_a_replacement_that_is_denied_leaves_the_slow_worker() -> None:
-    """Beyond the paper: it is measured again, and asked for again after the interval."""
-    job = scaled(30.0, run={"slower": {2: 3.0}, "scheduler": Quota(cores_total=28)})
-    assert job.retired == []
-    assert job.denied[:2] == ["worker:4", "worker:5"]
-    assert job.size == (1, 4)

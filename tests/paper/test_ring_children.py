@@ -8,7 +8,6 @@ import pytest
 
 from runtime.core import inputs
 from runtime.core.job import Job
-from strategies.basic.bsp import BSP
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
@@ -162,15 +161,3 @@ def test_the_fastest_are_chosen_again() -> None:
     run.run()
     assert list(dict.fromkeys(order.excluded for _, order, _ in run.applied)) == [(), (3,), (2,)]
     assert [order.returning for _, order, _ in run.applied if order.returning] == [((3, 0),)]
-
-
-def test_a_ring_of_all_is_bsp() -> None:
-    """Section IV-B with x = 0: nobody waits, nobody leaves."""
-
-    runs = []
-    for strategy in (LGC(k_fastest=4, topology="allreduce"), BSP()):
-        run = HeapRun(strategy, replicas(20.0), [1.0, 1.1, 1.2, 2.0])
-        run.run()
-        runs.append([(t, order) for t, order, _ in run.applied])
-    assert runs[0] == runs[1]
-    assert len(runs[0]) > 5

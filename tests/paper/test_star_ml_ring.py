@@ -101,14 +101,6 @@ def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
     return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
 
 
-def test_equation_3_is_learnt_of_rings_without_overhead() -> None:
-    """Section IV-C1: equation 3 has none, so it teaches nothing about rings that have some; what was measured does."""
-    at = asked(overhead_s=2.0)
-    column = MODE_FEATURES.index("overhead / slowest")
-    assert set(at.costed(at.by_rule(), 16, measured=False).features[:, column]) == {0.0}
-    assert set(at.costed({WHOLE: 9.0}, 16, measured=True).features[:, column]) == {2.0 / 3.0}
-
-
 @given(
     times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
     link_s=st.floats(0.0, 2.0),

@@ -156,22 +156,6 @@ def test_one_price_for_all_clusters() -> None:
     assert min(static_s, key=static_s.__getitem__) == 3
 
 
-@pytest.mark.parametrize(("slow_s", "by_cluster"), [(2.0, "ssgd"), (6.0, "dynamic")])
-def test_lags_prefer_what_is_best_where_staleness_hurts(slow_s: float, by_cluster: str) -> None:
-    """Beyond the paper: digits at a rate of 0.2, three workers at 1 s and one slower. With static 3 jobs reach 95 %
-    first (docs/methods/star.md); kappa and phi are fitted to jobs without stragglers. ``priced`` prefers another."""
-    times_s = [1.0, 1.0, 1.0, slow_s]
-
-    def best(costs: ModeTimes) -> str:
-        static_s = costs.static_s(times_s, 32, 1e6)
-        found = {"asgd": static_s[1], "static 2": static_s[2], "static 3": static_s[3], "ssgd": static_s[4]}
-        found["dynamic"] = costs.dynamic_s(times_s, [[0, 1, 2], [3]], 32, 1e6)
-        return min(found, key=found.__getitem__)
-
-    assert best(ModeTimes(mode_cost="pooled", kappa=16.4)) == "static 3"
-    assert best(ModeTimes(mode_cost="priced", kappa=2.59)) == by_cluster
-
-
 def test_single_updates_are_exact() -> None:
     """Beyond the paper. A worker of 1 s sees 2 or 3 updates of 1, 1 and 4 s during its own, the slow one 12: 15.92."""
     assert single_interval(FOUR) == pytest.approx((4 / 13, (3 * 5.25 + 0.25 * 144) / 3.25))

@@ -78,14 +78,6 @@ def test_a_sensitive_job_and_one_that_improves_give_less() -> None:
     assert sum(gives.values()) == pytest.approx(0.1)
 
 
-def test_the_ablation_divides_equally() -> None:
-    """Section V-C, /RS: without sensitivity and stage both give the same."""
-    b = job("b", worker("worker:0", 1.0), model="resnet20", gain=0.1)
-    c = job("c", worker("worker:0", 1.0), gain=0.4)
-    shares = StarPrevention(reduce_by="equal").answer(asked(b, c, extra=0.1, worth_s=9.0, cores=2.1)).shares
-    assert [shares[name, "worker:0"].cpu_cores for name in "bc"] == pytest.approx([0.95, 0.95])
-
-
 def test_the_part_of_asgds_growth_that_a_mode_has() -> None:
     """Departure: STAR measured SSGD and ASGD only (figure 8); between them it is linear in the reports per update."""
     modes = (SSGD, Mode(x=4), Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2), (3, 4))))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.core import inputs
-from strategies.protocol import Timings, Wake
+from strategies.protocol import Timings
 from strategies.star import Star
 from strategies.star.ring_modes import RingMode, candidates
 from strategies.star.times import ring_s
@@ -85,18 +85,6 @@ def test_what_a_child_spends_on_its_link_does_not_make_it_a_straggler() -> None:
         aparts.append(at.applied[-1][1].excluded)
     assert set(aparts[4:8]) == {(2,)}
     assert set(aparts[-12:]) == {()}
-
-
-def test_during_a_decision_nobody_begins_to_compute() -> None:
-    """Section IV-C: STAR-H pauses for as long as a decision takes."""
-    run = run_of([1.0, 1.0, 1.0, 3.0], decision_s=0.5)
-    wakes = [c for line in run.lines for c in line.commands if isinstance(c, Wake) and c.tag == "decided"]
-    assert wakes
-    begun = [order for order in run.orders.values() if order.grad_id > 8]
-    assert begun
-    intervals = [later[0] - first[0] for first, later in pairwise(run.applied[5:])]
-    assert {round(interval, 6) for interval in intervals} <= {1.0, 1.5, 2.0, 3.0, 3.5}
-    assert 1.5 in {round(interval, 6) for interval in intervals}
 
 
 def test_the_candidates_are_the_slowest_of_those_that_straggle() -> None:

@@ -137,25 +137,6 @@ def test_what_is_held_when_the_mode_changes_is_sent_as_the_new_one_needs_it() ->
         assert sends(rig)[6 + len(at_once) :] == then
 
 
-def test_a_sum_that_is_on_its_way_when_the_groups_change_is_used_whole() -> None:
-    """Beyond the paper: 1, 4 and 2 travel together; then 1 waits for 0, and 2 and 4 with 3 and 5."""
-    strategy = star(tree_fanout=2, tree_wait_s=5.0)
-    rig = second_round(strategy)
-    for worker in (1, 4, 2):
-        ready(rig, worker, 11.0)
-    change(strategy, Mode(groups=((0, 1), (2, 3, 4, 5))))
-    for worker in (3, 5):
-        ready(rig, worker, 11.5)
-    for worker in (3, 5):
-        rig.arrive(worker, 11.6)
-    assert rig.core.version == 1
-    summed(rig, 0, 12.0)
-    assert [len(order.grads) for _, order, _ in rig.applied[1:]] == [2]  # 3 and 5: 2 and 4 are in the sum
-    ready(rig, 0, 12.5)
-    rig.arrive(0, 13.0)
-    assert [len(order.grads) for _, order, _ in rig.applied[1:]] == [2, 4]
-
-
 def test_only_gates_of_known_groups_have_a_tree() -> None:
     """Section IV-D2: with one gradient per update nothing can be added on the way."""
     with pytest.raises(ValueError, match=r"gate=EachGate: it is not known beforehand .* takes AllGate or ModalGate"):

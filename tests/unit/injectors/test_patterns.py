@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -13,10 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from injectors.patterns import Combined, IterationSlowdown, Pattern, Persistent, Transient
+from injectors.patterns import Combined, IterationSlowdown, Persistent, Transient
 from injectors.patterns.streams import stream
 from injectors.plan import ClusterShape, Disturbance, Plan
-from runtime.config.instantiate import explain
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06)
 PINNED = [0.1886143754025904, 0.19763812959989202]
@@ -102,32 +99,6 @@ def test_slowdowns_are_uniform_and_as_frequent_as_asked() -> None:
     magnitudes = [one.magnitude for one in plan.disturbances]
     assert stats.kstest(magnitudes, stats.uniform(0, 4).cdf).pvalue > 0.001
     assert stats.kstest(magnitudes, stats.uniform(0, 3.7).cdf).pvalue < 0.001
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refusing(Pattern):
-    """A pattern of one's own, for which no run is the right one."""
-
-    says: str
-    rows: int = 3
-    name: str = "refusing"
-
-    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        raise ValueError(self.says)
-
-
-@pytest.mark.parametrize(
-    ("says", "whole"),
-    [
-        ("rows=3: too many", "patterns.rack-1.rows=3: too many"),
-        ("rows: too many", "patterns.rack-1.rows: too many"),
-        ("worker:0 has too many", "patterns.rack-1: worker:0 has too many"),
-    ],
-)
-def test_what_a_part_refuses_is_said_under_its_name(says: str, whole: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(whole)) as caught:
-        Combined(patterns={"rack-1": Refusing(says=says)}).plan(CLUSTER, 1.0, 0)
-    assert str(explain(caught.value, {"patterns": {}}, "straggler")) == f"straggler.{whole}"
 
 
 def test_a_common_intensity_is_that_of_every_part_that_has_one() -> None:

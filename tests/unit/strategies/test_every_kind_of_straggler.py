@@ -127,11 +127,3 @@ def test_equal_workers_with_noise_cost_next_to_nothing(detector: str, noise: Pat
     assert fmean(ratios) < 1 + MARGIN
     assert fmean(switches) <= 2
     assert max(switches) <= 4
-
-
-@pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
-@pytest.mark.parametrize(("strategy", "straggler"), [("lb_bsp", "pause"), ("lb_bsp_star", "transient")])
-def test_small_batches_are_not_moved_to_and_fro(strategy: str, straggler: str) -> None:
-    """16 workers of 8 samples: steps of 32 took 1.25, 1.20, 1.23 times BSP's time, one long pause 1.14 times."""
-    line = f"runtime=virtual cluster.num_workers=16 topology.num_servers=4 workload.epochs=40 straggler={straggler} "
-    assert jct_s(f"{line} strategy={strategy}") < jct_s(f"{line} strategy=bsp") * (1 + MARGIN)

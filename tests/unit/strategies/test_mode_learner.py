@@ -154,17 +154,6 @@ def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
     assert own.regret_frac <= 0.2
 
 
-def test_it_does_not_with_a_bound_that_nothing_keeps() -> None:
-    own = taught(max_regret_frac=0.0)
-    assert own.regret_frac is not None
-    assert own.decides == (own.regret_frac == 0.0)
-    own.regret_frac, own.decides = None, True
-    own._judged = [Costed(np.zeros((2, len(feature_names(16)))), np.array([1.0, 0.0]), np.zeros(2), np.ones(2))]
-    own._judge()
-    assert own.regret_frac == pytest.approx(np.e - 1)
-    assert not own.decides, "what has become bad is noticed"
-
-
 def test_what_it_says_is_what_the_model_says() -> None:
     own, one = taught(), asked((1.0, 1.1, 1.3, 4.0))
     found = own.priced(ServerQuestion(CHOICE, one))

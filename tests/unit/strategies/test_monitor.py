@@ -89,15 +89,6 @@ def test_a_server_is_as_slow_as_its_mean_update() -> None:
     assert seen.mean_update_s(1) is None
 
 
-def test_the_short_window_forgets_sooner() -> None:
-    seen = monitor()
-    for t, bpt_s in ((1.0, 4.0), (12.0, 1.0), (12.5, 1.0)):
-        seen.observe_event(arrived(t, bpt_s))
-    assert (mean_bpt_s(seen, 0, "short"), mean_bpt_s(seen, 0, "long")) == (1.0, 2.0)
-    seen.observe_event(Woke(t=22.0, tag="x"))
-    assert mean_bpt_s(seen, 0, "long") == 1.0
-
-
 def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
     seen = monitor(min_records=3)
     for t in (2.0, 4.0, 6.0, 7.9):

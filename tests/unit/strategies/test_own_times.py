@@ -139,19 +139,6 @@ def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> No
     assert sum(sizes.values()) == 128
 
 
-def test_a_step_of_one_sample_is_not_halved() -> None:
-    """Two workers take turns at being a tenth later, so that the roles swap after every window."""
-    balancer, sizes, moved = (
-        Balancer(StepsSettings(window_iters=1, dead_band_frac=0.0, halving=True, unanimous=False), 1),
-        {0: 128, 1: 128},
-        [],
-    )
-    for number in range(4):
-        balancer.round_done({number % 2: 1.0, 1 - number % 2: 1.1}, sizes)
-        moved.append(balancer.move(sizes, [1, 1], [None, None]))
-    assert moved == [(0, 1, 1), (1, 0, 1)] * 2
-
-
 def test_what_is_given_back_does_not_make_the_giver_the_smaller_one() -> None:
     """Shares of 150 and 50 at equal times; worker 0 is four times as slow for some rounds, until 86 and 114 take
     equally long. It is owed 64 samples then, but the first gift makes two equal shares."""

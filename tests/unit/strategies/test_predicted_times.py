@@ -150,20 +150,3 @@ def test_what_an_iteration_received_is_passed_to_the_predictor(monkeypatch: pyte
     assert seen[0].cpu_frac == pytest.approx(0.15)
     assert seen[0].bytes_per_s == pytest.approx(4e7)
     assert (seen[0].samples, seen[0].iteration, seen[0].iter_s) == (4.0, 5, pytest.approx(2.1))
-
-
-def test_a_lead_is_so_many_iterations_further_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """STAR- asks 0.97 s before: with a median of 0.3 s the first iteration of the horizon is the fifth."""
-    of = detector(predictor="star", history_iters=40, horizon_iters=3)
-    asked: list[tuple[int, int]] = []
-
-    def ahead(first: int, last: int) -> dict[int, tuple[float, ...]]:
-        asked.append((first, last))
-        return dict.fromkeys(range(3), (0.3,) * (last - first + 1))
-
-    monkeypatch.setattr(of._of, "seconds_ahead", ahead)
-    for worker, seconds in enumerate((0.3, 0.2, 0.5)):
-        arrive(of, worker, seconds)
-    for lead_s in (0.0, 0.3, 0.31, 0.97):
-        told(of, lead_s=lead_s)
-    assert asked == [(1, 3), (2, 4), (3, 5), (5, 7)]

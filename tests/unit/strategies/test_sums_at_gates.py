@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from strategies.parts.gates import AllGate, Gate, Verdict
 from strategies.protocol import Grad
-from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
+from strategies.star.modal import SSGD, ModalGate, Mode
 from tests.support.grads import make_grad
 
 THIRDS = ((0, 1, 2), (3, 4), (5,))
-MODES = [SSGD, ASGD, Mode(x=2), Mode(x=5), Mode(groups=THIRDS), Mode(groups=((5, 4), (0,)))]
 
 
 class Crowd:
@@ -26,7 +25,7 @@ class Crowd:
 
     def __init__(self, gate: Gate, num_workers: int) -> None:
         self.gate, self.version, self.count = gate, 0, 0
-        self.busy, self.away = dict[int, int](), set[int]()
+        self.busy = dict[int, int]()
         self.applied, self.delivered = list[list[int]](), list[int]()
         self.go(gate.begin(range(num_workers), 0))
 
@@ -44,26 +43,6 @@ class Crowd:
         number = self.busy.pop(worker)
         self.delivered.append(number)
         self.carry_out(self.gate.arrived(make_grad(worker, id=number)))
-
-    def step(self, draw: random.Random, leaving: bool) -> None:
-        here = sorted(self.busy.keys() - self.away)
-        roll = draw.random()
-        if self.away and roll < 0.2:
-            worker = draw.choice(sorted(self.away))
-            self.away.discard(worker)
-            if worker in self.busy:
-                del self.busy[worker]  # its work is lost, and ordered again
-            self.carry_out(self.gate.joined(worker))
-        elif here and roll < 0.3:
-            worker = draw.choice(here)
-            self.away.add(worker)
-            self.carry_out(self.gate.lost(worker, restarting=True))
-        elif leaving and len(here) > 1 and roll < 0.35:
-            worker = draw.choice(here)
-            del self.busy[worker]
-            self.carry_out(self.gate.lost(worker, restarting=False))
-        elif here:
-            self.deliver(draw.choice(here))
 
 
 def in_mode(mode: Mode) -> ModalGate:
@@ -118,31 +97,6 @@ def test_a_sum_is_as_good_as_its_members(mode: Mode | None, seed: int) -> None:
         for worker in together:
             other.deliver(worker)
         assert (one.updates, sorted(one.busy)) == (other.updates, sorted(other.busy))
-
-
-@given(seed=st.integers(0, 10_000))
-def test_changes_of_mode_at_random_lose_nothing_and_leave_nobody_waiting(seed: int) -> None:
-    """Whoever does not compute has delivered and waits, alone or in a sum; what was delivered counts once or waits."""
-    draw, gate = random.Random(seed), ModalGate()
-    crowd = Summing(gate, 6)
-    for _ in range(80):
-        here = sorted(crowd.busy.keys() - crowd.away)
-        if len(here) > 1 and draw.random() < 0.4:
-            together = tuple(draw.sample(here, draw.randint(2, len(here))))
-            crowd.deliver_sum(together)
-        else:
-            crowd.step(draw, leaving=True)
-        if draw.random() < 0.2:
-            for verdict in gate.switch(draw.choice(MODES)):
-                crowd.carry_out(verdict)
-        waiting = {
-            worker for grad in gate.at.buffer.values() for worker in crowd.workers_of.get(grad.id, (grad.worker,))
-        }
-        assert gate.members == gate.at.computing | (waiting & gate.members)
-        assert gate.at.computing == set(crowd.busy)
-        assert gate.completed() == []
-    used = [number for update in crowd.applied for number in update]
-    assert sorted([*used, *(grad.id for grad in gate.at.buffer.values())]) == sorted(crowd.delivered)
 
 
 def test_who_is_in_a_sum_of_another_group_computes_when_that_is_applied() -> None:

@@ -113,17 +113,6 @@ def test_what_a_lost_aggregator_had_is_computed_again() -> None:
     assert len(rig.sums) == 3
 
 
-def test_a_sum_with_a_lost_gradient_is_discarded_wherever_it_is() -> None:
-    rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
-    for worker in (1, 4, 2):
-        ready(rig, worker, 11.0)
-    (order,) = rig.sums
-    rig.lose(4, 12.0)
-    summed(rig, 0, 13.0)
-    assert order.grad_id in rig.dropped
-    assert [line.event.worker for line in rig.lines if isinstance(line.event, Failed)] == [1, 2]
-
-
 def test_a_sum_of_nobody_is_discarded() -> None:
     """All its workers are lost, and the aggregator had sent it before."""
     rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
