@@ -51,18 +51,15 @@ def test_the_tables(
     assert plan.slowest_s == pytest.approx(slowest_s)
 
 
-def test_equal_devices_have_nearly_equal_sizes() -> None:
+def test_ties_go_to_equal_sizes_and_the_fewest_micro_batches() -> None:
     """Eq. 4 asks for equal batches within a type: 4 B_1 + 4 B_2 = 770 has no whole solution. Totals per worker have
-    one; on a flat F, too, they differ by a sample at most."""
+    one; on a flat F, too, they differ by a sample at most. Eq. 4 names no order among equals: of any C the least,
+    and of two like types the first keeps one."""
     plan = solve(770, pair(32, 128), FOUR_AND_FOUR, range(1, 6))
     assert sum(plan.totals) == 770
     assert max(plan.totals[:4]) - min(plan.totals[:4]) <= 1
     flat = DeviceLimits("a", lambda samples: 1.0, 1, 4)
     assert solve(8, [flat], [0, 0, 0], range(1, 2)).totals == (3, 3, 2)
-
-
-def test_fewer_micro_batches_break_ties_then_the_smallest_c() -> None:
-    """Eq. 4 names no order among equals: of any C the least, and of two like types the first keeps one."""
     assert solve(8, [device("a", 1)], [0, 0], range(1, 6)).accum == (1,)
     steep = DeviceLimits("c", lambda samples: 1.0, 1, 4)
     assert solve(12, [steep, steep], [0, 1], range(1, 6)).accum == (1, 2)
@@ -117,16 +114,13 @@ def test_a_plan_below_saturation_is_reported() -> None:
     assert plan.slowest_s == pytest.approx(0.48)
 
 
-def test_a_curve_goes_through_the_medians_and_never_falls() -> None:
-    """Section VI-B, the F of Eq. 4, measured: medians of each size, raised where a smaller size took longer."""
+def test_a_curve_goes_through_the_medians_and_is_saturated_where_it_is_hardly_slower() -> None:
+    """Section VI-B, the F of Eq. 4, measured: medians of each size, raised where a smaller size took longer.
+    Section VI-B, algorithmic saturation. Bmin = largest size with F(B) <= 1.1 F(1)."""
     curve = Curve([(1, 0.08), (1, 0.3), (1, 0.07), (32, 0.079), (64, 0.086), (128, 0.16)])
     assert [curve.seconds(size) for size in (1, 32, 64, 96, 128, 256)] == pytest.approx(
         [0.08, 0.08, 0.086, 0.123, 0.16, 0.32]
     )
-
-
-def test_the_saturation_point_is_the_largest_size_that_is_hardly_slower() -> None:
-    """Section VI-B, algorithmic saturation. Bmin = largest size with F(B) <= 1.1 F(1)."""
     flat_until_60 = Curve([(size, max(0.08, 0.02 + 0.001 * size)) for size in (1, 8, 16, 32, 64, 96, 128)])
     assert flat_until_60.saturation_samples == 64
     assert flat_until_60.samples_per_s == pytest.approx(96 / 0.116), "the median from there on"

@@ -192,26 +192,19 @@ def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> 
     return run
 
 
-def test_a_persistent_server_is_restarted() -> None:
-    """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow."""
+def test_a_persistent_server_is_restarted_before_workers() -> None:
+    """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow.
+    Section VI-A lists servers first. The worker's turn comes when its window is mature again: the pause does not
+    count as its time. Departure from section VI-A: ``min_update_s``."""
     run = serving([0.1, 0.1, 0.21])
     assert restarts(run) == [(120.0, "server:2")]
     assert [event.version for event in run.received(Restored)] == [run.checkpoints[0][0]]
     assert restarts(serving([0.1, 0.1, 0.19])) == []
     assert restarts(serving([0.1])) == []
-
-
-def test_servers_are_restarted_before_workers_one_node_at_a_time() -> None:
-    """Section VI-A lists servers first. The worker's turn comes when its window is mature again: the pause does not
-    count as its time."""
     run = serving([0.01, 0.01, 0.1], delayed(0, 3, 0, 0))
     assert [node for _, node in restarts(run)] == ["server:2", "worker:1"]
     assert restarts(run)[0][0] == 120.0
     assert unbalanced(run) == []
-
-
-def test_servers_with_negligible_update_times_are_never_slow() -> None:
-    """Departure from section VI-A: ``min_update_s``."""
     assert restarts(serving([0.001, 0.001, 0.01])) == [(120.0, "server:2")]
     assert restarts(serving([0.001, 0.001, 0.01], min_update_s=0.02)) == []
 

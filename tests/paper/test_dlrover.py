@@ -73,15 +73,12 @@ def test_the_second_step_has_the_workers_that_s_total_suits(sample: Need) -> Non
     assert planned_workers(large, planned.workers, servers, PAPER) < planned.workers
 
 
-def test_by_room_workers_that_use_less_are_more() -> None:
-    """Departure: with ``workers_by=room`` Eq. 10 and 11 are solved again, 168 // 18 = 9 workers of xDeepFM."""
+def test_workers_that_use_less_are_more_by_room_and_none_where_there_is_none() -> None:
+    """Departure: with ``workers_by=room`` Eq. 10 and 11 are solved again, 168 // 18 = 9 workers of xDeepFM. Beyond
+    the paper: constraint (3) with existing servers."""
     room = Limits(cores_total=200, cores_max=32, workers_by="room")
     less = Need(worker_cores=17.6, update_cores=3.1)
     assert [planned_workers(less, 8, 32, limits) for limits in (PAPER, room)] == [8, 9]
-
-
-def test_servers_that_leave_no_room_for_a_worker() -> None:
-    """Beyond the paper: constraint (3) with existing servers."""
     with pytest.raises(ValueError, match="cores_total=200: servers have 190 cores, and one worker needs 20"):
         planned_workers(XDEEPFM, 8, 190, PAPER)
 

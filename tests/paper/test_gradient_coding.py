@@ -104,31 +104,32 @@ def test_every_update_is_the_full_gradient_whoever_is_missing(scheme: str, s: in
         assert unconserved(run) == []
 
 
-def test_measured_throughputs_lead_to_the_code_of_given_ones() -> None:
-    """Departure from Wang et al., section IV (sampling beforehand): it begins with equal shares; after ten rounds all
-    speeds are known, and all workers finish together."""
+def test_measured_throughputs_lead_to_the_code_of_given_ones_and_who_never_answers_counts_as_the_mean() -> None:
+    """Departure from Wang et al., section IV (sampling beforehand): it begins with equal shares; after ten rounds
+    all speeds are known, and all workers finish together. Departure from Wang et al., section IV: a worker that
+    never delivers counts as the mean of the others, whose shares are then in proportion to their speeds."""
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=7)
     assert {command.num_parts for command in run.commands if isinstance(command, Partition)} == {7}
     last = [command for command in run.commands if isinstance(command, Compute)][-5:]
     assert sorted(len(command.parts) for command in last) == [1, 2, 3, 4, 4]
-
-
-def test_throughputs_are_measured_although_one_worker_never_answers() -> None:
-    """Departure from Wang et al., section IV: a worker that never delivers counts as the mean of the others, whose
-    shares are then in proportion to their speeds."""
     run = played("heter_aware", throughputs=None, estimate_iters=3, k=14, late={0: NEVER_S}, rounds=40)
     last = [command for command in run.commands if isinstance(command, Compute)][-4:]
     assert {command.worker: len(command.parts) for command in last} == {1: 3, 2: 5, 3: 7, 4: 7}
 
 
-def test_a_worker_too_slow_for_any_part_gets_none() -> None:
-    """Beyond the paper: four samples a round are at most four parts, so none is left for a worker that is fifty times
-    slower."""
+def test_few_samples_make_few_parts() -> None:
+    """Beyond the paper: four samples a round are at most four parts, so none is left for a worker that is fifty
+    times slower. Theorem 4 holds for any k: a batch of 8 samples for 8 workers of different speeds has 8 parts, not
+    16."""
     strategy = GradientCoding(scheme="heter_aware", s=1, throughputs=[1.0, 50.0, 50.0, 50.0])
     job = make_job(num_workers=4, global_batch_samples=4, num_samples=40, epochs=1)
     run = HeapRun(strategy, job, [50.0, 1.0, 1.0, 1.0]).run()
     assert dead(run) == []
     assert {command.worker for command in run.commands if isinstance(command, Compute)} == {1, 2, 3}
+    strategy = GradientCoding(s=2, throughputs=[2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0])
+    job = make_job(num_workers=8, global_batch_samples=8, num_samples=80, epochs=1)
+    run = HeapRun(strategy, job, np.ones(8)).run()
+    assert dead(run) == []
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3, 4])
@@ -189,11 +190,3 @@ def test_parts_without_samples_are_refused(changes: dict[str, Any], why: str) ->
     """Beyond the paper: k is at most the samples of a round."""
     with pytest.raises(ValueError, match=why):
         GradientCoding(**changes).validate_batch(9, 8)
-
-
-def test_a_code_of_fewer_parts_than_requested_tolerates_any_straggler() -> None:
-    """Theorem 4 holds for any k: a batch of 8 samples for 8 workers of different speeds has 8 parts, not 16."""
-    strategy = GradientCoding(s=2, throughputs=[2.0, 2.0, 4.0, 4.0, 8.0, 8.0, 8.0, 12.0])
-    job = make_job(num_workers=8, global_batch_samples=8, num_samples=80, epochs=1)
-    run = HeapRun(strategy, job, np.ones(8)).run()
-    assert dead(run) == []

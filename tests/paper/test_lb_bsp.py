@@ -155,17 +155,14 @@ def star(times: Sequence[tuple[float, float]]) -> list[int]:
     return moved
 
 
-def test_star_moves_after_eight_consecutive_iterations_of_the_same_order() -> None:
-    """STAR, section V-A. 32 samples once the fastest beat the slowest in every one of the last 8 iterations, however
-    little; one iteration in which it did not starts the count again."""
+def test_star_moves_after_eight_iterations_of_the_same_order_and_never_halves() -> None:
+    """STAR, section V-A. 32 samples once the fastest beat the slowest in every one of the last 8 iterations,
+    however little; one iteration in which it did not starts the count again. STAR, section V-A: leader and
+    straggler swap forever, by 32 samples."""
     assert star([(1.0, 1.001)] * 8) == [0] * 7 + [32]
     once_not = [(1.0, 1.1)] * 5 + [(1.0, 1.0)] + [(1.0, 1.1)] * 8
     assert star(once_not) == [0] * 13 + [32]
     assert star([(1.0, 1.1), (1.2, 1.1)] * 10) == [0] * 20
-
-
-def test_stars_setting_does_not_halve_the_step() -> None:
-    """STAR, section V-A: leader and straggler swap forever, by 32 samples."""
     settings = {"kind": "gpu", "halving": False, "unanimous": True, "dead_band_frac": 0.0, "warmup_iters": 0}
     found = changes(rounds(HeapRun(LBBSP(**settings), job(max_time_s=60.0), saturating).run()))
     assert found[:6] == [(128, 128), (160, 96), (192, 64), (160, 96), (192, 64), (160, 96)]

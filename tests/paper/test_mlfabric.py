@@ -263,12 +263,16 @@ def test_members_of_sums_are_not_later_either(num_aggregators: int) -> None:
     assert sums > 10
 
 
-def test_a_sum_has_one_weight() -> None:
-    """Slide 14 with slide 6: a rate that depends on the delay cannot be that of several gradients."""
+def test_sums_and_bounds_that_cannot_be_are_refused() -> None:
+    """Slide 14 with slide 6: a rate that depends on the delay cannot be that of several gradients. Beyond the
+    paper: 7 others are applied while one of 8 computes."""
     with pytest.raises(ValueError, match="num_aggregators=1: lr_rule=adadelay weights each gradient by its delay"):
         MLfabric(num_aggregators=1)
     with pytest.raises(ValueError, match="num_aggregators=1: needs an order; order=fair plans nothing"):
         MLfabric(num_aggregators=1, lr_rule="batch_linear", order="fair")
+    with pytest.raises(ValueError, match=r"tau_max=6: while one of 8 workers computes, 7 updates of others"):
+        MLfabric(tau_max=6).validate(8)
+    MLfabric(tau_max=7).validate(8)
 
 
 def test_the_worst_case_scales_what_no_arrival_completes() -> None:
@@ -280,10 +284,3 @@ def test_the_worst_case_scales_what_no_arrival_completes() -> None:
     commands = world.strategy.handle(Woke(t=4.0, tag="overdue"))
     scales = [(command.grads, command.lr_scale) for command in commands if isinstance(command, Apply)]
     assert scales == [((B,), pytest.approx(1 / 4 / 2))]
-
-
-def test_a_bound_that_the_number_of_workers_breaks_is_refused() -> None:
-    """Beyond the paper: 7 others are applied while one of 8 computes."""
-    with pytest.raises(ValueError, match=r"tau_max=6: while one of 8 workers computes, 7 updates of others"):
-        MLfabric(tau_max=6).validate(8)
-    MLfabric(tau_max=7).validate(8)

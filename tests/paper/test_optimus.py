@@ -129,22 +129,15 @@ def test_gains_per_cost_at_the_start() -> None:
     assert step.role == "worker"
 
 
-def test_a_tie_goes_to_the_servers() -> None:
-    """Beyond the paper: equal gains."""
+def test_ties_no_gains_and_what_does_not_fit() -> None:
+    """Beyond the paper: equal gains. Section 4.1: until no gain is above zero. Section 4.1: until the capacity is
+    exhausted, for each role."""
     by = Increments(cores_total=10, server_cores=2, worker_cores=2)
     step = next_step(lambda p, w: float(p + w), 100, 1, 1, by)
     assert step is not None
     assert (step.role, step.servers, step.workers) == ("server", 2, 1)
-
-
-def test_what_saves_no_time_is_not_added() -> None:
-    """Section 4.1: until no gain is above zero."""
     assert next_step(lambda p, w: 1.0, 100, 1, 1, BY) is None
     assert list(growth(lambda p, w: 1 / (p + w), 100, BY)) == []
-
-
-def test_an_increment_that_does_not_fit_leaves_the_other() -> None:
-    """Section 4.1: until the capacity is exhausted, for each role."""
     by = Increments(cores_total=20, server_cores=16, worker_cores=2)
     step = next_step(lambda p, w: float(p * p + w), 100, 1, 1, by)
     assert step == Step(

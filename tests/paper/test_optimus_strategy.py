@@ -89,8 +89,9 @@ def test_a_server_that_is_lost_during_a_switch(after_s: float, seamless: bool) -
     assert job.size[1] >= 9
 
 
-def test_a_job_without_a_number_of_updates_asks_its_loss() -> None:
-    """Section 3.1: the updates until the loss falls by less than a threshold, from the fitted curve."""
+def test_the_loss_tells_how_many_updates_are_left_and_a_rollback_takes_them_back() -> None:
+    """Section 3.1: the updates until the loss falls by less than a threshold, from the fitted curve. Beyond the
+    paper: what was observed after the stored parameters is not on the curve of those that follow."""
     curve, remaining = LossCurve(b0=0.002, b1=0.5, b2=0.3), Remaining(flat_steps=100, flat_loss=0.01)
     remaining.start(Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1))
     assert remaining.left() is None, "no loss is known"
@@ -99,10 +100,6 @@ def test_a_job_without_a_number_of_updates_asks_its_loss() -> None:
         remaining.count()
     assert remaining.left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 1000, rel=0.02)
     assert len(remaining._losses) < MAX_POINTS
-
-
-def test_a_rollback_takes_updates_and_losses_back() -> None:
-    """Beyond the paper: what was observed after the stored parameters is not on the curve of those that follow."""
     remaining = Remaining()
     remaining.start(Started(t=0.0, workers=(0, 1), batch_samples=(2, 2), num_servers=1, total_samples=101))
     for _ in range(20):
@@ -119,8 +116,9 @@ def test_a_rollback_takes_updates_and_losses_back() -> None:
     assert remaining.left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 500, rel=0.02)
 
 
-def test_what_follows_a_change_is_not_measured() -> None:
-    """DLRover section 6.3: a sample begins after launch and initialisation; two updates a second, skipping 5 s."""
+def test_speeds_are_measured_after_a_change_and_over_whole_intervals() -> None:
+    """DLRover section 6.3: a sample begins after launch and initialisation; two updates a second, skipping 5 s.
+    Beyond the paper: four workers in step, an update of each every two seconds, are two a second."""
     speedometer = Speedometer(sample_s=10.0, skip_s=5.0)
     speedometer.begin(100.0)
     for half in range(220, 232):
@@ -129,10 +127,6 @@ def test_what_follows_a_change_is_not_measured() -> None:
     assert speedometer.rate(115.0) == pytest.approx(2.0)
     speedometer.begin(116.0)
     assert speedometer.rate(200.0) is None, "nothing has arrived since"
-
-
-def test_updates_that_come_together_count_once_the_time_between_them_is_known() -> None:
-    """Beyond the paper: four workers in step, an update of each every two seconds, are two a second."""
     speedometer = Speedometer(sample_s=4.0)
     for t in (1.0, 3.0, 5.0):
         for _ in range(4):

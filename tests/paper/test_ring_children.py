@@ -99,8 +99,9 @@ def test_a_parent_whose_patience_changes_while_it_waits_has_a_timer_for_that() -
     assert [workers for _, workers in applied(at)[2:]] == [[0, 1]]
 
 
-def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_next() -> None:
-    """Section V-A: at most one version late."""
+def test_a_child_that_is_two_rings_late_is_dropped_and_not_waited_for() -> None:
+    """Section V-A: at most one version late. Section IV-B: its gradient is dropped, and there is nothing more to
+    come for this ring."""
     at = rig(fixed(k_fastest=1), 2)
     round_of(at, {0: 0.1, 1: 0.4})
     round_of(at, {0: 0.5, 1: 0.8})
@@ -111,10 +112,6 @@ def test_a_child_that_is_two_rings_late_is_dropped_and_begins_again_with_the_nex
     assert not [command for command in answer(at) if isinstance(command, Apply)]
     at.arrive(0, 1.4)
     assert [command.worker for command in answer(at) if type(command).__name__ == "Compute"] == [0, 1]
-
-
-def test_a_parent_does_not_wait_any_longer_for_a_child_that_was_too_late() -> None:
-    """Section IV-B: its gradient is dropped, and there is nothing more to come for this ring."""
     at = rig(fixed(k_fastest=1, wait_s=0.2), 2)
     round_of(at, {0: 0.1, 1: 0.4})
     round_of(at, {0: 0.5, 1: 0.8})

@@ -130,26 +130,19 @@ def test_an_asynchronous_job_is_synchronous_again() -> None:
     assert unlawful(run) == []
 
 
-def test_nobody_begins_to_compute_during_a_decision() -> None:
-    """Section IV-C1, STAR-H: "pauses the training": known at 4 s, decided at 4.5."""
+def test_decisions_pause_training_or_are_made_ahead() -> None:
+    """Section IV-C1, STAR-H: "pauses the training": known at 4 s, decided at 4.5. Section V, STAR-: known at 4 s,
+    and decided at 4.5 while the next round is computed in the old mode; it is used from the first update after that
+    on. Section IV-C1: a change of mode is one of the next update. Workers 0 to 2 finish their second iteration 1 s
+    after the first round, at 5 s; worker 3, slow for the first time, at 8."""
     run = run_of(eager(decision_s=0.5, redecide_iters=1000))
     assert [command.at_s for command in run.commands if isinstance(command, Wake)] == [4.5]
     assert [t for t, order, _ in run.applied][:3] == [4.0, 5.5, 6.5]
     assert sizes(run, 4) == {3, 1}
-
-
-def test_a_decision_ahead_lets_training_go_on() -> None:
-    """Section V, STAR-: known at 4 s, and decided at 4.5 while the next round is computed in the old mode; it is used
-    from the first update after that on."""
     strategy = eager(decision_s=0.5, pause=False)
     run = run_of(strategy)
     assert Wake not in strategy.needs
     assert [(t, len(order.grads)) for t, order, _ in run.applied][:4] == [(4.0, 4), (8.0, 4), (9.0, 3), (10.0, 3)]
-
-
-def test_a_decision_in_the_middle_of_a_round_waits_for_its_update() -> None:
-    """Section IV-C1: a change of mode is one of the next update. Workers 0 to 2 finish their second iteration 1 s after
-    the first round, at 5 s; worker 3, slow for the first time, at 8."""
     run = run_of(eager(predict_every_iters=1, decision_s=0.25), slow_from(2, 1000))
     applied = [(t, len(order.grads)) for t, order, _ in run.applied]
     assert applied[:2] == [(1.0, 4), (5.0, 4)]

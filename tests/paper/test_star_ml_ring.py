@@ -127,32 +127,24 @@ def test_the_estimate_of_any_mode_is_equation_3(
     assert np.isfinite(found.features).all()
 
 
-def test_a_child_that_is_one_update_late_is_half_a_member() -> None:
-    """Beyond the paper, by the gate's rule: without 6 and 7 a ring starts every second, and 6 delivers in every other.
-
-    6.5 gradients an update, of which half of one is an update, 6.5 / 8 global batches, late: a lag of
-    0.5 / 6.5 x 0.8125 / 1.8125 = 0.0345 and a price of 1.0069. Equation 3 counts six."""
+def test_children_are_counted_as_the_gate_works() -> None:
+    """Beyond the paper, by the gate's rule: without 6 and 7 a ring starts every second, and 6 delivers in every
+    other. 6.5 gradients an update, of which half of one is an update, 6.5 / 8 global batches, late: a lag of 0.5 /
+    6.5 x 0.8125 / 1.8125 = 0.0345 and a price of 1.0069. Equation 3 counts six. Section IV-B: a parent waits for
+    its children. 6 delivers at 1.5 s, so 0.7 s of patience cost 0.5 s. Beyond the paper: its parent sends
+    parameters after the sum. With 2 s of overhead rings start every 3 s. 6 delivers at 3.5 s and 7 at 5 s, so both
+    are late by one update and none is dropped: 7 gradients an update, of which one is late, a lag of 1 / 7 x 0.875
+    / 1.875 = 1 / 15. With 0.5 s of patience 6 is in time."""
     found = rows(RingMode((7, 6), 0.0))
     assert found["one update late of the workers"] == 1 / 8
     assert found["log price of the late"] == pytest.approx(np.log(1 + 5.8 * 0.03448**2), abs=1e-5)
     happens_s = (1 + 1000 / (6.5 * 128)) * 1.00690
     assert np.exp(found["log as it happens / estimate"]) == pytest.approx(happens_s / 2.30208, abs=1e-4)
-
-
-def test_a_wait_ends_with_the_last_child() -> None:
-    """Section IV-B: a parent waits for its children. 6 delivers at 1.5 s, so 0.7 s of patience cost 0.5 s."""
     found = rows(RingMode((6,), 5.0))
     assert found["log as it happens / estimate"] == pytest.approx(np.log(3.0 / 8.0)), "the ring has 7, who takes 3 s"
     both = rows(RingMode((7, 6), 5.0))
     assert both["delivered of the workers"] == 2 / 8
     assert np.exp(both["log as it happens / estimate"]) == pytest.approx(3.0 / 6.0), "7 delivers at 3 s, not at 6"
-
-
-def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
-    """Beyond the paper: its parent sends parameters after the sum. With 2 s of overhead rings start every 3 s.
-
-    6 delivers at 3.5 s and 7 at 5 s, so both are late by one update and none is dropped: 7 gradients an update, of
-    which one is late, a lag of 1 / 7 x 0.875 / 1.875 = 1 / 15. With 0.5 s of patience 6 is in time."""
     at, mode = asked(overhead_s=2.0), RingMode((7, 6), 0.0)
     found = rows(mode, overhead_s=2.0)
     assert (found["delivered of the workers"], found["one update late of the workers"]) == (0.0, 2 / 8)

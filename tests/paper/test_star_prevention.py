@@ -39,19 +39,24 @@ def asked(*jobs: JobLoad, extra: float, worth_s: float, cores: float) -> Asked:
     return Asked(job="a", demands=(demand,), worth_s=worth_s, jobs=(own, *jobs), hosts=rooms)
 
 
-def test_shares_of_three_tasks() -> None:
-    """Section IV-D1: R x (1 / (S A)) / sum; R = 30, S = 2, 4, 8, A = .5, .25, .5 give 13.333, 13.333 and 3.333."""
+def test_shares_by_sensitivity_and_gain() -> None:
+    """Section IV-D1: R x (1 / (S A)) / sum; R = 30, S = 2, 4, 8, A = .5, .25, .5 give 13.333, 13.333 and 3.333.
+    Published code: times to accuracy of 1760 and 1000 s with throttled processors, 600 s without: 4.8889. Section
+    IV-D1: in proportion to 1 / (S A). ResNet-20 at a gain of 0.1 against an unknown model (S = 1) at 0.4."""
     tasks = [("b", "worker:0"), ("c", "worker:0"), ("d", "worker:0")]
     weights = [weight_of(sensitivity, gain) for sensitivity, gain in ((2, 0.5), (4, 0.25), (8, 0.5))]
     found = reductions(30.0, dict(zip(tasks, weights, strict=True)), dict.fromkeys(tasks, 100.0))
     assert [found[task] for task in tasks] == pytest.approx([40 / 3, 40 / 3, 10 / 3])
-
-
-def test_sensitivity_of_resnet20() -> None:
-    """Published code: times to accuracy of 1760 and 1000 s with throttled processors, 600 s without: 4.8889."""
     assert sensitivity_of(600, (1760, 1000)) == pytest.approx(4.8889, abs=5e-5)
     assert model_sensitivity("star_resnet20", "cpu_cores") == model_sensitivity("resnet20", "cpu_cores")
     assert model_sensitivity("resnet20", "cpu_cores") == pytest.approx(4.8889, abs=5e-5)
+    b = job("b", worker("worker:0", 1.0), model="resnet20", gain=0.1)
+    c = job("c", worker("worker:0", 1.0), gain=0.4)
+    question = asked(b, c, extra=0.1, worth_s=9.0, cores=2.1)
+    shares = StarPrevention().answer(question).shares
+    gives = {name: 1.0 - (shares[name, "worker:0"].cpu_cores or 0.0) for name in "bc"}
+    assert gives["b"] / gives["c"] == pytest.approx(0.4 / (0.1 * 4.8889), rel=1e-4)
+    assert sum(gives.values()) == pytest.approx(0.1)
 
 
 def test_a_worker_that_waits_gives_first() -> None:
@@ -67,21 +72,20 @@ def test_a_worker_that_waits_gives_first() -> None:
     assert grant.shares["a", "server:0"].cpu_cores == pytest.approx(0.25)
 
 
-def test_a_sensitive_job_and_one_that_improves_give_less() -> None:
-    """Section IV-D1: in proportion to 1 / (S A). ResNet-20 at a gain of 0.1 against an unknown model (S = 1) at 0.4."""
-    b = job("b", worker("worker:0", 1.0), model="resnet20", gain=0.1)
-    c = job("c", worker("worker:0", 1.0), gain=0.4)
-    question = asked(b, c, extra=0.1, worth_s=9.0, cores=2.1)
-    shares = StarPrevention().answer(question).shares
-    gives = {name: 1.0 - (shares[name, "worker:0"].cpu_cores or 0.0) for name in "bc"}
-    assert gives["b"] / gives["c"] == pytest.approx(0.4 / (0.1 * 4.8889), rel=1e-4)
-    assert sum(gives.values()) == pytest.approx(0.1)
-
-
-def test_the_part_of_asgds_growth_that_a_mode_has() -> None:
-    """Departure: STAR measured SSGD and ASGD only (figure 8); between them it is linear in the reports per update."""
+def test_the_demand_of_a_mode_is_a_part_of_asgds_growth_or_of_its_gradients() -> None:
+    """Departure: STAR measured SSGD and ASGD only (figure 8); between them it is linear in the reports per update.
+    Figure 8 and departure: 18 and 43 % more in ASGD; dynamic with two gradients per update has 2 / 3. Departure:
+    with null a mode's growth is that of its gradients per second, 3 / 1 + 1 / 4 instead of 4 / 4."""
     modes = (SSGD, Mode(x=4), Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2), (3, 4))))
     assert [growth_part(mode, 5) for mode in modes] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1 - 1.5 / 4])
+    cluster = Cluster()
+    run_of(cluster)
+    sends = 4 * SEND / ROUND_S
+    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx(0.18 * 2 / 3 * sends)
+    assert cluster.asked[0].demands[0].cpu_cores == pytest.approx(0.43 * 2 / 3 * 0.5)
+    cluster = Cluster()
+    run_of(cluster, link_growth_frac=None)
+    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx((3.25 / 1.0 - 1.0) * SEND)
 
 
 class Cluster:
@@ -134,22 +138,6 @@ def test_the_best_mode_is_asked_for_before_it_is_taken() -> None:
     asked_at = next(index for index, line in enumerate(run.lines) if any(isinstance(c, Reserve) for c in line.commands))
     assert isinstance(run.lines[asked_at + 1].event, Reserved)
     assert run.lines[asked_at + 1].event.t == run.lines[asked_at].event.t
-
-
-def test_the_demand_of_a_mode_is_a_part_of_asgds_growth() -> None:
-    """Figure 8 and departure: 18 and 43 % more in ASGD; dynamic with two gradients per update has 2 / 3."""
-    cluster = Cluster()
-    run_of(cluster)
-    sends = 4 * SEND / ROUND_S
-    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx(0.18 * 2 / 3 * sends)
-    assert cluster.asked[0].demands[0].cpu_cores == pytest.approx(0.43 * 2 / 3 * 0.5)
-
-
-def test_with_growth_as_expected_the_gradients_per_second_count() -> None:
-    """Departure: with null a mode's growth is that of its gradients per second, 3 / 1 + 1 / 4 instead of 4 / 4."""
-    cluster = Cluster()
-    run_of(cluster, link_growth_frac=None)
-    assert cluster.asked[0].demands[0].link_bytes_per_s == pytest.approx((3.25 / 1.0 - 1.0) * SEND)
 
 
 def test_a_refused_mode_gives_way_to_the_next_best() -> None:

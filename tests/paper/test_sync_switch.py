@@ -20,12 +20,17 @@ def sizes(run: Rig) -> list[int]:
     return [len(order.grads) for _, order, _ in run.applied]
 
 
-def test_it_is_synchronous_for_bsp_frac_of_the_samples_and_asynchronous_afterwards() -> None:
-    """Li et al., abstract (timing policy). A quarter of 40 samples are ten: three rounds of four, then 28 updates of
-    one gradient."""
+def test_it_is_synchronous_for_bsp_frac_of_a_job_whose_length_is_known() -> None:
+    """Li et al., abstract (timing policy). A quarter of 40 samples are ten: three rounds of four, then 28 updates
+    of one gradient. Li et al., abstract (timing policy): a part of the job needs its length."""
     job = make_job(num_samples=40, epochs=1)
     run = HeapRun(SyncSwitch(bsp_frac=0.25, straggler_policy="none"), job, [1, 1, 1, 4]).run()
     assert sizes(run) == [4] * 3 + [1] * 28
+    with pytest.raises(ValueError, match=r"bsp_frac=0.25: is part of a job without a number of epochs; set workload"):
+        SyncSwitch(bsp_frac=0.25).validate_length(None)
+    SyncSwitch(bsp_frac=0.25).validate_length(3)
+    for whole in (0.0, 1.0):
+        SyncSwitch(bsp_frac=whole).validate_length(None)
 
 
 @pytest.mark.parametrize(("bsp_frac", "rounds"), [(0.0625, 2), (0.5, 10)])
@@ -76,15 +81,6 @@ def test_a_restore_rolls_back_the_count_of_samples() -> None:
     rig.arrive(0)
     assert sizes(rig) == [4, 4]
     assert rig.core.strategy.log_state()["mode"] == "bsp"
-
-
-def test_a_part_of_an_endless_job_is_refused() -> None:
-    """Li et al., abstract (timing policy): a part of the job needs its length."""
-    with pytest.raises(ValueError, match=r"bsp_frac=0.25: is part of a job without a number of epochs; set workload"):
-        SyncSwitch(bsp_frac=0.25).validate_length(None)
-    SyncSwitch(bsp_frac=0.25).validate_length(3)
-    for whole in (0.0, 1.0):
-        SyncSwitch(bsp_frac=whole).validate_length(None)
 
 
 def test_it_is_asynchronous_while_there_is_a_straggler() -> None:

@@ -101,14 +101,10 @@ def test_a_gradient_without_direction_is_rejected_whatever_eps_is(
         assert rig.dropped == [0]
 
 
-def test_without_discard_rejected_samples_return_to_the_queue() -> None:
-    """Departure: a job whose samples must all be used computes them again."""
+def test_rejected_samples_return_to_the_queue_unless_too_many_in_a_row_are() -> None:
+    """Departure: a job whose samples must all be used computes them again. Departure: a gradient that passes shows
+    that the job is not stuck, so the third rejection of all returns its samples to the queue."""
     assert judged((2.0, -1.0), (1.0, 2.0), discard=False).commands[-2] == Drop(grads=(0,), requeue=True)
-
-
-def test_only_rejections_in_a_row_lead_to_giving_up() -> None:
-    """Departure: a gradient that passes shows that the job is not stuck, so the third rejection of all returns its
-    samples to the queue."""
     rig = judged((2.0, -1.0), (1.0, 2.0), discard=False, give_up_after=3, refresh_every=100)
     for grad, g in ((2, (2.0, -1.0)), (3, (3.0, 4.0)), (4, (2.0, -1.0))):
         rig.arrive(0)

@@ -91,13 +91,10 @@ def test_quantiles_are_scipys(made: distributions.Distribution, wanted: Any) -> 
     assert [made.quantile(part) for part in GRID] == pytest.approx(wanted.ppf(GRID).tolist())
 
 
-def test_the_ends_of_the_range_are_finite() -> None:
+def test_distributions_have_finite_ends_and_parameters_that_make_sense() -> None:
     for made in (Constant(value=3), Exponential(mean=1), Lognormal(median=1, sigma=2), Choice(values=(1,))):
         assert all(math.isfinite(made.quantile(part)) for part in (0.0, 1 - 2.0**-53))
     assert {UniformWhole(low=1, high=3).quantile(part) for part in (0.0, 0.5, 1 - 2.0**-53)} == {1, 2, 3}
-
-
-def test_a_distribution_that_is_none_is_refused() -> None:
     for make, about, said in (
         (Uniform, {"low": 2, "high": 1}, "high=1"),
         (Lognormal, {"median": 1, "sigma": -1}, "sigma=-1"),
@@ -160,13 +157,10 @@ def test_the_three_jobs_of_the_original_schema() -> None:
     ]
 
 
-def test_the_slice_is_what_its_notice_says() -> None:
+def test_philly_as_it_is_shipped() -> None:
     jobs = Philly(path=SLICE, begin="2017-10-09", end="2017-10-14").submissions(0)
     assert (len(jobs), sum(one.gpus >= 2 for one in jobs), sum(one.gpus >= 4 for one in jobs)) == (1353, 290, 191)
-
-
-def test_stars_sample() -> None:
-    """350 jobs of 4 to 12 workers, each with 1 to as many servers; another seed gives another one."""
+    # 350 jobs of 4 to 12 workers, each with 1 to as many servers; another seed gives another one
     jobs = source("philly").submissions(0)
     assert len(jobs) == 350
     assert {one.gpus for one in jobs} == set(range(4, 13))
@@ -180,14 +174,11 @@ def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
     return str(file)
 
 
-def test_the_clocks_go_back_on_5_november(tmp_path: Path) -> None:
+def test_philly_times_are_local_and_windows_half_open(tmp_path: Path) -> None:
     """Three hours on the clock from 00:30 to 03:30 were four; of the hour that exists twice the first is meant."""
     rows = ("2017-11-05 00:30:00,1,1,1,a", "2017-11-05 01:30:00,1,1,1,b", "2017-11-05 03:30:00,1,1,1,c")
     jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
     assert [one.submit_s for one in jobs] == [0.0, 3600.0, 4 * 3600.0]
-
-
-def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
     path = table_of(
         tmp_path, "2017-10-09 00:00:00,5,1,5,a", "2017-10-09 12:00:00,5,1,5,b", "2017-10-10 00:00:00,5,1,5,c"
     )
@@ -343,10 +334,16 @@ def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_th
     assert refusal(other_table(tmp_path, text, **changes)).endswith(said)
 
 
-def test_what_is_no_duration_is_named(tmp_path: Path) -> None:
+def test_what_is_no_duration_or_no_name_is_refused(tmp_path: Path) -> None:
     for wrong in ("00:61:00", "1-5", "-1:00:00", "10:00", "h", "5x", "P"):
         made = other_table(tmp_path, f"at,gpus,s\n0,1,{wrong}\n", duration_column="s")
         assert f"row 1 (line 2), column s, {wrong}: must be a finite number" in refusal(made)
+    for name in ("\x1b[31mred", "x" * 201):
+        (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
+        made = JobTable(path=str(tmp_path / "jobs.csv"), submit_column="at", gpus_column="gpus", user_column="who")
+        with pytest.raises(ValueError, match=r"column user, .*: must be up to 200 letters") as caught:
+            made.submissions(0)
+        assert str(caught.value).isprintable()
 
 
 def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Path) -> None:
@@ -357,15 +354,6 @@ def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Pat
     assert [one.job for one in other_table(tmp_path, text).submissions(0)] == ["row1", "row3", "row2"]
     other = other_table(tmp_path, text.replace("5,1,a,y", "5,4,a,y"), job_column="id")
     assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
-
-
-def test_names_that_a_terminal_would_obey_are_refused(tmp_path: Path) -> None:
-    for name in ("\x1b[31mred", "x" * 201):
-        (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
-        made = JobTable(path=str(tmp_path / "jobs.csv"), submit_column="at", gpus_column="gpus", user_column="who")
-        with pytest.raises(ValueError, match=r"column user, .*: must be up to 200 letters") as caught:
-            made.submissions(0)
-        assert str(caught.value).isprintable()
 
 
 def test_the_first_of_the_jobs_that_are_drawn_is_at_0(tmp_path: Path) -> None:

@@ -104,15 +104,12 @@ def test_quotas_nest() -> None:
     assert machine.cpu_s[3] == pytest.approx(20, abs=0.01)
 
 
-def test_the_same_quota_again_forgives_no_debt() -> None:
+def test_nobody_escapes_a_quota() -> None:
     machine = limited(0.1)
     for _ in range(1000):
         machine.governor.set_quota("a", 0.1)
         machine.run(0.02)
     assert machine.cpu_s[1] == pytest.approx(0.1 * 20, rel=0.02)
-
-
-def test_who_is_continued_by_somebody_else_does_not_escape() -> None:
     machine = limited(0.1)
     for _ in range(20):
         machine.run(1.71)

@@ -104,7 +104,7 @@ def test_exponential_draws_are_exponential_and_pinned() -> None:
     assert values[:2] == pytest.approx([1.4164332972371514, 3.214924700462632], rel=1e-12)
 
 
-def test_a_throttle_holds_from_its_start_to_the_end_or_for_a_while() -> None:
+def test_throttles_hold_and_take_turns() -> None:
     plan = Throttle(targets=("host:*", "worker:1"), left_frac=0.2, start_s=3.0).plan(HOSTS, 10.0, 0)
     assert rows(plan) == [(f"host:{host}", 3.0, 10.0, "cpu", 0.2) for host in range(4)] + [
         ("worker:1", 3.0, 10.0, "cpu", 0.2)
@@ -112,6 +112,9 @@ def test_a_throttle_holds_from_its_start_to_the_end_or_for_a_while() -> None:
     plan = Throttle(targets=("link:0>2",), kind="bandwidth", start_s=3.0, duration_s=4.0).plan(HOSTS, 10.0, 0)
     assert rows(plan) == [("link:0>2", 3.0, 7.0, "bandwidth", 0.25)]
     assert Throttle(start_s=11.0).plan(HOSTS, 10.0, 0).disturbances == ()
+    plan = OnOff(on_s=6.0, off_s=4.0, targets=("worker:0", "worker:2")).plan(HOSTS, 23.0, 0)
+    spans = [(0.0, 6.0), (10.0, 16.0), (20.0, 23.0)]
+    assert rows(plan) == [(f"worker:{w}", *span, "cpu", 0.1) for span in spans for w in (0, 2)]
 
 
 def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
@@ -119,14 +122,11 @@ def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
     return set(by_target(pattern.plan(cluster_of(num_workers), 1.0, seed)))
 
 
-def test_any_target_is_picked_as_often_as_another() -> None:
+def test_picks_are_even_and_pinned() -> None:
     counts = Counter(target for seed in range(600) for target in picked(4, seed))
     assert len(counts) == 6
     assert stats.chisquare(list(counts.values())).pvalue > 0.001
-
-
-def test_picks_are_pinned() -> None:
-    """A published plan can be made again, also by another process."""
+    # A published plan can be made again, also by another process
     assert [picked(4, seed) for seed in range(6)] == [
         {target} for target in ["server:0", *["worker:0"] * 4, "server:1"]
     ]
@@ -139,12 +139,6 @@ def test_a_transient_throttle_has_the_windows_of_the_delays_that_it_draws_as() -
     assert rows(plan) == [(one.target, one.start_s, one.end_s, "cpu", 0.1) for one in delays.disturbances]
     other = TransientThrottle(**periods, left_frac=0.1).plan(HOSTS, 600.0, 5)
     assert {one.start_s for one in other.disturbances}.isdisjoint(one.start_s for one in delays.disturbances)
-
-
-def test_on_and_off_take_turns() -> None:
-    plan = OnOff(on_s=6.0, off_s=4.0, targets=("worker:0", "worker:2")).plan(HOSTS, 23.0, 0)
-    spans = [(0.0, 6.0), (10.0, 16.0), (20.0, 23.0)]
-    assert rows(plan) == [(f"worker:{w}", *span, "cpu", 0.1) for span in spans for w in (0, 2)]
 
 
 EFFECTS: list[tuple[Kind, float, str]] = [
@@ -201,14 +195,11 @@ def delays_in_iterations(**fields: Any) -> list[float]:
     return [one.magnitude / 0.06 for one in plan.disturbances]
 
 
-def test_the_tail_is_that_of_the_formula() -> None:
+def test_delays_have_the_tail_of_the_formula_up_to_the_cap() -> None:
     """P(delay > x) = (1 + x)^-(alpha - 1): a Lomax distribution."""
     delays = delays_in_iterations(cap_iters=1e9)[::2]
     assert stats.kstest(delays, stats.lomax(3.0).cdf).pvalue > 0.001
     assert stats.kstest(delays, stats.lomax(3.2).cdf).pvalue < 0.001
-
-
-def test_no_delay_is_longer_than_the_cap() -> None:
     delays = delays_in_iterations(cap_iters=9.0)
     assert max(delays) == pytest.approx(9.0)
     assert sum(delay > 8.999 for delay in delays) == pytest.approx(40_000 * 10.0**-3, rel=0.5)

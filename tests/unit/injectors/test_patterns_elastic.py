@@ -36,19 +36,13 @@ def test_a_replacement_joins_after_every_leave_with_the_next_number(seed: int, l
     assert all(at_s >= HORIZON_S for at_s in due)
 
 
-def test_the_rate_is_per_worker_and_hour() -> None:
+def test_workers_leave_at_a_rate_of_their_own_and_the_last_stays() -> None:
     """60 an hour: in 600 s ten of each, and forty in all."""
     leaves = [sum(kind == "leave" for _, kind, _ in changes(seed, rejoin_s=0.0)) for seed in range(100)]
     assert 38 < sum(leaves) / len(leaves) < 42
-
-
-def test_without_replacements_the_last_stays() -> None:
     found = changes(leaves_per_hour=3600.0, rejoin_s=None)
     assert sorted(kind for _, kind, _ in found) == ["leave"] * 3
     assert len({worker for _, _, worker in found}) == 3
-
-
-def test_the_leaves_of_a_worker_do_not_depend_on_how_many_there_are() -> None:
     first = {worker: at_s for at_s, _, worker in changes(rejoin_s=None, num_workers=9)}
     for at_s, _, worker in changes(rejoin_s=None, num_workers=4):
         assert first[worker] == at_s

@@ -74,12 +74,9 @@ def test_antdts_worker_stragglers_have_the_papers_times(intensity: float) -> Non
     assert sum(one.kind == "slowdown" for one in plan.disturbances) == 19
 
 
-def test_antdts_server_straggler() -> None:
+def test_antdts_server_straggler_and_parts_of_another_intensity() -> None:
     pattern = composed("straggler=antdt_server", "straggler.intensity=0.5")
     delays = [one for one in pattern.plan(CLUSTER, HORIZON_S, 0).disturbances if one.kind == "delay"]
     assert [(one.target, one.magnitude, one.of_machine) for one in delays] == [("server:0", 2.0, True)]
-
-
-def test_a_part_that_does_not_follow_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"straggler\.intensity=0\.8: patterns\.transient has intensity=0\.5"):
         composed("straggler=antdt_worker", "straggler.patterns.transient.intensity=0.5")

@@ -33,16 +33,13 @@ def rows(plan: Plan) -> list[tuple[float, float, str, float]]:
     return [(one.start_s, one.end_s, one.target, one.magnitude) for one in plan.disturbances]
 
 
-def test_seconds_over_the_median_are_factors_and_the_slowest_makes_an_iteration_s_length(tmp_path: Path) -> None:
+def test_seconds_over_the_median_are_factors_of_a_barrier_s_iterations_or_each_worker_s_own(tmp_path: Path) -> None:
     """Undisturbed iterations take 0.1 s here: [0, 0.2), [0.2, 0.3), [0.3, 0.6), each a millisecond earlier."""
     plan = IterationTimes(path=written(tmp_path, TABLE), repeat=False).plan(CLUSTER, 60.0, 0)
     validate_plan(plan, CLUSTER)
     assert rows(plan) == [(0.0, 0.199, "worker:1", 1.0), (0.299, 0.599, "worker:0", 2.0)]
     again = rows(IterationTimes(path=written(tmp_path, TABLE)).plan(CLUSTER, 1.0, 0))
     assert again == [*rows(plan), (0.599, 0.799, "worker:1", 1.0), (0.899, 1.0, "worker:0", 2.0)]
-
-
-def test_each_worker_s_own_iterations_follow_each_other_where_nobody_waits(tmp_path: Path) -> None:
     plan = IterationTimes(path=written(tmp_path, TABLE), layout="own", repeat=False).plan(CLUSTER, 60.0, 0)
     assert rows(plan) == [(0.0, 0.199, "worker:1", 1.0), (0.199, 0.499, "worker:0", 2.0)]
 
@@ -129,12 +126,12 @@ def ran(tmp_path: Path, times_s: np.ndarray[Any, Any], *words: str) -> Run:
             "straggler=iterations",
             f"straggler.path={path}",
             "straggler.baseline=least",
-            f"hydra.run.dir={tmp_path / 'run'}",
+            f"hydra.run.dir={tmp_path / f'run{len(words)}'}",
         ),
     ]
     done = run_cli(*settings, *words)
     assert done.exit_code == 0, done.err
-    return load_run(tmp_path / "run")
+    return load_run(tmp_path / f"run{len(words)}")
 
 
 def computed(run: Run) -> np.ndarray[Any, Any]:
@@ -143,7 +140,7 @@ def computed(run: Run) -> np.ndarray[Any, Any]:
     return wide.to_numpy()[:ITERATIONS]
 
 
-def test_a_synchronous_job_takes_the_table_s_times(tmp_path: Path) -> None:
+def test_a_job_takes_the_table_s_times(tmp_path: Path) -> None:
     times_s = drawn()
     scaled = times_s.T.T * BASE_S / times_s.min()
     run = ran(tmp_path, times_s, "strategy=bsp")
@@ -151,9 +148,6 @@ def test_a_synchronous_job_takes_the_table_s_times(tmp_path: Path) -> None:
     applied = run.tables.updates["t"].to_numpy()[ITERATIONS - 1]
     assert applied == pytest.approx(scaled.max(axis=1).sum(), rel=2e-6)
     assert jct_s(run) > applied, "the table is not all of the job"
-
-
-def test_an_asynchronous_job_takes_the_table_s_times_when_rows_are_each_worker_s_own(tmp_path: Path) -> None:
     times_s = drawn()
     run = ran(tmp_path, times_s, "strategy=asp", "straggler.layout=own")
     assert computed(run) == pytest.approx(times_s * BASE_S / times_s.min(), rel=2e-6)

@@ -92,7 +92,7 @@ def test_stopped_processes_delay_a_round_by_what_outlasts_the_device(duration_s:
     assert total_s > rounds * C + 0.01
 
 
-def test_phases_and_periods() -> None:
+def test_phases_and_periods_and_their_drift() -> None:
     random = Pauses(period_s=2.0, duration_s=0.1).plan(cluster_of(200), 100.0, 0)
     first = [own[0] for own in starts(random)]
     assert stats.kstest(first, stats.uniform(0, 2).cdf).pvalue > 0.001
@@ -100,9 +100,6 @@ def test_phases_and_periods() -> None:
     assert all(after - one == pytest.approx(2.0) for own in starts(random) for one, after in pairwise(own))
     equal = Pauses(period_s=2.0, duration_s=0.1, phase="equal").plan(CLUSTER, 100.0, 0)
     assert starts(equal) == [pytest.approx(np.arange(2.0, 100.0, 2.0))] * 4
-
-
-def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
     fields: dict[str, Any] = {"period_s": 2.0, "duration_s": 0.1, "phase": "equal", "drift_frac": 0.1}
     drifting = by_target(Pauses(**fields).plan(cluster_of(200), 100.0, 0))
     periods = [own[0].start_s for own in drifting.values()]
@@ -122,7 +119,7 @@ def expected_maximum(sigma: float, count: int) -> float:
     return float(integrate.quad(lambda x: 1 - one.cdf(x) ** count, 0, np.inf, limit=200)[0])
 
 
-def test_work_is_lognormal_of_mean_1() -> None:
+def test_work_is_lognormal_of_mean_1_and_balanced_the_mean_of_each_slot() -> None:
     plan = SequenceLengths(sigma=0.7).plan(CLUSTER, 300.0, 0)
     work = [one.magnitude for one in plan.disturbances]
     assert len(work) == 4 * 5000
@@ -130,6 +127,9 @@ def test_work_is_lognormal_of_mean_1() -> None:
     assert stats.kstest(work, stats.lognorm(0.7, scale=math.exp(-0.245)).cdf).pvalue > 0.001
     assert stats.kstest(work, stats.lognorm(0.75, scale=math.exp(-0.245)).cdf).pvalue < 0.001
     assert {one.kind for one in plan.disturbances} == {"slowdown"}
+    plans = [SequenceLengths(balance=balance).plan(CLUSTER, 60.0, 0) for balance in (False, True)]
+    apart, equal = ([[one.magnitude for one in own] for own in by_target(plan).values()] for plan in plans)
+    assert np.array(equal) == pytest.approx(np.broadcast_to(np.mean(apart, axis=0), (4, 1000)), abs=2e-6)
 
 
 @pytest.mark.few(1)
@@ -161,12 +161,6 @@ def test_lengths_from_a_file(tmp_path: Path) -> None:
     words = f"straggler=sequence_lengths straggler.sigma=null straggler.path={path} straggler.length_column=tokens"
     total_s, rounds = job_s(f"{words} straggler.num_sequences=1", epochs=40)
     assert total_s / (rounds * C) == pytest.approx(1 + expected, abs=4 * 0.8 / math.sqrt(rounds))
-
-
-def test_balanced_ranks_have_the_mean_work_of_each_slot() -> None:
-    plans = [SequenceLengths(balance=balance).plan(CLUSTER, 60.0, 0) for balance in (False, True)]
-    apart, equal = ([[one.magnitude for one in own] for own in by_target(plan).values()] for plan in plans)
-    assert np.array(equal) == pytest.approx(np.broadcast_to(np.mean(apart, axis=0), (4, 1000)), abs=2e-6)
 
 
 def waits_by_ticks(compute: int, load: int, queue: int, rounds: int) -> int:

@@ -59,12 +59,21 @@ def test_every_row_is_a_disturbance_in_any_order(tmp_path: Path) -> None:
     ]
 
 
-def test_a_path_counts_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_count_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_file(SLICE) == ROOT / SLICE
     (tmp_path / Path(SLICE).parent).mkdir(parents=True)
     (tmp_path / SLICE).touch()
     assert find_file(SLICE) == Path(SLICE), "what is here goes first"
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ValueError, match=rf"^path=no/such.csv: there is no such file here or below {ROOT}$"):
+        Trace(path="no/such.csv").plan(CLUSTER, 9.0, 0)
+    folder = tmp_path / "folder.csv"
+    with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
+        Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
+    for name in ("trace.xls", "trace\n.json"):
+        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv, .* or in \.parquet$"):
+            Trace(path=name)
 
 
 @pytest.mark.parametrize(
@@ -103,18 +112,6 @@ def test_what_is_no_such_table(name: str, text: str | bytes, message: str, tmp_p
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ValueError, match=rf"^path=no/such.csv: there is no such file here or below {ROOT}$"):
-        Trace(path="no/such.csv").plan(CLUSTER, 9.0, 0)
-    folder = tmp_path / "folder.csv"
-    with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
-        Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
-    for name in ("trace.xls", "trace\n.json"):
-        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv, .* or in \.parquet$"):
-            Trace(path=name)
-
-
 def operators(*rows: tuple[int, int, int, str, float, float]) -> list[Sequence[object]]:
     return list(zip(*rows, strict=True))
 
@@ -136,11 +133,13 @@ BY_HAND = [
 ]
 
 
-def test_slow_downs_are_over_the_median_rank_s_pipeline() -> None:
+def test_slow_downs_are_over_the_median_rank_s_pipeline_of_those_that_are_there() -> None:
     """Step 3: 2, 1, 1 s from the first to the last of a rank, median 1; step 7: 2, 3, 5 s, median 3."""
     steps = step_slowdowns(*operators(*BY_HAND), baseline="median")
     assert steps.edges_s.tolist() == [0.0, 3.0, 9.0]
     assert steps.slowdown_frac == pytest.approx(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 2 / 3]]))
+    absent = [row for row in BY_HAND if (row[0], row[2]) != (1, 3)]
+    assert step_slowdowns(*operators(*absent), baseline="median").slowdown_frac[0] == pytest.approx([1 / 3, 0.0, 0.0])
 
 
 def test_a_slow_stage_counts_though_all_ranks_have_it() -> None:
@@ -156,11 +155,6 @@ def test_a_slow_stage_counts_though_all_ranks_have_it() -> None:
     balanced = step_slowdowns(*operators(*rows))
     assert balanced.slowdown_frac == pytest.approx(np.full((1, 2), 14 / 12 - 1))
     assert step_slowdowns(*operators(*rows), baseline="median").slowdown_frac.tolist() == [[0.0, 0.0]]
-
-
-def test_a_rank_that_is_absent_from_a_step_is_not_slowed_and_no_measure() -> None:
-    absent = [row for row in BY_HAND if (row[0], row[2]) != (1, 3)]
-    assert step_slowdowns(*operators(*absent), baseline="median").slowdown_frac[0] == pytest.approx([1 / 3, 0.0, 0.0])
 
 
 def by_hand(tmp_path: Path, name: str = "mine.csv") -> str:

@@ -47,7 +47,7 @@ def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
     assert (9001, KILL) not in machine.sent
 
 
-def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
+def test_a_cpulimit_that_ends_leaves_nobody_stopped_and_is_not_started_in_a_circle() -> None:
     machine = limited()
     machine.pass_(RETRY_S)
     machine.stopped.add(1)
@@ -55,9 +55,6 @@ def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
     assert machine.stopped == set()
     (state,) = machine.throttles.state().tasks.values()
     assert state.cpulimit == Enforced(pid=9002, percent=21, restarts=1, last_exit=-9)
-
-
-def test_a_cpulimit_that_dies_at_once_is_not_started_in_a_circle() -> None:
     machine = limited()
     machine.pass_(0.1)
     machine.reap(9001, 127 << 8)

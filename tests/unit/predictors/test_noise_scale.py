@@ -38,9 +38,13 @@ def test_both_are_unbiased_for_unequal_batches() -> None:
     assert error[1] < 0.2, "the plain mean would be found out"
 
 
-def test_negative_estimates_do_not_count() -> None:
+def test_impossible_estimates_do_not_count() -> None:
     assert NoiseTerms(-1.0, 2.0).phi == 2.0 / 1e-12
     assert NoiseTerms(2.0, -1.0).phi == 1e-6 / 2.0
+    noise = OnlineNoise()
+    noise.update(1, 1, NoiseTerms(float("nan"), 1.0))
+    noise.update(1, 1, NoiseTerms(1.0, float("inf")))
+    assert (noise.terms, noise.skipped) == (None, 2)
 
 
 def test_averages_are_corrected_for_starting_at_zero() -> None:
@@ -53,13 +57,6 @@ def test_averages_are_corrected_for_starting_at_zero() -> None:
     assert noise.terms == pytest.approx((1.6, 12.0))
     noise.at(5)
     assert noise.phi_of(4) == pytest.approx((7.5, 3.0))
-
-
-def test_what_is_not_finite_is_skipped() -> None:
-    noise = OnlineNoise()
-    noise.update(1, 1, NoiseTerms(float("nan"), 1.0))
-    noise.update(1, 1, NoiseTerms(1.0, float("inf")))
-    assert (noise.terms, noise.skipped) == (None, 2)
 
 
 @pytest.mark.parametrize("settings", [{"smoothing": 1.0}, {"smoothing": 0.0}, {"batch_samples": 0.0}])

@@ -35,11 +35,8 @@ def test_the_newest_step_interpolated_in_the_batch(step: int, batch: float, phi:
     assert table(step).phi_of(batch) == (pytest.approx(phi), age)
 
 
-def test_noisy_rows_are_averaged() -> None:
+def test_files_are_read_and_noisy_rows_averaged() -> None:
     assert table(100, smooth_rows=3).phi_of(32)[0] == pytest.approx(15.0 / 2.0)
-
-
-def test_a_file_is_read_and_another_is_refused() -> None:
     good = {"model": "a", "batch_samples": "32", "step": "0", "sqr": "1.0", "var": "10.0"}
     assert rows_of([good]) == ROWS[:1]
     for bad in ({**good, "step": "soon"}, {"model": "a"}):

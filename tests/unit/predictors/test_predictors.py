@@ -41,7 +41,7 @@ def test_the_average_follows_a_change_slowly() -> None:
     assert forecasts == pytest.approx([100, 100, 90, 82])
 
 
-def test_the_linear_fit_recovers_the_coefficients() -> None:
+def test_the_linear_fit_recovers_the_coefficients_and_is_renewed_with_every_fifth_record() -> None:
     predictor = Arx()
     for record in autoregressive(40):
         predictor.update(record)
@@ -51,9 +51,18 @@ def test_the_linear_fit_recovers_the_coefficients() -> None:
     assert found["v(t-1)"] == pytest.approx(0.3, abs=1e-6)
     assert found["c(t+1)"] == pytest.approx(20, rel=1e-6)
     assert [found[other] for other in ("c(t)", "m(t+1)", "m(t)")] == pytest.approx([0, 0, 0], abs=1e-4)
+    predictor, fits = Arx(refit_every=5), []
+    for count, record in enumerate(autoregressive(30), 1):
+        predictor.update(record)
+        before = dict(predictor.coefficients)
+        predictor.predict(0.5)
+        if predictor.coefficients != before:
+            fits.append(count)
+    assert fits[0] == 10, "eight rows of three records each"
+    assert fits[1:] == [15, 20, 25, 30]
 
 
-def test_the_network_learns_what_a_line_cannot() -> None:
+def test_the_network_is_the_line_until_fifty_records_and_learns_what_a_line_cannot() -> None:
     """A parabola in c: over 200 iterations the network's error is less than half the linear fit's."""
     errors: dict[str, list[float]] = {"narx": [], "arx": []}
     predictors = {name: speed_predictor(name) for name in errors}
@@ -63,9 +72,6 @@ def test_the_network_learns_what_a_line_cannot() -> None:
                 errors[name].append(abs(predictor.predict(record.cpu) - record.speed))
             predictor.update(record)
     assert np.mean(errors["narx"]) < 0.5 * np.mean(errors["arx"])
-
-
-def test_until_fifty_records_the_network_is_the_line() -> None:
     network, line = Narx(), Arx()
     agreed = []
     for count, record in enumerate(autoregressive(60, curve=200.0), 1):
@@ -103,18 +109,6 @@ def test_after_a_long_calm_a_sudden_slowness_is_believed(name: str) -> None:
     else:
         assert predictions == pytest.approx([140.0] * 12, rel=0.25)
     assert received(predictor, *chance.normal(570, 15, 8)).predict() > 400, "and so is its end"
-
-
-def test_a_fit_is_renewed_with_every_fifth_record() -> None:
-    predictor, fits = Arx(refit_every=5), []
-    for count, record in enumerate(autoregressive(30), 1):
-        predictor.update(record)
-        before = dict(predictor.coefficients)
-        predictor.predict(0.5)
-        if predictor.coefficients != before:
-            fits.append(count)
-    assert fits[0] == 10, "eight rows of three records each"
-    assert fits[1:] == [15, 20, 25, 30]
 
 
 @pytest.mark.parametrize(("speed", "novel"), [(84.0, False), (83.0, True), (132.0, False), (133.0, True)])

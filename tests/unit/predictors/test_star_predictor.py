@@ -142,16 +142,13 @@ def test_who_is_left_with_less_processor_is_tagged(resources: str, model: str) -
     assert predictor.seconds()[2] == pytest.approx(0.02 + 0.0005 * 64 / 0.1, rel=0.3)
 
 
-def test_the_next_batch_is_as_large_as_the_last() -> None:
+def test_batches_as_the_last_and_times_where_resources_are_unknown() -> None:
     """The same resources, but four times the samples."""
     predictor = FromResources(resources="last", history_iters=30)
     for number in range(40):
         for worker in range(2):
             predictor.update(seen(worker, number, 0.4, samples=256.0 if worker and number > 20 else 64.0))
     assert predictor.tags(40.0) == {1}
-
-
-def test_without_known_resources_the_last_time_is_expected() -> None:
     predictor = FromResources()
     for number in range(20):
         for worker, iter_s in enumerate((1.0, 1.0 + 0.5 * (number == 19))):
@@ -205,15 +202,12 @@ def falling(resources: str = "lstm", **settings: Any) -> FromResources:
     return predictor
 
 
-def test_later_iterations_are_those_of_a_longer_roll_out() -> None:
+def test_later_iterations_are_those_of_a_longer_roll_out_as_far_as_is_known() -> None:
     """From the second to the fourth: as if each had been asked for by itself."""
     ahead = falling().seconds_ahead(2, 4)
     single = [falling(horizon_iters=horizon).seconds()[1] for horizon in (2, 3, 4)]
     assert ahead[1] == pytest.approx(single)
     assert len(set(ahead[1])) == 3, "no two are the same"
-
-
-def test_nothing_is_predicted_further_ahead_than_is_known() -> None:
     predictor = falling()
     known = predictor.seconds_ahead(1, 30)[1]
     assert predictor.seconds_ahead(29, 32)[1] == pytest.approx((known[28], known[29], known[29], known[29]))

@@ -49,39 +49,30 @@ def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> Non
     assert tagged == [10.2]
 
 
-def test_the_last_value_is_expected_again() -> None:
+def test_simple_rules_by_worked_numbers() -> None:
     """tag(t+1) = d(t) > 0.2; 20 % is not more than 20 %, not even by the rounding of a quotient."""
     tags = [received(straggler_predictor("last_value"), [1.0, 1.2, slow]).tags(0.0) for slow in (1.0, 1.2, 1.21)]
     assert tags == [set(), set(), {2}]
     exact = [3.0 * k for k in range(1, 200)]
     assert not any(received(straggler_predictor("last_value"), [each, each * 1.2]).tags(0.0) for each in exact)
-
-
-def test_the_average_needs_two_slow_iterations() -> None:
-    """Speeds 100, 100, 50, 50 with a = 0.2 are predicted as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100."""
+    # Speeds 100, 100, 50, 50 with a = 0.2 are predicted as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100
     predictor, tags = straggler_predictor("ema"), []
     for speed in (100, 100, 50, 50):
         tags.append(received(predictor, [1 / 100, 1 / speed]).tags(0.0))
     assert tags == [set(), set(), set(), {1}]
-
-
-def test_twice_the_median_of_all() -> None:
     tags = [received(straggler_predictor("twice_median"), [1.0, 1.0, 1.0, slow]).tags(0.0) for slow in (2.0, 2.01)]
     assert tags == [set(), {3}]
     assert received(straggler_predictor("twice_median"), [1.0, 1000.0]).tags(0.0) == set(), "1000 < 2 * 500.5"
     assert received(straggler_predictor("twice_median", {"factor": 1.5}), [1.0, 4.0]).tags(0.0) == {1}
 
 
-def test_a_relative_score_of_a_half_is_twice_as_slow_as_the_fastest() -> None:
+def test_nvrx_scores_against_the_fastest_and_against_oneself() -> None:
     predictor = Nvrx(window_iters=1)
     received(predictor, [1.0, 2.0, 4.0])
     assert predictor.relative() == {0: 1.0, 1: 0.5, 2: 0.25}
     tags = [received(Nvrx(window_iters=1), [1.0, 1.0, slow]).tags(0.0) for slow in (1.42, 1.43)]
     assert tags == [set(), {2}], "1 / 0.7 = 1.4286"
-
-
-def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
-    """All get slow at once: nobody is slower than the others."""
+    # All get slow at once: nobody is slower than the others
     rounds = [[1.0, 2.0]] * 3 + [[4.0, 4.0]] * 3
     predictor = received(Nvrx(window_iters=3), *rounds)
     assert isinstance(predictor, Nvrx)
@@ -91,7 +82,7 @@ def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
     assert received(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
 
 
-def test_the_oracle_reads_windows_that_are_half_open() -> None:
+def test_the_oracle_reads_windows_that_are_half_open_and_may_overlap() -> None:
     times = (0.9, 1.0, 1.9, 2.0)
     slept = [Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=True)]).tags(t) for t in times]
     assert slept == [set(), {1}, {1}, set()]
@@ -100,15 +91,12 @@ def test_the_oracle_reads_windows_that_are_half_open() -> None:
         predictor = Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=False), PlannedWindow(0, 5.0, 6.0, slept=False)])
         other.append(received(predictor, [0.2, 0.2]).tags(t))
     assert other == [{1}, {1}, {1}, set()], "the iteration of 0.2 s that begins at 0.9 s is under way at 1 s"
-
-
-def test_windows_of_the_oracle_may_overlap() -> None:
     plan = [PlannedWindow(0, 0.0, 9.0, True), PlannedWindow(0, 1.0, 2.0, True), PlannedWindow(0, 12.0, 13.0, True)]
     predictor = Oracle(windows=plan)
     assert [predictor.tags(float(t)) == {0} for t in range(14)] == [True] * 9 + [False] * 3 + [True, False]
 
 
-def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
+def test_a_tag_is_of_what_had_ended_by_the_beginning_of_this_process() -> None:
     """Worker 1 is slow from its second iteration on; the third, begun as that ends, is the first to be tagged."""
     rows = [(float(k), Observation(k + 1.0, 0, k, 1.0)) for k in range(8)]
     slow = [(0.0, Observation(1.0, 1, 0, 1.0)), (1.0, Observation(4.0, 1, 1, 3.0)), (4.0, Observation(7.0, 1, 2, 3.0))]
@@ -119,9 +107,6 @@ def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
     assert backtest(straggler_predictor("last_value"), [*rows, *slow, (7.6, Observation(9.0, 1, 3, 1.4))], lead_s=0.5)[
         -1
     ]
-
-
-def test_a_lost_worker_is_measured_afresh() -> None:
     rows = [(0.0, Observation(1.0, 0, 0, 1.0)), (0.0, Observation(3.0, 1, 0, 3.0)), (4.0, Observation(9.0, 1, 1, 3.0))]
     assert backtest(straggler_predictor("last_value"), rows)[-1]
     assert not backtest(straggler_predictor("last_value"), rows, [(3.5, 1)])[-1]

@@ -29,11 +29,8 @@ def test_the_median_is_that_of_the_others(seconds: dict[int, float]) -> None:
         assert found[node] == pytest.approx(2.0 * median(others))
 
 
-def test_the_slowest_comes_first_and_of_two_alike_the_lower_number() -> None:
+def test_who_takes_so_many_times_as_long_is_slow_slowest_first() -> None:
     assert slow({3: 9.0, 1: 8.0, 2: 9.0, 0: 1.0, 4: 1.0, 5: 1.0}, 1.5) == [2, 3, 1]
-
-
-def test_who_takes_exactly_so_many_times_as_long_is_slow() -> None:
     assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 3.0}, 1.5, "median_others") == [3]
     assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.9}, 1.5, "median_others") == []
 
@@ -56,12 +53,13 @@ def test_a_ratio_that_nobody_can_reach_is_refused() -> None:
         StragglerDetector(slowness_ratio=1.5, center="median_others").validate(1)
 
 
-def test_a_worker_without_a_speed_is_as_fast_as_the_median() -> None:
+def test_sizes_of_newcomers_of_unknown_speeds_and_with_a_base() -> None:
     assert round_sizes(240, (0, 1, 2, 3), {0: 10.0, 1: 20.0, 2: 30.0}) == {0: 30, 1: 60, 2: 90, 3: 60}
-
-
-def test_a_newcomer_begins_with_an_even_share_and_the_others_share_the_rest_by_speed() -> None:
     assert round_sizes(256, (0, 1, 2, 3), {0: 100.0, 2: 100.0, 3: 50.0}, {1}) == {0: 77, 1: 64, 2: 77, 3: 38}
+    # Worker 1 three times as slow, 128 samples, a base of 16: 3 (16 + b) = 16 + b' gives 3.2 and 41.6
+    sizes = round_sizes(128, range(4), {0: 1.0, 1: 1 / 3, 2: 1.0, 3: 1.0}, base_samples=16.0)
+    assert sizes == {0: 42, 1: 3, 2: 42, 3: 41}
+    assert slowest_s(sizes, {0: 1.0, 1: 1 / 3}, 16.0) == 58.0
 
 
 @given(
@@ -134,13 +132,6 @@ def test_noise_is_no_difference() -> None:
     assert speeds_of({}) == {}
 
 
-def test_sizes_with_a_base_make_all_end_at_once() -> None:
-    """Worker 1 three times as slow, 128 samples, a base of 16: 3 (16 + b) = 16 + b' gives 3.2 and 41.6."""
-    sizes = round_sizes(128, range(4), {0: 1.0, 1: 1 / 3, 2: 1.0, 3: 1.0}, base_samples=16.0)
-    assert sizes == {0: 42, 1: 3, 2: 42, 3: 41}
-    assert slowest_s(sizes, {0: 1.0, 1: 1 / 3}, 16.0) == 58.0
-
-
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.lists(st.floats(0.1, 10), min_size=6, max_size=6))
 def test_sizes_that_return_never_leave_the_way_to_the_even_split(now: list[int], speeds: list[float]) -> None:
     workers, total = range(len(now)), sum(now)
@@ -196,13 +187,10 @@ def settings(**given: Any) -> Any:
     return SimpleNamespace(**about | given)
 
 
-def test_who_was_not_measured_is_taken_for_one_of_the_slowest() -> None:
+def test_devices_that_were_not_measured_or_have_little_memory() -> None:
     devices, kinds = find_devices(settings(), {0: FAST, 1: SLOW}, [0, 1, 2])
     assert kinds[2] == kinds[1] != kinds[0]
     assert [devices[kind].seconds(64) for kind in kinds] == [0.2, 0.8, 0.8]
-
-
-def test_a_saturation_point_beyond_the_memory_asks_for_no_more_than_that_holds() -> None:
     saturated = [(8.0, 0.1), (64.0, 0.1)]
     [device], _ = find_devices(settings(), {0: saturated}, [0])
     assert device.low_samples == 64

@@ -22,22 +22,16 @@ def bandwidths() -> Bandwidths:
     return Bandwidths(begun, smoothing=0.5)
 
 
-def test_a_transfer_that_took_twice_as_long_halves_an_uplink_by_and_by() -> None:
+def test_transfers_tell_of_uplinks() -> None:
     links = bandwidths()
     links.took(1, planned_s=1.0, send_s=2.0)
     assert links.links([1]) == {"host:1": 30.0, SERVERS: 80.0}
     _, of_aggregators = links.aggregators(1)
     assert of_aggregators == {"into host:1": 30.0, "host:1": 30.0}
-
-
-def test_what_stays_on_the_servers_host_says_nothing_about_a_link() -> None:
-    """It takes next to no time: as a rate that would be more than any number."""
+    # It takes next to no time: as a rate that would be more than any number
     links = bandwidths()
     links.took(0, planned_s=1.0, send_s=1e-320)
     assert links.links([0]) == {"host:0": pytest.approx(80.0), SERVERS: 80.0}
-
-
-def test_who_comes_later_shares_the_uplink_of_its_host() -> None:
     links = bandwidths()
     assert links.links([1, 2]) == {"host:1": 40.0, "worker:2": 60.0, SERVERS: 80.0}
     links.placed(2, "host:1")

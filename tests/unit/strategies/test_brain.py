@@ -119,14 +119,11 @@ def test_hot_servers_of_a_sample_are_enlarged_first() -> None:
     ]
 
 
-def test_samples_are_enlarged_three_times_at_most() -> None:
+def test_samples_are_enlarged_three_times_at_most_and_small_servers_first() -> None:
     job = world(1.0, 1000.0, limits=Limits(cores_total=400, cores_max=4, server_cores=4))
     job.play(360)
     hot = [short(decision)[2] for decision in job.decisions if decision.rule == "hot sample"]
     assert hot == ["2 servers of 4", "4 servers of 4", "8 servers of 4"]
-
-
-def test_a_small_server_gets_twice_its_cores() -> None:
     initial = InitialPlan(
         workers=1, worker_cores=4, worker_bytes=GIB, servers=2, server_cores=5, server_bytes=GIB, source="workload"
     )
@@ -287,7 +284,7 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
     assert brain.decide(job.t) is None, "it was replaced meanwhile"
 
 
-def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership() -> None:
+def test_used_cores_are_the_mean_of_the_last_five_observations_of_all_nodes() -> None:
     usage, nodes = UsageHistory(), given("worker", 2, 3)
     for number in range(1, 8):
         usage.observe(nodes, using({NodeId.worker(0): number, NodeId.worker(1): 1}))
@@ -297,8 +294,5 @@ def test_used_cores_are_the_mean_of_the_last_five_observations_of_one_membership
     usage.observe(given("worker", 1, 3), using({NodeId.worker(0): 9}))
     assert not usage.complete
     assert usage.cores(NodeId.worker(0)) == 9
-
-
-def test_a_node_without_an_observation_is_named() -> None:
     with pytest.raises(ValueError, match="nothing is known of what worker:1 used"):
         UsageHistory().observe(given("worker", 2, 3), {NodeId.worker(0): Use(cores=1.0)})

@@ -56,7 +56,7 @@ def test_every_element_has_its_own_rule() -> None:
     assert (plan.worker_bytes, plan.server_bytes) == (-(-4 * GIB * 12 // 10), -(-2 * GIB * 12 // 10))
 
 
-def test_the_same_dataset_counts_before_the_same_workload() -> None:
+def test_the_last_five_jobs_of_the_dataset_or_the_workload_count() -> None:
     other = finished(dataset="avazu", workers=9)
     chosen = planned(finished(workers=7), other, other)
     assert chosen is not None
@@ -64,21 +64,15 @@ def test_the_same_dataset_counts_before_the_same_workload() -> None:
     alike = planned(other, finished(workload="xdeepfm", workers=3))
     assert alike is not None
     assert (alike.workers, alike.source) == (9, "workload")
-
-
-def test_jobs_of_other_workloads_say_nothing() -> None:
     assert planned(finished(workload="xdeepfm")) is None
     assert planned() is None
-
-
-def test_only_the_last_five_count() -> None:
-    """Older jobs may be of another model under the same name."""
+    # Older jobs may be of another model under the same name
     plan = planned(finished(server_cores_used=900), *[finished(server_cores_used=8)] * 5)
     assert plan is not None
     assert plan.servers == 1
 
 
-def test_workers_give_way_first() -> None:
+def test_workers_give_way_first_and_a_total_that_fits_nothing_is_refused() -> None:
     """Eight servers take 128 of 150 cores; what is left is enough for seven workers of three."""
     plan = planned(finished(), limits=Limits(cores_total=150, cores_max=32))
     assert plan is not None
@@ -86,9 +80,6 @@ def test_workers_give_way_first() -> None:
     small = planned(finished(), limits=Limits(cores_total=60, cores_max=32))
     assert small is not None
     assert (small.servers, small.workers) == (3, 4)
-
-
-def test_a_total_that_fits_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"cores_total=18: earlier jobs had workers of 3 cores.* 19"):
         planned(finished(), limits=Limits(cores_total=18, cores_max=16))
 

@@ -65,15 +65,13 @@ def test_gamma_is_1_for_opposite_tasks_symmetric_and_never_above_1() -> None:
         assert 0 < gamma <= 1
 
 
-def test_first_fit_takes_the_first_that_holds_all_else_machines_in_order() -> None:
+def test_where_workers_go() -> None:
     assert places(FirstFit(), job("a", 3), taken(2, 4, 8)).workers == (1, 1, 1)
     assert places(FirstFit(), job("a", 7), taken(2, 4, 3)).workers == (0, 0, 1, 1, 1, 1, 2)
-
-
-def test_pack_takes_the_tightest_that_holds_all_else_as_few_as_possible() -> None:
     assert places(Pack(), job("a", 3), taken(8, 4, 3)).workers == (2, 2, 2)
     assert places(Pack(), job("a", 3), taken(8, 4, 5)).workers == (1, 1, 1)
     assert places(Pack(), job("a", 7), taken(2, 6, 5, 1)).workers == (1,) * 6 + (3,)
+    assert places(Spread(), job("a", 5), taken(2, 4, 3)).workers == (1, 1, 2, 0, 1)
 
 
 def test_pack_uses_the_fewest_machines_there_are() -> None:
@@ -92,10 +90,6 @@ def test_pack_uses_the_fewest_machines_there_are() -> None:
         assert all(found.count(machine) <= free[machine] for machine in found)
         assert on_fewest(gpus, free, fewest) == found
         assert fewest == 1 or on_fewest(gpus, free, fewest - 1) is None
-
-
-def test_spread_goes_one_by_one_where_most_is_free() -> None:
-    assert places(Spread(), job("a", 5), taken(2, 4, 3)).workers == (1, 1, 2, 0, 1)
 
 
 def test_servers_next_to_the_workers_in_turns_or_where_fewest_are() -> None:

@@ -181,29 +181,23 @@ def test_packing_keeps_the_smallest_that_are_disjoint(case: tuple[Mask, int]) ->
     assert len(kept) <= s + 1
 
 
-def test_pruning_as_the_paper_has_it_may_keep_fewer() -> None:
-    """Six equal workers, s = 2: nine groups, each of one even and one odd worker, each meeting four others. The last of
-    those that meet most goes, by hand: (4,5), (2,3), (0,1), (3,4), (2,5), (1,4), (0,5)."""
-    assert pruned(find_groups(SIX_EQUAL)) == [(0, 3), (1, 2)]
-    assert len(packed(SIX_EQUAL)) == 3
-
-
-def test_a_search_stops_and_goes_on_among_the_others() -> None:
+def test_groups_are_searched_within_bounds() -> None:
     """58 equal workers have 2^29 groups at s = 1; cut off after ten, the second group is still found."""
     mask = support(counts([1] * 58, 58, 1), 58)
     assert len(find_groups(mask, at_most=10)) == 10
     first, second = packed(mask, at_most=10)
     assert len(first) == len(second) == 29
     assert set(first).isdisjoint(second)
-
-
-def test_what_leads_nowhere_is_not_tried_twice() -> None:
-    """Forty pairs of equal workers and a part that nobody holds: 2^40 ways to find out that there is no group."""
+    # Forty pairs of equal workers and a part that nobody holds: 2^40 ways to find out that there is no group
     mask = np.zeros((80, 81), dtype=np.bool_)
     for worker in range(80):
         first = worker // 2 * 2
         mask[worker, first : first + 2] = True
     assert find_groups(mask) == []
+    # Six equal workers, s = 2: nine groups, each of one even and one odd worker, each meeting four others. The
+    # last of those that meet most goes, by hand: (4,5), (2,3), (0,1), (3,4), (2,5), (1,4), (0,5)
+    assert pruned(find_groups(SIX_EQUAL)) == [(0, 3), (1, 2)]
+    assert len(packed(SIX_EQUAL)) == 3
 
 
 @pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0,)], [(0, 1, 2)]])
@@ -323,16 +317,13 @@ def test_a_worker_that_sends_something_else_shows_in_the_gradient() -> None:
     assert decode_errors(sent, weights, "float64").max() > 1e-4
 
 
-def test_amplification_by_hand() -> None:
+def test_the_best_of_several_codes_by_its_amplification() -> None:
     """H = (1, 2, -3): without worker 1 the weights are -2 and 1, and part 0 has entries 1 and 3: 2 + 3 = 5. Without
     worker 2: part 1 gets 1/2 and 3/2, without worker 0 part 2 gets 2/3 and 1/3."""
     code = Code(cyclic_of(np.array([[1.0, 2.0, -3.0]])))
     each = [rate(code, np.array([[dead]])).amplification for dead in range(3)]
     assert each == pytest.approx([1, 5, 2])
     assert rate(code, straggler_sets(3, 1, chance())).amplification == pytest.approx(5)
-
-
-def test_a_code_that_fails_one_set_is_not_chosen() -> None:
     dead = straggler_sets(4, 1, chance())
     good, bad = Code(cyclic(4, 1, chance())), Code(naive(4))
     assert rate(bad, dead).amplification == inf

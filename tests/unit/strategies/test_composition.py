@@ -58,7 +58,7 @@ def sizes(rig: Rig) -> list[int]:
     return [order.num_samples for order in sorted(orders, key=lambda order: order.worker)]
 
 
-def test_sizes_change_for_all_workers_in_the_same_round() -> None:
+def test_sizes_are_those_of_the_round() -> None:
     at = rig(Composed(gate=AllGate(), load=Rotating()))
     seen = [sizes(at)]
     for _ in range(2):
@@ -67,9 +67,6 @@ def test_sizes_change_for_all_workers_in_the_same_round() -> None:
         seen.append(sizes(at))
     assert seen == [[2, 3, 1], [3, 1, 2], [1, 2, 3]]
     assert all(sum(one) == 6 for one in seen)
-
-
-def test_a_worker_that_returns_or_fails_within_a_round_keeps_the_size_of_the_round() -> None:
     load = Rotating()
     at = rig(Composed(gate=AllGate(), load=load))
     at.fail(0)
@@ -167,7 +164,7 @@ def test_the_page_of_parts_names_classes_that_there_are() -> None:
         assert hasattr(import_module(f"strategies.{module[:-1]}"), name), f"{module}{name}"
 
 
-def test_decisions_need_a_period_that_their_detectors_can_do_with() -> None:
+def test_settings_of_parts_are_refused_by_their_slots() -> None:
     assert restarting().needs == {Compute, Apply, Restart, Wake}
     with pytest.raises(ValueError, match=r"^decide_every_s=null: must be the seconds between two decisions of KillR"):
         restarting(decide_every_s=None)
@@ -175,9 +172,6 @@ def test_decisions_need_a_period_that_their_detectors_can_do_with() -> None:
         restarting(decide_every_s=0)
     with pytest.raises(ValueError, match=r"^detectors.slow.short_window_s=300.0: must be at least decide_every_s"):
         restarting(decide_every_s=301.0)
-
-
-def test_a_part_is_named_by_its_slot_where_the_user_wrote_it() -> None:
     with pytest.raises(ValueError, match=r"^gate.x=5: must be at most the number of workers \(4\)"):
         composed(gate=ExactlyGate(x=5)).validate(4)
     with pytest.raises(ValueError, match=r"^x=5: must be at most the number of workers \(4\)"):

@@ -33,9 +33,17 @@ def gaps(spacing: Spacing, count: int, takes_s: float = 0.5) -> list[float]:
     return [after - before for before, after in pairwise(found)]
 
 
-def test_the_wait_doubles_until_pauses_take_the_wanted_part() -> None:
+def test_waits_double_until_pauses_take_the_wanted_part() -> None:
     """Half a second each, at most a sixteenth of the time: 1, 2, 4 and then 8 s."""
     assert gaps(Spacing(1 / 16), 7) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    # Those of STAR-H before a model decides, say: its first wait is twice its own length
+    spacing = Spacing(1 / 16)
+    for t in range(20):
+        spacing.decided(float(t), 0.0, changed=False)
+        assert not spacing.waits(float(t))
+    assert gaps(spacing, 4) == [1.0, 2.0, 4.0]
+    spacing.decided(100.0, 0.0, changed=True)
+    assert gaps(spacing, 3) == [1.0, 2.0]
 
 
 def test_a_change_ends_all_waiting() -> None:
@@ -47,17 +55,6 @@ def test_a_change_ends_all_waiting() -> None:
     assert not spacing.waits(46.0)
     spacing.decided(47.0, 0.5, changed=False)
     assert not spacing.waits(48.0)
-
-
-def test_decisions_that_take_no_time_are_not_counted() -> None:
-    """Those of STAR-H before a model decides, say: its first wait is twice its own length."""
-    spacing = Spacing(1 / 16)
-    for t in range(20):
-        spacing.decided(float(t), 0.0, changed=False)
-        assert not spacing.waits(float(t))
-    assert gaps(spacing, 4) == [1.0, 2.0, 4.0]
-    spacing.decided(100.0, 0.0, changed=True)
-    assert gaps(spacing, 3) == [1.0, 2.0]
 
 
 def noisy(seed: int, max_pause_frac: float, topology: str = "ps", faults: Any = ()) -> HeapRun:

@@ -39,16 +39,17 @@ def sizes_of(load: SteadyLoad, *batches: int) -> list[int]:
     return [load.order(worker).num_samples for worker in range(len(batches))]
 
 
-def test_the_workers_that_are_waited_for_share_the_batch_and_the_others_get_as_much() -> None:
+def test_enlarged_batches_for_some_backups() -> None:
     """32 samples for 3 of 5, and shares of the first two for the rest: any of them hold about the whole batch."""
     assert sizes_of(EnlargedLoad(num_backup=2), 7, 7, 6, 6, 6) == [11, 11, 10, 11, 11]
     assert sizes_of(EnlargedLoad(num_backup=0), 7, 7, 6) == [7, 7, 6]
-
-
-def test_at_least_one_worker_is_waited_for() -> None:
     EnlargedLoad(num_backup=2).validate(3)
     with pytest.raises(ValueError, match=r"^num_backup=3: must be less than the number of workers \(3\)$"):
         EnlargedLoad(num_backup=3).validate(3)
+    load = EnlargedLoad(num_backup=1)
+    assert sizes_of(load, 6, 5, 5) == [8, 8, 8]
+    load.resize((0, 1, 2, 9))
+    assert [load.order(worker).num_samples for worker in (0, 9)] == [8, 8]
 
 
 @pytest.mark.parametrize("throughputs", [(10.0, 1.0, 0.01), (3.0, 2.0, 1.0)])
@@ -78,13 +79,6 @@ def test_what_is_no_speed_is_no_throughput(value: object) -> None:
     assert is_speed(1e-9)
     with pytest.raises(ValueError, match="must be a positive number for each worker"):
         ThroughputLoad(throughputs=(1.0, value))  # type: ignore[arg-type]
-
-
-def test_a_worker_that_joins_computes_as_much_as_most() -> None:
-    load = EnlargedLoad(num_backup=1)
-    assert sizes_of(load, 6, 5, 5) == [8, 8, 8]
-    load.resize((0, 1, 2, 9))
-    assert [load.order(worker).num_samples for worker in (0, 9)] == [8, 8]
 
 
 POLICIES: tuple[Strategy, ...] = (LBBSP(), LBBSP(kind="gpu"), AntDTND(), AntDTDD(), AntDTDD(profile_sizes=(1, 2)))
@@ -151,16 +145,13 @@ def test_an_even_split_is_even(total: int, parts: int) -> None:
     assert split == sorted(split, reverse=True)
 
 
-def test_late_gradients_count_less_where_the_rule_says_so() -> None:
+def test_late_gradients_count_less() -> None:
     """ADJUST_LR: four updates late, a quarter of the weight or 1 / (1 + 0.3 x 4) of it; not late, all of it."""
     assert [staleness_factor(rule, 0, 9) for rule in LR_RULES] == [1.0] * 5
     assert staleness_factor("inverse", 1, 9) == 1.0
     assert staleness_factor("inverse", 4, 9) == 0.25
     assert staleness_factor("linear", 4, 9) == pytest.approx(0.4545, abs=5e-5)
     assert (staleness_factor("batch_linear", 4, 9), staleness_factor("unit", 4, 9)) == (1.0, 1.0)
-
-
-def test_adadelay_matters_early() -> None:
-    """MLfabric names delay-dependent rates after AdaDelay: sqrt(t / (t + tau))."""
+    # MLfabric names delay-dependent rates after AdaDelay: sqrt(t / (t + tau))
     found = [staleness_factor("adadelay", 10, update) for update in (10, 100, 1000)]
     assert found == pytest.approx([0.7071, 0.9535, 0.9950], abs=5e-5)

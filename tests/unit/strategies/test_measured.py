@@ -15,13 +15,10 @@ def arrived(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> A
     return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=compute_s), loss=None, sqr_norm=None)
 
 
-def test_the_first_iterations_of_every_process_count_for_nothing() -> None:
+def test_which_iterations_tell_how_fast_a_worker_is() -> None:
     warmup = Warmup(2)
     received = [warmup.tells(arrived(incarnation)) for incarnation in (0, 0, 0, 0, 1, 1, 1)]
     assert received == [False, False, True, True, False, False, True]
-
-
-def test_short_batches_and_those_that_took_no_time_tell_nothing() -> None:
     warmup = Warmup(0)
     assert warmup.tells(arrived())
     assert not warmup.tells(arrived(samples=3))

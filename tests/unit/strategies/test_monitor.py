@@ -79,7 +79,7 @@ def test_waiting_is_no_part_of_it_and_sending_where_it_is_asked_for(times: str, 
     assert mean_bpt_s(seen, 0, "short") == pytest.approx(mean_s)
 
 
-def test_a_server_is_as_slow_as_its_mean_update() -> None:
+def test_a_server_s_mean_update_once_it_is_mature() -> None:
     """10 updates in 0.1 s and 30 in 0.9 s are 40 in 1.0 s."""
     seen = monitor()
     seen.observe_event(updated(0.5, 0.1, 10))
@@ -87,6 +87,11 @@ def test_a_server_is_as_slow_as_its_mean_update() -> None:
     seen.observe_event(updated(1.5, 0.0, 0))
     assert seen.mean_update_s(0) == pytest.approx(0.025)
     assert seen.mean_update_s(1) is None
+    seen = monitor(min_records=2)
+    for t in (5.0, 15.9, 16.0):
+        seen.observe_event(updated(t, 0.1))
+        assert seen.mature(NodeId.server(0), "long") == (t == 16.0)
+    assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
 
 def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
@@ -103,15 +108,7 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     assert seen.mature(NodeId.worker(0), "short"), "the two that are left reach back over half of the window"
 
 
-def test_a_server_matures_likewise() -> None:
-    seen = monitor(min_records=2)
-    for t in (5.0, 15.9, 16.0):
-        seen.observe_event(updated(t, 0.1))
-        assert seen.mature(NodeId.server(0), "long") == (t == 16.0)
-    assert seen.mature_updates_s() == pytest.approx({0: 0.01})
-
-
-def test_two_records_are_enough_where_there_cannot_be_more() -> None:
+def test_windows_with_two_records_where_there_cannot_be_more_are_mature() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
     seen = monitor(report_iters=2, min_records=5)
     seen.observe_event(arrived(60.0, 59.0))
@@ -123,10 +120,7 @@ def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     assert seen.mature(NodeId.server(0), "long")
     assert seen.speeds_samples_per_s() == pytest.approx({0: 64 / 59})
     assert seen.update_times_s(0) == [1.0, 1.0]
-
-
-def test_two_records_of_a_moment_are_not() -> None:
-    """After an outage there are few as well, but they say nothing about the window."""
+    # After an outage there are few as well, but they say nothing about the window
     seen = monitor(report_iters=2, min_records=5)
     for t in (20.0, 20.1, 20.2, 20.3):
         seen.observe_event(arrived(t, 0.1))

@@ -48,7 +48,7 @@ def test_an_old_module_has_only_the_names_that_it_had() -> None:
         import_module("strategies.screens.ascent")
 
 
-def test_both_forms_of_import_work_in_a_new_process() -> None:
+def test_imports_work_in_new_processes(tmp_path: Path) -> None:
     text = (
         "import strategies.screens.descent as old; from strategies.screens import descent; "
         "import stragglab; from stragglab.strategies.screens.descent import DescentScreen; "
@@ -56,9 +56,6 @@ def test_both_forms_of_import_work_in_a_new_process() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "strategies.zeno_pp.strategy\n", done.stderr
-
-
-def test_a_folder_of_compiled_files_that_an_update_left_behind_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "gates" / "__pycache__").mkdir(parents=True)
     text = (
         f"import strategies; strategies.__path__.append({str(tmp_path)!r}); "

@@ -73,19 +73,21 @@ def flags(times: list[tuple[float, int, float]], duration_s: float = 2.0) -> lis
     return found
 
 
-def test_slow_throughout_is_flagged_and_cleared_by_the_median() -> None:
-    """Three at 1 s, one at 2 s from the start: at 2 s of its being slow it is flagged; of 2, 2, 1 the median is still
-    2, of 2, 1, 1 it is 1."""
+def test_flags_of_those_that_are_slow_throughout() -> None:
+    """Three at 1 s, one at 2 s from the start: at 2 s of its being slow it is flagged; of 2, 2, 1 the median is
+    still 2, of 2, 1, 1 it is 1."""
     three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
     fourth = [(t, 3, 2.0 if t < 6 else 1.0) for t in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5)]
     merged = sorted(three + fourth)
     found = {t: flagged for (t, worker, _), flagged in zip(merged, flags(merged), strict=True) if worker == 3}
     assert [t for t in sorted(found) if found[t]] == [2.5, 3.5, 4.5, 5.5, 6.5]
-
-
-def test_one_long_iteration_is_no_straggler() -> None:
     times = [(float(t), worker, 9.0 if (t, worker) == (5, 3) else 1.0) for t in range(12) for worker in range(4)]
     assert set().union(*flags(times)) == set()
+    # Of a usual second, 1.2 s are slow and the flag goes at a median of 1.1 s: 1.15 s keep it, 1.05 s end it
+    for after_s, kept in ((1.15, {3}), (1.05, set())):
+        three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
+        fourth = [(t + 0.5, 3, 2.0 if t < 4 else after_s) for t in range(11)]
+        assert flags(sorted(three + fourth))[-1] == kept
 
 
 @pytest.mark.parametrize("num_workers", [4, 64])
@@ -106,14 +108,6 @@ def test_only_who_costs_more_than_it_contributes_is_left_out() -> None:
                 slow.observe_duration(float(t), worker, own_s)
         assert slow.flagged == {worker for worker, own_s in enumerate(seconds) if own_s > 1.2}
         assert slow.not_worth_waiting_for() == left_out
-
-
-def test_a_flag_outlives_times_that_are_still_a_little_long() -> None:
-    """Of a usual second, 1.2 s are slow and the flag goes at a median of 1.1 s: 1.15 s keep it, 1.05 s end it."""
-    for after_s, kept in ((1.15, {3}), (1.05, set())):
-        three = [(float(t), worker, 1.0) for t in range(12) for worker in (0, 1, 2)]
-        fourth = [(t + 0.5, 3, 2.0 if t < 4 else after_s) for t in range(11)]
-        assert flags(sorted(three + fourth))[-1] == kept
 
 
 def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> None:

@@ -121,7 +121,7 @@ def then(gate: Told, event: AnyEvent) -> list[object]:
     return list(gate.then(event))
 
 
-def test_a_timer_is_set_once_and_again_if_it_fired_early() -> None:
+def test_a_timer_follows_its_time() -> None:
     gate = told(5.0)
     [timer] = then(gate, arrived(1.0, 0))
     assert isinstance(timer, Wake)
@@ -131,9 +131,6 @@ def test_a_timer_is_set_once_and_again_if_it_fired_early() -> None:
     [verdict] = then(gate, Woke(t=5.0, tag=timer.tag))
     assert isinstance(verdict, Verdict)
     assert [one.worker for one in verdict.apply] == [0]
-
-
-def test_a_time_that_moves_is_followed_and_one_that_passed_is_asked_at_once() -> None:
     gate = told(5.0)
     [first] = then(gate, arrived(1.0, 0))
     gate.due_s = 9.0

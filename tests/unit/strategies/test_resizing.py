@@ -24,7 +24,7 @@ def resizing(num_servers: int = 1) -> tuple[Resizing, Fleet]:
     return made, fleet
 
 
-def test_who_takes_too_long_is_not_waited_for() -> None:
+def test_newcomers_that_are_late_and_priorities() -> None:
     """A worker that came and died while all rolled back is reported by nobody."""
     made, _ = resizing()
     made.begin(1.0, [TWO])
@@ -32,6 +32,9 @@ def test_who_takes_too_long_is_not_waited_for() -> None:
     assert made.busy
     made.then(Woke(t=11.5, tag="other"))
     assert (made.busy, made.settled) == (False, False)
+    made, _ = resizing()
+    launches = made.begin(1.0, [AddWorkers(count=3, cores=2, memory_bytes=10**9, low_priority=1)])
+    assert [one.priority for one in launches if isinstance(one, Launch)] == ["normal", "normal", "low"]
 
 
 @pytest.mark.parametrize(("limit_memory", "memory_bytes"), [(True, 10**9), (False, None)])
@@ -57,12 +60,6 @@ def test_who_is_denied_other_cores_stays_with_those_of_before(node: str) -> None
     assert fleet.present() == dict.fromkeys(fleet.present(), GIVEN)
     assert len(fleet.present()) == 3
     assert (made.busy, made.settled, made.servers.switch.phase) == (True, None, "training")
-
-
-def test_the_last_ones_are_of_low_priority() -> None:
-    made, _ = resizing()
-    launches = made.begin(1.0, [AddWorkers(count=3, cores=2, memory_bytes=10**9, low_priority=1)])
-    assert [one.priority for one in launches if isinstance(one, Launch)] == ["normal", "normal", "low"]
 
 
 def test_a_server_that_is_denied_other_cores_is_there_nevertheless() -> None:

@@ -18,7 +18,7 @@ from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
 
 
-def test_overhead_is_what_members_did_not_compute() -> None:
+def test_overhead_is_what_members_did_not_compute_without_pauses() -> None:
     own = RingOverhead()
     own.arrived(3.0, 1.0)
     assert own.seconds == 0.0, "no update, so nothing to count from"
@@ -26,9 +26,6 @@ def test_overhead_is_what_members_did_not_compute() -> None:
     for arrived_s, computed_s in ((11.5, 1.2), (11.7, 1.3), (12.0, 1.4)):
         own.arrived(arrived_s, computed_s)
     assert own.seconds == pytest.approx(0.4)
-
-
-def test_a_pause_is_no_overhead() -> None:
     own = RingOverhead()
     own.updated(1.0)
     own.arrived(2.25, 1.0)

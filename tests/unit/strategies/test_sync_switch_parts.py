@@ -35,7 +35,7 @@ def test_switching_probes_one_after_the_other() -> None:
     assert gate.probe() == (1,)
 
 
-def test_switching_does_not_probe_who_was_lost_and_is_back_as_a_member() -> None:
+def test_who_was_lost_computes_again_once() -> None:
     gate = without({1, 3})
     assert gate.probe() == (1,)
     assert gate.lost(3, True) == NOTHING
@@ -43,10 +43,7 @@ def test_switching_does_not_probe_who_was_lost_and_is_back_as_a_member() -> None
     assert gate.arrived(grad(1)) == Verdict(drop=(grad(1),)), "worker 3 has an order already"
     assert [gate.arrived(grad(worker)) for worker in (0, 2)] == [NOTHING] * 2
     assert applied(gate.arrived(grad(3))) == [0, 2, 3]
-
-
-def test_work_that_was_lost_once_is_computed_again_once() -> None:
-    """Whoever has delivered since waits, also when its process restarts once more."""
+    # Whoever has delivered since waits, also when its process restarts once more
     gate = opened(SwitchingGate(), range(3))
     gate.lost(1, True)
     assert gate.joined(1).go == (1,)
@@ -81,14 +78,11 @@ def after_the_servers(*workers: int, num_servers: int = 1) -> Relaunch:
     return relaunch
 
 
-def test_who_has_left_is_not_restarted() -> None:
+def test_a_relaunch_waits_for_its_own() -> None:
     relaunch = Relaunch(range(3), 0)
     relaunch.observe_event(lost(1))
     relaunch.begin()
     assert nodes(relaunch) == ["worker:0", "worker:2"]
-
-
-def test_who_crashes_on_the_way_has_its_new_process_already_and_is_waited_for() -> None:
     relaunch = after_the_servers(0, 1)
     relaunch.observe_event(lost(1, restarting=True))
     assert nodes(relaunch) == ["worker:0"]
@@ -99,9 +93,6 @@ def test_who_crashes_on_the_way_has_its_new_process_already_and_is_waited_for() 
     relaunch.observe_event(joined(1))
     assert nodes(relaunch) == []
     assert not relaunch.under_way
-
-
-def test_only_the_loss_of_what_it_restarted_is_its_own() -> None:
     relaunch = after_the_servers(0, 1)
     assert not relaunch.owns(lost(0))
     nodes(relaunch)
@@ -109,7 +100,7 @@ def test_only_the_loss_of_what_it_restarted_is_its_own() -> None:
     assert not relaunch.owns(lost(0, restarting=True))
 
 
-def test_who_is_held_goes_on_together_at_the_end() -> None:
+def test_a_pause_holds_computes_until_it_is_due() -> None:
     pause, stop = Pause(until_s=5.0), Stop(reason="enough")
     assert pause.hold([Compute(worker=2, num_samples=1), stop]) == [stop]
     assert pause.hold([Compute(worker=0, num_samples=1)]) == []
@@ -119,8 +110,5 @@ def test_who_is_held_goes_on_together_at_the_end() -> None:
     assert pause.ends(5.0) == [0, 2]
     assert pause.ends(6.0) == [], "once"
     assert pause.hold([Compute(worker=1, num_samples=1)]) == [Compute(worker=1, num_samples=1)]
-
-
-def test_a_clock_that_rounds_down_does_not_make_a_timer_too_early() -> None:
     assert is_due(5.0 - TOO_EARLY_S / 2, 5.0)
     assert not is_due(5.0 - 2 * TOO_EARLY_S, 5.0), "it has been replaced by a later one"

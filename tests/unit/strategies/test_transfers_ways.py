@@ -123,14 +123,11 @@ def test_everyone_is_in_the_tree_once_and_nobody_has_too_many_children(
         assert max(depths) == math.ceil(math.log(len(latencies) * (fanout - 1) / fanout + 1, fanout) - 1e-9)
 
 
-def test_when_the_tree_is_built_again() -> None:
+def test_when_the_tree_is_built_again_and_who_goes_direct() -> None:
     built = {0: 0.010, 1: 0.020}
     assert not moved(built, {0: 0.0119, 1: 0.0161})
     assert moved(built, {0: 0.0121, 1: 0.020})
     assert moved(built, {0: 0.010})
-
-
-def test_a_child_that_is_much_later_than_its_parent_goes_by_itself() -> None:
     tree = Tree({0: None, 1: 0, 2: 0, 3: 1})
     assert going_direct(tree, {0: 1.0, 1: 1.4, 2: 1.6, 3: 1.5}, wait_s=0.5) == {2}
     assert going_direct(tree, {0: 1.0, 1: 1.4}, wait_s=0.5) == {2, 3}

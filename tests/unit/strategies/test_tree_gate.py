@@ -62,13 +62,10 @@ def third_round(changed: dict[int, float]) -> list[tuple[tuple[int, ...], str | 
     return sends(rig)[before:]
 
 
-def test_the_tree_is_built_again_when_latencies_have_moved() -> None:
+def test_the_tree_follows_latencies_and_members() -> None:
     """A latency is a moving average: worker 1 is further away than 5 at 12 s, and is not at 4 s."""
     inner = {seconds: sorted(grads[0] for grads, _ in third_round({1: seconds})) for seconds in (12.0, 4.0)}
     assert inner == {12.0: [3, 5], 4.0: [1, 3]}
-
-
-def test_who_left_for_good_is_not_in_the_next_tree() -> None:
     rig = second_round(BSP(tree_fanout=2, tree_wait_s=5.0))
     rig.lose(3, 10.5, restarting=False)
     for worker in (0, 1, 2, 4, 5):

@@ -88,7 +88,12 @@ def test_a_foreign_state_is_refused(state: dict[str, float]) -> None:
         Progress(model()).load_state(state)
 
 
-def test_a_file_is_read_by_path_and_by_name(tmp_path: Path) -> None:
+def test_files_are_read_by_path_and_name_and_missing_ones_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
+        load_progress("mine", tmp_path)
+    (tmp_path / "digits.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match="there are digits, or give a path"):
+        load_progress("mine", tmp_path)
     (tmp_path / "mine.yaml").write_text(GOOD)
     assert load_progress("mine", tmp_path) == load_progress(str(tmp_path / "mine.yaml"))
     assert load_progress("mine", tmp_path).points == POINTS
@@ -119,14 +124,6 @@ def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
     assert str(caught.value).startswith("backend.progress=mine: ")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
-        load_progress("mine", tmp_path)
-    (tmp_path / "digits.yaml").write_text(GOOD)
-    with pytest.raises(ConfigError, match="there are digits, or give a path"):
-        load_progress("mine", tmp_path)
 
 
 def test_a_model_of_another_job_is_refused() -> None:
