@@ -48,14 +48,6 @@ def test_the_chance_of_at_least_one_active_worker(num_workers: int, expected: fl
     assert some == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / periods) + 5e-4)
 
 
-def test_the_mean_extra_time_of_a_worker_iteration() -> None:
-    """Of the paper's values at intensity 0.8: 1.5 x 0.8 x 0.5 x 0.3 = 0.18 s."""
-    horizon_s = 10_000 * Transient().period_s
-    plan = Transient().plan(cluster_of(4), horizon_s, seed=1)
-    extra = sum((one.end_s - one.start_s) * one.magnitude for one in plan.disturbances) / (4 * horizon_s)
-    assert extra == pytest.approx(0.18, abs=0.004)
-
-
 def test_windows_begin_with_the_period_or_anywhere_in_it() -> None:
     fields: dict[str, Any] = {"period_s": 6.0, "duration_s": 3.0, "probability": 0.5}
     for one in Transient(**fields).plan(CLUSTER, 6000.0, 0).disturbances:

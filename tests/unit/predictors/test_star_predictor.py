@@ -213,12 +213,3 @@ def test_later_iterations_are_those_of_a_longer_roll_out_as_far_as_is_known() ->
     assert predictor.seconds_ahead(29, 32)[1] == pytest.approx((known[28], known[29], known[29], known[29]))
     predictor.update(Observation(60.0, 2, 0, 3.0))
     assert predictor.seconds_ahead(3, 5)[2] == (3.0, 3.0, 3.0), "who is hardly known keeps its last time"
-
-
-def test_a_network_is_fitted_again_from_where_it_was() -> None:
-    """A quarter of the time for the second fit; it follows a processor that has become twice as fast."""
-    model = regressor("mlp")
-    model.fit(INPUTS, TIMES)
-    for _ in range(8):
-        model.fit(INPUTS, TIMES / 2)
-    assert np.median(np.abs(model.predict(INPUTS) / (TIMES / 2) - 1)) < 0.05

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -29,7 +28,6 @@ from strategies.sync_switch.sync_then_async import SyncThenAsync
 from strategies.zeno_pp.strategy import DescentScreen
 from tests.contract.catalogue import make
 from tests.support.harness import HeapRun, Rig, make_job, samples_of
-from tests.support.runs import ROOT
 
 
 class Rotating:
@@ -154,14 +152,6 @@ def test_a_detector_of_ones_own_serves_a_schedule() -> None:
             return 1.0
 
     assert Composed(gate=GroupsGate(), schedule=Regroup(), detectors={"mine": Mine()})
-
-
-def test_the_page_of_parts_names_classes_that_there_are() -> None:
-    text = (ROOT / "docs" / "methods" / "composed.md").read_text()
-    names = set(re.findall(r"`((?:[a-z_]+\.)+)([A-Z]\w+)`", text))
-    assert len(names) > 10
-    for module, name in names:
-        assert hasattr(import_module(f"strategies.{module[:-1]}"), name), f"{module}{name}"
 
 
 def test_settings_of_parts_are_refused_by_their_slots() -> None:

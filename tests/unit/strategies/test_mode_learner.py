@@ -1,4 +1,4 @@
-"""STAR-ML's learner: what it learns from, when it decides, and what it does between decisions."""
+"""STAR-ML's learner, of modes and of rings: what it learns from, when it decides, and what it does in between."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strategies.protocol import Grad
+from strategies.star import Star
 from strategies.star.choice import Choice
 from strategies.star.estimates import first_updates
-from strategies.star.features import feature_names, rows_of
+from strategies.star.features import rows_of
 from strategies.star.learned import ModeLearner
-from strategies.star.measuring import Held
+from strategies.star.measuring import Held, HeldPace, RingTook, read_took
 from strategies.star.modal import ASGD, SSGD, Mode
+from strategies.star.ring_modes import WHOLE, RingMode, RingOverhead
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
+from tests.support.faults import Crash
 from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import unlawful
 
 CHOICE, COSTS = Choice(), ModeTimes()
 FOUR = (1.0, 1.0, 1.0, 4.0)
@@ -60,16 +67,6 @@ def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
     ssgd, dynamic = 3, 4
     assert one.targets[[0, ssgd, dynamic]] == pytest.approx(np.zeros(3), abs=1e-9)
     assert 0.0 < np.abs(one.targets[1:3]).max() < 0.5
-
-
-def test_features_do_not_depend_on_the_unit_or_on_the_workers_order() -> None:
-    one = rows_of((1.0, 1.2, 1.9, 4.3), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[0, 1], [2], [3]]])
-    other = rows_of((8.6, 2.0, 3.8, 2.4), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[1, 3], [2], [0]]])
-    assert other.features == pytest.approx(one.features)
-    assert other.log_s == pytest.approx(one.log_s + np.log(2.0))
-    assert one.features.shape == (5, len(feature_names(16)))
-    assert len(set(feature_names(16))) == len(feature_names(16))
-    assert np.isfinite(one.features).all()
 
 
 def test_the_first_updates_are_those_of_the_definition() -> None:
@@ -182,3 +179,74 @@ def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
     exact = CHOICE.priced(*questions(10, seed=1)[-1])
     learnt = own._buffer._decisions[-1]
     assert np.sort(np.exp(learnt.log_s + learnt.targets)) == pytest.approx(list(exact.values()), rel=0.01)
+
+
+def test_overhead_is_what_members_did_not_compute_without_pauses() -> None:
+    own = RingOverhead()
+    own.arrived(3.0, 1.0)
+    assert own.seconds == 0.0, "no update, so nothing to count from"
+    own.updated(10.0)
+    for arrived_s, computed_s in ((11.5, 1.2), (11.7, 1.3), (12.0, 1.4)):
+        own.arrived(arrived_s, computed_s)
+    assert own.seconds == pytest.approx(0.4)
+    own = RingOverhead()
+    own.updated(1.0)
+    own.arrived(2.25, 1.0)
+    own.interrupted()
+    own.arrived(9.0, 1.0)
+    own.arrived(9.0, 1.0)
+    own.updated(9.0)
+    own.arrived(10.25, 1.0)
+    assert own.seconds == pytest.approx(0.25)
+
+
+positive = st.floats(1e-3, 1e3)
+
+
+@given(
+    apart=st.lists(st.integers(0, 30), max_size=3, unique=True),
+    wait_s=st.sampled_from([0.0, 0.03, 0.21, 1e-5]),
+    numbers=st.tuples(positive, positive, positive, positive, positive),
+    times_s=st.lists(positive, min_size=4, max_size=4),
+    updates=st.integers(1, 10**6),
+)
+def test_a_line_of_the_record_says_what_it_was_made_of(
+    apart: list[int], wait_s: float, numbers: tuple[float, ...], times_s: list[float], updates: int
+) -> None:
+    mode = RingMode(tuple(apart), wait_s) if apart else WHOLE
+    *pace, overhead_s = numbers
+    one = RingTook(mode, HeldPace(*pace), (0, 2, 5, 7), tuple(times_s), tuple(times_s), updates, overhead_s)
+    found = read_took(str(one))
+    assert found is not None
+    assert (found.mode, found.workers, found.updates) == (mode, (0, 2, 5, 7), updates)
+    assert [*found.pace, found.overhead_s, *found.times_s] == pytest.approx([*pace, overhead_s, *times_s], rel=1e-5)
+
+
+def test_equal_updates_cost_what_equation_3_says() -> None:
+    """Four of 128 samples, fresh, every 2 s: (1 + 1000 / 512) x 2; a lag of a half with kappa 4 doubles it."""
+    costs = ModeTimes(mode_cost="pooled", kappa=4.0)
+    assert HeldPace(2.0, 512.0, 0.0, 0.0).unit_s(1000.0, costs) == pytest.approx(5.90625)
+    assert HeldPace(2.0, 512.0, 0.0, 0.5).unit_s(1000.0, costs) == pytest.approx(11.8125)
+
+
+@pytest.mark.parametrize(
+    "learning", [None, ModeLearner(topology="allreduce", min_samples=10, refit_samples=5, epochs=2)]
+)
+def test_decisions_continue_when_all_who_were_left_in_the_ring_are_gone(learning: Any) -> None:
+    """Workers 1 and 2 are children of worker 0, which leaves for good: the next decision is about those two."""
+    strategy = Star(
+        topology="allreduce",
+        phi=1000.0,
+        decision_s=0.0,
+        warmup_iters=0,
+        predictor="last_value",
+        redecide_iters=1,
+        kappa=16.0,
+        learning=learning,
+    )
+    job = make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6, max_time_s=80.0)
+    run = HeapRun(strategy, job, [1.0, 3.0, 5.0], [Crash(20.0, 0, None)])
+    run.run()
+    assert unlawful(run) == []
+    assert {order.excluded for t, order, _ in run.applied if 15 < t < 20} == {(1, 2)}
+    assert max(t for t, _, _ in run.applied) > 60

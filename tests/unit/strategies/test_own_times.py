@@ -1,4 +1,4 @@
-"""What is a worker's own of an iteration, and who is slow by it."""
+"""Which iterations count, what is a worker's own of them, and who is slow by it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from strategies.basic.dynamic_x import OwnTimes
 from strategies.lb_bsp.by_speed import Regaining
 from strategies.lb_bsp.by_steps import Balancer, StepsSettings
 from strategies.lb_bsp.forecast import Forecast
+from strategies.parts.monitoring.base import Warmup, cluster_by_ratio
 from strategies.protocol import Arrived, Lost, Started, Timings
 from strategies.sync_switch.flagged import SlowLately
 from tests.support.grads import make_grad
+from tests.support.scanning import scanned_clusters
 from tests.unit.live.test_datalink import GENERATION, Servers, pack, vector
 from tests.unit.live.test_datalink import PARAMS as PARAMS_FRAME
 
@@ -133,23 +135,6 @@ def test_a_worker_that_was_slow_has_its_samples_back_within_a_few_rounds() -> No
     assert sum(sizes.values()) == 128
 
 
-def test_what_is_given_back_does_not_make_the_giver_the_smaller_one() -> None:
-    """Shares of 150 and 50 at equal times; worker 0 is four times as slow for some rounds, until 86 and 114 take
-    equally long. It is owed 64 samples then, but the first gift makes two equal shares."""
-    balancer, sizes, found = (
-        Balancer(StepsSettings(window_iters=1, dead_band_frac=0.05, halving=True, unanimous=False), 32),
-        {0: 150, 1: 50},
-        [],
-    )
-    for factor in (1.0, 4.0, 4.0, 4.0, 1.0):
-        balancer.round_done({0: factor * sizes[0] / 150, 1: sizes[1] / 50}, sizes)
-        if move := balancer.move(sizes, [1, 1], [None, None]):
-            sizes[move.leader] += move.samples
-            sizes[move.straggler] -= move.samples
-        found.append(sizes[0])
-    assert found == [150, 118, 86, 86, 100]
-
-
 def test_by_rounding_alone_nobody_keeps_one_sample() -> None:
     """One sample in 21 ms, eight in 30: a sixth of the speed, a share of 1.4 samples. It is given a second one; where
     that did not last, tries become rare."""
@@ -171,3 +156,28 @@ def test_one_long_iteration_does_not_change_a_forecast() -> None:
     assert (patient.speeds([0]), published.speeds([0])) == ([8.0], [8 / 9])
     patient.arrived(arrived(0.0, 0, 18.0))
     assert patient.speeds([0]) == [8 / 9]
+
+
+def an_iteration(incarnation: int = 0, samples: int = 4, compute_s: float = 1.0) -> Arrived:
+    grad = make_grad(samples=samples, incarnation=incarnation, assigned_samples=4)
+    return Arrived(t=1.0, grad=grad, timings=Timings(compute_s=compute_s), loss=None, sqr_norm=None)
+
+
+def test_which_iterations_tell_how_fast_a_worker_is() -> None:
+    warmup = Warmup(2)
+    received = [warmup.tells(an_iteration(incarnation)) for incarnation in (0, 0, 0, 0, 1, 1, 1)]
+    assert received == [False, False, True, True, False, False, True]
+    warmup = Warmup(0)
+    assert warmup.tells(an_iteration())
+    assert not warmup.tells(an_iteration(samples=3))
+    assert not warmup.tells(an_iteration(samples=0))
+    assert not warmup.tells(an_iteration(compute_s=0.0))
+
+
+def test_clusters() -> None:
+    """Many values are equal, so that ties decide."""
+    draw = random.Random(0)
+    for _ in range(1000):
+        values = [draw.choice([1.0, 1.5, 2.0, 3.0, draw.uniform(1, 4)]) for _ in range(draw.randrange(12))]
+        ratio, at_most = draw.choice([1.0, 1.1, 1.5, 2.0]), draw.choice([None, 1, 2, 5])
+        assert cluster_by_ratio(values, ratio, at_most) == scanned_clusters(values, ratio, at_most)
