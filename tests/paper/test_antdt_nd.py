@@ -1,5 +1,4 @@
-"""AntDT-ND against its paper: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes",
-ICDE 2024, sections VI-A and VII-A5."""
+"""AntDT-ND: Wang et al., ICDE 2024, sections VI-A and VII-A5: its decisions, and stragglers of each kind."""
 
 from __future__ import annotations
 
@@ -8,16 +7,21 @@ from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, Kind, build_plan
+from runtime.cluster.hosts import parse_hosts
 from runtime.core import inputs
 from runtime.core.scheduling import ConstantPending
+from runtime.virtual.costs import Costs
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import slow
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
+from tests.paper.test_antdt_nd_equal_work import SHIPPED
 from tests.support.faults import Crash, Outage
 from tests.support.harness import HeapRun, Seconds, make_job, samples_of
 from tests.support.laws import Complaints
+from tests.support.virtual_runs import VirtualRun, World
 
 LAPTOP: dict[str, Any] = {
     "short_window_s": 60.0,
@@ -218,3 +222,61 @@ def test_decisions_continue_after_an_outage() -> None:
         timers = [command.at_s for line in run.lines for command in line.commands if hasattr(command, "at_s")]
         late = [at_s for at_s in timers if at_s > 25 + down_s + 31]
         assert {round(after - before, 6) for before, after in pairwise(late)} == {30.0}
+
+
+HOSTS: dict[str, Any] = {
+    "count": 8,
+    "cpu_cores": 1.0,
+    "real_cores_per_core": 1.0,
+    "link_mbps": 100.0,
+    "latency_ms": 0.0,
+    "placement": "spread",
+}
+
+
+def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **settings: Any) -> str | None:
+    """The first node that is restarted, of 4 workers and 2 servers; windows are open for 3/4 of ``every_s``."""
+    job = make_job(
+        num_servers=2,
+        global_batch_samples=128,
+        num_samples=25_000,
+        max_time_s=60.0,
+        metric="mean_uses",
+        batches_per_shard=4,
+    )
+    times = [start * every_s for start in range(int(60 / every_s) + 1)]
+    windows = [
+        Disturbance(start_s=t, end_s=t + 0.75 * every_s, target=target, kind=kind, magnitude=magnitude) for t in times
+    ]
+    world = World(
+        job=job,
+        costs=Costs(compute_base_s=0.02, compute_per_sample_s=0.00125, update_base_s=0.001, link_bytes_per_s=None),
+        profile=None,
+        transport="tcp",
+        plan=build_plan("one", 0, 60.0, windows),
+        accidents=(),
+        hosts=parse_hosts(HOSTS, 4, 2),
+    )
+    run = VirtualRun(world, AntDTND(**SHIPPED, **settings))
+    assert not run.refused
+    return next((c["node"] for line in run.lines for c in line.get("commands", ()) if c["type"] == "Restart"), None)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("target", "kind", "magnitude", "every_s", "settings", "node"),
+    [
+        ("worker:1", "cpu", 0.2, 1e9, {}, "worker:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {}, "worker:1"),
+        ("worker:1", "pause", 1.0, 0.2, {}, "worker:1"),
+        ("server:1", "delay", 0.1, 1e9, {}, "server:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {"times": "bpt"}, None),
+        ("worker:1", "delay", 1e-6, 1e9, {}, None),
+    ],
+)
+def test_a_straggler_of_each_kind_is_detected(
+    target: str, kind: Kind, magnitude: float, every_s: float, settings: dict[str, str], node: str | None
+) -> None:
+    """Sections III and VII-A4: stragglers by processor, link, pause and server; the paper's T_i^w, computing alone,
+    does not see a link, and nobody is restarted where none is slow."""
+    assert killed(target, kind, magnitude, every_s, **settings) == node

@@ -1,22 +1,27 @@
-"""Settings of strategies and their parts that are refused by name: single values, and those that do not fit together.
-
-What every YAML shows is tried with nonsense by ``tests/contract/test_strategies.py``; here are bounds and combinations.
-"""
+"""Settings of strategies and their parts that are refused by name (single values of every YAML:
+tests/contract/test_strategies.py); and old names of modules, which are found."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Annotated, Any, get_type_hints
 
 import pytest
+import yaml
 
 import strategies
 from reading.ranges import Whole
+from runtime.config.instantiate import locate
+from runtime.errors import ConfigError
 from strategies.antdt.antdt_dd import AntDTDD
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.profiling import DeviceSpec
@@ -27,6 +32,7 @@ from strategies.elastic.optimus import Optimus
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.lgc import LGC
 from strategies.mlfabric import MLfabric
+from strategies.old_names import full_name, places
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.noise import NoiseMeter
@@ -41,7 +47,6 @@ star_ring = partial(Star, phi=300.0, topology="allreduce")
 SPECS = {
     name: DeviceSpec(samples_per_s=300.0, min_batch_samples=32, max_batch_samples=128) for name in ("v100", "p100")
 }
-
 VALUES: list[tuple[Make, dict[str, Any]]] = [
     (AntDTDD, {"accum_min": 0, "type_ratio": 1.0}),
     (AntDTND, {"slowness_ratio": 1.0, "report_iters": 0, "mode": "ssp"}),
@@ -174,3 +179,53 @@ def test_a_class_that_checks_nothing_is_found() -> None:
         k: Annotated[int, Whole(1)] = 1
 
     assert accepted(Careless) == ["k"]
+
+
+ROOT = Path(__file__).resolve().parents[3]
+OLD = {
+    ".".join(word for word in ("strategies", folder, module.partition("=")[0]) if word != "."): module.partition("=")[2]
+    for folder, modules in yaml.safe_load(Path(__file__).with_name("names_of_0_1_0.yaml").read_text()).items()
+    for module in modules.split()
+}
+PLACES = sorted(places().items())
+
+
+@pytest.mark.parametrize("module", OLD)
+def test_a_module_of_0_1_0_is_found_with_its_names(module: str) -> None:
+    for name in OLD[module].split(","):
+        found = getattr(import_module(module), name)
+        if isinstance(found, type):
+            assert found.__name__ == name
+            assert locate(f"{module}.{name}") is locate(f"stragglab.{module}.{name}") is found
+
+
+@pytest.mark.parametrize(("old", "new"), PLACES, ids=[old for old, _ in PLACES])
+def test_an_old_name_stands_for_modules_that_exist(old: str, new: tuple[str, ...]) -> None:
+    assert [place for place in new if find_spec(full_name(place)) is None] == []
+    assert not (ROOT / "strategies" / old.replace(".", "/")).with_suffix(".py").exists()
+
+
+def test_an_old_module_has_only_the_names_that_it_had() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from strategies.screens.descent import Nothing")
+    with pytest.raises(ConfigError, match="has no class Nothing"):
+        locate("strategies.screens.descent.Nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"strategies\.screens\.ascent"):
+        import_module("strategies.screens.ascent")
+
+
+def test_imports_work_in_new_processes(tmp_path: Path) -> None:
+    text = (
+        "import strategies.screens.descent as old; from strategies.screens import descent; "
+        "import stragglab; from stragglab.strategies.screens.descent import DescentScreen; "
+        "assert old is descent and old.DescentScreen is DescentScreen; print(DescentScreen.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "strategies.zeno_pp.strategy\n", done.stderr
+    (tmp_path / "gates" / "__pycache__").mkdir(parents=True)
+    text = (
+        f"import strategies; strategies.__path__.append({str(tmp_path)!r}); "
+        "from strategies.gates import AllGate; print(AllGate.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("strategies.parts.gates"), done.stderr

@@ -13,7 +13,7 @@ from strategies.parts.sending.subtrees import assigned
 from strategies.protocol import Failed, Strategy, Timings
 from strategies.star import Star
 from tests.contract.catalogue import HURRIES, MODES, scenario
-from tests.paper.test_star_tree import ready, second_round, sends, summed
+from tests.paper.test_star_modes import ready, second_round, sends, summed
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, different, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
 
