@@ -16,6 +16,7 @@ from strategies.antdt.micro_batches import DeviceLimits, solve, solve_anyhow
 from strategies.antdt.profiling import Curve, DeviceSpec, profile_rounds
 from strategies.basic.bsp import BSP
 from strategies.protocol import Compute
+from tests.support.examples import examples
 from tests.support.faults import departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job, samples_of
 from tests.support.laws import dead, played, unconserved, unlawful
@@ -76,6 +77,7 @@ def every_plan(total: int, devices: list[DeviceLimits], types: list[int], accums
     return best
 
 
+@examples(20)
 @given(
     speeds=st.lists(st.integers(1, 9), min_size=2, max_size=2),
     lows=st.lists(st.integers(1, 3), min_size=2, max_size=2),
@@ -128,6 +130,7 @@ def test_a_curve_goes_through_the_medians_and_is_saturated_where_it_is_hardly_sl
     assert (linear.saturation_samples, linear.samples_per_s) == (1, pytest.approx(100))
 
 
+@examples(20)
 @given(
     num_workers=st.integers(1, 9),
     extra=st.integers(0, 400),
@@ -200,7 +203,7 @@ def test_the_profile_finds_types_and_plan(curve: str, sizes: tuple[int, ...] | N
     assert all(samples <= 128 * accum for sizes in found for samples, accum in sizes)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(1, 5))
 def test_every_round_sums_to_the_global_batch(seed: int, num_workers: int) -> None:
     """Eq. 4, its constraint. In the profile and after it, also when workers restart, leave, and servers are lost."""

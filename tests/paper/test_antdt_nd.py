@@ -190,7 +190,7 @@ class Serving(HeapRun):
 
 
 def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:
-    job = make_job(num_servers=len(busy_s), global_batch_samples=256, batches_per_shard=10, max_time_s=300.0)
+    job = make_job(num_servers=len(busy_s), global_batch_samples=256, batches_per_shard=10, max_time_s=200.0)
     run = Serving(busy_s, AntDTND(**{**LAPTOP, **settings}), job, seconds)
     run.run()
     return run
@@ -262,7 +262,7 @@ def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **se
     return next((c["node"] for line in run.lines for c in line.get("commands", ()) if c["type"] == "Restart"), None)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("target", "kind", "magnitude", "every_s", "settings", "node"),
     [

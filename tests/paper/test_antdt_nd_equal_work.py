@@ -72,7 +72,7 @@ def late_round_s(run: HeapRun) -> float:
         (0.0, ONE, 4),
         *(pytest.param(*row, marks=pytest.mark.long) for row in ((0.8, ONE, 4), (0.4, SLEEP, 4), (0.2, SEVERAL, 4))),
         pytest.param(0.6, ONE, 64, marks=pytest.mark.long),
-        (0.4, SEVERAL, 16),
+        pytest.param(0.4, SEVERAL, 16, marks=pytest.mark.long),
     ],
 )
 def test_after_the_last_transient_straggler_it_is_as_fast_as_bsp(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.core.job import ComputeOrder
 from strategies.basic.asp import ASP
+from tests.support.examples import examples
 from tests.support.faults import random_seconds
 from tests.support.harness import HeapRun, make_job, samples_of
 
@@ -53,6 +54,7 @@ def test_fast_workers_draw_more_shards() -> None:
     assert run.core.finished_s == pytest.approx(2.0)
 
 
+@examples(20)
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(1, 6),

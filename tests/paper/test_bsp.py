@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.basic.bsp import BSP
@@ -38,6 +38,7 @@ def test_a_superstep_lasts_as_long_as_its_slowest_component() -> None:
     assert set(run.staleness) == {0}
 
 
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 10_000),
     num_workers=st.integers(1, 5),

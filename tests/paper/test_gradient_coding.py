@@ -89,7 +89,7 @@ def test_cyclic_with_two_stragglers_rises_to_the_slow_workers_bound() -> None:
     assert round_s(struck) == pytest.approx(3 * round_s(ours), rel=0.1)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scheme", ["fractional_repetition", "cyclic", "heter_aware", "group_based"])
 @pytest.mark.parametrize("s", [1, 2])
 @pytest.mark.parametrize("first", long_after(range(3), always=1))

@@ -39,7 +39,7 @@ def machines(factors: list[float], late: Callable[[int, int], float] = lambda wo
     return seconds
 
 
-def played(seconds: Seconds, workers: int, rounds: int = 200, **changes: Any) -> HeapRun:
+def played(seconds: Seconds, workers: int, rounds: int = 120, **changes: Any) -> HeapRun:
     strategy = GradientCoding(**{"estimate_iters": 5, **changes})
     job = make_job(
         num_workers=workers, global_batch_samples=BATCH, num_samples=rounds * BATCH, epochs=1, max_time_s=1e9
@@ -133,6 +133,7 @@ def test_late_workers_are_left_out_only_after_some_patience() -> None:
     assert found == [None] * 15 + [{0: (3.0, 3.0)}]
 
 
+@pytest.mark.long(like="test_the_code_that_is_checked_is_the_one_that_is_built")
 def test_a_code_that_would_amplify_too_much_is_refused_and_the_old_one_kept() -> None:
     """Beyond the paper: the current code tolerates three stragglers, one for the measured shares would amplify too
     much, which the record reports. Attempts become rarer."""

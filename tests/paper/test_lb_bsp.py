@@ -170,7 +170,7 @@ def test_star_moves_after_eight_iterations_of_the_same_order_and_never_halves() 
 
 @pytest.mark.few(1)
 @KINDS
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000), num_workers=st.integers(2, 6))
 def test_every_round_sums_to_the_global_batch(kind: str, seed: int, num_workers: int) -> None:
     """AntDT, section VII-A3: the global batch is constant, also when workers restart or leave and servers are lost:

@@ -50,7 +50,7 @@ COMMON = {"seed": st.integers(0, 10_000), "num_workers": st.integers(1, 6), "dat
 
 
 @pytest.mark.parametrize("name", LIMITS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(**COMMON)
 def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers: int, data: st.DataObject) -> None:
     """Each row cites its section, STAR's section V-A for its baselines, and Algorithm 3 of Chen et al.; departures of
@@ -63,7 +63,7 @@ def test_at_the_end_of_its_range_it_is_another(name: str, seed: int, num_workers
     assert one.core.shards.finished
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(**COMMON)
 def test_two_that_differ_in_a_name_alone(seed: int, num_workers: int, data: st.DataObject) -> None:
     """Chen et al., Algorithm 4: all but K are backups; only the size of the batches differs. LGC, abstract:

@@ -172,7 +172,7 @@ def networks(draw: st.DrawFn) -> tuple[list[Update], dict[str, int], int]:
     return pending, links, version
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(case=networks(), tau_max=st.integers(2, 14), tolerance=st.sampled_from([None, 0, 1, 3]))
 def test_the_order_is_that_of_the_slides(
     case: tuple[list[Update], dict[str, int], int], tau_max: int, tolerance: int | None

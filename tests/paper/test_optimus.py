@@ -19,6 +19,7 @@ from strategies.elastic.optimus.planner import Increments, Rate, Step, next_step
 from strategies.elastic.optimus.remaining import MAX_POINTS, LossCurve, Remaining, fit_loss
 from strategies.elastic.optimus.speed import Measured, SpeedModel, Speedometer, first_sizes, fit_speed
 from strategies.protocol import Started
+from tests.support.examples import examples
 from tests.support.faults import Outage
 from tests.support.growing import GrowingRun, numbers
 from tests.support.laws import dead, played, unconserved
@@ -71,6 +72,7 @@ def test_sizes_that_do_not_tell_are_refused(sizes: list[tuple[int, int]], messag
 CURVE = LossCurve(b0=0.002, b1=0.5, b2=0.3)
 
 
+@examples(20)
 @given(st.floats(1e-5, 0.1), st.floats(0.05, 5.0), st.floats(0.0, 3.0))
 def test_a_curve_is_recovered_from_its_points(b0: float, b1: float, b2: float) -> None:
     """Section 3.1: over steps in which the loss falls by half or more."""
@@ -229,6 +231,7 @@ def test_what_is_denied_is_not_asked_for_again() -> None:
     assert "stays" in job.decisions[-1]
 
 
+@pytest.mark.long(like="test_what_is_denied_is_not_asked_for_again")
 @pytest.mark.parametrize(
     ("after_s", "seamless"),
     [(1.25, True), *(pytest.param(*row, marks=pytest.mark.long) for row in ((0.75, False), (2.5, True)))],

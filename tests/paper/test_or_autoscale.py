@@ -20,6 +20,7 @@ from strategies.elastic.or_autoscale.autoscaling import (
 )
 from strategies.parts.scaling.usage import Given
 from strategies.protocol import Arrived, NodeId, Restored, Started, Timings
+from tests.support.examples import examples
 from tests.support.grads import make_grad
 from tests.support.growing import GrowingRun, numbers
 from tests.support.laws import played
@@ -63,6 +64,7 @@ def test_a_size_counts_after_ten_iterations_and_the_first_is_skipped() -> None:
     assert scaler.rates == {4: pytest.approx(40.0)}
 
 
+@examples(20)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64), st.floats(-0.5, 2.0), st.data())
 def test_it_ends_at_a_size_that_it_has_seen(
     workers: int, step: int, more: int, threshold: float, data: st.DataObject

@@ -17,6 +17,7 @@ from strategies.star.measuring import read_took
 from strategies.star.ring_modes import WHOLE, RingMode
 from strategies.star.ring_question import MODE_FEATURES, RingQuestion, ring_feature_names
 from strategies.star.times import ModeTimes, ring_s
+from tests.support.examples import examples
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
 
@@ -101,6 +102,7 @@ def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
     return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
 
 
+@examples(20)
 @given(
     times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
     link_s=st.floats(0.0, 2.0),

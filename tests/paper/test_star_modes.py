@@ -25,6 +25,7 @@ from strategies.star.choice import Choice
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from strategies.star.orders import group_lag, order_intervals, order_lags, simulated, single_interval
 from strategies.star.times import MODE_COSTS, ModeTimes, ring_s
+from tests.support.examples import examples
 from tests.support.harness import HeapRun, Rig, make_job
 
 FOUR = [1.0, 1.0, 1.0, 4.0]
@@ -54,7 +55,7 @@ def by_heap(times_s: list[float], x: int, updates: int = 3000) -> tuple[float, f
     return float(now / updates), squares / (x * updates), lags / (x * updates)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("times_s", [FOUR, FIVE, SIX, EIGHT])
 def test_intervals_staleness_and_lags_are_those_of_the_definition(times_s: list[float]) -> None:
     """Section IV-C, t_x; lags are beyond the paper. Phases at random (x = 1) are not those of workers that begin
@@ -123,6 +124,7 @@ def test_rings() -> None:
     assert ring_s(times_s[:6], [1.6, 3.0], 0.5, 128, 1000) == pytest.approx(1.5 * (1 + 1000 / 768))
 
 
+@examples(20)
 @given(TIMES)
 def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[float]) -> None:
     """Section IV-C: t_x >= x t_1, t_1 = 1 / sum(1 / T_i), t_N = max T."""
@@ -133,6 +135,7 @@ def test_intervals_grow_with_x_and_no_faster_than_gradients_come(times_s: list[f
     assert all(update_s >= x * found[0] * (1 - 1e-9) for x, update_s in enumerate(found, start=1))
 
 
+@examples(20)
 @given(TIMES, PHI, st.sampled_from(MODE_COSTS))
 def test_one_cluster_is_ssgd_and_clusters_of_one_are_asgd(times_s: list[float], phi: float, mode_cost: str) -> None:
     """Section IV-C, equation 2 with one cluster is equation 1 with all workers; beyond the paper: workers alone are
@@ -163,6 +166,7 @@ def test_worked_lags_and_their_price() -> None:
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("mode_cost", MODE_COSTS)
+@examples(20)
 @given(times_s=st.lists(st.floats(0.1, 10), min_size=2, max_size=9), phi=st.floats(1, 1e5), cut=st.integers(1, 8))
 def test_a_mode_without_a_simulation_costs_the_same_whoever_else_is_a_candidate(
     mode_cost: str, times_s: list[float], phi: float, cut: int

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from strategies.basic.asp import ASP
-from strategies.protocol import Arrived, Compute, Drop, Score
+from strategies.protocol import Compute, Drop, Score
 from strategies.zeno_pp import ZenoPP
-from tests.support.faults import Crash
 from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import unaveraged, unlawful
 from tests.support.scores import random_scores
@@ -143,21 +141,3 @@ def test_an_applied_gradient_with_a_negative_score_is_found() -> None:
     unscored = [line for line in lines if line["event"]["type"] != "Scored"]
     applies = {"event": {"type": "Woke"}, "commands": [{"type": "Apply", "grads": [0]}]}
     assert len(badly_accepted([*unscored, {"kind": "event", **applies}], ZenoPP(), 0.1)) == 1
-
-
-@pytest.mark.parametrize("seconds", [[1.0, 1.0, 1.0, 4.0], [1.0, 1.3, 1.7, 2.9]])
-def test_without_screen_and_rescaling_it_is_asp(seconds: list[float]) -> None:
-    """Definition of the score. rho = 0, eps = infinity, no rescaling, and a score takes no time: the same applies with
-    the same weights."""
-
-    def said(strategy: Any) -> list[Any]:
-        job = make_job(num_samples=103, global_batch_samples=8, epochs=3, max_time_s=400.0)
-        run = HeapRun(strategy, job, seconds, [Crash(5.5, 1, 2.0)]).run()
-        assert run.core.status == "done"
-        received = [[one for one in line.commands if not isinstance(one, Score)] for line in run.lines]
-        arrived = [(event.t, event.grad) for event in run.received(Arrived)]
-        return [arrived, [command for commands in received for command in commands]]
-
-    free = ZenoPP(rho=0.0, eps=None, rescale=False, warmup_updates=0, validation_samples=5)
-    assert said(free) == said(ASP(data="dynamic"))
-    assert said(ZenoPP(rho=0.0, eps=None, rescale=True, validation_samples=5, rho_on="raw")) != said(ASP(data="even"))

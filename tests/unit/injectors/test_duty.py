@@ -13,6 +13,7 @@ from injectors.actuators import duty
 from injectors.actuators.cpulimit_grants import TOLERANCE_FRAC, granted_cores, percent_for
 from injectors.actuators.duty import DENIED_S, LONGEST_STOP_S, TICK_S, Budget
 from injectors.actuators.gpu_duty import CREDIT_S, Duty, hogs_for
+from tests.support.examples import examples
 from tests.support.throttled_machine import Machine
 
 
@@ -35,6 +36,7 @@ def least_cores(threads: int, late_s: float) -> float:
 LATE_S = st.sampled_from([0.0, 0.001, 0.02])
 
 
+@examples(20)
 @given(part=st.floats(0.0, 1.0), threads=st.integers(1, 4), late_s=LATE_S)
 @example(part=0.0, threads=3, late_s=0.02)
 def test_the_share_is_exact_in_the_long_run(part: float, threads: int, late_s: float) -> None:
@@ -156,6 +158,7 @@ def run(share: float, turns_s: list[float], until_s: float) -> tuple[Duty, float
     return duty, now
 
 
+@examples(20)
 @given(share=st.floats(0.01, 0.9), others_s=st.lists(st.floats(0.0, 2e-3), min_size=1, max_size=5))
 def test_a_hog_takes_its_share_unless_others_have_more_turns(share: float, others_s: list[float]) -> None:
     duty, now = run(share, others_s, 20.0)

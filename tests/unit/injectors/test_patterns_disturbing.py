@@ -64,6 +64,7 @@ def check_streams(pattern: Pattern) -> None:
     assert len(windows) == 9
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
 def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
     check_streams(pattern)

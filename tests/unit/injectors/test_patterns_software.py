@@ -63,7 +63,7 @@ def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_w
 def test_pauses_that_fall_into_one_iteration_cost_one(num_workers: int) -> None:
     """An iteration has none with probability (1 - c / P)^N, so it takes c + L (1 - (1 - c / P)^N) on average."""
     words = "straggler=pauses straggler.period_iters=100 straggler.duration_s=0.12"
-    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=40) for seed in range(2)]
+    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=20) for seed in range(2)]
     rounds = sum(one[1] for one in ends)
     share = (sum(one[0] for one in ends) / rounds - C) / 0.12
     expected = 1 - (1 - C / (100 * C + 0.12)) ** num_workers
@@ -138,7 +138,7 @@ def test_a_barrier_waits_for_the_expected_maximum_and_balanced_for_the_mean(num_
     words = f"straggler=sequence_lengths straggler.num_sequences=1 straggler.sigma={sigma} straggler.added_frac=0.5"
     deviation = math.sqrt(math.expm1(sigma**2))
     for balance, expected in ((False, expected_maximum(sigma, num_workers)), (True, 1.0)):
-        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=60)
+        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=30)
         # the maximum of n draws deviates by less than sqrt(n) times as much as one draw
         most = 4 * deviation / math.sqrt(rounds) * (math.sqrt(num_workers) if not balance else 1)
         assert total_s / (rounds * C) == pytest.approx(1 + 0.5 * expected, abs=0.5 * most)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from injectors.plan import RULES, Disturbance, Kind, Plan, build_plan
 from injectors.schedule import Change, Schedule
+from tests.support.examples import examples
 
 TARGETS = ("worker:0", "worker:1", "server:0")
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -104,6 +105,7 @@ def level_by_definition(plan: Plan, target: str, kind: Kind, t: float) -> float:
             return 1.0 if found else 0.0
 
 
+@examples(20)
 @given(st.lists(ANY_WINDOWS, max_size=14))
 def test_levels_are_as_defined(windows: list[Disturbance]) -> None:
     plan = plan_of(*windows)
@@ -127,6 +129,7 @@ def check_changes(plan: Plan, changes: tuple[Change, ...], kinds: tuple[Kind, ..
             assert levels[now] == level_by_definition(plan, target, kind, t)
 
 
+@examples(20)
 @given(st.lists(ANY_WINDOWS, max_size=14), st.sets(st.sampled_from(KINDS)))
 def test_changes_tell_the_whole_story(windows: list[Disturbance], kinds: set[Kind]) -> None:
     plan = plan_of(*windows)

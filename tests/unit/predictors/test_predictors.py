@@ -13,6 +13,7 @@ from predictors.by_speed import SPEED_PREDICTORS, prepare, speed_predictor
 from predictors.ema import Ema
 from predictors.history import History
 from predictors.narx import Narx
+from tests.support.examples import examples
 
 every_predictor = pytest.mark.parametrize("name", SPEED_PREDICTORS)
 
@@ -89,6 +90,7 @@ def test_without_a_record_there_is_no_forecast(name: str) -> None:
 
 
 @every_predictor
+@examples(20)
 @given(speeds=st.lists(st.floats(0.01, 1e6), min_size=1, max_size=70), cpu=st.floats(0, 64))
 def test_a_forecast_is_positive_and_of_the_order_of_what_was_seen(name: str, speeds: list[float], cpu: float) -> None:
     predictor = speed_predictor(name)

@@ -163,6 +163,7 @@ def test_of_equal_workers_of_one_worker_and_of_nobody_there_is_nobody_to_tag(nam
     assert received(quick(name), *[[1.0]] * 5, *[[9.0]] * 5).tags(10.0) == set()
 
 
+@pytest.mark.few(5)
 @every_predictor
 def test_a_pickled_copy_goes_on_alike(name: str) -> None:
     chance = np.random.default_rng(0)

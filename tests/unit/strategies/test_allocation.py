@@ -18,6 +18,7 @@ from strategies.cluster.prevention.shares import fair_shares, held_shares, reduc
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.parts.load.allocation import relaxed, split_by_time, split_min_max
 from strategies.protocol import RESOURCES, Asked, Demand, Grant, HostRoom, JobLoad, Resource, TaskLoad
+from tests.support.examples import examples
 
 High = int | None
 
@@ -59,6 +60,7 @@ def brute_force(total: int, speeds: list[float], lows: list[int], highs: list[Hi
     return min((slowest(sizes, speeds) for sizes in lawful), default=inf)
 
 
+@settings(max_examples=20)
 @given(instances(most=3))
 def test_nothing_is_better(instance: tuple[int, list[float], list[int], list[High]]) -> None:
     total, speeds, lows, highs = instance
@@ -70,6 +72,7 @@ def test_nothing_is_better(instance: tuple[int, list[float], list[int], list[Hig
     assert slowest(sizes, speeds) == brute_force(total, speeds, lows, highs)
 
 
+@settings(max_examples=20)
 @given(instances(most=12, largest=200))
 def test_the_seed_saves_time_and_changes_nothing(instance: tuple[int, list[float], list[int], list[High]]) -> None:
     """The greedy from the lower bounds on, sample by sample, gives the very same sizes."""
@@ -101,6 +104,7 @@ def test_a_milp_solver_agrees(seed: int) -> None:
     assert slowest(sizes, list(speeds)) == pytest.approx(solved.fun, rel=1e-6)
 
 
+@examples(20)
 @given(st.lists(st.lists(st.integers(0, 4), min_size=8, max_size=8), min_size=1, max_size=3), st.integers(0, 7))
 def test_any_time_that_does_not_fall(steps: list[list[int]], total: int) -> None:
     """F_i with flat parts and jumps, as a device below and above its saturation; sums of random steps."""
@@ -147,6 +151,7 @@ def test_bounds_give_way_lower_ones_first(
     assert relaxed(total, lows, highs) == expected
 
 
+@examples(20)
 @given(st.integers(1, 500), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=8))
 def test_whatever_gave_way_there_is_a_split(total: int, bounds: list[tuple[int, int]]) -> None:
     lows, highs = [low for low, _ in bounds], [low + room for low, room in bounds]
@@ -179,6 +184,7 @@ def keyed(values: list[float]) -> dict[Task, float]:
     return {(f"j{number}", "worker:0"): value for number, value in enumerate(values)}
 
 
+@examples(20)
 @given(st.lists(AMOUNTS, min_size=1, max_size=6), st.floats(0.01, 40.0))
 def test_max_min_fair_is_one_level_for_all_who_get_less(wanted: list[float], capacity: float) -> None:
     """The level at which everybody with min(wanted, level) fills the host, by Brent's method."""
@@ -191,6 +197,7 @@ def test_max_min_fair_is_one_level_for_all_who_get_less(wanted: list[float], cap
     )
 
 
+@examples(20)
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=6), st.floats(0.01, 40.0))
 def test_reductions_are_in_proportion_up_to_the_most(pairs: list[tuple[float, float]], missing: float) -> None:
     """The factor at which min(most, factor x weight) sums to what is missing, by Brent's method."""
@@ -271,6 +278,7 @@ def after(held: Mapping[Task, float], grant: Grant, resource: Resource) -> dict[
     return {task: share if changed.get(task) is None else changed[task] for task, share in held.items()}
 
 
+@settings(max_examples=20)
 @given(questions(), st.sampled_from(["sensitivity", "equal"]))
 def test_what_holds_of_every_answer(asked: Asked, reduce_by: str) -> None:
     """Nothing is given twice, nobody is left with less than the floor, and no more is taken than is missing."""
@@ -320,6 +328,7 @@ def seconds(job: JobLoad, grant: Grant) -> float:
     return len(own) / sum(len(group) / max(own[node] for node in group) for group in groups) + servers
 
 
+@settings(max_examples=20)
 @given(questions())
 def test_it_is_granted_only_if_it_pays(asked: Asked) -> None:
     """Who gives anything loses less in sum than the job wins; the sum is the one that the answer says."""

@@ -17,10 +17,12 @@ from strategies.antdt.kill_restart import KillRestart
 from strategies.antdt.profiling import Drifts, find_devices
 from strategies.parts.load.allocation import round_sizes, slowest_s
 from strategies.protocol import NodeId, Started
+from tests.support.examples import examples
 
 Seconds = st.dictionaries(st.integers(0, 50), st.floats(0.01, 100), min_size=2, max_size=12)
 
 
+@examples(20)
 @given(seconds=Seconds)
 def test_the_median_is_that_of_the_others(seconds: dict[int, float]) -> None:
     found = bounds(seconds, 2.0, "median_others")
@@ -35,6 +37,7 @@ def test_who_takes_so_many_times_as_long_is_slow_slowest_first() -> None:
     assert slow({0: 2.0, 1: 2.0, 2: 2.0, 3: 2.9}, 1.5, "median_others") == []
 
 
+@examples(20)
 @given(seconds=Seconds, ratio=st.sampled_from([1.2, 1.5, 3.0]), center=st.sampled_from(CENTERS), share=st.floats(0, 1))
 def test_who_would_be_slow_with_another_time_is_asked_of_each_by_itself(
     seconds: dict[int, float], ratio: float, center: str, share: float
@@ -62,6 +65,7 @@ def test_sizes_of_newcomers_of_unknown_speeds_and_with_a_base() -> None:
     assert slowest_s(sizes, {0: 1.0, 1: 1 / 3}, 16.0) == 58.0
 
 
+@examples(20)
 @given(
     total=st.integers(0, 3000),
     speeds=st.lists(st.one_of(st.none(), st.floats(0.001, 1e5)), min_size=1, max_size=12),
@@ -96,6 +100,7 @@ def test_a_straggler_is_slow_in_most_records_and_in_the_newest(
     assert detector.stragglers("short") == found
 
 
+@examples(20)
 @given(
     st.lists(st.tuples(st.floats(1, 100), st.floats(0.01, 10)), min_size=2, max_size=20, unique_by=lambda pair: pair[0])
 )
@@ -132,6 +137,7 @@ def test_noise_is_no_difference() -> None:
     assert speeds_of({}) == {}
 
 
+@examples(20)
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.lists(st.floats(0.1, 10), min_size=6, max_size=6))
 def test_sizes_that_return_never_leave_the_way_to_the_even_split(now: list[int], speeds: list[float]) -> None:
     workers, total = range(len(now)), sum(now)

@@ -29,6 +29,7 @@ from strategies.gradient_coding.matrices import (
 )
 from strategies.gradient_coding.partitions import counts, default_parts, held_by_time, quotas, support
 from strategies.gradient_coding.schemes import Rated, best_of, rate
+from tests.support.examples import examples
 
 
 @st.composite
@@ -53,6 +54,7 @@ def test_whoever_has_everything_leaves_the_rest_to_the_others(
     assert counts(throughputs, k, s) == held
 
 
+@examples(20)
 @given(clusters(), st.sampled_from([0.25, 4.0, 2.0**900, 2.0**-900]))
 def test_shares_follow_the_throughputs(cluster: tuple[list[int], int, int], factor: float) -> None:
     """Every part has a holder more than stragglers, nobody is a whole part away from his quota, ratios alone matter."""
@@ -124,6 +126,7 @@ def test_cyclic_rows_are_in_the_null_space_on_their_support(m: int, data: st.Dat
     assert (np.diag(matrix) == 1).all()
 
 
+@examples(20)
 @given(st.lists(st.integers(1, 16), min_size=2, max_size=9), st.integers(1, 30), st.data())
 def test_heter_aware_solves_its_equation_on_the_support(throughputs: list[int], k: int, data: st.DataObject) -> None:
     s = data.draw(st.integers(0, len(throughputs) - 1))
@@ -161,6 +164,7 @@ def by_trying_everything(mask: Mask) -> list[Group]:
     return [group for group in sets if (mask[list(group)].sum(axis=0) == 1).all()]
 
 
+@examples(20)
 @given(supports())
 def test_all_groups_are_found_once(case: tuple[Mask, int]) -> None:
     mask, s = case
@@ -169,6 +173,7 @@ def test_all_groups_are_found_once(case: tuple[Mask, int]) -> None:
     assert all(len(group) <= len(mask) - s for group in found)
 
 
+@examples(20)
 @given(supports())
 def test_packing_keeps_the_smallest_that_are_disjoint(case: tuple[Mask, int]) -> None:
     """Searching again among those that are left is the same as going through the whole list once."""
@@ -227,6 +232,7 @@ def coded(draw: st.DrawFn) -> tuple[Code, list[int]]:
     return Code(matrix), arrived
 
 
+@examples(20)
 @given(coded())
 def test_least_squares_on_the_rows_that_arrived(case: tuple[Code, list[int]]) -> None:
     """The same sets can be decoded, and the weights are the shortest that do it or those of a plain sum."""

@@ -24,8 +24,8 @@ CLUSTER = (
 """Worker 0 has host 0 to itself, and the server host 4; a round takes 98 ms, of which 26 are the links'."""
 
 KINDS = {
-    "none": (),
     "delay": ("0,900,worker:0,delay,0.15",),
+    "none": (),
     "processor": ("0,900,worker:0,slowdown,2.0",),
     "link": ("0,900,link:0,bandwidth,0.05",),
     "way to the worker": ("0,900,link:4>0,bandwidth,0.05",),
@@ -52,20 +52,6 @@ DETECTORS = {
     "lb_bsp_gpu": ("", {"delay", "processor"}),
     "lb_bsp_star": ("", WORKERS),
 }
-ALWAYS = ("sync_switch", "dynamic_x", "lb_bsp")
-"""One of each family goes through every fourth kind for every commit, the others through every eighth."""
-
-
-def marked(*values: object, always: bool) -> object:
-    """A case that is long unless it is always to be run."""
-    return pytest.param(*values, marks=[] if always else pytest.mark.long)
-
-
-CASES = [
-    marked(detector, kind, always=(number + place) % (8 if detector in ALWAYS else 16) == 0)
-    for number, detector in enumerate(DETECTORS)
-    for place, kind in enumerate(KINDS)
-]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +73,8 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("detector", "kind"), CASES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("detector", DETECTORS)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
     settings, acts_on = DETECTORS[detector]
     ratio = over_bsp(traces, kind, detector, settings)
@@ -112,14 +99,20 @@ bsp_s = cache(jct_s)
 
 
 @pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
+@pytest.mark.parametrize(("num_workers", "epochs", "seeds"), [(4, 40, 6), (16, 80, 1), (64, 60, 1)])
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_equal_workers_with_noise_cost_next_to_nothing(detector: str, noise: Path) -> None:
-    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average."""
+def test_equal_workers_with_noise_cost_next_to_nothing(
+    detector: str, num_workers: int, epochs: int, seeds: int, noise: Path
+) -> None:
+    """The mean over seeds: with four workers LB-BSP's moves on noise cost 0.3 to 4.3 %, 2.5 % on the average.
+
+    Of these six seeds Sync-Switch switches in three, 2, 4 and 1 times in 40 epochs.
+    """
     ratios, switches = [], []
-    for seed in range(4):
+    for seed in range(seeds):
         line = (
-            f"runtime=virtual cluster.costs={noise} cluster.num_workers=4 straggler=none "
-            f"workload=digits workload.global_batch_samples=256 workload.epochs=40 seed={seed} "
+            f"runtime=virtual cluster.costs={noise} cluster.num_workers={num_workers} straggler=none "
+            f"workload=digits workload.global_batch_samples=256 workload.epochs={epochs} seed={seed} "
         )
         outcome, states = run_line(f"{line} strategy={detector} {DETECTORS[detector][0]}")
         ratios.append(outcome.t / bsp_s(line + "strategy=bsp"))

@@ -18,6 +18,7 @@ from strategies.parts.gates.base import NOTHING
 from strategies.protocol import Failed, Grad, Started
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
 from tests.support import reference_rounds as text
+from tests.support.examples import examples
 from tests.support.grads import make_grad
 from tests.support.scanning import ScanningModal
 
@@ -152,7 +153,7 @@ def differing(name: str, seed: int, rule: Any = None) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6))
 def test_a_gate_answers_as_its_text_says(name: str, seed: int) -> None:
     assert differing(name, seed) == ""
@@ -241,6 +242,7 @@ class Summing(Crowd):
 
 
 @pytest.mark.parametrize("mode", [None, SSGD, Mode(groups=THIRDS)], ids=["all", "ssgd", "groups"])
+@examples(20)
 @given(seed=st.integers(0, 10_000))
 def test_a_sum_is_as_good_as_its_members(mode: Mode | None, seed: int) -> None:
     """Where a round is one of known workers, the same updates result as if each had sent by itself."""

@@ -27,6 +27,7 @@ from strategies.star.ring_modes import WHOLE, RingMode, RingOverhead
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import FITTED, UNKNOWN, ModeTimes, kappa_for
+from tests.support.examples import examples
 from tests.support.faults import Crash
 from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job
@@ -209,6 +210,7 @@ def test_overhead_is_what_members_did_not_compute_without_pauses() -> None:
 positive = st.floats(1e-3, 1e3)
 
 
+@examples(20)
 @given(
     apart=st.lists(st.integers(0, 30), max_size=3, unique=True),
     wait_s=st.sampled_from([0.0, 0.03, 0.21, 1e-5]),
@@ -317,7 +319,7 @@ def pauses(run: HeapRun) -> list[float]:
     return [command.at_s for command in run.commands if isinstance(command, Wake)]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("topology", ["ps", "allreduce"])
 @pytest.mark.parametrize("seed", range(1))
 def test_a_noisy_job_is_not_stopped_again_and_again(topology: str, seed: int) -> None:

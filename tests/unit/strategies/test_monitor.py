@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from strategies.antdt.monitor import Monitor, MonitorSettings, Span, Window, check_windows
 from strategies.protocol import Arrived, Joined, Lost, NodeId, Restored, ServerLost, Started, Timings, Updated, Woke
+from tests.support.examples import examples
 from tests.support.grads import make_grad
 
 
@@ -45,6 +46,7 @@ def updated(t: float, busy_s: float, updates: int = 10, server: int = 0) -> Upda
 RECORDS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=60)
 
 
+@examples(20)
 @given(steps=RECORDS, length_s=st.floats(0.1, 10), later_s=st.floats(0, 12))
 def test_a_window_holds_what_is_not_older_than_it_is_long(
     steps: list[tuple[float, float, float]], length_s: float, later_s: float

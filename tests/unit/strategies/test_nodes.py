@@ -7,21 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.protocol import NodeId
+from tests.support.examples import examples
 
 NODES = st.builds(NodeId, st.sampled_from(["worker", "server", "host", "scorer"]), st.integers(0, 999_999_999))
 
 
+@examples(20)
 @given(NODES)
 def test_a_text_names_the_node_that_wrote_it(node: NodeId) -> None:
     assert NodeId.parse(str(node)) == node
 
 
+@examples(20)
 @given(st.lists(st.integers(0, 999_999_999), unique=True))
 def test_nodes_of_one_role_are_in_the_order_of_their_numbers(numbers: list[int]) -> None:
     found = sorted(NodeId.worker(number) for number in numbers)
     assert [node.number for node in found] == sorted(numbers)
 
 
+@examples(20)
 @given(st.text(alphabet="sw:019-* \n", max_size=9))
 def test_a_text_that_is_read_is_written_as_it_was(text: str) -> None:
     try:

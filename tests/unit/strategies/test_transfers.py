@@ -20,6 +20,7 @@ from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
 from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
 from strategies.protocol import Started
+from tests.support.examples import examples
 
 MB = 1e6
 
@@ -53,6 +54,7 @@ def cases(draw: st.DrawFn, most: int = 7) -> tuple[list[Update], dict[str, float
     return pending, star(*rates), version
 
 
+@examples(20)
 @given(case=cases())
 def test_what_is_reserved_fits_on_every_link_and_carries_every_byte(
     case: tuple[list[Update], dict[str, float], int],
@@ -74,6 +76,7 @@ def assert_lawful(slots: Sequence[Slot], links: dict[str, float]) -> None:
             assert sum(rate for start, end, rate in users if start <= middle < end) <= capacity * (1 + 1e-6)
 
 
+@examples(20)
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5))
 def test_on_one_link_no_order_has_a_smaller_mean(sizes: list[int]) -> None:
     """All orders of up to five transfers by brute force; Smith's rule says the same."""
@@ -163,6 +166,7 @@ def solve(
     return np.asarray(found.x)
 
 
+@examples(20)
 @given(case=cases(), solo=st.booleans())
 def test_sharing_is_no_faster_than_alone_and_loses_no_capacity(
     case: tuple[list[Update], dict[str, float], int], solo: bool
@@ -230,6 +234,7 @@ def orders(draw: st.DrawFn) -> tuple[list[Update], dict[str, float], list[Aggreg
     return order, links, ways
 
 
+@examples(20)
 @given(case=orders())
 def test_groups_keep_the_order_and_nobody_waits_for_an_aggregate(
     case: tuple[list[Update], dict[str, float], list[Aggregator]],
@@ -299,6 +304,7 @@ def test_a_momentum_that_never_ends_is_refused() -> None:
         Lag(momentum=1.0)
 
 
+@examples(20)
 @given(latencies=st.dictionaries(st.integers(0, 99), st.floats(0, 1), max_size=40), fanout=st.integers(1, 5))
 def test_everyone_is_in_the_tree_once_and_nobody_has_too_many_children(
     latencies: dict[int, float], fanout: int

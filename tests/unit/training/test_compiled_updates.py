@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from runtime import native
 from runtime.training.optimizers import SHARED_FLOATS, Optimizer, make_optimizer
+from tests.support.examples import examples
 
 Vector = NDArray[np.float32]
 compiled = native.native(native.UPDATES)
@@ -43,6 +44,7 @@ def python_twin(name: str, num_elements: int) -> Optimizer:
 sizes = st.one_of(st.integers(1, 40), st.sampled_from([1023, 1024, 1025, 32768, 32769, 40000, LARGE]))
 
 
+@examples(20)
 @given(
     name=st.sampled_from(["sgd", "tally"]),
     num_elements=sizes,

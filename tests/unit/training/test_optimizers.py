@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.training.optimizers import BLOCK, Optimizer, make_optimizer
+from tests.support.examples import examples
 
 Vector = NDArray[np.float32]
 Step = Callable[[Vector, Sequence[Vector], Sequence[float]], None]
@@ -131,6 +132,7 @@ def test_it_is_what_torch_does(case: str, weights: tuple[float, ...]) -> None:
     assert difference_to_torch(case, make(case, 1000), weights) < 1e-6
 
 
+@examples(20)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
 def test_the_tally_is_exact_under_the_mean_rule(samples: list[int]) -> None:
     """Weights of 1/n, undone by n: counts stay whole numbers."""
