@@ -91,8 +91,7 @@ def test_planted_stragglers_are_found(grid: tuple[tuple[int, int], ...], tmp_pat
     assert right >= 0.9 * planted_ranks
 
 
-@pytest.mark.long(like="test_planted_stragglers_are_found")
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", long_after([SMALL[:1], SMALL[1:], *LONG], always=1))
 def test_slowdown_and_fitted_costs_are_those_of_the_job(grid: tuple[tuple[int, int], ...], tmp_path: Path) -> None:
     """Section 3 defines the slowdown: the actual over the straggler-free time. Beyond the paper: within 5 %, too, every
     rank's base and the time of the job, with its stragglers and without them."""
@@ -106,7 +105,7 @@ def test_slowdown_and_fitted_costs_are_those_of_the_job(grid: tuple[tuple[int, i
         assert predicted(without, ("bsp",), tmp_path)["bsp"] == pytest.approx(twin_s, rel=0.05)
 
 
-@pytest.mark.long(like="test_planted_stragglers_are_found")
+@pytest.mark.long(like="test_slowdown_and_fitted_costs_are_those_of_the_job")
 @pytest.mark.parametrize("grid", [SMALL[:1], *LONG[:4]])
 def test_the_first_three_are_the_best_three(grid: tuple[tuple[int, int], ...], tmp_path: Path) -> None:
     """Beyond the paper: what other strategies take under the plan, which no log mentions; ties count as right."""

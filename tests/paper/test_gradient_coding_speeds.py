@@ -133,15 +133,15 @@ def test_late_workers_are_left_out_only_after_some_patience() -> None:
     assert found == [None] * 15 + [{0: (3.0, 3.0)}]
 
 
-@pytest.mark.long(like="test_the_code_that_is_checked_is_the_one_that_is_built")
 def test_a_code_that_would_amplify_too_much_is_refused_and_the_old_one_kept() -> None:
     """Beyond the paper: the current code tolerates three stragglers, one for the measured shares would amplify too
     much, which the record reports. Attempts become rarer."""
-    run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=20.0, draws=5)
+    run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=20.0, draws=5, rounds=60)
     state = run.core.strategy.log_state()
     assert (state["tolerated"], state["codes"]) == (3, 1)
     assert 1 <= int(state["refused"]) <= 6
-    free = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=500.0, draws=5).core.strategy.log_state()
+    free_run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=500.0, draws=5, rounds=60)
+    free = free_run.core.strategy.log_state()
     assert (free["tolerated"], free["refused"]) == (3, 0)
     assert int(free["codes"]) > 1, "negative control: only the amplification was in the way"
 

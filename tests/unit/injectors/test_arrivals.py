@@ -99,6 +99,8 @@ def test_distributions_have_finite_ends_and_parameters_that_make_sense() -> None
         (Uniform, {"low": 2, "high": 1}, "high=1"),
         (Lognormal, {"median": 1, "sigma": -1}, "sigma=-1"),
         (Choice, {"values": (1, 2), "weights": (1,)}, "weights="),
+        (Choice, {"values": ()}, "values="),
+        (Choice, {"values": (1,), "weights": (0,)}, "weights="),
     ):
         with pytest.raises(ValueError, match=f"^{said}"):
             make(**about)
@@ -133,6 +135,7 @@ def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None
     ("text", "said"),
     [
         ("- {job: a, submit_s: 0, gpus: 1, gpu: 2}", "entries[0], column gpu: no such field"),
+        ("- {job: a, submit_s: x, gpus: 1}", "Expected float, got str; entries[0].submit_s"),
         ("- {job: a, submit_s: -1, gpus: 1}", "entries[0], column submit_s, -1.0: must be a finite number, 0 or more"),
         ("- {job: a/b, submit_s: 0, gpus: 1}", "entries[0], column job, a/b: must be up to 100 letters"),
         ("[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]", "entries[1], column job, a: entries[0]"),
@@ -199,8 +202,13 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:2037\nsize 1055988361\n")
     assert "is a Git-LFS pointer and not the data; get them with: git lfs pull" in refusal(Philly(path=str(pointer)))
     assert "is a Git-LFS pointer" in refusal(JobTable(path=str(pointer), submit_column="t", gpus_column="g"))
-    for header, said in (("timestamp,duration\n", "has no column num_gpus"), (HEADER, "has no usable job")):
-        assert said in refusal(Philly(path=table_of(tmp_path, header=header)))
+    for header, said in (("", "no column num_gpus"), (",num_gpus,color", "column color has no meaning")):
+        assert said in refusal(Philly(path=table_of(tmp_path, header=f"timestamp,duration{header}\n")))
+    assert "has no usable job" in refusal(Philly(path=table_of(tmp_path)))
+    path = table_of(tmp_path, "2017-10-09 08:00:00,60.0,2,120.0,a")
+    assert "no job was submitted until end=None" in refusal(Philly(path=path, begin="2018-01-01"))
+    assert "num_jobs=9: the window has 1 jobs" in refusal(Philly(path=path, num_jobs=9))
+    assert "min_gpus=3: of 1 jobs in the window none" in refusal(Philly(path=path, min_gpus=3))
     assert "there is no such file" in refusal(Philly(path="nowhere.csv"))
 
 
@@ -305,6 +313,7 @@ def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
         ("at,gpus\n2020-01-01 00:00:00,1\n", {"submit_as": "time"}, "column at, 2020-01-01 00:00:00: is a time with"),
         ("at,gpus\n2020-01-01T00:00:00,1\n", {}, "submit_as=time reads times"),
         ("at,gpus\n", {}, "has no jobs"),
+        ("at,gpus\n-5,1\n", {}, "column at, -5: must be 0 or more"),
         ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
     ],
 )

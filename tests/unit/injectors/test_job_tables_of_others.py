@@ -97,6 +97,7 @@ SUBMITTED: dict[str, Callable[[Written], Written]] = {
         made, "t", lambda s: f"{1e6 * at(s).timestamp():.0f}", submit_as="epoch", submit_unit_s=1e-6
     ),
     "ISO with a zone": lambda made: moment(made, "t", lambda s: at(s).isoformat(), submit_as="time"),
+    "UTC at the end": lambda made: moment(made, "t", lambda s: f"{at(s):%Y-%m-%d %H:%M:%S} UTC", submit_as="time"),
     "ISO with Z": lambda made: moment(made, "t", lambda s: f"{at(s):%Y-%m-%dT%H:%M:%S}Z", submit_as="time"),
     "ISO with nanoseconds": lambda made: moment(
         made, "t", lambda s: f"{at(s):%Y-%m-%dT%H:%M:%S}.000000000Z", submit_as="time"
@@ -217,7 +218,7 @@ def is_read(source: JobTable, truth: list[Job], what: str = "") -> None:
         assert [one.job for one in found] == [one.name for one in truth], what
 
 
-@pytest.mark.parametrize("seed", long_after(list(range(60)), always=10))
+@pytest.mark.parametrize("seed", long_after(list(range(60)), always=20))
 def test_jobs_are_the_same_however_they_are_written(seed: int, tmp_path: Path) -> None:
     rng, truth = random.Random(seed), jobs(seed)
     changed = set(rng.sample(["submitted", "lasting", "sizes", "others", "file"], k=rng.randint(1, 3)))

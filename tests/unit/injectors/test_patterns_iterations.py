@@ -73,6 +73,8 @@ def test_a_parquet_file_says_the_same_and_a_row_that_is_missing_is_undisturbed(t
     ("row", "said"),
     [
         ("0,1,x", "row 2 (line 3), column seconds, x: must be a finite number"),
+        ("0,1,0", "row 2 (line 3), column seconds, 0: must be more than 0"),
+        (",1,1", "row 2 (line 3), column worker, nothing: must be a number or a name"),
         ("0,0,1", "row 2 (line 3): worker 0 has iteration 0 twice"),
         ("0,1,5000", "row 2 (line 3), column seconds: is more than 1001 times the baseline, 1 s"),
         ("0,1", "row 2 (line 3) has 2 cells, the header 3"),

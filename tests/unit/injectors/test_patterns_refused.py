@@ -147,6 +147,7 @@ NO_TIME = "base_s=null: the time of an iteration is not known beforehand on this
         (SequenceLengths(added_frac=900.0, base_s=1000.0), CLUSTER, "added_frac=900.0: makes an iteration longer by"),
         (SequenceLengths(num_sequences=10**8, base_s=1000.0), CLUSTER, "num_sequences=100000000: makes 4e+11 draws"),
         (SlowLoader(batch_s=4000.0, batch_iters=None), CLUSTER, "batch_s=4000.0: makes a rank wait for 3999.94 s per"),
+        (Heterogeneity(middling=("server:0",)), CLUSTER, "middling=server:0: is none of the targets"),
         (Elastic(leaves_per_hour=1e12), CLUSTER, "leaves_per_hour=1e+12: too many for 1e+06 s and 4 workers; at most "),
         (RandomWorkers(num_workers=9), CLUSTER, "num_workers=9: there are only 4 workers to draw from"),
     ],

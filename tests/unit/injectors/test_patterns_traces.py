@@ -179,6 +179,7 @@ def test_ranks_become_targets_and_the_trace_starts_over(tmp_path: Path) -> None:
     [
         ([], "has no rows"),
         ([(0, 0, 1, "optimizer", 0.0, 1.0)], r"step 1: no rank computed \(forward-compute or backward-compute\)"),
+        ([(0, 0, "x", "forward-compute", 0.0, 1.0)], "column step: holds something that is not a number"),
         ([(0, 0, 1, "forward-compute", 0.0, -1.0)], "column duration: holds a negative number"),
         ([(0, 0, 1, "forward-compute", 0.0, float("inf"))], "column duration: holds something that is not a finite"),
     ],
@@ -194,6 +195,8 @@ def test_what_does_not_fit_the_run_is_refused(tmp_path: Path) -> None:
         OperatorTrace(path=path).plan(CLUSTER, 9.0, 0)
     with pytest.raises(ValueError, match=r"^time_scale=1e-07: makes steps too short for 9 s and 3 targets"):
         OperatorTrace(path=path, time_scale=1e-7).plan(ClusterShape(num_workers=3, num_servers=1), 9.0, 0)
+    with pytest.raises(ValueError, match=r"^baseline=mean: must be "):
+        OperatorTrace(path=path, baseline="mean")
     with pytest.raises(ValueError, match=r"^targets=host:0: must be worker:<id>, server:<id>, or \*"):
         OperatorTrace(path=path, targets=("host:0",))
     with pytest.raises(ValueError, match=r"^path=.*mine\.csv: has no columns dp_rank"):

@@ -82,6 +82,7 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
         (window(0, 1, "device:0", kind="gpu", magnitude=0.5), "set backend.device=cuda"),
         (window(0, 1, "server:0", kind="gpu", magnitude=0.5), "gpu acts on worker:<id>, host:<id>, device:<id> only"),
         (window(0, 1, "link:0>1", kind="bandwidth", magnitude=0.5), CURE),
+        (window(0, 1, "node:0", kind="join", magnitude=1), "join acts on worker:<id> only"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(broken: Disturbance, message: str) -> None:

@@ -97,6 +97,8 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
         Optimus,
         {"cores_total": 18, "server_cores": 16, "worker_cores": 3},
     ),
+    "parallel_sends=2: has no effect with order=fair": (MLfabric, {"order": "fair", "parallel_sends": 2}),
+    "num_replicas=1: needs an order": (MLfabric, {"order": "fair", "num_replicas": 1, "divergence_max": 1.0}),
     "tau_max=8: has no effect with order=fair": (MLfabric, {"order": "fair", "tau_max": 8}),
     "window_s=0.5: has no effect": (MLfabric, {"order": "fair", "window_s": 0.5}),
     "num_replicas=1: needs a bound on their distance; set divergence_max": (MLfabric, {"num_replicas": 1}),

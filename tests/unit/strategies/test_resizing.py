@@ -323,6 +323,7 @@ def test_a_new_server_that_dies_while_parameters_move(seamless: bool, moved: boo
     ("keep", "launch", "message"),
     [
         ((), (), "none would be left"),
+        (OLD, (), "nothing would change"),
         ((NodeId.server(9),), NEW, "cannot keep"),
     ],
 )

@@ -99,6 +99,8 @@ def test_what_is_under_way_keeps_its_links_and_its_place() -> None:
     ("pending", "links", "message"),
     [
         ([update(0)], {"in": 1.0}, "update 0: its path has up0, which is not a known link"),
+        ([update(0)], {"in": 1.0, "up0": 0.0}, r"link up0: 0.0 bytes/s, must be positive and finite"),
+        ([update(0, size=-1.0)], star(1.0), r"update 0: size_bytes=-1000000.0, must be 0 or more"),
         ([update(0), update(0)], star(1.0), "two pending updates have the same id"),
     ],
 )
