@@ -185,6 +185,7 @@ def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
     [
         ("star", {"horizon_iters": 101}, "horizon_iters=101: must be at most history_iters"),
         ("star", {"regressor": "guess"}, "regressor=guess: must be one of linear, mlp, lightgbm"),
+        ("star", {"resources": "guess"}, "resources=guess: must be one of lstm, ema, last"),
         ("lstm_ratio", {"min_records": 0}, "min_records=0"),
     ],
 )

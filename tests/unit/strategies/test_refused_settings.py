@@ -83,6 +83,7 @@ def test_a_value_out_of_range_is_refused_by_its_name(make: Make, name: str, valu
 
 TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "accum_max=2: must be a whole number, 3 or more": (AntDTDD, {"accum_min": 3, "accum_max": 2}),
+    "accum_max=50: at most 9 above accum_min=1": (AntDTDD, {"accum_max": 50}),
     "profile_sizes=.*: must be a list": (AntDTDD, {"profile_sizes": ()}),
     "profile_sizes=0: must be a whole number, 1 or more": (AntDTDD, {"profile_sizes": (8, 0)}),
     "devices=v100, p100: needs types": (AntDTDD, {"devices": SPECS}),
@@ -108,6 +109,7 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "reselect_iters=0: must be": (LGC, {"topology": "allreduce", "reselect_iters": 0}),
     "wait_s=0.1: servers have no parents that wait": (LGC, {"wait_s": 0.1}),
     r"modes=\[\]: must be a list of one or more of ssgd, asgd, static, dynamic": (star, {"modes": []}),
+    "modes=bsp: no such mode": (star, {"modes": ["ssgd", "bsp"]}),
     "modes=ssgd,ssgd: must be different modes": (star, {"modes": ["ssgd", "ssgd"]}),
     "horizon_iters=50: must be at most history_iters=20": (star, {"horizon_iters": 50, "history_iters": 20}),
     "predictor=guess: no such predictor; there are last_value, ema": (star, {"predictor": "guess"}),
@@ -117,6 +119,7 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
         {"predictor": "last_value", "predictor_settings": {"alpha": 2.0}},
     ),
     "waits_s=.*: must be a list of one or more": (star, {"waits_s": []}),
+    "waits_s=.*: must be different numbers": (star, {"waits_s": [0.1, 0.1]}),
     "waits_s=-0.1: must be": (star, {"waits_s": [-0.1]}),
     "modes=ssgd,asgd: is for topology=ps": (star_ring, {"modes": ["ssgd", "asgd"]}),
     "learning.topology=ps: must be the strategy's, allreduce": (star_ring, {"learning": ModeLearner()}),

@@ -66,6 +66,9 @@ def difference_to_torch(schedule: Schedule) -> float:
     [
         ("linear", {}, "name=linear: must be one of constant, step, warmup_cosine"),
         ("constant", {"gamma": 0.1}, "gamma: is no field of constant (it has none); null leaves it out"),
+        ("step", {}, "milestones: must be set for step"),
+        ("step", {"milestones": 5}, "milestones=5: must be a list"),
+        ("step", {"milestones": [1], "unit": "updates"}, "unit=updates: must be one of samples, epochs"),
         ("step", {"milestones": [5, 5]}, "milestones=[5, 5]: must ascend"),
         ("step", {"milestones": [1], "gamma": 0}, "gamma=0: must be a number, more than 0"),
         ("step", {"milestones": [1], "unit": "epochs"}, "unit=epochs: the number of samples of an epoch is not known"),

@@ -200,6 +200,7 @@ def test_the_state_of_something_else_is_refused() -> None:
         ("sgd", {"momentun": 0.9}, "momentun: is no field of sgd (it has momentum, nesterov, weight_decay)"),
         ("sgd", {"momentum": 1.0}, "momentum=1.0: must be a number, at least 0 and less than 1"),
         ("sgd", {"nesterov": True}, "nesterov=true: needs a momentum above 0"),
+        ("sgd", {"nesterov": 1, "momentum": 0.9}, "nesterov=1: must be true or false"),
         ("adam", {"eps": 0}, "eps=0: must be a number, at least 1e-30"),
     ],
 )

@@ -112,6 +112,8 @@ def test_every_file_in_conf_is_a_model(path: Path) -> None:
         (GOOD.replace("metric: accuracy\n", ""), "metric: missing"),
         (GOOD + "phi: 3\n", "phi: no such setting"),
         (GOOD.replace("64", "-1"), "phi_samples=-1"),
+        (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
+        (GOOD.replace("64", "[]"), "phi_samples: must be a number, or pairs"),
         (GOOD.replace("64", "[[0, 1], [0, 2]]"), "phi_samples: progress 0 after 0"),
         (GOOD.replace("[10, 0.5]", "[30, 0.5]"), "points: progress 30 after 30"),
         (GOOD.replace("[10, 0.5]", "[10, 0.05]"), "points: the value must only rise or only fall"),
