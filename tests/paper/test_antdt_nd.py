@@ -1,5 +1,4 @@
-"""AntDT-ND against its paper: "AntDT: A self-adaptive distributed training framework for leader and straggler nodes",
-ICDE 2024, sections VI-A and VII-A5."""
+"""AntDT-ND: Wang et al., ICDE 2024, sections VI-A and VII-A5: its decisions, and stragglers of each kind."""
 
 from __future__ import annotations
 
@@ -8,17 +7,21 @@ from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, Kind, build_plan
+from runtime.cluster.hosts import parse_hosts
 from runtime.core import inputs
 from runtime.core.scheduling import ConstantPending
+from runtime.virtual.costs import Costs
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import slow
-from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.protocol import Apply, Arrived, Compute, Drop, Joined, Restart, Restored, Started
 from tests.contract.catalogue import MODES, make, scenario
+from tests.paper.test_antdt_nd_equal_work import SHIPPED
 from tests.support.faults import Crash, Outage
 from tests.support.harness import HeapRun, Seconds, make_job, samples_of
 from tests.support.laws import Complaints
+from tests.support.virtual_runs import VirtualRun, World
 
 LAPTOP: dict[str, Any] = {
     "short_window_s": 60.0,
@@ -86,23 +89,15 @@ def restarts(run: HeapRun) -> list[tuple[float, str]]:
     return [(t, node) for t, node, _ in run.restarts]
 
 
-# ---- who is a straggler ---------------------------------------------------------------------------------------------
-
-TABLE = {
-    1.5: {2: 3.000, 3: 2.000, 4: 1.800, 8: 1.615, 20: 1.541, 30: 1.526},
-    1.3: {2: 1.857, 3: 1.529, 4: 1.444, 8: 1.358, 20: 1.321, 30: 1.314},
-}
-
-
-@pytest.mark.parametrize(("ratio", "num_workers"), [(ratio, n) for ratio in TABLE for n in TABLE[ratio]])
-def test_the_bound_on_slowness_against_each_other_worker(ratio: float, num_workers: int) -> None:
+@pytest.mark.parametrize("ratio", [1.3, 1.5])
+def test_the_bound_on_slowness_against_each_other_worker(ratio: float) -> None:
     """Section VI-A: slow are those whose time is at least lambda times the average over all workers, themselves among
     them: of n workers one is found that is lambda (n - 1) / (n - lambda) times as slow as each of the others."""
-    bound = TABLE[ratio][num_workers]
-    assert bound == pytest.approx(ratio * (num_workers - 1) / (num_workers - ratio), abs=5e-4)
-    others = dict.fromkeys(range(1, num_workers), 1.0)
-    assert slow({0: bound + 1e-3, **others}, ratio) == [0]
-    assert slow({0: bound - 1e-3, **others}, ratio) == []
+    for num_workers in (2, 3, 8, 30):
+        bound = ratio * (num_workers - 1) / (num_workers - ratio)
+        others = dict.fromkeys(range(1, num_workers), 1.0)
+        assert slow({0: bound + 1e-3, **others}, ratio) == [0]
+        assert slow({0: bound - 1e-3, **others}, ratio) == []
 
 
 def test_a_transient_straggler_gets_the_batch_that_it_finishes_in_time() -> None:
@@ -126,23 +121,13 @@ def test_equal_workers_are_bsp() -> None:
 
 def test_sizes_are_even_again_when_all_are_equally_fast() -> None:
     """Beyond the paper (``judge=published``): even sizes return after two decisions without a transient straggler, with
-    throughputs within 10 %.
-    """
+    throughputs within 10 %, and stay as long as throughputs differ."""
     bpt_s = linear(1.0, 1.0, 1.0, 4.0)
     run = played(lambda worker, order: bpt_s(worker if order.version < 20 else 0, order), PUBLISHED)
     assert [sizes for _, sizes in changes(run)] == [[64] * 4, [79, 79, 79, 19], [64] * 4]
     assert decisions(run)[-2][1] == "ADJUST_BS to even sizes"
     assert restarts(run) == []
-
-
-def test_sizes_stay_as_long_as_throughputs_differ() -> None:
-    """Section VI-A says when sizes change, not when they return."""
-    run = played(linear(1.0, 1.0, 1.0, 4.0), PUBLISHED)
-    assert [sizes for _, sizes in changes(run)][-1] == [79, 79, 79, 19]
-    assert decisions(run)[-1][1] == "NONE"
-
-
-# ---- KILL_RESTART of workers ----------------------------------------------------------------------------------------
+    assert changes(played(bpt_s, PUBLISHED))[-1][1] == [79, 79, 79, 19]
 
 
 def test_a_persistent_straggler_is_killed_and_its_work_goes_to_the_others() -> None:
@@ -164,33 +149,9 @@ def test_nobody_is_killed_while_the_cluster_is_busy() -> None:
     """Section VI-A: "... and the cluster is not busy, when the job pending time is acceptable". Sizes are adjusted."""
     busy, idle = (played(delayed(0, 3, 0, 0), scheduler=ConstantPending(pending_s=wait)) for wait in (61.0, 59.0))
     assert (restarts(busy), restarts(idle)) == ([], [(120.0, "worker:1")])
-    assert (
-        "worker:1 stays: another would be pending for 61 s; ADJUST_BS: slow worker:1" in dict(decisions(busy)).values()
-    )
+    assert any("pending for 61 s; ADJUST_BS" in words for _, words in decisions(busy))
     assert min(changes(busy)[-1][1]) < 40
     assert next(event.t for event in idle.received(Joined)) == 120.0 + 59.0 + 1.0
-
-
-def test_a_worker_that_is_slow_for_less_than_min_slow_s_is_only_adjusted() -> None:
-    """Section VI-A, with the numbers of section VII-A5: a transient straggler of 15 minutes can look persistent in a
-    window of 10. The bare rule would kill it, which the record reports.
-    """
-    run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, min_slow_s=100.0))
-    assert restarts(run) == [(180.0, "worker:1")]
-    said = [words for _, words in decisions(run)]
-    assert any(words.startswith("worker:1 stays: slow for 60 s only; ADJUST_BS") for words in said)
-
-
-def test_an_unrequested_departure_leaves_the_global_batch_whole() -> None:
-    """Eq. 3, its constraint: sizes sum to B."""
-    run = played([1.0] * 4, faults=[Crash(10.5, 2, None)])
-    assert unbalanced(run) == []
-    assert rounds(run)[-1][1] == {0: 86, 1: 85, 3: 85}
-
-
-def test_a_round_that_bsp_leaves_incomplete_is_found() -> None:
-    """Negative control of the balance of rounds."""
-    assert unbalanced(played([1.0] * 4, BSP(), faults=[Crash(10.5, 2, None)])) != []
 
 
 @pytest.mark.few(1)
@@ -198,16 +159,14 @@ def test_a_round_that_bsp_leaves_incomplete_is_found() -> None:
 def test_rounds_are_whole_whatever_happens(mode: str) -> None:
     """Sum of sizes = global batch in every round: with crashes, departures, outages and restarts by the strategy."""
     killed = 0
-    for seed in range(6):
+    for seed in range(4):
         hurry = {"short_window_s": 5.0, "long_window_s": 6.0, "decide_every_s": 2.0, "cooldown_s": 4.0}
         counts = {"report_iters": 1, "min_records": 2, "warmup_iters": 0}
         run = scenario(make("antdt_nd", **hurry, **counts), 5, mode, seed).run()
         assert unbalanced(run) == []
         killed += sum(isinstance(command, Restart) for command in run.commands)
-    assert killed > 5
-
-
-# ---- KILL_RESTART of servers ----------------------------------------------------------------------------------------
+    assert killed > 3
+    assert unbalanced(played([1.0] * 4, BSP(), faults=[Crash(10.5, 2, None)])), "negative control"
 
 
 class Serving(HeapRun):
@@ -231,41 +190,32 @@ class Serving(HeapRun):
 
 
 def serving(busy_s: list[float], seconds: Any = (1.0,) * 4, **settings: Any) -> Serving:
-    job = make_job(num_servers=len(busy_s), global_batch_samples=256, batches_per_shard=10, max_time_s=300.0)
+    job = make_job(num_servers=len(busy_s), global_batch_samples=256, batches_per_shard=10, max_time_s=200.0)
     run = Serving(busy_s, AntDTND(**{**LAPTOP, **settings}), job, seconds)
     run.run()
     return run
 
 
-def test_a_persistent_server_is_restarted() -> None:
-    """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow."""
+def test_a_persistent_server_is_restarted_before_workers() -> None:
+    """Section VI-A: servers likewise by their own times, over the long window; of 3 one must be twice as slow.
+    Section VI-A lists servers first. The worker's turn comes when its window is mature again: the pause does not
+    count as its time. Departure from section VI-A: ``min_update_s``."""
     run = serving([0.1, 0.1, 0.21])
     assert restarts(run) == [(120.0, "server:2")]
     assert [event.version for event in run.received(Restored)] == [run.checkpoints[0][0]]
     assert restarts(serving([0.1, 0.1, 0.19])) == []
     assert restarts(serving([0.1])) == []
-
-
-def test_servers_are_restarted_before_workers_one_node_at_a_time() -> None:
-    """Section VI-A lists servers first. The worker's turn comes when its window is mature again: the pause does not
-    count as its time.
-    """
     run = serving([0.01, 0.01, 0.1], delayed(0, 3, 0, 0))
     assert [node for _, node in restarts(run)] == ["server:2", "worker:1"]
     assert restarts(run)[0][0] == 120.0
     assert unbalanced(run) == []
-
-
-def test_servers_with_negligible_update_times_are_never_slow() -> None:
-    """Departure from section VI-A: ``min_update_s``."""
     assert restarts(serving([0.001, 0.001, 0.01])) == [(120.0, "server:2")]
     assert restarts(serving([0.001, 0.001, 0.01], min_update_s=0.02)) == []
 
 
 def test_decisions_continue_after_an_outage() -> None:
     """Section VII-A5: one decision per period. Timers that fire while the job is paused are void; afterwards exactly
-    one timer is set.
-    """
+    one timer is set."""
     for down_s in (5.0, 100.0):
         run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP), faults=[Outage(25.0, down_s)], max_time_s=600.0)
         assert [node for _, node in restarts(run)] == ["worker:1"]
@@ -274,17 +224,59 @@ def test_decisions_continue_after_an_outage() -> None:
         assert {round(after - before, 6) for before, after in pairwise(late)} == {30.0}
 
 
-# ---- ASP ------------------------------------------------------------------------------------------------------------
+HOSTS: dict[str, Any] = {
+    "count": 8,
+    "cpu_cores": 1.0,
+    "real_cores_per_core": 1.0,
+    "link_mbps": 100.0,
+    "latency_ms": 0.0,
+    "placement": "spread",
+}
 
 
-def test_in_asp_only_restarts_remain() -> None:
-    """Section VII-B1: "the primary contribution comes from the DDS", then KILL_RESTART; batch sizes stay."""
-    run = played(delayed(0, 3, 0, 0), AntDTND(**LAPTOP, mode="asp"))
-    assert [node for _, node in restarts(run)] == ["worker:1"]
-    assert {command.num_samples for command in run.commands if isinstance(command, Compute)} == {64}
+def killed(target: str, kind: Kind, magnitude: float, every_s: float = 1e9, **settings: Any) -> str | None:
+    """The first node that is restarted, of 4 workers and 2 servers; windows are open for 3/4 of ``every_s``."""
+    job = make_job(
+        num_servers=2,
+        global_batch_samples=128,
+        num_samples=25_000,
+        max_time_s=60.0,
+        metric="mean_uses",
+        batches_per_shard=4,
+    )
+    times = [start * every_s for start in range(int(60 / every_s) + 1)]
+    windows = [
+        Disturbance(start_s=t, end_s=t + 0.75 * every_s, target=target, kind=kind, magnitude=magnitude) for t in times
+    ]
+    world = World(
+        job=job,
+        costs=Costs(compute_base_s=0.02, compute_per_sample_s=0.00125, update_base_s=0.001, link_bytes_per_s=None),
+        profile=None,
+        transport="tcp",
+        plan=build_plan("one", 0, 60.0, windows),
+        accidents=(),
+        hosts=parse_hosts(HOSTS, 4, 2),
+    )
+    run = VirtualRun(world, AntDTND(**SHIPPED, **settings))
+    assert not run.refused
+    return next((c["node"] for line in run.lines for c in line.get("commands", ()) if c["type"] == "Restart"), None)
 
 
-def test_without_a_straggler_it_is_asp() -> None:
-    """Section V-C: the data service balances the load; section VI-A: action None."""
-    nd, asp = played([1, 1.2, 0.9, 1], AntDTND(**LAPTOP, mode="asp")), played([1, 1.2, 0.9, 1], ASP(data="shared"))
-    assert [c for c in nd.commands if isinstance(c, Compute | Apply)] == asp.commands
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("target", "kind", "magnitude", "every_s", "settings", "node"),
+    [
+        ("worker:1", "cpu", 0.2, 1e9, {}, "worker:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {}, "worker:1"),
+        ("worker:1", "pause", 1.0, 0.2, {}, "worker:1"),
+        ("server:1", "delay", 0.1, 1e9, {}, "server:1"),
+        ("link:1", "bandwidth", 0.02, 1e9, {"times": "bpt"}, None),
+        ("worker:1", "delay", 1e-6, 1e9, {}, None),
+    ],
+)
+def test_a_straggler_of_each_kind_is_detected(
+    target: str, kind: Kind, magnitude: float, every_s: float, settings: dict[str, str], node: str | None
+) -> None:
+    """Sections III and VII-A4: stragglers by processor, link, pause and server; the paper's T_i^w, computing alone,
+    does not see a link, and nobody is restarted where none is slow."""
+    assert killed(target, kind, magnitude, every_s, **settings) == node

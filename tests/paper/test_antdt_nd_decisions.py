@@ -176,7 +176,7 @@ def played(seed: int, slowness: float | None = None) -> list[str]:
     return compare(run.run(), text)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 10**6))
 def test_decisions_are_those_of_the_text(seed: int) -> None:
     """Section VI-A: who is a transient or a persistent straggler, who is killed, and the sizes of Eq. 3."""

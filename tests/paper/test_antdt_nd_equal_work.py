@@ -12,9 +12,8 @@ from runtime.core.job import ComputeOrder
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.detector import NEVER_MATURE
 from strategies.basic.bsp import BSP
-from strategies.protocol import Compute, Restart
+from strategies.protocol import Compute
 from tests.support.harness import HeapRun, Seconds, make_job, samples_of
-from tests.support.long_tests import long_after
 
 SHIPPED: dict[str, Any] = {
     "short_window_s": 6.0,
@@ -67,32 +66,20 @@ def late_round_s(run: HeapRun) -> float:
     return median(after - before for before, after in pairwise(times[-60:]))
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("base_share", "windows", "num_workers"),
     [
-        pytest.param(
-            share,
-            windows,
-            n,
-            marks=[] if share == often else [pytest.mark.long],
-        )
-        for windows, n, often in (
-            (ONE, 4, 0.0),
-            (SLEEP, 4, 0.4),
-            (SEVERAL, 4, 0.8),
-            (SEVERAL, 16, 0.4),
-            (ONE, 64, None),
-        )
-        for share in (0.0, 0.2, 0.4, 0.6, 0.8)
+        (0.0, ONE, 4),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((0.8, ONE, 4), (0.4, SLEEP, 4), (0.2, SEVERAL, 4))),
+        pytest.param(0.6, ONE, 64, marks=pytest.mark.long),
+        pytest.param(0.4, SEVERAL, 16, marks=pytest.mark.long),
     ],
 )
 def test_after_the_last_transient_straggler_it_is_as_fast_as_bsp(
     base_share: float, windows: list[tuple[float, float, int, float, float]], num_workers: int
 ) -> None:
     """Beyond the paper: after the last transient straggler, rounds are within 2 % of BSP's and the job within 3 %,
-    whatever part of an iteration is fixed.
-    """
+    whatever part of an iteration is fixed."""
     end_s = 60.0 if num_workers < 64 else 36.0
     nd = Cluster(base_share, windows).play(AntDTND(**SHIPPED, max_restarts=0), num_workers, end_s)
     bsp = Cluster(base_share, windows).play(BSP(), num_workers, end_s)
@@ -110,9 +97,7 @@ FOREVER = [(0.0, 1e9, 1, 2.5, 0.0)]
 
 
 def test_a_persistent_straggler_is_detected_however_small_its_batch() -> None:
-    """Departure from section VI-A: one of 4 workers is 2.5 times as slow throughout. The paper's bare rule gives it a
-    batch that it finishes in time, and keeps it.
-    """
+    """Departure from section VI-A, whose bare rule gives it a batch that it finishes in time, and keeps it."""
     nd = Cluster(1 / 3, FOREVER).play(AntDTND(**SHIPPED), 4, 60.0)
     bare = Cluster(1 / 3, FOREVER).play(AntDTND(**SHIPPED, judge="published", times="bpt"), 4, 60.0)
     assert kills(nd) == [(12.0, "worker:1")]
@@ -122,7 +107,7 @@ def test_a_persistent_straggler_is_detected_however_small_its_batch() -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("sleep_s", long_after([1.5, 60.0, 1.0, 5.0, 20.0], always=2))
+@pytest.mark.parametrize("sleep_s", [1.5, 60.0])
 @pytest.mark.parametrize("judge", ["at_equal_work", "published"])
 def test_the_slowest_stragglers_are_detected_in_the_shortest_windows(sleep_s: float, judge: str) -> None:
     """Beyond the paper: windows of 6 and 12 s hold fewer than ten iterations of 1.5 s, and none of a minute."""
@@ -141,10 +126,3 @@ def test_a_job_without_any_decision_warns() -> None:
     job = make_job(max_time_s=30.0)
     assert states(HeapRun(AntDTND(**long), job, calm).run())[-1]["warning"] == NEVER_MATURE
     assert "warning" not in states(HeapRun(AntDTND(**SHIPPED), job, calm).run())[-1]
-
-
-def test_the_published_rule_neither_fits_a_base_nor_returns_by_parts() -> None:
-    """Section VI-A, the bare rule: sizes by throughput, plain times."""
-    run = Cluster(1 / 3, ONE).play(AntDTND(**SHIPPED, judge="published", times="bpt"), 4, 45.0)
-    assert late_round_s(run) > 1.1 * ITERATION_S
-    assert not any(isinstance(command, Restart) for command in run.commands)

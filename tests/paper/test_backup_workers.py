@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 
 from strategies.basic.backup_workers import BackupWorkers
-from strategies.protocol import Apply
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import dead, unconserved
 
@@ -29,8 +28,7 @@ def uses_of_samples(run: HeapRun) -> Counter[tuple[int, int, int]]:
 def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
     """Chen et al., Algorithms 3 and 4: the parameters are updated as soon as any N of the N + b gradients have arrived,
     and the slowest b are discarded on arrival. With 1, 1, 1, 1 and 4 s and b = 1: updates at 1, 2, ..., 40 s from 160
-    gradients of the current parameters; the fifth worker's ten are dropped.
-    """
+    gradients of the current parameters; the fifth worker's ten are dropped."""
     run = five_workers(global_batch_samples=8).run()
     assert [t for t, _, _ in run.applied] == [float(k) for k in range(1, 41)]
     assert len(run.used) == 160
@@ -39,50 +37,11 @@ def test_an_update_waits_for_the_first_n_of_n_plus_b() -> None:
     assert [run.grads[grad].worker for grad in run.dropped] == [4] * 10
 
 
-def test_the_global_batch_belongs_to_the_workers_waited_for() -> None:
-    """Chen et al., Algorithm 4 averages N mini-batches: 8 samples of four workers are 2 each, the backup's too, and the
-    rate is that of the whole batch.
-    """
-    run = five_workers(global_batch_samples=8, max_time_s=10.0).run()
-    assert {grad.assigned_samples for grad in run.grads.values()} == {2}
-    applies = [command for command in run.commands if isinstance(command, Apply)]
-    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 8,) * 4, 1.0)}
-
-
-def test_at_the_batch_of_sync_opt_every_replica_keeps_its_own() -> None:
-    """AntDT, sections VII-A2 and VII-A3: BW is Sync-OPT, whose replicas have a batch of their own, 4096 samples for 20
-    workers. Of 14 that are waited for an update has 57,344, so an epoch of 81,920 has 20 / 14 as many updates.
-    """
-    job = make_job(num_workers=20, global_batch_samples=81_920, num_samples=81_920 * 14, epochs=1, max_time_s=100.0)
-    run = HeapRun(BackupWorkers(num_backup=6, enlarge=False), job, [1.0] * 14 + [1.5] * 6).run()
-    assert {order.ranges[0].samples for order in run.orders.values()} == {4096}
-    assert {len(order.grads) for _, order, _ in run.applied} == {14}
-    assert len(run.applied) == 20
-
-
-def test_every_dropped_sample_is_issued_once_more() -> None:
-    """AntDT, section VII-A3 (baseline BW) and V-C (at-least-once): a dropped gradient's samples return to the tail of
-    the queue and are handed out again, once for every drop.
-    """
-    run = five_workers(global_batch_samples=8, num_samples=330, epochs=1, max_time_s=400.0).run()
-    drops = Counter(
-        (work.epoch, work.shard, position)
-        for grad in run.dropped
-        for work in run.orders[grad].ranges
-        for position in range(work.start, work.stop)
-    )
-    handed = uses_of_samples(run)
-    assert len(run.dropped) >= 10
-    assert all(handed[sample] == 1 + drops[sample] for sample in handed)
-    assert unconserved(run) == []
-
-
 def test_the_end_of_an_epoch_does_not_wait_for_the_straggler() -> None:
     """Beyond the paper. Eleven updates of 12 samples an epoch, eight epochs that overlap, a straggler of 4.5 s: 87
     whole updates a second apart. Only at the job's end somebody waits for what the straggler has. (It used to draw its
     own late samples again and held every other epoch open: 10 short updates, 3 of them late, in the first seven
-    epochs.)
-    """
+    epochs.)"""
     job = make_job(num_samples=132, global_batch_samples=12, epochs=8, epoch_overlap=True, max_time_s=1000.0)
     run = HeapRun(BackupWorkers(), job, [1, 1, 1, 4.5]).run()
     whole = run.applied[:87]

@@ -1,28 +1,35 @@
-"""DLRover's decisions against the paper: Wang et al., "DLRover: an elastic deep training extension", 2023.
-
-Every test names the equation, table, figure or section that it checks.
-"""
+"""DLRover: Wang et al., arXiv:2304.01468: its decisions, and as the strategy of a running job (sections 4.2, 4.3, 5.3
+and 5.4)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from math import ceil, floor
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.virtual.costs import load_costs
+from strategies.dlrover import DLRover
+from strategies.dlrover.brain import BrainSettings, Stage
 from strategies.dlrover.plan import Limits, Need, optimal_plan, planned_workers
+from strategies.dlrover.planner import BrainPlanner
+from strategies.parts.scaling.changes import StopWaiting
+from strategies.parts.scaling.usage import Given
+from strategies.protocol import Arrived, FinishedJob, Joined, NodeId, NodeUse, Observed, Started, Timings
+from tests.support.grads import make_grad
+from tests.support.growing import numbers
+from tests.support.laws import played
+from tests.support.observed import GIB, ObservedRun, Used, Uses
 
 WIDE_AND_DEEP = Need(worker_cores=2.5, update_cores=5.7)
 XDEEPFM = Need(worker_cores=19.4, update_cores=3.1)
 """Table 1, rows "sample": w_hat, and the cores that all servers used."""
 PAPER = Limits(cores_total=200, cores_max=32)
 """Section 6.1: 200 cores a job, 32 a pod; section 4.1: servers of 16."""
-
-
-# ---- Eq. 7 to 11: the plan -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,12 +55,6 @@ def test_table_1(need: Need, limits: Limits, plan: tuple[int, ...], cores: int, 
     assert planned_workers(need, found.workers, found.servers * found.server_cores, limits) == then
 
 
-def test_the_worker_stage_with_what_was_measured_after_the_switch() -> None:
-    """Table 1, rows "optimize", print w_hat of 2.3 and 18.3; neither changes the number of workers."""
-    assert planned_workers(Need(worker_cores=2.3, update_cores=5.7), 24, 128, PAPER) == 24
-    assert planned_workers(Need(worker_cores=18.3, update_cores=3.1), 8, 32, PAPER) == 8
-
-
 @pytest.mark.parametrize(
     ("costs", "workers", "steps_per_s", "used", "cores", "left_s"),
     [("dlrover_wd", 24, 210, 2.3, 3, 0.0267), ("dlrover_xdfm", 8, 47.8, 18.3, 20, 0.0142)],
@@ -62,8 +63,7 @@ def test_the_cost_models_have_the_t_io_that_table_1_leaves(
     costs: str, workers: int, steps_per_s: float, used: float, cores: int, left_s: float
 ) -> None:
     """Eq. 1 and Table 1, rows "optimize": a worker that uses 2.3 of its 3 cores on average computes for 77 % of a step
-    of 24 / 210 s or longer, so t_IO and t_update are 26.7 ms at most, and 14.2 ms for xDeepFM.
-    """
+    of 24 / 210 s or longer, so t_IO and t_update are 26.7 ms at most, and 14.2 ms for xDeepFM."""
     assert workers / steps_per_s * (1 - used / cores) == pytest.approx(left_s, abs=5e-5)
     assert 0 < 2 * load_costs(costs).values.latency_s < left_s
 
@@ -71,8 +71,7 @@ def test_the_cost_models_have_the_t_io_that_table_1_leaves(
 @pytest.mark.parametrize("sample", [WIDE_AND_DEEP, XDEEPFM], ids=["wide_and_deep", "xdeepfm"])
 def test_the_second_step_has_the_workers_that_s_total_suits(sample: Need) -> None:
     """Section 4.2: N_w = s_total / s_hat with the s_total of Eq. 11, 139.0 / 5.7 = 24.4 and 27.6 / 3.1 = 8.9 for the 24
-    and 8 of Table 1, whatever the second sample measures; its w_hat only has to leave room.
-    """
+    and 8 of Table 1, whatever the second sample measures; its w_hat only has to leave room."""
     ideal = PAPER.cores_total / (sample.worker_cores + sample.update_cores)
     s_total = PAPER.cores_total - ideal * sample.worker_cores
     planned = optimal_plan(sample, PAPER)
@@ -84,15 +83,12 @@ def test_the_second_step_has_the_workers_that_s_total_suits(sample: Need) -> Non
     assert planned_workers(large, planned.workers, servers, PAPER) < planned.workers
 
 
-def test_by_room_workers_that_use_less_are_more() -> None:
-    """Departure: with ``workers_by=room`` Eq. 10 and 11 are solved again, 168 // 18 = 9 workers of xDeepFM."""
+def test_workers_that_use_less_are_more_by_room_and_none_where_there_is_none() -> None:
+    """Departure: with ``workers_by=room`` Eq. 10 and 11 are solved again, 168 // 18 = 9 workers of xDeepFM. Beyond
+    the paper: constraint (3) with existing servers."""
     room = Limits(cores_total=200, cores_max=32, workers_by="room")
     less = Need(worker_cores=17.6, update_cores=3.1)
     assert [planned_workers(less, 8, 32, limits) for limits in (PAPER, room)] == [8, 9]
-
-
-def test_servers_that_leave_no_room_for_a_worker() -> None:
-    """Beyond the paper: constraint (3) with existing servers."""
     with pytest.raises(ValueError, match="cores_total=200: servers have 190 cores, and one worker needs 20"):
         planned_workers(XDEEPFM, 8, 190, PAPER)
 
@@ -149,3 +145,168 @@ def test_no_plan_that_keeps_the_rules_has_more_workers_or_servers(need: Need, li
         and (workers == 1 or servers * s >= (1 - limits.max_shortfall_frac) * need.update_cores * workers)
     ]
     assert (plan.workers, plan.servers) == max(lawful)
+
+
+HOT, FULL = 14.9, 85.1
+"""Figure 6 and table 1: cores that each of two servers of Wide & Deep uses, and all eight of them."""
+
+
+def wide_and_deep(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+    """A worker uses 2.5 cores and its updates 5.7; with all 24 workers two servers of 16 cores are full."""
+    workers = [node for node in has if node.role == "worker"]
+    servers = [node for node in has if node.role == "server"]
+    used = {node: Used(min(2.5, has[node])) for node in workers}
+    if len(workers) < 24 or len(servers) < 8:
+        return used | {node: Used(5.7 * len(workers) / len(servers)) for node in servers}
+    rest = (FULL - 2 * HOT) / (len(servers) - 2)
+    return used | {node: Used(HOT if place < 2 else rest) for place, node in enumerate(servers)}
+
+
+def even(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+    """Every node uses 93 % of its cores, or of a full share: servers 15, workers 2.8; nobody straggles."""
+    return {node: Used(min(0.93 * cores, 14.0), 0.5) for node, cores in has.items()}
+
+
+def trained(uses: Uses = wide_and_deep, run: dict[str, Any] | None = None, **changes: Any) -> ObservedRun:
+    """A job with the paper's settings to the end; nothing was refused."""
+    strategy = DLRover(**{"ps_interval_s": 200.0, **changes})
+    job = ObservedRun(strategy, uses, **(run or {}))
+    assert played(job) == []
+    return job
+
+
+def of_rule(job: ObservedRun, rule: str) -> list[str]:
+    """The decisions by this rule."""
+    return [one for one in job.decisions if f", {rule}: " in one]
+
+
+def by_role(job: ObservedRun, role: str) -> list[float]:
+    return [cores for node, cores in sorted(job.cores.items()) if node.role == role]
+
+
+@pytest.mark.long(like="test_hot_servers_get_24_cores")
+def test_cores_may_be_counted_in_tenths() -> None:
+    """Table 1 where a core of the settings is a tenth of a core of the machines: all else is the same."""
+
+    def tenfold(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+        used = wide_and_deep({node: cores / 0.1 for node, cores in has.items()})
+        return {node: Used(one.cores * 0.1) for node, one in used.items()}
+
+    job = trained(tenfold, {"max_time_s": 480.0}, unit_cores=0.1)
+    plain = trained(run={"max_time_s": 480.0})
+    assert {node: pytest.approx(cores * 0.1) for node, cores in plain.cores.items()} == job.cores
+    assert len(job.decisions) == len(plain.decisions)
+
+
+def test_a_busy_worker_does_not_need_more_cores_than_it_has() -> None:
+    """Table 1 with a worker that uses both of its cores, by the kernel's count 1 % more: it is planned with two."""
+
+    def counted(has: Mapping[NodeId, float]) -> dict[NodeId, Used]:
+        return {node: Used(1.01 * cores if node.role == "worker" else 5.7) for node, cores in has.items()}
+
+    job = trained(counted, {"max_time_s": 100.0}, worker_cores=2)
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["worker_cores_used"], plan["worker_cores"]) == (2.0, 2)
+
+
+def test_hot_servers_get_24_cores() -> None:
+    """Section 4.2: "we replace PS-2 and PS-3 with pods with 24 CPU cores": 14.9 / 85.1 * 5.7 * 24 = 23.95."""
+    job = trained(run={"max_time_s": 480.0})
+    assert of_rule(job, "hot server")
+    assert sorted(by_role(job, "server")) == [16] * 6 + [24] * 2
+
+
+def test_a_seamless_switch_restarts_nobody() -> None:
+    """Section 5.3: workers train until all new servers have joined; native TensorFlow restarts them all."""
+    seamless, stopped = (trained(run={"max_time_s": 100.0}, seamless=one) for one in (True, False))
+    assert seamless.restarts == []
+    assert [node for _, node, _ in stopped.restarts] == ["worker:0"]
+    assert len(seamless.moves) == len(stopped.moves) == 1
+
+
+def test_a_worker_that_was_out_of_memory_gets_twice_as_much() -> None:
+    """Section 4.2: "If the worker fails with OOM, DLRover launches a new worker with double memory"."""
+    job = ObservedRun(DLRover(), even, workers=3, max_time_s=40.0)
+    job.out_of_memory(20.5, NodeId.worker(1))
+    assert played(job) == []
+    (asked_s, launch), *others = job.launches
+    assert others == []
+    assert (launch.node, launch.cpu_cores, launch.memory_bytes) == ("worker:3", 16, 16 * GIB)
+    assert asked_s == 25.0, "at the next question to the Brain"
+    assert NodeId.worker(1) not in job.core.members.layout.nodes
+
+
+def test_no_plan_is_lost_while_a_worker_that_was_out_of_memory_is_replaced() -> None:
+    """Table 1, where the replacement takes longer than the sample: planned when it is there, and carried out."""
+    job = ObservedRun(DLRover(ps_interval_s=200.0), wide_and_deep, workers=2, max_time_s=480.0, launch_s=100.0)
+    job.out_of_memory(20.5, NodeId.worker(1))
+    assert played(job) == []
+    plan = numbers(of_rule(job, "plan")[0])
+    assert (plan["workers"], plan["worker_cores"], plan["servers"]) == (24, 3, 8)
+    assert by_role(job, "server") == [16] * 8
+    assert by_role(job, "worker") == [3] * 24
+
+
+def test_a_newcomer_that_never_delivers_anything_is_not_waited_for_forever() -> None:
+    """Section 5.4, where a worker has joined and hangs before its first gradient; servers have all that they need."""
+    workers, server, (server_cores, worker_cores) = [NodeId.worker(0), NodeId.worker(1)], NodeId.server(0), (16, 4)
+    given = {node: Given(cores=worker_cores, memory_bytes=8 * GIB) for node in workers}
+    given[server] = Given(cores=server_cores, memory_bytes=8 * GIB)
+    planner = BrainPlanner(BrainSettings(cores_total=24, cores_max=16, hang_s=100.0, adjust_every_s=10.0))
+    started = Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1)
+    planner.start(started, {node: has for node, has in given.items() if node != workers[1]})
+    planner.brain.stage = Stage.ADJUST
+    planner.observe_event(Joined(t=200.0, worker=1, incarnation=0), given)
+    uses = tuple(NodeUse(node=str(node), cpu_cores=float(has.cores)) for node, has in given.items())
+    found = []
+    for t in range(250, 331, 10):
+        planner.observe_event(Arrived(t=float(t), grad=make_grad(), timings=Timings()), given)
+        planner.observe_event(Observed(t=float(t), period_s=10.0, nodes=uses), given)
+        found.append(planner.decide(float(t), given))
+    assert [one.t for one in found if one is not None] == [300.0]
+    assert next(one.changes for one in found if one is not None) == (StopWaiting(node=workers[1]),)
+
+
+def test_history_is_checked() -> None:
+    """Beyond the paper: settings are refused by name."""
+    with pytest.raises(ValueError, match="history="):
+        DLRover(history=("a job",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="history_of="):
+        DLRover(history_of=("wide_and_deep",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("server_cores_used", float("nan")),
+        ("worker_cores_used", -1.0),
+        ("workers", 0),
+        ("worker_bytes", 0),
+        ("server_bytes", -1),
+    ],
+)
+def test_a_job_that_cannot_have_been_is_refused(field: str, value: float) -> None:
+    """Beyond the paper: before the job, and not when its first nodes are to get no memory."""
+    usual: dict[str, Any] = {"server_cores_used": 9.0, "worker_cores_used": 2.0, "workers": 2}
+    usual |= {"worker_bytes": GIB, "server_bytes": GIB}
+    jobs = tuple(FinishedJob(workload="a", dataset="b", **{**usual, **change}) for change in ({}, {field: value}))
+    DLRover(history=jobs[:1], history_of=("a", "b"))
+    with pytest.raises(ValueError, match=rf"^history\[1\]\.{field}={value}: must be"):
+        DLRover(history=jobs, history_of=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ({"cores_total": 15}, "a worker of 8 and a server of 8 cores need 16"),
+        (
+            {"cores_total": 4, "worker_cores": 1, "first_server_cores": 1},
+            "a worker of 1 and a server of 4 cores need 5",
+        ),
+    ],
+)
+def test_a_total_that_nothing_fits_into_is_refused(settings: dict[str, int], needs: str) -> None:
+    """Eq. 7: all cores together are at most C_total."""
+    given = {"worker_cores": 8, "first_server_cores": 8, "server_cores": 4, "cores_max": 32, **settings}
+    with pytest.raises(ValueError, match=f"^cores_total={settings['cores_total']}: {needs}$"):
+        DLRover(**given)

@@ -8,8 +8,7 @@ from strategies.basic.dynamic_x import DynamicX
 from strategies.parts.composition.composition import Composition
 from strategies.parts.composition.parts import Parts
 from strategies.parts.gates import GroupsGate, Verdict
-from strategies.protocol import AnyEvent, Apply, Restored, Started
-from tests.support.faults import Crash
+from strategies.protocol import AnyEvent, Restored, Started
 from tests.support.harness import HeapRun, Rig, make_job
 
 
@@ -52,9 +51,6 @@ def together(workers: Sequence[int]) -> list[list[int]]:
     return [list(workers)]
 
 
-# ---- updates --------------------------------------------------------------------------------------------------------
-
-
 def of_four(**changes: object) -> HeapRun:
     """Workers that need 1, 1, 1 and 4 s, for 40 s, with batches of two."""
     return HeapRun(eager(**changes), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
@@ -71,27 +67,9 @@ def test_every_cluster_makes_updates_of_its_own() -> None:
     assert run.updates == 46
 
 
-def test_the_rate_is_scaled_by_the_share_of_the_cluster() -> None:
-    """Section IV-C, "Scaling learning rate after switching"."""
-    applies = {
-        (len(command.grads), command.weights[0], command.lr_scale)
-        for command in of_four().commands
-        if isinstance(command, Apply)
-    }
-    assert applies == {(4, 1 / 8, 1.0), (3, 1 / 6, 0.75), (1, 1 / 2, 0.25)}
-
-
-def test_a_restarting_worker_keeps_its_predicted_time() -> None:
-    """Beyond the paper: the slow one crashes; the other three do not wait for it before, during or after."""
-    run = HeapRun(eager(), make_job(max_time_s=30.0), [1, 1, 1, 4], [Crash(10.0, 3, 5.0)]).run()
-    assert {len(order.grads) for t, order, _ in run.applied if t > 4} == {3, 1}
-    assert {t for t, order, _ in run.applied if t > 4 and len(order.grads) == 3} == {float(t) for t in range(5, 31)}
-
-
 def test_a_worker_without_a_time_counts_as_the_median_of_the_others() -> None:
     """Beyond the paper. The first iteration of a process is not measured, and worker 0 restarts after it: when
-    1, 1 and 4 s of the others are known, it is put with the two quick ones.
-    """
+    1, 1 and 4 s of the others are known, it is put with the two quick ones."""
     rig = Rig(eager(warmup_iters=1), make_job(global_batch_samples=8)).start()
     for worker in range(4):
         rig.arrive(worker)

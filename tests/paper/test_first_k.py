@@ -5,27 +5,15 @@ from __future__ import annotations
 import pytest
 
 from strategies.basic.first_k import FirstK
-from strategies.protocol import Apply
 from tests.support.harness import HeapRun, make_job
 
 
 def test_the_first_k_make_the_update_and_the_rest_is_dropped() -> None:
     """Xu et al., abstract, without its compensation: 1, 1, 1 and 4 s, K = 3. An update every second from 120 fresh
-    gradients; the ten of the fourth are dropped. By default it waits for three quarters of the workers.
-    """
+    gradients; the ten of the fourth are dropped. By default it waits for three quarters of the workers."""
     run = HeapRun(FirstK(), make_job(), [1, 1, 1, 4]).run()
     assert [t for t, _, _ in run.applied] == [float(k) for k in range(1, 41)]
     assert (len(run.used), len(run.dropped), set(run.staleness)) == (120, 10, {0})
-
-
-def test_the_batch_shrinks_and_with_it_the_step() -> None:
-    """Departure from Chen et al., Algorithm 4: workers keep B / N. Three of four with two samples each are a mean over
-    6, at 3/4 of the rate.
-    """
-    run = HeapRun(FirstK(k=3), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
-    assert {grad.assigned_samples for grad in run.grads.values()} == {2}
-    applies = [command for command in run.commands if isinstance(command, Apply)]
-    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 6,) * 3, 0.75)}
 
 
 @pytest.mark.parametrize("k", [0, 5])

@@ -128,7 +128,7 @@ def rates_of(updates: Sequence[text.Update], num_workers: int, rate: str) -> lis
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10**6))
 def test_it_is_the_job_that_the_text_describes(name: str, seed: int) -> None:
     """STAR, sections IV-B and V-A, and the papers of the baselines, by their rules alone."""

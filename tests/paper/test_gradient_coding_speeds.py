@@ -39,7 +39,7 @@ def machines(factors: list[float], late: Callable[[int, int], float] = lambda wo
     return seconds
 
 
-def played(seconds: Seconds, workers: int, rounds: int = 200, **changes: Any) -> HeapRun:
+def played(seconds: Seconds, workers: int, rounds: int = 120, **changes: Any) -> HeapRun:
     strategy = GradientCoding(**{"estimate_iters": 5, **changes})
     job = make_job(
         num_workers=workers, global_batch_samples=BATCH, num_samples=rounds * BATCH, epochs=1, max_time_s=1e9
@@ -65,9 +65,6 @@ def optimum_s(factors: list[float], copies: int, part: int) -> float:
     return high_s
 
 
-# ---- at equal work --------------------------------------------------------------------------------------------------
-
-
 def test_shares_reach_the_optimum_of_machines_with_a_fixed_cost() -> None:
     """Theorem 5, with a fixed cost in every iteration: base and slope are fitted to the sizes that the first
     measurement leads to. In proportion to samples per second at even shares, the slowest would take 1.2 times as long.
@@ -86,23 +83,9 @@ def test_shares_reach_the_optimum_of_machines_with_a_fixed_cost() -> None:
     assert len({len(command.parts) for command in last}) > 3
 
 
-def test_heterogeneity_aware_is_faster_than_cyclic_where_machines_differ() -> None:
-    """Their figure 3, with a fixed cost in every iteration."""
-    aware, cyclic = (played(machines(FACTORS), len(FACTORS), scheme=scheme) for scheme in ("heter_aware", "cyclic"))
-    assert last_round_s(aware) < 0.75 * last_round_s(cyclic)
-
-
-def test_equal_workers_keep_their_first_code_despite_occasional_delays() -> None:
-    """Beyond the paper: every fifth iteration of a worker takes ten times as long, which medians ignore."""
-    late = machines([1.0] * 8, lambda worker, turn: 0.5 if (turn + worker) % 5 == 0 else 0.0)
-    run = played(late, 8)
-    assert run.core.strategy.log_state()["codes"] == 1
-
-
 def test_a_temporary_delay_builds_no_new_code() -> None:
     """Beyond the paper. Windows of 12 late iterations, of one worker or two at a time: less than half of what a
-    measurement takes.
-    """
+    measurement takes."""
 
     def codes(**changes: Any) -> int:
         late = machines([1.0] * 8, lambda worker, turn: 1.0 if turn // 12 % 8 == worker else 0.0)
@@ -120,8 +103,7 @@ def arrivals(worker: int, times_s: dict[int, list[float]]) -> Iterator[Arrived]:
 
 def test_two_sizes_determine_base_and_slope() -> None:
     """Beyond the paper: 3 s at 10 samples and 5 s at 20 are 1 s and 0.2 s a sample. Waiting for parameters does not
-    count.
-    """
+    count."""
     assert fitted({10: 3.0, 20: 5.0}) == pytest.approx((1.0, 0.2))
     assert fitted({20: 5.0, 10: 3.0}) == pytest.approx((1.0, 0.2))
     assert fitted({10: 3.0}) is None
@@ -143,8 +125,7 @@ def test_two_sizes_determine_base_and_slope() -> None:
 
 def test_late_workers_are_left_out_only_after_some_patience() -> None:
     """Beyond the paper: worker 1 delivers nothing. Two iterations are asked for, after three of warm-up: for three
-    times as many rounds, 15, its time is waited for although one worker may be missing.
-    """
+    times as many rounds, 15, its time is waited for although one worker may be missing."""
     speeds = Speeds([0, 1], None, 2)
     for event in arrivals(0, {10: [7.0] * 3 + [3.0, 3.0]}):
         speeds.tell(event)
@@ -152,26 +133,22 @@ def test_late_workers_are_left_out_only_after_some_patience() -> None:
     assert found == [None] * 15 + [{0: (3.0, 3.0)}]
 
 
-# ---- what is refused ------------------------------------------------------------------------------------------------
-
-
 def test_a_code_that_would_amplify_too_much_is_refused_and_the_old_one_kept() -> None:
     """Beyond the paper: the current code tolerates three stragglers, one for the measured shares would amplify too
-    much, which the record reports. Attempts become rarer.
-    """
-    run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=20.0, draws=5)
+    much, which the record reports. Attempts become rarer."""
+    run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=20.0, draws=5, rounds=60)
     state = run.core.strategy.log_state()
     assert (state["tolerated"], state["codes"]) == (3, 1)
     assert 1 <= int(state["refused"]) <= 6
-    free = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=500.0, draws=5).core.strategy.log_state()
+    free_run = played(machines(FACTORS), len(FACTORS), s=3, max_amplification=500.0, draws=5, rounds=60)
+    free = free_run.core.strategy.log_state()
     assert (free["tolerated"], free["refused"]) == (3, 0)
     assert int(free["codes"]) > 1, "negative control: only the amplification was in the way"
 
 
 def test_the_code_that_is_checked_is_the_one_that_is_built() -> None:
     """Beyond the paper: speeds 1 to 7 of 100 workers need 395 parts, which amplify too much; a batch of 128 samples has
-    at most 128.
-    """
+    at most 128."""
     strategy = GradientCoding(s=1, throughputs=[float(1 + worker % 7) for worker in range(100)])
     strategy.validate(100)
     strategy.validate_batch(100, 128)
@@ -179,14 +156,10 @@ def test_the_code_that_is_checked_is_the_one_that_is_built() -> None:
         strategy.validate_batch(100, 3200)
 
 
-# ---- as soon as it can be decoded ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scheme", ["fractional_repetition", "heter_aware", "group_based"])
 def test_eager_decodes_with_fewer_than_all_but_s(scheme: str) -> None:
     """Wang et al., section V, taken further: two of four workers never deliver, in different pairs; the other two have
-    computed everything.
-    """
+    computed everything."""
     strategies = [GradientCoding(scheme=scheme, s=1, eager=eager) for eager in (True, False)]
     job = make_job(num_workers=4, global_batch_samples=16, num_samples=160, epochs=1, max_time_s=1e5)
     ends = []

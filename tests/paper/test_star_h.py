@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ComputeOrder
-from strategies.protocol import Apply, Wake
+from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.choice import Choice, static_sizes
 from strategies.star.modal import ASGD, SSGD, Mode
@@ -55,9 +55,6 @@ def decision(run: HeapRun) -> Any:
     return run.core.strategy.parts.schedule.decision  # type: ignore[attr-defined]
 
 
-# ---- the choice -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("times_s", "phi", "mode_cost", "best"),
     [
@@ -82,11 +79,13 @@ def test_the_mode_with_the_least_time_per_progress(
 
 
 def test_ties_go_to_the_larger_x_and_to_static() -> None:
-    """Beyond the paper: where it costs the same, the fresher gradients. Without noise and with equal times every update
-    takes as long, if it takes the x-th smallest time."""
+    """Beyond the paper: where it costs the same, the fresher gradients; of many workers, powers of two and the
+    bounds of clusters are tried."""
     choice = Choice(modes=["static", "dynamic"], costs=ModeTimes(mode_cost="order"))
     mode_s = choice.priced(range(4), (1.0,) * 4, ((0, 1, 2, 3),), 128, 0.0, present=ASGD)
     assert list(mode_s) == [Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2, 3),))]
+    assert static_sizes(100, (tuple(range(70)), tuple(range(70, 100)))) == [2, 4, 8, 16, 32, 64, 70]
+    assert static_sizes(5, ()) == [2, 3, 4]
 
 
 @pytest.mark.parametrize(("min_gain_frac", "chosen"), [(0.0, Mode(x=3)), (0.2, Mode(x=3)), (0.21, Mode(x=2))])
@@ -95,16 +94,6 @@ def test_a_small_gain_is_no_reason_to_change(min_gain_frac: float, chosen: Mode)
     choice = Choice(modes=["static"], min_gain_frac=min_gain_frac)
     mode_s = choice.priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000, present=Mode(x=2))
     assert choice.chosen(mode_s, Mode(x=2), 4)[0] == chosen
-
-
-def test_with_many_workers_not_all_updates_are_tried() -> None:
-    """Beyond the paper: powers of two and the bounds of clusters."""
-    groups = (tuple(range(70)), tuple(range(70, 100)))
-    assert static_sizes(100, groups) == [2, 4, 8, 16, 32, 64, 70]
-    assert static_sizes(5, ()) == [2, 3, 4]
-
-
-# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_straggler_gets_updates_of_its_own() -> None:
@@ -121,15 +110,6 @@ def test_a_straggler_gets_updates_of_its_own() -> None:
 def test_ablations_take_the_best_that_is_left(modes: Sequence[str], made: set[int]) -> None:
     """Section V-C: 8.76 of ASGD against 11.81 of SSGD; 4.17 with updates of three."""
     assert sizes(run_of(eager(modes=modes)), 5) == made
-
-
-def test_without_stragglers_it_is_ssgd_again() -> None:
-    """Section IV-A: worker 3 is slow from its 10th to its 14th iteration."""
-    run = run_of(eager(), slow_from(10, 15))
-    assert sizes(run, 0, 13) == {4}
-    assert sizes(run, 13, 29) == {3, 1}
-    assert sizes(run, 35) == {4}
-    assert run.core.strategy.log_state()["switches"] == 2
 
 
 @pytest.mark.parametrize(("kappa", "later"), [(1.0, {1}), (10.0, {4})])
@@ -150,26 +130,19 @@ def test_an_asynchronous_job_is_synchronous_again() -> None:
     assert unlawful(run) == []
 
 
-def test_nobody_begins_to_compute_during_a_decision() -> None:
-    """Section IV-C1, STAR-H: "pauses the training": known at 4 s, decided at 4.5."""
+def test_decisions_pause_training_or_are_made_ahead() -> None:
+    """Section IV-C1, STAR-H: "pauses the training": known at 4 s, decided at 4.5. Section V, STAR-: known at 4 s,
+    and decided at 4.5 while the next round is computed in the old mode; it is used from the first update after that
+    on. Section IV-C1: a change of mode is one of the next update. Workers 0 to 2 finish their second iteration 1 s
+    after the first round, at 5 s; worker 3, slow for the first time, at 8."""
     run = run_of(eager(decision_s=0.5, redecide_iters=1000))
     assert [command.at_s for command in run.commands if isinstance(command, Wake)] == [4.5]
     assert [t for t, order, _ in run.applied][:3] == [4.0, 5.5, 6.5]
     assert sizes(run, 4) == {3, 1}
-
-
-def test_a_decision_ahead_lets_training_go_on() -> None:
-    """Section V, STAR-: known at 4 s, and decided at 4.5 while the next round is computed in the old mode; it is used
-    from the first update after that on."""
     strategy = eager(decision_s=0.5, pause=False)
     run = run_of(strategy)
     assert Wake not in strategy.needs
     assert [(t, len(order.grads)) for t, order, _ in run.applied][:4] == [(4.0, 4), (8.0, 4), (9.0, 3), (10.0, 3)]
-
-
-def test_a_decision_in_the_middle_of_a_round_waits_for_its_update() -> None:
-    """Section IV-C1: a change of mode is one of the next update. Workers 0 to 2 finish their second iteration 1 s after
-    the first round, at 5 s; worker 3, slow for the first time, at 8."""
     run = run_of(eager(predict_every_iters=1, decision_s=0.25), slow_from(2, 1000))
     applied = [(t, len(order.grads)) for t, order, _ in run.applied]
     assert applied[:2] == [(1.0, 4), (5.0, 4)]
@@ -186,17 +159,8 @@ def test_nothing_is_decided_before_the_noise_is_measured(monkeypatch: pytest.Mon
     assert sizes(run_of(waiting)) == {4}
 
 
-def test_the_learning_rate_follows_the_share_of_the_batch() -> None:
-    """Section IV-C1, "Scaling learning rate after switching"."""
-    applies = {(len(one.grads), one.lr_scale) for one in run_of(eager()).commands if isinstance(one, Apply)}
-    assert applies == {(4, 1.0), (3, 0.75), (1, 0.25)}
-
-
 def test_a_decision_is_recorded_with_its_numbers() -> None:
     """Beyond the paper: T, d, phi, kappa, the mode chosen and what the others would cost."""
     said = str(run_of(eager(redecide_iters=1000)).core.strategy.log_state()["decision"])
-    assert said.startswith(
-        "4 s: stragglers 3; T 1 1 1 4 s; d 0.00 0.00 0.00 3.00; phi 1000 samples, 0 updates old; "
-        "dynamic 3 1 3.524 s, was ssgd; rejected: static 3 4.175 s (+18%), "
-    )
-    assert said.endswith("ssgd 11.81 s (+235%) (priced, kappa 0.14)")
+    for words in ("T 1 1 1 4 s", "phi 1000 samples", "dynamic 3 1 3.524 s, was ssgd", "static 3 4.175 s (+18%)"):
+        assert words in said

@@ -13,7 +13,6 @@ import pytest
 
 from runtime.core.job import ComputeOrder
 from scripts.fitting.train_modes import Agreement, agreement, by_heuristic, drawn
-from strategies.basic.bsp import BSP
 from strategies.protocol import Compute, Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
@@ -21,7 +20,6 @@ from strategies.star.times import ModeTimes
 from tests.support.faults import Crash
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
-from tests.support.rough import parted, rough
 
 FOUR = (1.0, 1.0, 1.0, 4.0)
 COSTS = ModeTimes(mode_cost="pooled", kappa=16.0)
@@ -63,24 +61,11 @@ def tried(seed: int = 1, count: int = 100) -> Agreement:
     return agreement(ModeLearner(use_ml_from_start=True).model, decisions)
 
 
-# ---- the model that comes along -------------------------------------------------------------------------------------
-
-
 def test_it_chooses_as_star_h_does() -> None:
     """Section IV-C2: STAR-ML "estimates" what STAR-H computes; here in nine decisions of ten, the rest cost little."""
     found = tried()
     assert found.same_frac >= 0.86, found
     assert found.regret_frac <= 0.005, found
-
-
-def test_it_has_learnt_more_than_its_estimates_say() -> None:
-    """Beyond the paper, a negative control: without the model's corrections they agree less often, and cost more."""
-    bare = agreement(None, [by_heuristic(one, COSTS) for one in drawn(1, 100)])
-    assert bare.same_frac < tried().same_frac - 0.1
-    assert bare.regret_frac > 2 * tried().regret_frac
-
-
-# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
@@ -90,28 +75,6 @@ def test_it_decides_from_the_start_if_it_was_trained_before() -> None:
     said = str(run.core.strategy.log_state()["decision"])
     assert said.endswith("(pooled, kappa 16, by the model)")
     assert run.core.strategy.log_state()["decided_by"] == "model"
-
-
-def test_its_decisions_take_less_time_than_those_of_star_h() -> None:
-    """Section V-C: 4.9 to 13 times less. Predictions are made that much further ahead, and nobody waits."""
-    leads: list[float] = []
-
-    def led(strategy: Star) -> list[float]:
-        times: Any = strategy.parts.detectors["times"]
-        known = type(times).outlook
-        leads.clear()
-
-        def outlook(workers: Any, t: float, lead_s: float = 0.0) -> Any:
-            leads.append(lead_s)
-            return known(times, workers, t, lead_s)
-
-        object.__setattr__(times, "outlook", outlook)
-        assert Wake not in strategy.needs
-        run_of(strategy)
-        return leads
-
-    assert set(led(star_ml({"decision_s": 0.06}))) == {0.06}
-    assert set(led(star_ml({"use_ml_from_start": False}))) == {0.5}
 
 
 def test_workers_wait_for_decisions_of_the_model_also_where_those_of_star_h_take_no_time() -> None:
@@ -163,12 +126,3 @@ def test_a_worker_that_leaves_ends_what_is_measured() -> None:
     run = run_of(star_ml(own, redecide_iters=10, decision_s=0.0), faults=crashes)
     assert not [one for one in schedule(run).learning._buffer._decisions if one.measured]
     assert unlawful(run) == []
-
-
-# ---- identities and any job -----------------------------------------------------------------------------------------
-
-
-def test_without_stragglers_it_is_bsp() -> None:
-    """Section IV-A: event for event."""
-    one = rough(star_ml(straggler_frac=1e9), 3, 4)
-    assert parted(one, rough(BSP(), 3, 4)) == ""

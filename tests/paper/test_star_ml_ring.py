@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.history import Floats
-from strategies.basic.bsp import BSP
 from strategies.protocol import Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
@@ -18,6 +17,7 @@ from strategies.star.measuring import read_took
 from strategies.star.ring_modes import WHOLE, RingMode
 from strategies.star.ring_question import MODE_FEATURES, RingQuestion, ring_feature_names
 from strategies.star.times import ModeTimes, ring_s
+from tests.support.examples import examples
 from tests.support.harness import HeapRun, make_job
 from tests.support.laws import unlawful
 
@@ -102,27 +102,7 @@ def rows(mode: RingMode, overhead_s: float = 0.0) -> dict[str, float]:
     return dict(zip(ring_feature_names(16), found.features[0].tolist(), strict=True))
 
 
-# ---- what a model is given, and what it corrects --------------------------------------------------------------------
-
-
-def test_what_it_corrects_is_equation_3() -> None:
-    """Section IV-C1, with phi = 1000: 5.9297, 3.1741 and 2.3021 s for x = 0, 1, 2 without waiting."""
-    at = asked()
-    modes = [WHOLE, RingMode((7,), 0.0), RingMode((7, 6), 0.0)]
-    assert [at.by_rule()[mode] for mode in modes] == pytest.approx([5.9297, 3.1741, 2.3021], abs=5e-5)
-    estimates = at.costed(at.by_rule(), 16, measured=False)
-    assert estimates.targets == pytest.approx(np.zeros(5), abs=1e-12)
-    assert next(iter(at.by_rule())) == modes[2], "the best first"
-
-
-def test_equation_3_is_learnt_of_rings_without_overhead() -> None:
-    """Section IV-C1: equation 3 has none, so it teaches nothing about rings that have some; what was measured does."""
-    at = asked(overhead_s=2.0)
-    column = MODE_FEATURES.index("overhead / slowest")
-    assert set(at.costed(at.by_rule(), 16, measured=False).features[:, column]) == {0.0}
-    assert set(at.costed({WHOLE: 9.0}, 16, measured=True).features[:, column]) == {2.0 / 3.0}
-
-
+@examples(20)
 @given(
     times_s=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=8),
     link_s=st.floats(0.0, 2.0),
@@ -149,34 +129,24 @@ def test_the_estimate_of_any_mode_is_equation_3(
     assert np.isfinite(found.features).all()
 
 
-def test_a_child_that_is_one_update_late_is_half_a_member() -> None:
-    """Beyond the paper, by the gate's rule: without 6 and 7 a ring starts every second, and 6 delivers in every other.
-
-    6.5 gradients an update, of which half of one is an update, 6.5 / 8 global batches, late: a lag of
-    0.5 / 6.5 x 0.8125 / 1.8125 = 0.0345 and a price of 1.0069. Equation 3 counts six.
-    """
+def test_children_are_counted_as_the_gate_works() -> None:
+    """Beyond the paper, by the gate's rule: without 6 and 7 a ring starts every second, and 6 delivers in every
+    other. 6.5 gradients an update, of which half of one is an update, 6.5 / 8 global batches, late: a lag of 0.5 /
+    6.5 x 0.8125 / 1.8125 = 0.0345 and a price of 1.0069. Equation 3 counts six. Section IV-B: a parent waits for
+    its children. 6 delivers at 1.5 s, so 0.7 s of patience cost 0.5 s. Beyond the paper: its parent sends
+    parameters after the sum. With 2 s of overhead rings start every 3 s. 6 delivers at 3.5 s and 7 at 5 s, so both
+    are late by one update and none is dropped: 7 gradients an update, of which one is late, a lag of 1 / 7 x 0.875
+    / 1.875 = 1 / 15. With 0.5 s of patience 6 is in time."""
     found = rows(RingMode((7, 6), 0.0))
     assert found["one update late of the workers"] == 1 / 8
     assert found["log price of the late"] == pytest.approx(np.log(1 + 5.8 * 0.03448**2), abs=1e-5)
     happens_s = (1 + 1000 / (6.5 * 128)) * 1.00690
     assert np.exp(found["log as it happens / estimate"]) == pytest.approx(happens_s / 2.30208, abs=1e-4)
-
-
-def test_a_wait_ends_with_the_last_child() -> None:
-    """Section IV-B: a parent waits for its children. 6 delivers at 1.5 s, so 0.7 s of patience cost 0.5 s."""
     found = rows(RingMode((6,), 5.0))
     assert found["log as it happens / estimate"] == pytest.approx(np.log(3.0 / 8.0)), "the ring has 7, who takes 3 s"
     both = rows(RingMode((7, 6), 5.0))
     assert both["delivered of the workers"] == 2 / 8
     assert np.exp(both["log as it happens / estimate"]) == pytest.approx(3.0 / 6.0), "7 delivers at 3 s, not at 6"
-
-
-def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
-    """Beyond the paper: its parent sends parameters after the sum. With 2 s of overhead rings start every 3 s.
-
-    6 delivers at 3.5 s and 7 at 5 s, so both are late by one update and none is dropped: 7 gradients an update, of
-    which one is late, a lag of 1 / 7 x 0.875 / 1.875 = 1 / 15. With 0.5 s of patience 6 is in time.
-    """
     at, mode = asked(overhead_s=2.0), RingMode((7, 6), 0.0)
     found = rows(mode, overhead_s=2.0)
     assert (found["delivered of the workers"], found["one update late of the workers"]) == (0.0, 2 / 8)
@@ -187,27 +157,12 @@ def test_a_child_waits_for_what_an_update_takes_besides_as_members_do() -> None:
     assert next(iter(by_model)) == mode
 
 
-def test_features_depend_neither_on_the_unit_nor_on_numbers() -> None:
-    """Beyond the paper: seconds and the workers' numbers have no meaning of their own."""
-    mode, other = RingMode((7, 6), 0.5), RingMode((0, 1), 1.0)
-    one = asked().rows([WHOLE, mode], 16, 0.25)
-    doubled = dict(enumerate(2 * time_s for time_s in reversed(EIGHT)))
-    two = asked(times_s=doubled, delivered_s=doubled).rows([WHOLE, other], 16, 0.5)
-    assert two.features == pytest.approx(one.features)
-    assert two.log_s == pytest.approx(one.log_s + np.log(2.0))
-    assert len(set(ring_feature_names(16))) == one.features.shape[1]
-
-
-# ---- the model that comes along -------------------------------------------------------------------------------------
-
-
 def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> None:
     """Section V-A: trained on dry runs before the evaluation.
 
     Where nothing is left out it says about what equation 3 says. With an overhead as long as the ring's time all modes
     cost more than that, and the best what it is worth as the gate works; of the ring of all it has learnt
-    that who straggles is slower than the first prediction says.
-    """
+    that who straggles is slower than the first prediction says."""
     model = ModeLearner(topology="allreduce", use_ml_from_start=True).model
     times_s = dict.fromkeys(range(7), 0.1) | {7: 0.2}
     given: dict[str, Any] = {"times_s": times_s, "delivered_s": times_s, "tagged": (7,), "waits_s": (0.0,)}
@@ -222,9 +177,6 @@ def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> N
     assert next(iter(learnt)) == best
     assert learnt[best] == pytest.approx(happens[best], rel=0.1)
     assert learnt[WHOLE] > happens[WHOLE]
-
-
-# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def test_star_h_decides_until_it_has_learnt_enough() -> None:
@@ -269,19 +221,6 @@ def test_what_a_mode_turned_out_to_be_worth_is_learnt() -> None:
     assert list(took.times_s) == EIGHT
 
 
-def test_pauses_are_in_no_measurement() -> None:
-    """Beyond the paper: a mode takes neither the rest of a round nor a pause; all else is computing here."""
-    pausing = {"pause": True, "decision_s": 0.4, "redecide_iters": 20, "waits_s": [0.0]}
-    run = run_of(star_ml({"min_samples": 5000}, **pausing), until_s=150.0)
-    measured = [one for one in learner(run)._buffer._decisions if one.measured]
-    assert len(measured) >= 3
-    worth_s = (1 + 1000 / (6.5 * 128)) * 1.00690
-    for one in measured:
-        assert float(np.exp(one.log_s + one.targets)[0]) == pytest.approx(worth_s, rel=0.01)
-    schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
-    assert max(schedule._overhead._newest_s) == pytest.approx(0.0)
-
-
 def test_a_mode_is_measured_once_its_ring_is_there() -> None:
     """Beyond the paper: worker 3 comes back into the ring, and while it computes as a child rounds still take 1 s."""
     done = [0] * 4
@@ -297,20 +236,6 @@ def test_a_mode_is_measured_once_its_ring_is_there() -> None:
     assert [took.pace.update_s for took in tooks] == pytest.approx([1.3] * len(tooks), rel=1e-5)
 
 
-def test_without_stragglers_nothing_is_measured_any_more() -> None:
-    """Beyond the paper: what a mode took while nobody straggled is not what the decision was about."""
-    done = [0] * 4
-
-    def seconds(worker: int, order: Any) -> float:
-        done[worker] += 1
-        return 3.0 if worker == 3 and done[3] in (2, 30) else 1.0
-
-    # it gains too little to leave, so the ring of all is what is decided
-    run = run_of(star_ml({"min_samples": 5000}, min_gain_frac=0.99, redecide_iters=10**6), seconds, 80.0)
-    assert run.core.strategy.log_state()["decisions"] == 2
-    assert not [one for one in learner(run)._buffer._decisions if one.measured]
-
-
 def test_its_decisions_take_a_time_of_their_own() -> None:
     """Section V-C: 4.9 to 13 times less. Once it decides, a new mode is there that much after its decision."""
     run = run_of(star_ml({"decision_s": 0.25}, redecide_iters=1, decision_s=2.0), waves(), 400.0)
@@ -321,20 +246,3 @@ def test_its_decisions_take_a_time_of_their_own() -> None:
     few = run_of(star_ml({"decision_s": 0.25, "min_samples": 5000}, decision_s=2.0), waves())
     schedule = few.core.strategy.parts.schedule  # type: ignore[attr-defined]
     assert schedule._takes_s((0, 1, 2, 3)) == 2.0
-
-
-def test_without_stragglers_it_is_bsp() -> None:
-    """Section IV-A: event for event."""
-    one, bsp = run_of(star_ml(), (1.0, 1.05, 1.1, 1.0)), run_of(BSP(), (1.0, 1.05, 1.1, 1.0))
-    assert [(t, order.grads, order.weights) for t, order, _ in one.applied] == [
-        (t, order.grads, order.weights) for t, order, _ in bsp.applied
-    ]
-
-
-@pytest.mark.long(like="test_star_h_decides_until_it_has_learnt_enough")
-@settings(max_examples=20)
-@given(times_s=st.lists(st.floats(0.5, 5.0), min_size=2, max_size=7), pause=st.booleans())
-def test_any_job_is_lawful(times_s: list[float], pause: bool) -> None:
-    """Beyond the paper: whoever is slow, and whether anybody waits for decisions."""
-    own = {"min_samples": 10, "refit_samples": 5, "epochs": 2, "hold_updates": 2, "check_every": 2}
-    run_of(star_ml({**own, "max_regret_frac": 10.0}, pause=pause, decision_s=0.3, redecide_iters=1), tuple(times_s))

@@ -7,7 +7,6 @@ from statistics import fmean
 import pytest
 
 from strategies.basic.static_x import StaticX
-from strategies.protocol import Apply
 from tests.support.harness import HeapRun, make_job
 
 
@@ -30,11 +29,3 @@ def test_parameters_are_updated_with_x_gradients_each_time(
     assert (run.updates, len(run.used), run.dropped) == (updates, gradients, [])
     assert {len(order.grads) for _, order, _ in run.applied} == {x}
     assert fmean(run.staleness) == pytest.approx(staleness, abs=1e-3)
-
-
-def test_the_rate_is_scaled_by_the_share_of_the_batch() -> None:
-    """Section IV-C, "Scaling learning rate after switching". r_new = x/N r_SSGD, and a mean over the samples: two of
-    four workers with two samples each."""
-    run = HeapRun(StaticX(x=2), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()
-    applies = [command for command in run.commands if isinstance(command, Apply)]
-    assert {(command.weights, command.lr_scale) for command in applies} == {((1 / 4, 1 / 4), 0.5)}

@@ -56,13 +56,11 @@ def refusal(made: Arrivals) -> str:
     return text
 
 
-# ---- every source ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_as_shipped_it_gives_the_same_jobs_for_the_same_seed_in_order(name: str) -> None:
     jobs = source(name).submissions(3)
     assert jobs == source(name).submissions(3)
+    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(source(name))}  # type: ignore[arg-type]
     assert [one.submit_s for one in jobs] == sorted(one.submit_s for one in jobs)
     assert len({one.job for one in jobs}) == len(jobs)
     assert bool(jobs) == (name != "none")
@@ -75,13 +73,6 @@ def test_every_source_has_a_file_in_conf_and_the_other_way_round() -> None:
     own = {f"{cls.__module__}.{cls.__name__}" for cls in Arrivals.__subclasses__()}
     assert {name for name in own if name.startswith("injectors.")} == {spec(name)["_target_"] for name in NAMES}
 
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_yaml_shows_every_setting(name: str) -> None:
-    assert set(spec(name)) - {"_target_"} == {one.name for one in fields(source(name))}  # type: ignore[arg-type]
-
-
-# ---- distributions ---------------------------------------------------------------------------------------------------
 
 GRID = [(n + 0.5) / 4000 for n in range(4000)]
 
@@ -100,26 +91,19 @@ def test_quantiles_are_scipys(made: distributions.Distribution, wanted: Any) -> 
     assert [made.quantile(part) for part in GRID] == pytest.approx(wanted.ppf(GRID).tolist())
 
 
-def test_the_ends_of_the_range_are_finite() -> None:
+def test_distributions_have_finite_ends_and_parameters_that_make_sense() -> None:
     for made in (Constant(value=3), Exponential(mean=1), Lognormal(median=1, sigma=2), Choice(values=(1,))):
         assert all(math.isfinite(made.quantile(part)) for part in (0.0, 1 - 2.0**-53))
     assert {UniformWhole(low=1, high=3).quantile(part) for part in (0.0, 0.5, 1 - 2.0**-53)} == {1, 2, 3}
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Uniform(low=2, high=1), "high=1"),
-        (lambda: Exponential(mean=0), "mean=0"),
-        (lambda: Lognormal(median=1, sigma=-1), "sigma=-1"),
-        (lambda: Choice(values=()), "values="),
-        (lambda: Choice(values=(1, 2), weights=(1,)), "weights="),
-        (lambda: Choice(values=(1,), weights=(0,)), "weights="),
-    ],
-)
-def test_a_distribution_that_is_none_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
-        make()
+    for make, about, said in (
+        (Uniform, {"low": 2, "high": 1}, "high=1"),
+        (Lognormal, {"median": 1, "sigma": -1}, "sigma=-1"),
+        (Choice, {"values": (1, 2), "weights": (1,)}, "weights="),
+        (Choice, {"values": ()}, "values="),
+        (Choice, {"values": (1,), "weights": (0,)}, "weights="),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            make(**about)
 
 
 def test_poisson_arrivals_and_independent_streams() -> None:
@@ -133,9 +117,6 @@ def test_poisson_arrivals_and_independent_streams() -> None:
     assert {one.model for one in others} == {"a", "b"}
     assert all(1 <= (one.servers or 0) <= one.gpus for one in others)
     assert Poisson(**made).submissions(1) != Poisson(**made).submissions(0)
-
-
-# ---- lists -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None:
@@ -153,27 +134,18 @@ def test_a_list_in_a_file_is_the_same_as_in_the_settings(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- {job: a, submit_s: 0}", "Object missing required field gpus; entries[0]"),
         ("- {job: a, submit_s: 0, gpus: 1, gpu: 2}", "entries[0], column gpu: no such field"),
+        ("- {job: a, submit_s: x, gpus: 1}", "Expected float, got str; entries[0].submit_s"),
         ("- {job: a, submit_s: -1, gpus: 1}", "entries[0], column submit_s, -1.0: must be a finite number, 0 or more"),
-        ("- {job: a, submit_s: 0, gpus: 0}", "entries[0], column gpus, 0: must be a finite number, 1 or more"),
-        ("- {job: a, submit_s: 0, gpus: 1, duration_s: -5}", "entries[0], column duration_s, -5.0"),
         ("- {job: a/b, submit_s: 0, gpus: 1}", "entries[0], column job, a/b: must be up to 100 letters"),
-        (
-            "[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]",
-            "entries[1], column job, a: entries[0] has",
-        ),
+        ("[{job: a, submit_s: 0, gpus: 1}, {job: a, submit_s: 1, gpus: 1}]", "entries[1], column job, a: entries[0]"),
         ("a: [", "is not a YAML file (line 2"),
-        ("a: 1", "Expected array, got object"),
     ],
 )
 def test_a_bad_list_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(text)
     assert f"path={file}: {said}" in refusal(Listed(path=str(file)))
-
-
-# ---- Philly ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_three_jobs_of_the_original_schema() -> None:
@@ -185,23 +157,15 @@ def test_the_three_jobs_of_the_original_schema() -> None:
     ]
 
 
-def test_the_slice_is_what_its_notice_says() -> None:
+def test_philly_as_it_is_shipped() -> None:
     jobs = Philly(path=SLICE, begin="2017-10-09", end="2017-10-14").submissions(0)
     assert (len(jobs), sum(one.gpus >= 2 for one in jobs), sum(one.gpus >= 4 for one in jobs)) == (1353, 290, 191)
-    assert jobs == Philly(path=SLICE, begin="2017-10-09").submissions(0)
-    notice = (ROOT / FOLDER / "NOTICE").read_text()
-    assert "creativecommons.org/licenses/by/4.0" in notice
-    assert "Jeon" in notice
-
-
-def test_stars_sample() -> None:
-    """350 jobs of 4 to 12 workers, each with 1 to as many servers; another seed gives another one."""
+    # 350 jobs of 4 to 12 workers, each with 1 to as many servers; another seed gives another one
     jobs = source("philly").submissions(0)
     assert len(jobs) == 350
     assert {one.gpus for one in jobs} == set(range(4, 13))
     assert all(1 <= (one.servers or 0) <= one.gpus for one in jobs)
     assert {one.job for one in jobs} != {one.job for one in source("philly").submissions(1)}
-    assert max(one.submit_s for one in jobs) < 5 * 24 * 3600
 
 
 def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
@@ -210,24 +174,11 @@ def table_of(tmp_path: Path, *rows: str, header: str = HEADER) -> str:
     return str(file)
 
 
-def test_repeated_lines_count_once_and_rows_are_sorted(tmp_path: Path) -> None:
-    rows = (
-        "2017-10-09 08:00:00,60.0,2,120.0,a",
-        "2017-10-09 07:00:00,30.0,1,30.0,b",
-        "2017-10-09 08:00:00,60.0,2,120.0,a",
-    )
-    jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
-    assert [(one.job, one.submit_s, one.user) for one in jobs] == [("line3", 0.0, "b"), ("line2", 3600.0, "a")]
-
-
-def test_the_clocks_go_back_on_5_november(tmp_path: Path) -> None:
+def test_philly_times_are_local_and_windows_half_open(tmp_path: Path) -> None:
     """Three hours on the clock from 00:30 to 03:30 were four; of the hour that exists twice the first is meant."""
     rows = ("2017-11-05 00:30:00,1,1,1,a", "2017-11-05 01:30:00,1,1,1,b", "2017-11-05 03:30:00,1,1,1,c")
     jobs = Philly(path=table_of(tmp_path, *rows)).submissions(0)
     assert [one.submit_s for one in jobs] == [0.0, 3600.0, 4 * 3600.0]
-
-
-def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
     path = table_of(
         tmp_path, "2017-10-09 00:00:00,5,1,5,a", "2017-10-09 12:00:00,5,1,5,b", "2017-10-10 00:00:00,5,1,5,c"
     )
@@ -237,35 +188,13 @@ def test_windows_are_half_open_and_begin_at_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"begin": "2018-01-01"},
-            "begin=2018-01-01: no job was submitted until end=None; the trace is from 2017-10-09",
-        ),
-        ({"num_jobs": 9}, "num_jobs=9: the window has 1 jobs"),
-        ({"min_gpus": 3}, "min_gpus=3: of 1 jobs in the window none"),
-    ],
-)
-def test_a_choice_without_jobs_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    path = table_of(tmp_path, "2017-10-09 08:00:00,60.0,2,120.0,a")
-    assert refusal(Philly(path=path, **changes)).startswith(said)
-
-
-@pytest.mark.parametrize(
     ("row", "said"),
-    [
-        ("2017-10-09 08:00:00,-5,1,5,a", "line 2, column duration, -5: must be a finite number, 0 or more"),
-        ("2017-10-09 08:00:00,nan,1,5,a", "line 2, column duration, nan: must be"),
-        ("2017-10-09 08:00:00,5,0,5,a", "line 2, column num_gpus, 0: must be"),
-        ("2017-10-09 08:00:00,5,1.5,5,a", "line 2, column num_gpus, 1.5: must be a whole number"),
-        ("yesterday,5,1,5,a", "line 2, column timestamp, yesterday: must be a time"),
-        ("2017-10-09 08:00:00,5,1", "line 2 has 3 cells, the header 5"),
-    ],
+    [("-5,1,5,a", "column duration, -5"), ("5,1.5,5,a", "column num_gpus, 1.5"), ("5,1", "has 3 cells, the header 5")],
 )
 def test_a_bad_row_is_refused(row: str, said: str, tmp_path: Path) -> None:
-    path = table_of(tmp_path, row)
-    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
+    assert f"line 2{'' if 'cells' in said else ','} {said}" in refusal(
+        Philly(path=table_of(tmp_path, f"2017-10-09 08:00:00,{row}"))
+    )
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -273,11 +202,13 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:2037\nsize 1055988361\n")
     assert "is a Git-LFS pointer and not the data; get them with: git lfs pull" in refusal(Philly(path=str(pointer)))
     assert "is a Git-LFS pointer" in refusal(JobTable(path=str(pointer), submit_column="t", gpus_column="g"))
-    assert "has no column num_gpus" in refusal(Philly(path=table_of(tmp_path, header="timestamp,duration\n")))
-    assert "column color has no meaning" in refusal(
-        Philly(path=table_of(tmp_path, header="timestamp,duration,num_gpus,color\n"))
-    )
+    for header, said in (("", "no column num_gpus"), (",num_gpus,color", "column color has no meaning")):
+        assert said in refusal(Philly(path=table_of(tmp_path, header=f"timestamp,duration{header}\n")))
     assert "has no usable job" in refusal(Philly(path=table_of(tmp_path)))
+    path = table_of(tmp_path, "2017-10-09 08:00:00,60.0,2,120.0,a")
+    assert "no job was submitted until end=None" in refusal(Philly(path=path, begin="2018-01-01"))
+    assert "num_jobs=9: the window has 1 jobs" in refusal(Philly(path=path, num_jobs=9))
+    assert "min_gpus=3: of 1 jobs in the window none" in refusal(Philly(path=path, min_gpus=3))
     assert "there is no such file" in refusal(Philly(path="nowhere.csv"))
 
 
@@ -316,30 +247,16 @@ def test_jobs_whose_times_are_unknown_are_left_out(nothing: str | None, tmp_path
     assert [(one.job, one.duration_s) for one in jobs] == [("good", 3600.0)]
 
 
-def test_gpus_are_those_of_the_first_attempt_on_all_its_machines(tmp_path: Path) -> None:
-    first = {**ATTEMPT, "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0"]}]}
-    jobs = Philly(path=logged(tmp_path, {**GOOD, "attempts": [first, ATTEMPT]})).submissions(0)
-    assert [(one.gpus, one.duration_s) for one in jobs] == [(3, 7200.0)]
-
-
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [
-        (
-            [{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}],
-            "job 1 (good), column attempts[0].end_time",
-        ),
-        ([{**GOOD, "submitted_time": "soon"}], "job 1 (good), column submitted_time, soon: must be a time"),
+        ([{**GOOD, "attempts": [{**ATTEMPT, "end_time": "2017-10-09 07:59:59"}]}], "column attempts[0].end_time"),
         ([GOOD, GOOD], "job 2 (good), column job, good: job 1 (good) has the same name"),
         ([{"status": "Pass"}], "is not a cluster_job_log (Object missing required field `jobid`"),
     ],
 )
 def test_a_bad_log_is_refused(jobs: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
-    path = logged(tmp_path, *jobs)
-    assert refusal(Philly(path=path)).startswith(f"path={path}: {said}")
-
-
-# ---- tables ----------------------------------------------------------------------------------------------------------
+    assert said in refusal(Philly(path=logged(tmp_path, *jobs)))
 
 
 def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
@@ -350,30 +267,12 @@ def other_table(tmp_path: Path, text: str, **changes: Any) -> JobTable:
 
 def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
     text = "id,at,gpus,iters,each,who,what,ps,cores,c\nx,2000,4,100,0.5,ann,vgg,2,1.5,r\ny,1000,1,10,2,bob,lstm,0,1,b\n"
-    made = other_table(
-        tmp_path,
-        text,
-        submit_unit_s=0.001,
-        iterations_column="iters",
-        seconds_per_iteration_column="each",
-        job_column="id",
-        user_column="who",
-        model_column="what",
-        servers_column="ps",
-        worker_cpu_cores_column="cores",
-    )
-    y, x = made.submissions(0)
-    assert x == Submission(
-        job="x",
-        submit_s=2.0,
-        gpus=4,
-        duration_s=50.0,
-        iterations=100,
-        servers=2,
-        user="ann",
-        model="vgg",
-        worker_cpu_cores=1.5,
-    )
+    columns = {"iterations": "iters", "seconds_per_iteration": "each", "job": "id", "user": "who", "model": "what"}
+    columns |= {"servers": "ps", "worker_cpu_cores": "cores"}
+    named = {f"{name}_column": column for name, column in columns.items()}
+    y, x = other_table(tmp_path, text, submit_unit_s=0.001, **named).submissions(0)
+    about: dict[str, Any] = {"iterations": 100, "servers": 2, "user": "ann", "model": "vgg", "worker_cpu_cores": 1.5}
+    assert x == Submission(job="x", submit_s=2.0, gpus=4, duration_s=50.0, **about)
     assert (y.job, y.submit_s, y.duration_s) == ("y", 1.0, 20.0)
 
 
@@ -381,7 +280,6 @@ def test_a_table_with_other_names_and_units(tmp_path: Path) -> None:
     ("changes", "lengths"),
     [
         ({}, [(100, 50.0), (10, 20.0)]),
-        ({"time_scale": 0.25}, [(25, 12.5), (2, 5.0)]),
         ({"time_scale": 2.0, "max_duration_s": 30.0}, [(60, 30.0), (15, 30.0)]),
         ({"time_scale": 0.001}, [(1, 0.05), (1, 0.02)]),
     ],
@@ -394,13 +292,6 @@ def test_iterations_are_scaled_and_cut_with_their_seconds(
     assert [(one.iterations, one.duration_s) for one in made.submissions(0)] == lengths
     alone = other_table(tmp_path, text, iterations_column="iters", time_scale=0.25)
     assert [(one.iterations, one.duration_s) for one in alone.submissions(0)] == [(100, None), (10, None)]
-
-
-def test_jobs_of_unknown_seconds_cannot_be_cut(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^max_duration_s=30: no column says how long jobs last; name duration_column"
-    ):
-        other_table(tmp_path, "at,gpus,iters\n0,1,9\n", iterations_column="iters", max_duration_s=30.0)
 
 
 def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
@@ -416,62 +307,45 @@ def test_parquet_and_times_with_zones(tmp_path: Path) -> None:
     ]
 
 
-def test_the_table_source_reads_philly_as_the_philly_source_does() -> None:
-    ours = {(one.gpus, one.duration_s) for one in source("table").submissions(0)}
-    assert ours == {(one.gpus, one.duration_s) for one in Philly(path=SLICE).submissions(0)}
+@pytest.mark.parametrize(
+    ("text", "changes", "said"),
+    [
+        ("at,gpus\n2020-01-01 00:00:00,1\n", {"submit_as": "time"}, "column at, 2020-01-01 00:00:00: is a time with"),
+        ("at,gpus\n2020-01-01T00:00:00,1\n", {}, "submit_as=time reads times"),
+        ("at,gpus\n", {}, "has no jobs"),
+        ("at,gpus\n-5,1\n", {}, "column at, -5: must be 0 or more"),
+        ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
+    ],
+)
+def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    assert said in refusal(other_table(tmp_path, text, **changes))
 
 
 @pytest.mark.parametrize(
     ("text", "changes", "said"),
     [
-        (
-            "at,gpus\n2020-01-01 00:00:00,1\n",
-            {"submit_as": "time"},
-            "row 1 (line 2), column at, 2020-01-01 00:00:00: is a time without a zone",
-        ),
-        (
-            "at,gpus\n2020-01-01T00:00:00,1\n",
-            {},
-            "row 1 (line 2), column at, 2020-01-01T00:00:00: must be a number; submit_as=time reads times",
-        ),
-        ("at,gpus\n-5,1\n", {}, "row 1 (line 2), column at, -5: must be 0 or more"),
-        ("at,gpus\n5,many\n", {}, "row 1 (line 2), column gpus, many: must be a finite number, 1 or more"),
-        (
-            "at,gpus,s\n5,1,-2\n",
-            {"duration_column": "s"},
-            "row 1 (line 2), column s, -2: must be a finite number, 0 or more",
-        ),
-        ("at,gpus\n", {}, "has no jobs"),
-        ("at,gpus\n5,1\n", {"num_jobs": 2}, "num_jobs=2: it has only 1 jobs"),
+        ("at,gpu\n5,1\n", {}, "did you mean gpu?"),
+        ("at,size\n5,1\n", {}, "it has at, size"),
+        ("at,size\n5,1\n", {"gpus_column": "size", "user_column": "who"}, "user_column=null: the table has none"),
+        ("at   gpus\n5   1\n", {}, "must be apart by commas, semicolons, tabs or | (sacct: --parsable2)"),
     ],
 )
-def test_a_bad_table_is_refused(text: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    made = other_table(tmp_path, text, **changes)
-    assert refusal(made).startswith(f"path={made.path}: {said}")
+def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_the_setting(
+    text: str, changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    assert refusal(other_table(tmp_path, text, **changes)).endswith(said)
 
 
-def test_a_column_that_a_setting_names_and_the_file_has_not_is_an_error_about_the_setting(tmp_path: Path) -> None:
-    near, far = "at,gpu\n5,1\n", "at,size\n5,1\n"
-    made = other_table(tmp_path, near)
-    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; did you mean gpu?"
-    made = other_table(tmp_path, far)
-    assert refusal(made) == f"gpus_column=gpus: {made.path} has no such column; it has at, size"
-    made = other_table(tmp_path, far, gpus_column="size", user_column="who")
-    assert refusal(made).endswith("has no such column; it has at, size; user_column=null: the table has none")
-    made = other_table(tmp_path, "at   gpus\n5   1\n")
-    assert refusal(made).endswith("its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)")
-
-
-def test_times_of_a_clock_are_seconds_whatever_the_unit(tmp_path: Path) -> None:
-    text = "at,gpus,s\n0,1,00:10:00\n1,1,1-02:03:04.5\n2,1,7\n"
-    made = other_table(tmp_path, text, duration_column="s", duration_unit_s=60.0)
-    assert [one.duration_s for one in made.submissions(0)] == [600.0, 93784.5, 420.0]
-
-
-def test_what_is_no_duration_is_named(tmp_path: Path) -> None:
+def test_what_is_no_duration_or_no_name_is_refused(tmp_path: Path) -> None:
     for wrong in ("00:61:00", "1-5", "-1:00:00", "10:00", "h", "5x", "P"):
         made = other_table(tmp_path, f"at,gpus,s\n0,1,{wrong}\n", duration_column="s")
         assert f"row 1 (line 2), column s, {wrong}: must be a finite number" in refusal(made)
+    for name in ("\x1b[31mred", "x" * 201):
+        (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
+        made = JobTable(path=str(tmp_path / "jobs.csv"), submit_column="at", gpus_column="gpus", user_column="who")
+        with pytest.raises(ValueError, match=r"column user, .*: must be up to 200 letters") as caught:
+            made.submissions(0)
+        assert str(caught.value).isprintable()
 
 
 def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Path) -> None:
@@ -484,38 +358,13 @@ def test_a_line_that_is_there_twice_counts_once_if_jobs_have_names(tmp_path: Pat
     assert refusal(other).endswith("a name stands for one job; job_column=null numbers the rows instead")
 
 
-def test_rows_are_the_same_though_cells_hold_no_number(tmp_path: Path) -> None:
-    import pandas as pd
-
-    file = tmp_path / "jobs.parquet"
-    for cell, of in ((math.nan, 1), (["x", "y"], 0)):
-        pd.DataFrame({"at": [5.0, 5.0], "gpus": [1, 1], "id": ["a", "a"], "who": [cell, cell]}).to_parquet(file)
-        made = JobTable(path=str(file), submit_column="at", gpus_column="gpus", job_column="id", user_column="who")
-        if of:
-            assert [one.job for one in made.submissions(0)] == ["a"]
-        else:
-            with pytest.raises(ValueError, match="column who: holds list"):
-                made.submissions(0)
-
-
-def test_names_that_a_terminal_would_obey_are_refused(tmp_path: Path) -> None:
-    for name in ("\x1b[31mred", "x" * 201):
-        (tmp_path / "jobs.csv").write_text(f"at,gpus,who\n0,1,{name}\n")
-        made = JobTable(path=str(tmp_path / "jobs.csv"), submit_column="at", gpus_column="gpus", user_column="who")
-        with pytest.raises(ValueError, match=r"column user, .*: must be up to 200 letters") as caught:
-            made.submissions(0)
-        assert str(caught.value).isprintable()
-
-
 def test_the_first_of_the_jobs_that_are_drawn_is_at_0(tmp_path: Path) -> None:
     """Of an epoch; a number stays where it is."""
     text = "at,gpus\n" + "".join(f"{1000 + 7 * row},1\n" for row in range(20))
-    for seed in range(5):
-        moved = other_table(tmp_path, text, submit_as="epoch", num_jobs=3).submissions(seed)
-        stay = other_table(tmp_path, text, num_jobs=3).submissions(seed)
-        assert [one.job for one in moved] == [one.job for one in stay]
-        assert [one.submit_s for one in moved] == [one.submit_s - stay[0].submit_s for one in stay]
-        assert stay[0].submit_s >= 1000
+    moved = other_table(tmp_path, text, submit_as="epoch", num_jobs=3).submissions(1)
+    stay = other_table(tmp_path, text, num_jobs=3).submissions(1)
+    assert [one.submit_s for one in moved] == [one.submit_s - stay[0].submit_s for one in stay]
+    assert stay[0].submit_s >= 1000
 
 
 def test_zones_are_known_without_a_database_of_the_system() -> None:
@@ -527,11 +376,3 @@ def test_zones_are_known_without_a_database_of_the_system() -> None:
         assert zoneinfo.ZoneInfo.no_cache(PACIFIC).utcoffset(datetime(2017, 10, 9)) == timedelta(hours=-7)
     finally:
         zoneinfo.reset_tzpath()
-
-
-def test_there_are_so_many_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("injectors.arrivals.cells.MAX_JOBS", 10)
-    file = tmp_path / "jobs.csv"
-    file.write_text("at,gpus,s\n" + "0,1,5\n" * 11)
-    with pytest.raises(ValueError, match=r"jobs.csv: row 11 .*: more than 10 jobs; cut a part out$"):
-        JobTable(path=str(file), submit_column="at", gpus_column="gpus", duration_column="s").submissions(0)

@@ -97,6 +97,7 @@ SUBMITTED: dict[str, Callable[[Written], Written]] = {
         made, "t", lambda s: f"{1e6 * at(s).timestamp():.0f}", submit_as="epoch", submit_unit_s=1e-6
     ),
     "ISO with a zone": lambda made: moment(made, "t", lambda s: at(s).isoformat(), submit_as="time"),
+    "UTC at the end": lambda made: moment(made, "t", lambda s: f"{at(s):%Y-%m-%d %H:%M:%S} UTC", submit_as="time"),
     "ISO with Z": lambda made: moment(made, "t", lambda s: f"{at(s):%Y-%m-%dT%H:%M:%S}Z", submit_as="time"),
     "ISO with nanoseconds": lambda made: moment(
         made, "t", lambda s: f"{at(s):%Y-%m-%dT%H:%M:%S}.000000000Z", submit_as="time"
@@ -217,7 +218,7 @@ def is_read(source: JobTable, truth: list[Job], what: str = "") -> None:
         assert [one.job for one in found] == [one.name for one in truth], what
 
 
-@pytest.mark.parametrize("seed", long_after(list(range(100)), always=12))
+@pytest.mark.parametrize("seed", long_after(list(range(60)), always=20))
 def test_jobs_are_the_same_however_they_are_written(seed: int, tmp_path: Path) -> None:
     rng, truth = random.Random(seed), jobs(seed)
     changed = set(rng.sample(["submitted", "lasting", "sizes", "others", "file"], k=rng.randint(1, 3)))
@@ -238,6 +239,7 @@ def test_jobs_are_the_same_however_they_are_written(seed: int, tmp_path: Path) -
     is_read(store(tmp_path, made, ways[4], seed=seed), truth, str(ways))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("form", SUBMITTED)
 @pytest.mark.parametrize("started", [True, False])
 def test_start_and_end_say_how_long(form: str, started: bool, tmp_path: Path) -> None:
@@ -291,16 +293,10 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: f"{1e3 * at(s).timestamp():.0f}"),
         "submit_unit_s=0.001 if it counts milliseconds, and submit_as=epoch if since 1970",
     ),
-    "epoch in ns": (
-        lambda made: moment(made, "t", lambda s: f"{1e9 * at(s).timestamp():.0f}", submit_as="epoch"),
-        "submit_unit_s=1e-09 if it counts nanoseconds",
-    ),
     "the end of all clocks": (
         lambda made: moment(made, "t", lambda s: "9223372036854775807", submit_as="epoch"),
         "years if it has seconds; correct it, or leave the row out",
     ),
-    "us since the start": (lambda made: moment(made, "t", lambda s: f"{1e6 * s:.0f}"), "submit_unit_s="),
-    "ms of ten days": (lambda made: moment(made, "t", lambda s: f"{1e4 * s:.0f}"), "its times span"),
     "durations in ms": (lambda made: length(made, "len", lambda s: f"{1000 * s}"), "duration_unit_s=0.001 if it has"),
     "iterations in ms": (
         lambda made: Written(
@@ -318,7 +314,6 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
         lambda made: moment(made, "t", lambda s: f"{at(s).timestamp():.0f}", submit_as="time", zone="UTC"),
         "must be a time such as 2017-10-09 07:01:55; submit_as=epoch reads numbers since 1970",
     ),
-    "names": (lambda made: Written(_unnamed(made).rows, made.settings), "job_column=null numbers the rows instead"),
     "never started": (
         lambda made: Written([*made.rows, {**made.rows[2], "id": "x", "len": "00:00:00"}], made.settings),
         "00:00:00: a job of no time never started; skip_incomplete=true leaves such rows out",
@@ -336,10 +331,6 @@ UNLIKELY: dict[str, tuple[Callable[[Written], Written], str]] = {
             [{**row, "end": "-1"} for row in made.rows], {**made.settings, "duration_column": None, "end_column": "end"}
         ),
         "is before the job's start",
-    ),
-    "a type of GPUs per node": (
-        lambda made: renamed(made, "gpus", "gpus_column", "ReqGRES", lambda n: f"gpu:{n}"),
-        "must be a finite number, 1 or more",
     ),
 }
 
@@ -360,18 +351,15 @@ def test_a_unit_that_somebody_says_is_believed(tmp_path: Path) -> None:
     assert [(one.submit_s, one.duration_s) for one in found] == [(0.0, 3456000.0), (9e8, 3456000.0)]
 
 
-TWICE = [
-    ({"duration_column": "len", "end_column": "end"}, "duration_column=len: end_column says it already"),
-    ({"start_column": "begin"}, "start_column=begin: needs end_column, too"),
-    (
-        {"end_column": "end", "iterations_column": "n", "seconds_per_iteration_column": "each"},
-        "end_column=end: seconds_per_iteration_column says it already",
-    ),
-    ({"submit_unit_s": 0.0}, "submit_unit_s=0.0: must be more than 0"),
-]
-
-
-@pytest.mark.parametrize(("settings", "said"), TWICE)
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"duration_column": "len", "end_column": "end"}, "duration_column=len: end_column says it already"),
+        ({"start_column": "begin"}, "start_column=begin: needs end_column, too"),
+        ({"submit_unit_s": 0.0}, "submit_unit_s=0.0: must be more than 0"),
+        ({"iterations_column": "n", "max_duration_s": 30.0}, "max_duration_s=30: no column says how long jobs last"),
+    ],
+)
 def test_settings_that_contradict_each_other_are_refused(settings: Settings, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         JobTable(path="a.csv", submit_column="at", gpus_column="gpus", **settings)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from injectors.patterns import Combined, IterationSlowdown, Pattern, Persistent, Transient
+from injectors.patterns import Combined, IterationSlowdown, Persistent, Transient
 from injectors.patterns.streams import stream
 from injectors.plan import ClusterShape, Disturbance, Plan
-from runtime.config.instantiate import explain
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2, base_iter_s=0.06)
 PINNED = [0.1886143754025904, 0.19763812959989202]
@@ -41,25 +38,14 @@ def activity(plan: Plan, num_workers: int, period_s: float) -> np.ndarray[Any, n
     return active
 
 
-# ---- transient: AntDT section VII-A4 ---------------------------------------------------------------------------------
-
-
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("num_workers", "expected"), [(4, 0.760), (8, 0.942), (20, 0.999)])
+@pytest.mark.parametrize(("num_workers", "expected"), [(4, 0.760), (20, 0.999)])
 def test_the_chance_of_at_least_one_active_worker(num_workers: int, expected: float) -> None:
     pattern = Transient()
-    periods = 20_000
+    periods = 5_000
     plan = pattern.plan(cluster_of(num_workers), periods * pattern.period_s, seed=0)
     some = activity(plan, num_workers, pattern.period_s).any(axis=1).mean()
     assert some == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / periods) + 5e-4)
-
-
-def test_the_mean_extra_time_of_a_worker_iteration() -> None:
-    """Of the paper's values at intensity 0.8: 1.5 x 0.8 x 0.5 x 0.3 = 0.18 s."""
-    horizon_s = 10_000 * Transient().period_s
-    plan = Transient().plan(cluster_of(4), horizon_s, seed=1)
-    extra = sum((one.end_s - one.start_s) * one.magnitude for one in plan.disturbances) / (4 * horizon_s)
-    assert extra == pytest.approx(0.18, abs=0.004)
 
 
 def test_windows_begin_with_the_period_or_anywhere_in_it() -> None:
@@ -72,33 +58,11 @@ def test_windows_begin_with_the_period_or_anywhere_in_it() -> None:
     assert stats.kstest(offsets, stats.uniform(0, 3.5).cdf).pvalue < 0.001
 
 
-def test_windows_end_with_the_horizon() -> None:
-    plan = Transient(period_s=6.0, duration_s=5.0, probability=1.0).plan(CLUSTER, 8.0, 0)
-    assert {(one.start_s, one.end_s) for one in plan.disturbances} == {(0.0, 5.0), (6.0, 8.0)}
-
-
-def test_the_delay_in_iterations() -> None:
-    plan = Transient(sleep_s=None, sleep_iters=5.0, probability=1.0).plan(CLUSTER, 1.0, 0)
-    assert {one.magnitude for one in plan.disturbances} == {0.24}
-
-
-# ---- random streams --------------------------------------------------------------------------------------------------
-
-
-def test_streams_differ_by_seed_name_and_target() -> None:
+def test_streams_differ_and_are_pinned() -> None:
     keys = list(product((0, 1, 2**32), ("a", "b"), ("worker:0", "server:0")))
     assert len({stream(*key).random() for key in keys}) == len(keys)
-
-
-def test_streams_are_pinned() -> None:
-    """A published plan can be made again: these draws must never change."""
+    # A published plan can be made again: these draws must never change
     assert stream(0, "transient", "worker:0").random(2).tolist() == PINNED
-
-
-def test_workers_are_independent() -> None:
-    active = activity(Transient().plan(cluster_of(8), 4000 * 1800.0, 5), 8, 1800.0).astype(float)
-    correlation = np.corrcoef(active.T)[~np.eye(8, dtype=bool)]
-    assert np.abs(correlation).max() < 5 / math.sqrt(4000)
 
 
 def test_what_straggles_rarely_also_straggles_when_probable() -> None:
@@ -107,9 +71,6 @@ def test_what_straggles_rarely_also_straggles_when_probable() -> None:
         for p in (0.1, 0.3, 0.6)
     ]
     assert starts[0] < starts[1] < starts[2]
-
-
-# ---- the others ------------------------------------------------------------------------------------------------------
 
 
 def test_persistent_stragglers() -> None:
@@ -127,41 +88,6 @@ def test_slowdowns_are_uniform_and_as_frequent_as_asked() -> None:
     magnitudes = [one.magnitude for one in plan.disturbances]
     assert stats.kstest(magnitudes, stats.uniform(0, 4).cdf).pvalue > 0.001
     assert stats.kstest(magnitudes, stats.uniform(0, 3.7).cdf).pvalue < 0.001
-
-
-def test_neighbouring_slots_do_not_overlap() -> None:
-    plan = IterationSlowdown(slot_s=0.07, probability=1.0).plan(cluster_of(1), 60.0, 0)
-    windows = plan.disturbances
-    assert all(first.end_s == second.start_s for first, second in pairwise(windows))
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refusing(Pattern):
-    """A pattern of one's own, for which no run is the right one."""
-
-    says: str
-    rows: int = 3
-    name: str = "refusing"
-
-    def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
-        raise ValueError(self.says)
-
-
-@pytest.mark.parametrize(
-    ("says", "whole"),
-    [
-        ("rows=3: too many", "patterns.rack-1.rows=3: too many"),
-        ("rows: too many", "patterns.rack-1.rows: too many"),
-        ("worker:0 has too many", "patterns.rack-1: worker:0 has too many"),
-    ],
-)
-def test_what_a_part_refuses_is_said_under_its_name(says: str, whole: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(whole)) as caught:
-        Combined(patterns={"rack-1": Refusing(says=says)}).plan(CLUSTER, 1.0, 0)
-    assert str(explain(caught.value, {"patterns": {}}, "straggler")) == f"straggler.{whole}"
 
 
 def test_a_common_intensity_is_that_of_every_part_that_has_one() -> None:

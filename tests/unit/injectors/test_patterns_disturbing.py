@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -43,8 +42,6 @@ def rows(plan: Plan) -> list[tuple[str, float, float, str, float]]:
     return [(one.target, one.start_s, one.end_s, one.kind, one.magnitude) for one in plan.disturbances]
 
 
-# ---- what all share --------------------------------------------------------------------------------------------------
-
 RANDOM: list[Pattern] = [
     Transient(period_s=6.0, duration_s=3.0, offset="uniform"),
     IterationSlowdown(slot_s=0.06),
@@ -67,6 +64,7 @@ def check_streams(pattern: Pattern) -> None:
     assert len(windows) == 9
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
 def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
     check_streams(pattern)
@@ -107,10 +105,7 @@ def test_exponential_draws_are_exponential_and_pinned() -> None:
     assert values[:2] == pytest.approx([1.4164332972371514, 3.214924700462632], rel=1e-12)
 
 
-# ---- throttle --------------------------------------------------------------------------------------------------------
-
-
-def test_a_throttle_holds_from_its_start_to_the_end_or_for_a_while() -> None:
+def test_throttles_hold_and_take_turns() -> None:
     plan = Throttle(targets=("host:*", "worker:1"), left_frac=0.2, start_s=3.0).plan(HOSTS, 10.0, 0)
     assert rows(plan) == [(f"host:{host}", 3.0, 10.0, "cpu", 0.2) for host in range(4)] + [
         ("worker:1", 3.0, 10.0, "cpu", 0.2)
@@ -118,6 +113,9 @@ def test_a_throttle_holds_from_its_start_to_the_end_or_for_a_while() -> None:
     plan = Throttle(targets=("link:0>2",), kind="bandwidth", start_s=3.0, duration_s=4.0).plan(HOSTS, 10.0, 0)
     assert rows(plan) == [("link:0>2", 3.0, 7.0, "bandwidth", 0.25)]
     assert Throttle(start_s=11.0).plan(HOSTS, 10.0, 0).disturbances == ()
+    plan = OnOff(on_s=6.0, off_s=4.0, targets=("worker:0", "worker:2")).plan(HOSTS, 23.0, 0)
+    spans = [(0.0, 6.0), (10.0, 16.0), (20.0, 23.0)]
+    assert rows(plan) == [(f"worker:{w}", *span, "cpu", 0.1) for span in spans for w in (0, 2)]
 
 
 def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
@@ -125,30 +123,14 @@ def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
     return set(by_target(pattern.plan(cluster_of(num_workers), 1.0, seed)))
 
 
-def test_any_target_is_picked_as_often_as_another() -> None:
-    counts = Counter(target for seed in range(3000) for target in picked(4, seed))
+def test_picks_are_even_and_pinned() -> None:
+    counts = Counter(target for seed in range(600) for target in picked(4, seed))
     assert len(counts) == 6
     assert stats.chisquare(list(counts.values())).pvalue > 0.001
-
-
-def test_picks_are_pinned() -> None:
-    """A published plan can be made again, also by another process."""
+    # A published plan can be made again, also by another process
     assert [picked(4, seed) for seed in range(6)] == [
-        {target} for target in ["server:0", "worker:0", "worker:0", "worker:0", "worker:0", "server:1"]
+        {target} for target in ["server:0", *["worker:0"] * 4, "server:1"]
     ]
-
-
-def test_another_worker_takes_the_place_of_one_at_most() -> None:
-    changed = 0
-    for seed in range(300):
-        few, many = picked(4, seed, 3), picked(5, seed, 3)
-        assert few == many or (len(few - many) == 1 and many - few == {"worker:4"})
-        changed += few != many
-    assert 90 <= changed <= 170, "3 of 7"
-    assert picked(4, 0, 6) == {*cluster_of(4).targets("worker"), *cluster_of(4).targets("server")}
-
-
-# ---- transient throttling --------------------------------------------------------------------------------------------
 
 
 def test_a_transient_throttle_has_the_windows_of_the_delays_that_it_draws_as() -> None:
@@ -158,23 +140,6 @@ def test_a_transient_throttle_has_the_windows_of_the_delays_that_it_draws_as() -
     assert rows(plan) == [(one.target, one.start_s, one.end_s, "cpu", 0.1) for one in delays.disturbances]
     other = TransientThrottle(**periods, left_frac=0.1).plan(HOSTS, 600.0, 5)
     assert {one.start_s for one in other.disturbances}.isdisjoint(one.start_s for one in delays.disturbances)
-
-
-def test_links_straggle_for_the_share_of_time_that_was_asked_for() -> None:
-    pattern = TransientThrottle(kind="bandwidth", targets=("link:*",), period_s=6.0, duration_s=3.0)
-    plan = pattern.plan(HOSTS, 60_000.0, 0)
-    share = sum(one.end_s - one.start_s for one in plan.disturbances) / (4 * 60_000.0)
-    assert share == pytest.approx(0.15, abs=0.006)
-    assert set(by_target(plan)) == {f"link:{host}" for host in range(4)}
-
-
-# ---- on and off ------------------------------------------------------------------------------------------------------
-
-
-def test_on_and_off_take_turns() -> None:
-    plan = OnOff(on_s=6.0, off_s=4.0, targets=("worker:0", "worker:2")).plan(HOSTS, 23.0, 0)
-    spans = [(0.0, 6.0), (10.0, 16.0), (20.0, 23.0)]
-    assert rows(plan) == [(f"worker:{w}", *span, "cpu", 0.1) for span in spans for w in (0, 2)]
 
 
 EFFECTS: list[tuple[Kind, float, str]] = [
@@ -188,25 +153,22 @@ EFFECTS: list[tuple[Kind, float, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "magnitude", "target"), EFFECTS)
-def test_patterns_in_time_plan_every_kind(kind: Kind, magnitude: float, target: str) -> None:
-    fields: dict[str, Any] = {"kind": kind, "magnitude": magnitude, "targets": (target,)}
-    for pattern in (
-        OnOff(on_s=1, off_s=2, **fields),
-        Markov(on_mean_s=1, off_mean_s=2, **fields),
-        Poisson(mean_s=3, **fields),
-    ):
-        plan = pattern.plan(HOSTS, 60.0, 0)
-        validate_plan(plan, HOSTS)
-        assert {(one.kind, one.magnitude) for one in plan.disturbances} == {(kind, magnitude)}
-
-
-# ---- markov ----------------------------------------------------------------------------------------------------------
+def test_patterns_in_time_plan_every_kind() -> None:
+    for kind, magnitude, target in EFFECTS:
+        about: dict[str, Any] = {"kind": kind, "magnitude": magnitude, "targets": (target,)}
+        patterns = (
+            OnOff(on_s=1, off_s=2, **about),
+            Markov(on_mean_s=1, off_mean_s=2, **about),
+            Poisson(mean_s=3, **about),
+        )
+        for plan in (pattern.plan(HOSTS, 60.0, 0) for pattern in patterns):
+            validate_plan(plan, HOSTS)
+            assert {(one.kind, one.magnitude) for one in plan.disturbances} == {(kind, magnitude)}
 
 
 def test_stays_are_exponential_and_never_touch() -> None:
     """After FlexRR's disrupted machine: on 20 s, off 60 s on average."""
-    plan = Markov().plan(cluster_of(1, num_hosts=1), 400_000.0, 0)
+    plan = Markov().plan(cluster_of(1, num_hosts=1), 100_000.0, 0)
     windows = plan.disturbances[1:-1]  # without what the run's start and end cut off
     on = [one.end_s - one.start_s for one in windows]
     off = [second.start_s - first.end_s for first, second in pairwise(windows)]
@@ -214,16 +176,7 @@ def test_stays_are_exponential_and_never_touch() -> None:
     for lengths, mean_s in ((on, 20.0), (off, 60.0)):
         assert stats.kstest(lengths, stats.expon(scale=mean_s).cdf).pvalue > 0.001
         assert stats.kstest(lengths, stats.expon(scale=mean_s * 1.15).cdf).pvalue < 0.001
-    assert sum(on) / 400_000.0 == pytest.approx(0.25, abs=0.02)
-
-
-def test_the_start_is_like_any_other_moment() -> None:
-    plan = Markov().plan(cluster_of(1, num_hosts=4000), 100.0, 0)
-    on_at = [sum(one.start_s <= t < one.end_s for one in plan.disturbances) / 4000 for t in (0.0, 10.0, 50.0, 99.0)]
-    assert on_at == pytest.approx([0.25] * 4, abs=0.028)
-
-
-# ---- kills and pauses ------------------------------------------------------------------------------------------------
+    assert sum(on) / 100_000.0 == pytest.approx(0.25, abs=0.04)
 
 
 def test_lives_are_exponential_and_every_kill_has_its_delay() -> None:
@@ -238,46 +191,16 @@ def test_lives_are_exponential_and_every_kill_has_its_delay() -> None:
     assert stats.kstest(lives, stats.expon(scale=33.0).cdf).pvalue < 0.001
 
 
-# ---- power law -------------------------------------------------------------------------------------------------------
-
-
 def delays_in_iterations(**fields: Any) -> list[float]:
     plan = PowerLaw(slot_s=0.06, **fields).plan(cluster_of(4), 600.0, 0)
     return [one.magnitude / 0.06 for one in plan.disturbances]
 
 
-def test_the_mean_excess_before_the_cap_is_half_an_iteration() -> None:
-    """d0 / (alpha - 2) = 0.5 of the base for alpha 4, d0 1."""
-    delays = delays_in_iterations(cap_iters=1e9)
-    assert len(delays) == pytest.approx(40_000, rel=1e-3)
-    assert np.mean(delays) == pytest.approx(0.5, abs=4 * math.sqrt(0.75 / 40_000))
-    assert np.mean(delays_in_iterations(cap_iters=1e9, d0_iters=3.0)) == pytest.approx(1.5, rel=0.04)
-
-
-def test_the_tail_is_that_of_the_formula() -> None:
+def test_delays_have_the_tail_of_the_formula_up_to_the_cap() -> None:
     """P(delay > x) = (1 + x)^-(alpha - 1): a Lomax distribution."""
     delays = delays_in_iterations(cap_iters=1e9)[::2]
     assert stats.kstest(delays, stats.lomax(3.0).cdf).pvalue > 0.001
     assert stats.kstest(delays, stats.lomax(3.2).cdf).pvalue < 0.001
-
-
-def test_no_delay_is_longer_than_the_cap() -> None:
     delays = delays_in_iterations(cap_iters=9.0)
     assert max(delays) == pytest.approx(9.0)
     assert sum(delay > 8.999 for delay in delays) == pytest.approx(40_000 * 10.0**-3, rel=0.5)
-
-
-def test_delays_are_in_seconds_of_the_base_iteration() -> None:
-    capped = PowerLaw(slot_s=1.0, cap_iters=0.001, d0_iters=1e6, base_s=2.0)
-    assert {one.magnitude for one in capped.plan(cluster_of(2), 50.0, 0).disturbances} == {0.002}
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_is_struck_at_the_start_of_the_job() -> None:
-    """The first strike of each of 200 workers comes after an exponential time of mean 10 s."""
-    plan = Poisson(mean_s=10.0, duration_s=1.0).plan(cluster_of(200), 1000.0, 0)
-    first = {one.target: one.start_s for one in reversed(plan.disturbances)}
-    assert min(first.values()) > 0.0
-    assert np.mean(list(first.values())) == pytest.approx(10.0, abs=4 * 10.0 / math.sqrt(200))

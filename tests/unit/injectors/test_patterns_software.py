@@ -13,7 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 from injectors.patterns import Pauses, SequenceLengths, SlowLoader
-from injectors.plan import ClusterShape, Disturbance, Plan, validate_plan
+from injectors.plan import ClusterShape, Disturbance, Plan
 from injectors.schedule import Schedule
 from tests.unit.injectors.test_patterns import by_target
 from tests.unit.strategies.whole_jobs import jct_s
@@ -38,14 +38,11 @@ def job_s(words: str, num_workers: int = 4, epochs: int = 20) -> tuple[float, in
     return jct_s(f"{line} max_time_s=300 {words}"), rounds
 
 
-# ---- pauses ----------------------------------------------------------------------------------------------------------
-
-
 def starts(plan: Plan) -> list[list[float]]:
     return [[one.start_s for one in own] for own in by_target(plan).values()]
 
 
-@pytest.mark.parametrize("num_workers", [1, 4, 8])
+@pytest.mark.parametrize("num_workers", [1, 8])
 def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_workers: int) -> None:
     """Over a time T with periods of P seconds: N T / P pauses of L seconds, and aligned T / P."""
     fields = {"period_iters": 80, "duration_s": 0.05}
@@ -66,23 +63,11 @@ def test_a_barrier_waits_for_every_pause_of_every_rank_and_aligned_for_one(num_w
 def test_pauses_that_fall_into_one_iteration_cost_one(num_workers: int) -> None:
     """An iteration has none with probability (1 - c / P)^N, so it takes c + L (1 - (1 - c / P)^N) on average."""
     words = "straggler=pauses straggler.period_iters=100 straggler.duration_s=0.12"
-    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=40) for seed in range(4)]
+    ends = [job_s(f"{words} seed={seed}", num_workers, epochs=20) for seed in range(2)]
     rounds = sum(one[1] for one in ends)
     share = (sum(one[0] for one in ends) / rounds - C) / 0.12
     expected = 1 - (1 - C / (100 * C + 0.12)) ** num_workers
     assert share == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / rounds))
-
-
-def test_aligned_pauses_come_every_so_many_iterations() -> None:
-    """A job of 225 iterations that pauses every 50 pauses 4 or 5 times, whatever the phase."""
-    counts = set()
-    for seed in range(4):
-        total_s, rounds = job_s(f"straggler=pauses straggler.align=true seed={seed}")
-        extra = (total_s - rounds * C) / 0.18
-        assert extra == pytest.approx(round(extra), abs=1e-3)
-        counts.add(round(extra))
-    assert rounds == 225
-    assert counts <= {4, 5}
 
 
 def paused_rounds_s(plan: Plan, rounds: int) -> float:
@@ -97,7 +82,7 @@ def awake_s(windows: list[Disturbance], t: float) -> float:
     return next((one.end_s for one in windows if one.start_s <= t < one.end_s), t)
 
 
-@pytest.mark.parametrize(("duration_s", "align"), [(0.25, False), (0.25, True), (0.04, False)])
+@pytest.mark.parametrize(("duration_s", "align"), [(0.25, False), (0.04, False)])
 def test_stopped_processes_delay_a_round_by_what_outlasts_the_device(duration_s: float, align: bool) -> None:
     fields = {"kind": "pause", "period_s": 2.0, "period_iters": "null", "duration_s": duration_s, "align": align}
     words = " ".join(f"straggler.{field}={value}" for field, value in fields.items())
@@ -107,19 +92,16 @@ def test_stopped_processes_delay_a_round_by_what_outlasts_the_device(duration_s:
     assert total_s > rounds * C + 0.01
 
 
-def test_phases_and_periods() -> None:
-    random = Pauses(period_s=2.0, duration_s=0.1).plan(cluster_of(400), 100.0, 0)
+def test_phases_and_periods_and_their_drift() -> None:
+    random = Pauses(period_s=2.0, duration_s=0.1).plan(cluster_of(200), 100.0, 0)
     first = [own[0] for own in starts(random)]
     assert stats.kstest(first, stats.uniform(0, 2).cdf).pvalue > 0.001
     assert stats.kstest(first, stats.uniform(0, 2.4).cdf).pvalue < 0.001
     assert all(after - one == pytest.approx(2.0) for own in starts(random) for one, after in pairwise(own))
     equal = Pauses(period_s=2.0, duration_s=0.1, phase="equal").plan(CLUSTER, 100.0, 0)
     assert starts(equal) == [pytest.approx(np.arange(2.0, 100.0, 2.0))] * 4
-
-
-def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
     fields: dict[str, Any] = {"period_s": 2.0, "duration_s": 0.1, "phase": "equal", "drift_frac": 0.1}
-    drifting = by_target(Pauses(**fields).plan(cluster_of(400), 100.0, 0))
+    drifting = by_target(Pauses(**fields).plan(cluster_of(200), 100.0, 0))
     periods = [own[0].start_s for own in drifting.values()]
     for own in drifting.values():
         assert [one.start_s for one in own] == pytest.approx(
@@ -127,21 +109,8 @@ def test_equal_phases_separate_with_drift_unless_they_are_aligned() -> None:
         )
     assert stats.kstest(periods, stats.uniform(1.8, 0.4).cdf).pvalue > 0.001
     assert stats.kstest(periods, stats.uniform(1.8, 0.5).cdf).pvalue < 0.001
-    aligned = starts(Pauses(**fields, align=True).plan(cluster_of(400), 100.0, 0))
-    assert aligned == [[one.start_s for one in drifting["worker:0"]]] * 400
-
-
-def test_a_pause_is_a_delay_of_one_iteration_or_a_stop() -> None:
-    delay = Pauses(period_s=2.0, duration_s=0.1, base_s=0.5).plan(UNKNOWN, 60.0, 0)
-    stop = Pauses(period_s=2.0, duration_s=0.1, kind="pause", targets=("host:*", "worker:0")).plan(CLUSTER, 60.0, 0)
-    for plan, kind, length_s, magnitude in ((delay, "delay", 0.5, 0.1), (stop, "pause", 0.1, 1.0)):
-        for one in plan.disturbances:
-            assert (one.kind, one.magnitude) == (kind, magnitude)
-            assert one.end_s - one.start_s == pytest.approx(length_s, abs=2e-6) or one.end_s == 60.0
-    validate_plan(stop, CLUSTER)
-
-
-# ---- sequence lengths ------------------------------------------------------------------------------------------------
+    aligned = starts(Pauses(**fields, align=True).plan(cluster_of(200), 100.0, 0))
+    assert aligned == [[one.start_s for one in drifting["worker:0"]]] * 200
 
 
 def expected_maximum(sigma: float, count: int) -> float:
@@ -150,7 +119,7 @@ def expected_maximum(sigma: float, count: int) -> float:
     return float(integrate.quad(lambda x: 1 - one.cdf(x) ** count, 0, np.inf, limit=200)[0])
 
 
-def test_work_is_lognormal_of_mean_1() -> None:
+def test_work_is_lognormal_of_mean_1_and_balanced_the_mean_of_each_slot() -> None:
     plan = SequenceLengths(sigma=0.7).plan(CLUSTER, 300.0, 0)
     work = [one.magnitude for one in plan.disturbances]
     assert len(work) == 4 * 5000
@@ -158,15 +127,18 @@ def test_work_is_lognormal_of_mean_1() -> None:
     assert stats.kstest(work, stats.lognorm(0.7, scale=math.exp(-0.245)).cdf).pvalue > 0.001
     assert stats.kstest(work, stats.lognorm(0.75, scale=math.exp(-0.245)).cdf).pvalue < 0.001
     assert {one.kind for one in plan.disturbances} == {"slowdown"}
+    plans = [SequenceLengths(balance=balance).plan(CLUSTER, 60.0, 0) for balance in (False, True)]
+    apart, equal = ([[one.magnitude for one in own] for own in by_target(plan).values()] for plan in plans)
+    assert np.array(equal) == pytest.approx(np.broadcast_to(np.mean(apart, axis=0), (4, 1000)), abs=2e-6)
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("num_workers", "sigma"), [(4, 0.5), (16, 0.5), (4, 1.0)])
+@pytest.mark.parametrize(("num_workers", "sigma"), [(4, 0.5), (16, 1.0)])
 def test_a_barrier_waits_for_the_expected_maximum_and_balanced_for_the_mean(num_workers: int, sigma: float) -> None:
     words = f"straggler=sequence_lengths straggler.num_sequences=1 straggler.sigma={sigma} straggler.added_frac=0.5"
     deviation = math.sqrt(math.expm1(sigma**2))
     for balance, expected in ((False, expected_maximum(sigma, num_workers)), (True, 1.0)):
-        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=150)
+        total_s, rounds = job_s(f"{words} straggler.balance={balance}", num_workers, epochs=30)
         # the maximum of n draws deviates by less than sqrt(n) times as much as one draw
         most = 4 * deviation / math.sqrt(rounds) * (math.sqrt(num_workers) if not balance else 1)
         assert total_s / (rounds * C) == pytest.approx(1 + 0.5 * expected, abs=0.5 * most)
@@ -189,25 +161,6 @@ def test_lengths_from_a_file(tmp_path: Path) -> None:
     words = f"straggler=sequence_lengths straggler.sigma=null straggler.path={path} straggler.length_column=tokens"
     total_s, rounds = job_s(f"{words} straggler.num_sequences=1", epochs=40)
     assert total_s / (rounds * C) == pytest.approx(1 + expected, abs=4 * 0.8 / math.sqrt(rounds))
-
-
-def test_many_sequences_even_out() -> None:
-    """The variance of a mean of n draws is 1 / n of the variance of one."""
-    for count in (1, 4, 16):
-        work = [
-            one.magnitude
-            for one in SequenceLengths(sigma=0.5, num_sequences=count).plan(CLUSTER, 300.0, 0).disturbances
-        ]
-        assert np.var(work) == pytest.approx(math.expm1(0.25) / count, rel=0.1)
-
-
-def test_balanced_ranks_have_the_mean_work_of_each_slot() -> None:
-    plans = [SequenceLengths(balance=balance).plan(CLUSTER, 60.0, 0) for balance in (False, True)]
-    apart, equal = ([[one.magnitude for one in own] for own in by_target(plan).values()] for plan in plans)
-    assert np.array(equal) == pytest.approx(np.broadcast_to(np.mean(apart, axis=0), (4, 1000)), abs=2e-6)
-
-
-# ---- slow loaders ----------------------------------------------------------------------------------------------------
 
 
 def waits_by_ticks(compute: int, load: int, queue: int, rounds: int) -> int:
@@ -236,7 +189,7 @@ def planned_s(plan: Plan, compute_s: float, rounds: int) -> float:
 
 
 @pytest.mark.parametrize("queue", [1, 2, 7])
-@pytest.mark.parametrize(("compute", "load"), [(4, 6), (4, 5), (7, 8), (3, 20), (6, 6), (6, 4)])
+@pytest.mark.parametrize(("compute", "load"), [(4, 5), (3, 20), (6, 4)])
 def test_the_planned_waits_are_those_of_a_queue(compute: int, load: int, queue: int) -> None:
     pattern = SlowLoader(batch_s=load / 100, batch_iters=None, queue=queue, base_s=compute / 100, targets=("worker:0",))
     plan = pattern.plan(UNKNOWN, 600.0, 0)
@@ -246,23 +199,10 @@ def test_the_planned_waits_are_those_of_a_queue(compute: int, load: int, queue: 
         assert planned_s(plan, compute / 100, rounds) == pytest.approx(expected / 100, abs=1e-4)
 
 
-@pytest.mark.parametrize(("queue", "batch_iters"), [(8, 1.5), (30, 1.2), (8, 0.9)])
+@pytest.mark.parametrize(("queue", "batch_iters"), [(8, 1.5), (8, 0.9)])
 def test_a_barrier_is_as_slow_as_the_loader_once_its_queue_is_empty(queue: int, batch_iters: float) -> None:
     total_s, n = job_s(f"straggler=slow_loader straggler.queue={queue} straggler.batch_iters={batch_iters} seed=2")
     assert total_s == pytest.approx(max(n * C, (n - queue) * batch_iters * C + C), abs=1e-4)
-
-
-def test_few_loaders_are_slow_for_a_while() -> None:
-    fields: dict[str, Any] = {"batch_s": 0.2, "batch_iters": None, "pick": 2, "start_s": 10.0, "duration_s": 5.0}
-    plans = [SlowLoader(**fields).plan(cluster_of(8), 60.0, seed) for seed in range(40)]
-    assert {len(by_target(plan)) for plan in plans} == {2}
-    assert {one.target for plan in plans for one in plan.disturbances} == set(cluster_of(8).targets("worker"))
-    for one in plans[0].disturbances:
-        assert 10.0 < one.start_s < one.end_s <= 15.0
-    assert len(by_target(SlowLoader(pick=None).plan(CLUSTER, 60.0, 0))) == 4
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from injectors.patterns import OperatorTrace, Trace
 from injectors.patterns.operator_trace import COLUMNS, step_slowdowns
 from injectors.patterns.tables import ROOT, find_file, read_table
-from injectors.patterns.trace import COLUMNS as TRACE_COLUMNS
-from injectors.plan import NO_HOSTS, ClusterShape, Plan, validate_plan
+from injectors.plan import ClusterShape, Plan, validate_plan
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2)
 HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=4)
@@ -30,8 +26,6 @@ PUBLISHED_FRAC = 0.03
 """Ours is of the pipeline alone. What is outside it (collectives, optimizer) takes 2 % of a balanced step of SE and 7 %
 of ST, and as long either way: it makes the published 1.537 and 1.179 smaller by 1.1 and 1.3 %. Transfers between stages
 count for as much. Of SE the extract has 14 of 43 steps (1.540; all of them: 1.570)."""
-WHOLE = os.environ.get("STRAGGLAB_BYTEDANCE")
-"""A folder with trace-SE.parquet and trace-ST.parquet as they were published."""
 HEADER = "time,duration,target,kind,magnitude\n"
 
 
@@ -44,8 +38,6 @@ def written(tmp_path: Path, text: str | bytes, name: str = "mine.csv") -> str:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return str(path)
 
-
-# ---- a table of disturbances -----------------------------------------------------------------------------------------
 
 TABLE = """\
 time, duration, kind, target, magnitude
@@ -67,89 +59,50 @@ def test_every_row_is_a_disturbance_in_any_order(tmp_path: Path) -> None:
     ]
 
 
-def test_times_are_scaled_and_magnitudes_are_not(tmp_path: Path) -> None:
-    plan = Trace(path=written(tmp_path, HEADER + "10,5,worker:0,delay,0.5\n"), time_scale=0.1).plan(CLUSTER, 20.0, 0)
-    assert rows(plan) == [(1.0, 1.5, "worker:0", "delay", 0.5)]
-
-
-def test_a_parquet_file_says_the_same(tmp_path: Path) -> None:
-    path = written(tmp_path, TABLE)
-    columns = read_table(path, TRACE_COLUMNS, others=False).columns
-    table = pa.table(
-        {key: columns[key] if key in ("kind", "target") else np.array(columns[key], float) for key in columns}
-    )
-    pq.write_table(table, tmp_path / "mine.parquet")
-    plans = [Trace(path=name).plan(HOSTS, 20.0, 0) for name in (path, str(tmp_path / "mine.parquet"))]
-    assert plans[0] == plans[1]
-
-
-def test_a_spreadsheet_s_file_is_read(tmp_path: Path) -> None:
-    text = '\ufeff"time","duration","target","kind","magnitude"\r\n"1","2","worker:0","pause","1"\r\n'
-    assert rows(Trace(path=written(tmp_path, text)).plan(CLUSTER, 9.0, 0)) == [(1.0, 3.0, "worker:0", "pause", 1.0)]
-
-
-def test_a_path_counts_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_count_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_file(SLICE) == ROOT / SLICE
     (tmp_path / Path(SLICE).parent).mkdir(parents=True)
     (tmp_path / SLICE).touch()
     assert find_file(SLICE) == Path(SLICE), "what is here goes first"
-    assert find_file(str(ROOT / SLICE)) == ROOT / SLICE
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ValueError, match=rf"^path=no/such.csv: there is no such file here or below {ROOT}$"):
+        Trace(path="no/such.csv").plan(CLUSTER, 9.0, 0)
+    folder = tmp_path / "folder.csv"
+    with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
+        Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
+    for name in ("trace.xls", "trace\n.json"):
+        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv, .* or in \.parquet$"):
+            Trace(path=name)
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ("x,1,worker:0,delay,1", "column time, x: must be a finite number"),
-        ("-1,1,worker:0,delay,1", "column time, -1: must be 0 or more"),
-        ("nan,1,worker:0,delay,1", "column time, nan: must be a finite number"),
         ("1,0,worker:0,delay,1", "column duration, 0: must last a microsecond or more"),
-        ("1,,worker:0,delay,1", "column duration, nothing: must be a finite number"),
         ("1,1,worker:9,delay,1", "column target, worker:9: there is no such target; valid are worker:0 to worker:3"),
-        ('1,1,"worker\n0",delay,1', r"column target, 'worker\n0': there is no such target"),
-        (
-            "1,1,worker:0,stop,1",
-            "column kind, stop: must be one of delay, slowdown, cpu, gpu, bandwidth, cut, pause, kill",
-        ),
-        ("1,1,worker:0,cpu,0", "column magnitude, 0: must be more than 0 and less than 1"),
-        ("1,1,worker:0,kill,", "column magnitude, nothing: must be a finite number"),
+        ("1,1,worker:0,stop,1", "column kind, stop: must be one of delay, slowdown"),
         ("1,1,worker:0,delay", "has 4 cells, the header 5"),
     ],
 )
 def test_a_wrong_cell_is_named(row: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "0,1,worker:0,delay,1\n\n" + row + "\n")
-    line = 4 + row.count("\n")
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         Trace(path=path).plan(HOSTS, 9.0, 0)
     text = str(caught.value)
-    assert text.startswith(f"path={path}: row 2 (line {line})")
+    assert text.startswith(f"path={path}: row 2 (line 4)")
     assert "\n" not in text
-
-
-def test_a_wrong_cell_of_a_parquet_file_is_named(tmp_path: Path) -> None:
-    table = {"time": [0.0, None], "duration": [1.0, 1.0], "target": ["worker:0"] * 2, "kind": ["delay"] * 2}
-    pq.write_table(pa.table({**table, "magnitude": [1.0, 1.0]}), path := str(tmp_path / "mine.parquet"))
-    with pytest.raises(ValueError, match=re.escape(f"path={path}: row 2, column time, nothing: must be a finite")):
-        Trace(path=path).plan(CLUSTER, 9.0, 0)
-
-
-def test_hosts_that_a_cluster_does_not_have(tmp_path: Path) -> None:
-    path = written(tmp_path, HEADER + "1,1,host:0,cpu,0.5\n")
-    with pytest.raises(ValueError, match=re.escape(f"path={path}: row 1 (line 2), column target, host:0: {NO_HOSTS}")):
-        Trace(path=path).plan(CLUSTER, 9.0, 0)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("a.csv", "", "has no columns time; a trace has the columns time, duration, target, kind, magnitude"),
-        ("a.csv", "time,duration,target,kind\n", "has no columns magnitude"),
         ("a.csv", "time,time,duration,target,kind,magnitude\n", "has 2 columns time"),
         ("a.csv", "time,duration,target,kind,magnitude,why\n", "column why has no meaning"),
         ("a.csv", b"\xff\xfe\x00", "cannot be read (it is not UTF-8 text); store it as UTF-8"),
-        ("a.csv", HEADER + '1,"2', "cannot be read ("),
         ("a.parquet", "time,duration\n", "cannot be read (it is not a Parquet file, or broken)"),
-        ("a.parquet", "", "cannot be read (it is not a Parquet file, or broken)"),
     ],
 )
 def test_what_is_no_such_table(name: str, text: str | bytes, message: str, tmp_path: Path) -> None:
@@ -157,23 +110,6 @@ def test_what_is_no_such_table(name: str, text: str | bytes, message: str, tmp_p
     with pytest.raises(ValueError, match=re.escape(f"path={path}: {message}")) as caught:
         Trace(path=path).plan(CLUSTER, 9.0, 0)
     assert "\n" not in str(caught.value)
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ValueError, match=rf"^path=no/such.csv: there is no such file here or below {ROOT}$"):
-        Trace(path="no/such.csv").plan(CLUSTER, 9.0, 0)
-    folder = tmp_path / "folder.csv"
-    with pytest.raises(ValueError, match=rf"^path={folder}: cannot be read \(it is a directory, and not a file\)$"):
-        Trace(path=str(folder)).plan(CLUSTER, 9.0, 0)
-    for name in ("trace.xls", "", "trace\n.json", "trace.parquet.gz"):
-        with pytest.raises(ValueError, match=r"^path=.*: must name a file that ends in \.csv, .* or in \.parquet$"):
-            Trace(path=name)
-    with pytest.raises(ValueError, match=r"^time_scale=0: must be more than 0$"):
-        Trace(path="a.csv", time_scale=0)
-
-
-# ---- operators of real jobs ------------------------------------------------------------------------------------------
 
 
 def operators(*rows: tuple[int, int, int, str, float, float]) -> list[Sequence[object]]:
@@ -197,27 +133,13 @@ BY_HAND = [
 ]
 
 
-def test_slow_downs_are_over_the_median_rank_s_pipeline() -> None:
+def test_slow_downs_are_over_the_median_rank_s_pipeline_of_those_that_are_there() -> None:
     """Step 3: 2, 1, 1 s from the first to the last of a rank, median 1; step 7: 2, 3, 5 s, median 3."""
     steps = step_slowdowns(*operators(*BY_HAND), baseline="median")
     assert steps.edges_s.tolist() == [0.0, 3.0, 9.0]
     assert steps.slowdown_frac == pytest.approx(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 2 / 3]]))
-
-
-def test_or_over_a_pipeline_of_equal_operators() -> None:
-    """f is 10/6 s and b 4/3 s in the mean, one micro-batch and one stage: 3 s in step 7, f alone in step 3."""
-    steps = step_slowdowns(*operators(*BY_HAND))
-    assert steps.slowdown_frac == pytest.approx(np.array([[0.2, 0.0, 0.0], [0.0, 0.0, 2 / 3]]))
-
-
-def pipelined(slow_s: float) -> list[Sequence[object]]:
-    """One rank, two stages, one micro-batch: f and b of stage 0 take 1 s, of stage 1 ``slow_s``; all wait in turn."""
-    return operators(
-        (0, 0, 0, "forward-compute", 0.0, 1.0),
-        (0, 1, 0, "forward-compute", 1.0, slow_s),
-        (0, 1, 0, "backward-compute", 1.0 + slow_s, slow_s),
-        (0, 0, 0, "backward-compute", 1.0 + 2 * slow_s, 1.0),
-    )
+    absent = [row for row in BY_HAND if (row[0], row[2]) != (1, 3)]
+    assert step_slowdowns(*operators(*absent), baseline="median").slowdown_frac[0] == pytest.approx([1 / 3, 0.0, 0.0])
 
 
 def test_a_slow_stage_counts_though_all_ranks_have_it() -> None:
@@ -233,19 +155,6 @@ def test_a_slow_stage_counts_though_all_ranks_have_it() -> None:
     balanced = step_slowdowns(*operators(*rows))
     assert balanced.slowdown_frac == pytest.approx(np.full((1, 2), 14 / 12 - 1))
     assert step_slowdowns(*operators(*rows), baseline="median").slowdown_frac.tolist() == [[0.0, 0.0]]
-    assert step_slowdowns(*pipelined(1.0)).slowdown_frac.tolist() == [[0.0]], "nothing is slow where all take as long"
-
-
-def test_communication_counts_for_nothing() -> None:
-    longer = [(*row[:5], row[5] if "compute" in row[3] else 0.5 * row[5]) for row in BY_HAND]
-    assert (
-        step_slowdowns(*operators(*longer)).slowdown_frac == step_slowdowns(*operators(*BY_HAND)).slowdown_frac
-    ).all()
-
-
-def test_a_rank_that_is_absent_from_a_step_is_not_slowed_and_no_measure() -> None:
-    absent = [row for row in BY_HAND if (row[0], row[2]) != (1, 3)]
-    assert step_slowdowns(*operators(*absent), baseline="median").slowdown_frac[0] == pytest.approx([1 / 3, 0.0, 0.0])
 
 
 def by_hand(tmp_path: Path, name: str = "mine.csv") -> str:
@@ -270,10 +179,8 @@ def test_ranks_become_targets_and_the_trace_starts_over(tmp_path: Path) -> None:
     [
         ([], "has no rows"),
         ([(0, 0, 1, "optimizer", 0.0, 1.0)], r"step 1: no rank computed \(forward-compute or backward-compute\)"),
-        ([(0, 0, 1, "forward-compute", 0.0, 0.0)], "step 1: no rank computed"),
-        ([(0, 0, 1, "forward-compute", 0.0, -1.0)], "column duration: holds a negative number"),
-        ([(0, 0, 1, "forward-compute", None, 1.0)], "column start_ts: holds something that is not a"),
         ([(0, 0, "x", "forward-compute", 0.0, 1.0)], "column step: holds something that is not a number"),
+        ([(0, 0, 1, "forward-compute", 0.0, -1.0)], "column duration: holds a negative number"),
         ([(0, 0, 1, "forward-compute", 0.0, float("inf"))], "column duration: holds something that is not a finite"),
     ],
 )
@@ -288,12 +195,10 @@ def test_what_does_not_fit_the_run_is_refused(tmp_path: Path) -> None:
         OperatorTrace(path=path).plan(CLUSTER, 9.0, 0)
     with pytest.raises(ValueError, match=r"^time_scale=1e-07: makes steps too short for 9 s and 3 targets"):
         OperatorTrace(path=path, time_scale=1e-7).plan(ClusterShape(num_workers=3, num_servers=1), 9.0, 0)
+    with pytest.raises(ValueError, match=r"^baseline=mean: must be "):
+        OperatorTrace(path=path, baseline="mean")
     with pytest.raises(ValueError, match=r"^targets=host:0: must be worker:<id>, server:<id>, or \*"):
         OperatorTrace(path=path, targets=("host:0",))
-    with pytest.raises(ValueError, match=r"^repeat=1: must be true or false"):
-        OperatorTrace(path=path, repeat=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^baseline=mean: must be balanced or median"):
-        OperatorTrace(path=path, baseline="mean")
     with pytest.raises(ValueError, match=r"^path=.*mine\.csv: has no columns dp_rank"):
         OperatorTrace(path=written(tmp_path, HEADER)).plan(CLUSTER, 9.0, 0)
 
@@ -307,12 +212,6 @@ def test_the_slice_that_we_ship_holds_what_its_notice_says() -> None:
     assert steps.slowdown_frac.max() == pytest.approx(0.772, abs=1e-3)
     shared = step_slowdowns(*(read_table(SHARED, COLUMNS, others=True).columns[name] for name in COLUMNS))
     assert shared.slowdown_frac.shape == (32, 2)
-    notice = (ROOT / SLICE).with_name("NOTICE").read_text()
-    assert "14,336 rows" in notice
-    assert "2,048 rows" in notice
-    assert "Apache License, Version 2.0" in notice
-    assert (ROOT / SLICE).with_name("LICENSE").read_text().lstrip().startswith("Apache License\n")
-    assert (ROOT / SLICE).stat().st_size < 100_000
 
 
 def times_as_long(path: str, baseline: str) -> float:
@@ -331,10 +230,3 @@ def test_over_the_median_rank_a_long_stage_is_lost() -> None:
     """The negative control: this is what the extracts gave before, when only ranks were compared."""
     assert times_as_long(SHARED, "median") == pytest.approx(1.003, abs=0.001)
     assert times_as_long(SLICE, "median") < 0.9 * PUBLISHED[SLICE]
-
-
-@pytest.mark.skipif(WHOLE is None, reason="STRAGGLAB_BYTEDANCE names no folder with the whole traces")
-def test_whole_traces_say_what_was_published_too() -> None:
-    for name, path in (("SE", SLICE), ("ST", SHARED)):
-        found = times_as_long(f"{WHOLE}/trace-{name}.parquet", "balanced")
-        assert found == pytest.approx(PUBLISHED[path], rel=PUBLISHED_FRAC)

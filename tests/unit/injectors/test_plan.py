@@ -13,7 +13,6 @@ import pytest
 from injectors.plan import (
     ClusterShape,
     Disturbance,
-    Kind,
     Plan,
     build_plan,
     parse_plan,
@@ -38,15 +37,12 @@ def plan_of(*windows: Disturbance) -> Plan:
     return Plan(pattern="transient", seed=0, horizon_s=120.0, disturbances=windows)
 
 
-def test_the_text_is_that_of_the_record_format() -> None:
+def test_the_text_is_that_of_the_record_format_whatever_the_order_or_kind_of_number() -> None:
     plan = build_plan("transient", 0, 120.0, [window(3.0, 6.0)])
     assert plan_json(plan) == (
         b'{"schema":1,"pattern":"transient","seed":0,"horizon_s":120.0,"disturbances":'
         b'[{"start_s":3.0,"end_s":6.0,"target":"worker:1","kind":"delay","magnitude":0.12}]}\n'
     )
-
-
-def test_the_text_does_not_depend_on_the_order_or_the_kind_of_number() -> None:
     windows = [window(3, 6), window(3, 5, "worker:0"), window(1, 9, kind="slowdown", magnitude=2), window(3, 4)]
     hashes = {plan_sha256(build_plan("p", 0, 120, order)) for order in permutations(windows)}
     floats = [
@@ -76,48 +72,21 @@ def test_a_horizon_must_be_positive(horizon_s: float) -> None:
     ("broken", "message"),
     [
         (window(0, 1, "worker:4"), "no such target; valid are worker:0 to worker:3, server:0 to server:1"),
-        (window(0, 1, "worker:01"), "no such target"),
-        (window(0, 1, "worker:-1"), "no such target"),
-        (window(0, 1, "server:2"), "no such target"),
-        (window(0, 1, "worker:*"), "no such target"),
         (window(0, 1, kind="stop"), "kind=stop must be one of delay, slowdown, cpu, gpu, bandwidth, cut, pause, kill"),
         (window(-0.1, 1), "start_s=-0.1 must be 0 or more"),
-        (window(math.nan, 1), "start_s=nan"),
         (window(2, 2), "end_s=2 must be later than start_s=2"),
-        (window(2, 1), "end_s=1 must be later"),
-        (window(0, math.nan), "end_s=nan"),
         (window(0, math.inf), "end_s=inf"),
         (window(0, 1, magnitude=-0.01), "magnitude=-0.01 must be between 0 and 3600"),
-        (window(0, 1, magnitude=math.nan), "magnitude=nan"),
-        (window(0, 1, magnitude=math.inf), "magnitude=inf"),
-        (window(0, 1, magnitude=1e9), "magnitude=1000000000.0"),
         (window(0, 1, kind="slowdown", magnitude=2000), "between 0 and 1000"),
         (window(0, 1, "host:0", kind="cpu", magnitude=0.5), CURE),
         (window(0, 1, "device:0", kind="gpu", magnitude=0.5), "set backend.device=cuda"),
         (window(0, 1, "server:0", kind="gpu", magnitude=0.5), "gpu acts on worker:<id>, host:<id>, device:<id> only"),
-        (window(0, 1, "link:*", kind="cut", magnitude=1), "no such target"),
         (window(0, 1, "link:0>1", kind="bandwidth", magnitude=0.5), CURE),
+        (window(0, 1, "node:0", kind="join", magnitude=1), "join acts on worker:<id> only"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(broken: Disturbance, message: str) -> None:
     refuse(broken, message, CLUSTER)
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (
-            "host:3",
-            "valid are worker:0 to worker:3, server:0 to server:1, host:0 to host:2, device:0 to device:1, link:0",
-        ),
-        ("link:3", "no such target"),
-        ("link:0>3", "no such target"),
-        ("link:1>1", "leads from a host to itself"),
-    ],
-)
-def test_hosts_and_links_that_do_not_exist(target: str, message: str) -> None:
-    kind = "cpu" if target.startswith("host") else "bandwidth"
-    refuse(window(0, 1, target, kind=kind, magnitude=0.5), message, HOSTS)
 
 
 def refuse(broken: Disturbance, message: str, cluster: ClusterShape) -> None:
@@ -157,7 +126,7 @@ def form_of(target: str) -> str:
 
 
 @pytest.mark.parametrize("kind", GOOD_TARGETS)
-def test_each_kind_acts_on_its_own_targets(kind: str) -> None:
+def test_each_kind_acts_on_its_own_targets_with_its_own_magnitudes(kind: str) -> None:
     magnitude = GOOD_MAGNITUDES.get(kind, [1])[0]
     forms = {form_of(target) for target in GOOD_TARGETS[kind]}
     for target in ALL_TARGETS:
@@ -165,12 +134,8 @@ def test_each_kind_acts_on_its_own_targets(kind: str) -> None:
         if form_of(target) in forms:
             validate_plan(plan, HOSTS)
         else:
-            with pytest.raises(ValueError, match=rf"\({kind} of {target} from [^)]*\): {kind} acts on .*:<.* only$"):
+            with pytest.raises(ValueError, match=rf"{kind} acts on .*:<.* only$"):
                 validate_plan(plan, HOSTS)
-
-
-@pytest.mark.parametrize("kind", GOOD_TARGETS)
-def test_each_kind_has_its_own_magnitudes(kind: str) -> None:
     target = GOOD_TARGETS[kind][0]
     for magnitude in GOOD_MAGNITUDES.get(kind, [1, 1.0]):
         validate_plan(plan_of(window(0, 1, target, kind=kind, magnitude=magnitude)), HOSTS)
@@ -179,25 +144,31 @@ def test_each_kind_has_its_own_magnitudes(kind: str) -> None:
             validate_plan(plan_of(window(0, 1, target, kind=kind, magnitude=magnitude)), HOSTS)
 
 
+NO_HERE = ("host:3", "link:3", "link:0>3", "link:1>1", "server:2", "worker:4")
 NO_TARGETS = ("", "worker", "worker:", "worker:*", "worker:01", "worker:-1", "worker: 1", "worker:1\n", "worker:\u0661")
 NO_TARGETS += ("worker:1e3", "Worker:1", "node:1", "worker:0>1", "host:0>1", "link:>1", "link:0>1>2", "link:0 > 1")
 NO_TARGETS += ("link:0>*", "worker:1;reboot", "host:$(id)", "link:`id`", "worker:" + "9" * 5000)
 
 
-@pytest.mark.parametrize("text", NO_TARGETS)
-def test_what_names_no_target(text: str) -> None:
-    assert parse_target(text) is None
-    with pytest.raises(ValueError, match="there is no such target"):
-        validate_plan(plan_of(window(0, 1, text)), HOSTS)
+def test_what_names_no_target() -> None:
+    for text in (*NO_TARGETS, *NO_HERE):
+        assert (parse_target(text) is None) == (text in NO_TARGETS)
+        kind = "cpu" if text.startswith("host") else "bandwidth" if text.startswith("link") else "delay"
+        with pytest.raises(ValueError, match=r"there is no such target|from a host to itself"):
+            validate_plan(plan_of(window(0, 1, text, kind=kind, magnitude=0.5)), HOSTS)
 
 
-def test_a_fraction_of_nothing_is_not_left_out_but_refused() -> None:
+def test_plans_that_make_no_sense_are_refused() -> None:
     """Only a delay or slow-down of 0 does nothing; a quota of 0 is an error that must be reported."""
     windows = [window(0, 1, kind=kind, magnitude=0.0) for kind in ("delay", "slowdown", "cpu")]
     plan = build_plan("p", 0, 10.0, windows)
     assert [one.kind for one in plan.disturbances] == ["cpu"]
     with pytest.raises(ValueError, match=r"magnitude=0\.0 must be more than 0"):
         validate_plan(plan, CLUSTER)
+    with pytest.raises(ValueError, match="not sorted"):
+        validate_plan(plan_of(window(2, 3), window(1, 3)), CLUSTER)
+    with pytest.raises(ValueError, match="not finite"):
+        plan_json(plan_of(window(0, 1, magnitude=math.inf)))
 
 
 def test_a_plan_of_all_kinds_reads_back() -> None:
@@ -213,55 +184,30 @@ def test_a_plan_of_all_kinds_reads_back() -> None:
     assert b'"target":"link:0>2","kind":"bandwidth"' in plan_json(plan)
 
 
-def test_an_unsorted_plan_is_refused() -> None:
-    with pytest.raises(ValueError, match="not sorted"):
-        validate_plan(plan_of(window(2, 3), window(1, 3)), CLUSTER)
-
-
-def test_a_number_that_is_not_finite_is_not_written() -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        plan_json(plan_of(window(0, 1, magnitude=math.inf)))
-
-
 GOOD = json.loads(plan_json(plan_of(window(3.0, 6.0))))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"schema":1}',
-        json.dumps({**GOOD, "schema": 2}),
-        json.dumps({**GOOD, "extra": 1}),
-        json.dumps({**GOOD, "disturbances": [{"start_s": 1}]}),
-        json.dumps({**GOOD, "disturbances": [{**GOOD["disturbances"][0], "kind": "stop"}]}),
-        json.dumps({**GOOD, "disturbances": [{**GOOD["disturbances"][0], "magnitude": None}]}),
-    ],
-)
-def test_other_text_is_not_a_plan(text: str) -> None:
-    with pytest.raises(ValueError, match="not a straggler plan of schema 1"):
-        parse_plan(text.encode())
+def test_other_text_is_not_a_plan() -> None:
+    one = GOOD["disturbances"][0]
+    broken = [{**GOOD, "schema": 2}, {**GOOD, "extra": 1}, {"schema": 1}, []]
+    broken += [
+        {**GOOD, "disturbances": [row]} for row in ({"start_s": 1}, {**one, "kind": "stop"}, {**one, "end_s": None})
+    ]
+    for text in ("", *map(json.dumps, broken)):
+        with pytest.raises(ValueError, match="not a straggler plan of schema 1"):
+            parse_plan(text.encode())
     assert parse_plan(json.dumps(GOOD).encode()) == plan_of(window(3.0, 6.0))
-
-
-def test_targets_of_a_cluster() -> None:
-    assert CLUSTER.targets("server") == ["server:0", "server:1"]
-    assert CLUSTER.targets("host") == CLUSTER.targets("link") == []
-    assert HOSTS.targets("link") == ["link:0", "link:1", "link:2"]
-    assert ClusterShape(num_workers=1, num_servers=0).describe_targets() == "worker:0"
 
 
 def test_machines_elsewhere_have_links_and_are_no_hosts() -> None:
     shape = ClusterShape(num_workers=2, num_servers=1, num_machines=2, no_hosts="no hosts there")
     assert shape.targets("link") == ["link:0", "link:1"]
     assert shape.targets("host") == []
-    assert target_problem("link:1", shape) is None
-    assert target_problem("link:0>1", shape) is None
-    assert target_problem("host:0", shape) == "no hosts there"
+    found = [target_problem(target, shape) for target in ("link:1", "link:0>1", "host:0")]
+    assert found == [None, None, "no hosts there"]
     for target in ("link:2", "link:0>2"):
-        assert target_problem(target, shape) == (
-            "there is no such target; valid are worker:0 to worker:1, server:0, link:0 to link:1, link:<host>><host>"
+        assert "no such target; valid are worker:0 to worker:1, server:0, link:0 to" in (
+            target_problem(target, shape) or ""
         )
 
 
@@ -270,14 +216,7 @@ def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing()
     plan = build_plan("test", 0, 10.0, [Disturbance(**about, of_machine=True), Disturbance(**about)])
     assert plan_json(plan).count(b"of_machine") == 1
     assert parse_plan(plan_json(plan)) == plan
-
-
-@pytest.mark.parametrize(
-    ("kind", "target", "magnitude"), [("kill", "worker:0", 1.0), ("cpu", "host:0", 0.5), ("bandwidth", "link:0", 0.5)]
-)
-def test_what_belongs_to_no_machine_of_a_task(kind: Kind, target: str, magnitude: float) -> None:
-    one = Disturbance(start_s=0.0, end_s=1.0, target=target, kind=kind, magnitude=magnitude, of_machine=True)
-    with pytest.raises(
-        ValueError, match="of_machine=True is for cpu, delay, gpu, pause, slowdown of a worker or server"
-    ):
-        validate_plan(build_plan("test", 0, 10.0, [one]), ClusterShape(num_workers=1, num_servers=1, num_hosts=1))
+    for kind, target, magnitude in (("kill", "worker:0", 1.0), ("cpu", "host:0", 0.5), ("bandwidth", "link:0", 0.5)):
+        one = window(0.0, 1.0, target, kind=kind, magnitude=magnitude, of_machine=True)
+        with pytest.raises(ValueError, match=r"of_machine=True is for .* of a worker or server"):
+            validate_plan(build_plan("test", 0, 10.0, [one]), HOSTS)

@@ -10,11 +10,12 @@ from itertools import pairwise, product
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from injectors.plan import RULES, Disturbance, Kind, Plan, build_plan
 from injectors.schedule import Change, Schedule
+from tests.support.examples import examples
 
 TARGETS = ("worker:0", "worker:1", "server:0")
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -81,7 +82,8 @@ def check(plan: Plan, order: Callable[[list[float]], list[float]], *, closed: bo
         assert actuator.next_change(t) == min((edge for edge in edges if edge > t), default=math.inf)
 
 
-@given(st.lists(WINDOWS, max_size=12), st.randoms(use_true_random=False))
+@settings(max_examples=25)
+@given(st.lists(WINDOWS, max_size=8), st.randoms(use_true_random=False))
 def test_it_answers_by_definition_whatever_the_order(windows: list[Disturbance], rng: random.Random) -> None:
     plan = plan_of(*windows)
     check(plan, list)
@@ -103,6 +105,7 @@ def level_by_definition(plan: Plan, target: str, kind: Kind, t: float) -> float:
             return 1.0 if found else 0.0
 
 
+@examples(20)
 @given(st.lists(ANY_WINDOWS, max_size=14))
 def test_levels_are_as_defined(windows: list[Disturbance]) -> None:
     plan = plan_of(*windows)
@@ -126,6 +129,7 @@ def check_changes(plan: Plan, changes: tuple[Change, ...], kinds: tuple[Kind, ..
             assert levels[now] == level_by_definition(plan, target, kind, t)
 
 
+@examples(20)
 @given(st.lists(ANY_WINDOWS, max_size=14), st.sets(st.sampled_from(KINDS)))
 def test_changes_tell_the_whole_story(windows: list[Disturbance], kinds: set[Kind]) -> None:
     plan = plan_of(*windows)
@@ -138,51 +142,12 @@ def cpu(start_s: float, end_s: float, left_frac: float) -> Disturbance:
     return Disturbance(start_s=start_s, end_s=end_s, target="worker:0", kind="cpu", magnitude=left_frac)
 
 
-@pytest.mark.parametrize("flaw", ["idle", "missing", "late"])
-def test_a_wrong_story_is_caught(flaw: str) -> None:
-    plan = plan_of(cpu(1.0, 4.0, 0.5))
-    on, off = Schedule(plan).changes(["cpu"])
-    wrong = {"idle": (on, on._replace(t=2.0), off), "missing": (on,), "late": (on._replace(t=1.5), off)}[flaw]
-    check_changes(plan, (on, off), ("cpu",))
-    with pytest.raises(AssertionError):
-        check_changes(plan, wrong, ("cpu",))
-
-
-def test_closed_windows_would_be_caught() -> None:
-    plan = plan_of(Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1))
-    check(plan, list)
-    with pytest.raises(AssertionError):
-        check(plan, list, closed=True)
-
-
-def test_windows_are_half_open_and_add_up() -> None:
-    actuator = Schedule(
-        plan_of(
-            Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind="delay", magnitude=0.1),
-            Disturbance(start_s=1.5, end_s=3.0, target="worker:0", kind="delay", magnitude=0.2),
-            Disturbance(start_s=1.5, end_s=2.5, target="worker:0", kind="slowdown", magnitude=2.0),
-        )
-    )
-    rows = [(t, *actuator.delay_for("worker:0", t), actuator.active(t)) for t in (0.9, 1.0, 1.5, 2.0, 2.5, 3.0)]
-    assert rows == [
-        (0.9, 0.0, 0.0, ()),
-        (1.0, 0.1, 0.0, (0,)),
-        (1.5, pytest.approx(0.3), 2.0, (0, 1, 2)),
-        (2.0, 0.2, 2.0, (1, 2)),
-        (2.5, 0.2, 0.0, (1,)),
-        (3.0, 0.0, 0.0, ()),
-    ]
-
-
 def test_nothing_is_left_behind_when_windows_close() -> None:
     """Floating-point sums would leave 1.4e-17 of 0.1 + 0.2 - 0.2 - 0.1."""
-    windows = [
-        Disturbance(start_s=0.0, end_s=end_s, target="worker:0", kind="delay", magnitude=magnitude)
-        for magnitude, end_s in ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
-    ]
-    actuator = Schedule(plan_of(*windows))
+    about = {"start_s": 0.0, "target": "worker:0", "kind": "delay"}
+    rows = ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
+    actuator = Schedule(plan_of(*(Disturbance(**about, end_s=end_s, magnitude=magnitude) for magnitude, end_s in rows)))  # type: ignore[arg-type]
     assert [actuator.delay_for("worker:0", t)[0] for t in (1.5, 2.0)] == [0.1, 0.0]
-    assert 1e16 + 0.1 - 1e16 != 0.1
 
 
 @pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
@@ -197,18 +162,6 @@ def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
     assert actuator.delay_for("worker:7", 520.0) == (0.0, 0.0)
     assert [len(actuator.active(t)) for t in (500.05, 10_020.0, 0.0)] == [150, 0, 1]
     assert actuator.next_change(10_014.0) == pytest.approx(10_014.1)
-
-
-@pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
-def test_a_hundred_thousand_quotas_on_one_host() -> None:
-    """Nested, so that all are open at once; the pytest time-out is what fails if this were quadratic."""
-    windows = [cpu(0.001 * i, 300.0 - 0.001 * i, 1.0 - (i + 1) / 200_000) for i in range(100_000)]
-    schedule = Schedule(plan_of(*windows))
-    assert len(schedule.changes(["cpu"])) == 200_000
-    assert schedule.level("worker:0", "cpu", 150.0) == 0.5
-
-
-# ---- restarted elsewhere --------------------------------------------------------------------------------------------
 
 
 def of_machine(
@@ -232,10 +185,3 @@ def test_who_is_moved_leaves_what_belongs_to_the_machine_behind() -> None:
     assert schedule.next_change(4.0) == 9.0
     assert list(schedule.active(7.0)) == [1, 2]
     assert not schedule.moved("worker:0", 5.0), "there is nothing left"
-
-
-def test_who_had_nothing_moves_without_a_trace() -> None:
-    schedule = Schedule(build_plan("test", 0, 100.0, [of_machine(0.0, 3.0)]))
-    assert not schedule.moved("worker:1", 1.0)
-    assert not schedule.moved("worker:0", 3.0)
-    assert schedule.delay_for("worker:0", 2.0) == (1.0, 0.0)

@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from injectors.actuators.cpulimit import MISSING, RETRY_S, Enforced, Limiter
+from injectors.actuators.cpulimit import RETRY_S, Enforced
 from injectors.actuators.duty import TICK_S
-from injectors.actuators.stops import WATCH_S
-from injectors.actuators.throttles import CpuRule, Throttles
+from injectors.actuators.throttles import CpuRule
 from tests.support.throttled_machine import GO, KILL, TERM, Machine
 
 
@@ -19,9 +18,6 @@ def limited() -> Machine:
     machine.throttles.started("worker:0", "", 1)
     machine.throttles.set_cpu("worker:0", 0.25, "cpulimit")
     return machine
-
-
-# ---- reasons --------------------------------------------------------------------------------------------------------
 
 
 def test_a_process_goes_on_when_the_last_reason_goes() -> None:
@@ -38,22 +34,6 @@ def test_a_process_goes_on_when_the_last_reason_goes() -> None:
     assert machine.sent == [], "nobody is continued whom we have not stopped"
 
 
-def test_close_continues_everybody_but_those_that_are_gone() -> None:
-    machine = Machine(1, 2, 3)
-    for pid in (1, 2, 3):
-        machine.stops.hold(pid, "pause")
-    machine.stops.forget(2)
-    del machine.cpu_s[3]
-    machine.sent.clear()
-    machine.stops.close()
-    assert machine.sent == [(1, GO)]
-    machine.stops.hold(3, "pause")
-    assert machine.stops.reasons(3) == [], "there is no such process"
-
-
-# ---- cpulimit -------------------------------------------------------------------------------------------------------
-
-
 def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
     machine = Machine(1)
     machine.throttles.started("worker:0", "", 1)
@@ -67,7 +47,7 @@ def test_one_cpulimit_at_a_time_whatever_is_asked_meanwhile() -> None:
     assert (9001, KILL) not in machine.sent
 
 
-def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
+def test_a_cpulimit_that_ends_leaves_nobody_stopped_and_is_not_started_in_a_circle() -> None:
     machine = limited()
     machine.pass_(RETRY_S)
     machine.stopped.add(1)
@@ -75,9 +55,6 @@ def test_a_cpulimit_that_was_killed_leaves_nobody_stopped() -> None:
     assert machine.stopped == set()
     (state,) = machine.throttles.state().tasks.values()
     assert state.cpulimit == Enforced(pid=9002, percent=21, restarts=1, last_exit=-9)
-
-
-def test_a_cpulimit_that_dies_at_once_is_not_started_in_a_circle() -> None:
     machine = limited()
     machine.pass_(0.1)
     machine.reap(9001, 127 << 8)
@@ -110,13 +87,6 @@ def test_nothing_is_sent_to_a_number_that_may_be_somebody_elses() -> None:
     assert len(machine.started) == 1
 
 
-def test_a_child_that_is_none_of_ours_is_left_to_the_owner() -> None:
-    assert not Machine().throttles.reaped(1, 0)
-
-
-# ---- rules ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_next_incarnation_gets_the_rules_again() -> None:
     machine = Machine(1, 2)
     for task, pid in (("worker:0", 1), ("worker:1", 2)):
@@ -132,15 +102,6 @@ def test_the_next_incarnation_gets_the_rules_again() -> None:
     assert not machine.stopped & {11}
 
 
-def test_the_end_of_the_last_incarnation_is_not_that_of_the_next() -> None:
-    machine = Machine(1, 2)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.started("worker:0", "", 2)
-    machine.throttles.ended("worker:0", 1)
-    machine.throttles.freeze("worker:0", True)
-    assert machine.stopped == {2}
-
-
 def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
     machine = Machine(1)
     machine.throttles.started("worker:0", "host:0", 1)
@@ -152,29 +113,6 @@ def test_a_host_in_debt_holds_who_comes_back_to_it() -> None:
     machine.throttles.started("worker:0", "host:0", 2)
     machine.run(10.0)
     assert machine.cpu_s[2] == pytest.approx(1.0, rel=0.02)
-
-
-def test_pauses_of_a_task_and_of_its_host_are_two() -> None:
-    machine = Machine(1, 2, 3)
-    for pid, host in ((1, "host:0"), (2, "host:0"), (3, "host:1")):
-        machine.throttles.started(f"worker:{pid}", host, pid)
-    machine.throttles.freeze("worker:1", True)
-    machine.throttles.freeze("host:0", True)
-    assert machine.stopped == {1, 2}
-    machine.throttles.freeze("host:0", False)
-    assert machine.stopped == {1}
-    machine.throttles.freeze("worker:1", False)
-    assert machine.stopped == set()
-
-
-def test_a_pause_outlives_what_others_send() -> None:
-    machine = Machine(1)
-    machine.throttles.started("worker:0", "", 1)
-    machine.throttles.freeze("worker:0", True)
-    machine.run(1.0)
-    machine.stopped.discard(1)
-    machine.run(2 * WATCH_S)
-    assert machine.stopped == {1}
 
 
 def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:
@@ -197,13 +135,6 @@ def test_what_works_against_each_other_is_refused_and_changes_nothing() -> None:
     machine.throttles.set_cpu("worker:1", 0.25)
     machine.throttles.set_cpu("host:1", 0.25)
     assert machine.throttles.state().cpu["worker:1"] == CpuRule(cores=0.25, by="duty")
-
-
-def test_without_the_program_its_rules_are_refused_with_the_cure() -> None:
-    machine = Machine()
-    throttles = Throttles(machine.stops, machine.governor, Limiter(machine.stops, None))
-    with pytest.raises(ValueError, match=MISSING):
-        throttles.set_cpu("worker:0", 0.5, "cpulimit")
 
 
 def test_the_state_tells_rules_and_reasons() -> None:

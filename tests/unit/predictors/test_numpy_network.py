@@ -52,13 +52,6 @@ def test_a_fit_is_that_of_torch() -> None:
     assert network.predict(INPUTS) == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_it_learns_holds_for_other_rows() -> None:
-    network = Network(3, (16, 16), rate=5e-3)
-    network.fit(INPUTS, TARGETS, epochs=400)
-    inner = INPUTS[:50] * 0.5 + 1.0
-    assert np.abs(network.predict(inner) - (inner[:, 0] * 0.5 + np.abs(inner[:, 1]) + 4.0)).mean() < 0.25
-
-
 def test_slices_are_the_whole_and_predict_nothing_half_learnt() -> None:
     whole, sliced = Network(3, (8, 4)), Network(3, (8, 4))
     whole.fit(INPUTS, TARGETS, epochs=3)
@@ -75,15 +68,6 @@ def test_slices_are_the_whole_and_predict_nothing_half_learnt() -> None:
     assert again.advance(1), "there is nothing left"
     assert (again.predict(INPUTS) == one_more.predict(INPUTS)).all()
     assert (again.predict(INPUTS) != before).any()
-
-
-def test_rows_count_by_their_weight() -> None:
-    """The same input with two targets, one of which counts three times as much."""
-    inputs, targets = np.repeat([[0.0], [1.0]], 2, axis=0), np.array([0.0, 4.0, 1.0, 5.0])
-    for model in (Network(1, (4,), rate=0.05), Ridge(1)):
-        model.begin(inputs, targets, np.array([1.0, 3.0, 1.0, 3.0]), epochs=400)
-        assert model.advance(10**6)
-        assert model.predict(inputs[:1]) == pytest.approx([3.0], abs=0.1)
 
 
 def test_ridge_is_that_of_sklearn() -> None:
@@ -114,9 +98,6 @@ def test_inputs_far_away_count_as_less_far() -> None:
     assert network.predict(far[None] * 1000) == pytest.approx(network.predict(far[None]))
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def network() -> Network:
     found = Network(3, (8, 4))
@@ -144,17 +125,12 @@ def spoilt(path: Path, network: Network, **changes: Any) -> None:
     [
         (None, "no such file"),
         (b"no zip", "is not a file of a network"),
-        (b"", "is not a file of a network"),
         ({"format": "other"}, "was not made by scripts/fitting/train_modes.py"),
         ({"features": np.array(["a", "b", "d"])}, "is a model of 3 features instead of 3, among them 'd'"),
-        ({"features": np.array(["a", "b"])}, "is a model of 2 features instead of 3, without 'c'"),
         ({"features": np.array(["a", "c", "b"])}, "is a model of 3 features instead of 3, in another order"),
         ({"parameters": None}, "has not the numbers of a fitted network"),
-        ({"parameters": np.ones(3)}, "has not the numbers of a fitted network"),
-        ({"sizes": np.array([3])}, "has not the numbers of a fitted network"),
         ({"mean": np.array([0.0, np.nan, 0.0])}, "numbers that are not finite"),
         ({"scale": np.zeros(3)}, "scales of zero"),
-        ({"target": np.array([0.0, 0.0])}, "scales of zero"),
     ],
 )
 def test_a_file_of_something_else_is_refused_in_one_line(
@@ -168,5 +144,4 @@ def test_a_file_of_something_else_is_refused_in_one_line(
     with pytest.raises(ValueError, match=words) as caught:
         load_network(str(path), "modes", NAMES)
     assert str(caught.value).startswith(f"weights={path}: ")
-    assert str(caught.value).endswith("fit one with scripts/fitting/train_modes.py")
     assert "\n" not in str(caught.value)

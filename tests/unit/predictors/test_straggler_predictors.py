@@ -17,12 +17,10 @@ from predictors.oracle import Oracle, PlannedWindow
 from predictors.registry import STRAGGLER_PREDICTORS, straggler_predictor
 from predictors.stragglers import Observation, StragglerPredictor
 
-MEASURING = tuple(name for name in STRAGGLER_PREDICTORS if name != "oracle")
 every_predictor = pytest.mark.parametrize("name", STRAGGLER_PREDICTORS)
-COMPARING = tuple(name for name in MEASURING if name not in ("greyhound", "by_chance"))
+COMPARING = tuple(name for name in STRAGGLER_PREDICTORS if name not in ("greyhound", "by_chance", "oracle"))
 """Predictors that compare workers; one sees changes only, one nothing."""
 every_comparing_one = pytest.mark.parametrize("name", COMPARING)
-every_measuring_one = pytest.mark.parametrize("name", MEASURING)
 QUICK = {"fixed_duration": {"duration_s": 2.0}, "twice_median": {"window_iters": 3}, "nvrx": {"window_iters": 3}}
 QUICK |= {name: {"window_iters": 3} for name in ("megatron", "robust_z")}
 
@@ -40,9 +38,6 @@ def received(predictor: StragglerPredictor, *rounds: Sequence[float], since: int
     return predictor
 
 
-# ---- worked numbers -------------------------------------------------------------------------------------------------
-
-
 def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> None:
     """Slow from 1 to 4 s: too short. Slow from 5 s on: not after 4.9 s, but after 5.2; over at 12 s."""
     series = [(0, 0.05), (1, 0.35), (2.5, 0.4), (4, 0.1), (5, 0.3), (7, 0.45), (9.9, 0.25), (10.2, 0.5), (12, 0.1)]
@@ -54,47 +49,30 @@ def test_a_fixed_duration_is_waited_for_and_one_quick_iteration_ends_it() -> Non
     assert tagged == [10.2]
 
 
-def test_the_last_value_is_expected_again() -> None:
+def test_simple_rules_by_worked_numbers() -> None:
     """tag(t+1) = d(t) > 0.2; 20 % is not more than 20 %, not even by the rounding of a quotient."""
     tags = [received(straggler_predictor("last_value"), [1.0, 1.2, slow]).tags(0.0) for slow in (1.0, 1.2, 1.21)]
     assert tags == [set(), set(), {2}]
     exact = [3.0 * k for k in range(1, 200)]
     assert not any(received(straggler_predictor("last_value"), [each, each * 1.2]).tags(0.0) for each in exact)
-
-
-def test_the_average_needs_two_slow_iterations() -> None:
-    """Speeds 100, 100, 50, 50 with a = 0.2 are predicted as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100."""
+    # Speeds 100, 100, 50, 50 with a = 0.2 are predicted as 100, 100, 90, 82: 0, 0, 11 and 22 % longer than at 100
     predictor, tags = straggler_predictor("ema"), []
     for speed in (100, 100, 50, 50):
         tags.append(received(predictor, [1 / 100, 1 / speed]).tags(0.0))
     assert tags == [set(), set(), set(), {1}]
-
-
-def test_twice_the_median_of_all() -> None:
     tags = [received(straggler_predictor("twice_median"), [1.0, 1.0, 1.0, slow]).tags(0.0) for slow in (2.0, 2.01)]
     assert tags == [set(), {3}]
     assert received(straggler_predictor("twice_median"), [1.0, 1000.0]).tags(0.0) == set(), "1000 < 2 * 500.5"
     assert received(straggler_predictor("twice_median", {"factor": 1.5}), [1.0, 4.0]).tags(0.0) == {1}
 
 
-def test_the_median_is_that_of_a_window() -> None:
-    """Of 1, 1, 9, 9, 9: of the last three it is 9, of the last five, too, of the last four 5, before 1."""
-    predictor, tags = straggler_predictor("twice_median", {"window_iters": 3}), []
-    for slow in (1, 1, 9, 9, 9):
-        tags.append(received(predictor, [1.0, 1.0, 1.0, slow]).tags(0.0) == {3})
-    assert tags == [False, False, False, True, True]
-
-
-def test_a_relative_score_of_a_half_is_twice_as_slow_as_the_fastest() -> None:
+def test_nvrx_scores_against_the_fastest_and_against_oneself() -> None:
     predictor = Nvrx(window_iters=1)
     received(predictor, [1.0, 2.0, 4.0])
     assert predictor.relative() == {0: 1.0, 1: 0.5, 2: 0.25}
     tags = [received(Nvrx(window_iters=1), [1.0, 1.0, slow]).tags(0.0) for slow in (1.42, 1.43)]
     assert tags == [set(), {2}], "1 / 0.7 = 1.4286"
-
-
-def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
-    """All get slow at once: nobody is slower than the others."""
+    # All get slow at once: nobody is slower than the others
     rounds = [[1.0, 2.0]] * 3 + [[4.0, 4.0]] * 3
     predictor = received(Nvrx(window_iters=3), *rounds)
     assert isinstance(predictor, Nvrx)
@@ -104,12 +82,7 @@ def test_an_individual_score_of_a_half_is_twice_as_slow_as_ever() -> None:
     assert received(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
 
 
-def test_one_lucky_iteration_is_no_reference() -> None:
-    predictor = received(Nvrx(window_iters=3, scores="individual"), *[[0.1, 0.1], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
-    assert predictor.tags(9.0) == set()
-
-
-def test_the_oracle_reads_windows_that_are_half_open() -> None:
+def test_the_oracle_reads_windows_that_are_half_open_and_may_overlap() -> None:
     times = (0.9, 1.0, 1.9, 2.0)
     slept = [Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=True)]).tags(t) for t in times]
     assert slept == [set(), {1}, {1}, set()]
@@ -118,18 +91,12 @@ def test_the_oracle_reads_windows_that_are_half_open() -> None:
         predictor = Oracle(windows=[PlannedWindow(1, 1.0, 2.0, slept=False), PlannedWindow(0, 5.0, 6.0, slept=False)])
         other.append(received(predictor, [0.2, 0.2]).tags(t))
     assert other == [{1}, {1}, {1}, set()], "the iteration of 0.2 s that begins at 0.9 s is under way at 1 s"
-
-
-def test_windows_of_the_oracle_may_overlap() -> None:
     plan = [PlannedWindow(0, 0.0, 9.0, True), PlannedWindow(0, 1.0, 2.0, True), PlannedWindow(0, 12.0, 13.0, True)]
     predictor = Oracle(windows=plan)
     assert [predictor.tags(float(t)) == {0} for t in range(14)] == [True] * 9 + [False] * 3 + [True, False]
 
 
-# ---- what is known when ---------------------------------------------------------------------------------------------
-
-
-def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
+def test_a_tag_is_of_what_had_ended_by_the_beginning_of_this_process() -> None:
     """Worker 1 is slow from its second iteration on; the third, begun as that ends, is the first to be tagged."""
     rows = [(float(k), Observation(k + 1.0, 0, k, 1.0)) for k in range(8)]
     slow = [(0.0, Observation(1.0, 1, 0, 1.0)), (1.0, Observation(4.0, 1, 1, 3.0)), (4.0, Observation(7.0, 1, 2, 3.0))]
@@ -140,9 +107,6 @@ def test_a_tag_is_of_what_had_ended_by_the_beginning() -> None:
     assert backtest(straggler_predictor("last_value"), [*rows, *slow, (7.6, Observation(9.0, 1, 3, 1.4))], lead_s=0.5)[
         -1
     ]
-
-
-def test_a_lost_worker_is_measured_afresh() -> None:
     rows = [(0.0, Observation(1.0, 0, 0, 1.0)), (0.0, Observation(3.0, 1, 0, 3.0)), (4.0, Observation(9.0, 1, 1, 3.0))]
     assert backtest(straggler_predictor("last_value"), rows)[-1]
     assert not backtest(straggler_predictor("last_value"), rows, [(3.5, 1)])[-1]
@@ -166,6 +130,7 @@ def one_after_another(steps: Sequence[Step]) -> list[tuple[float, Observation]]:
 
 @pytest.mark.few(4)
 @every_predictor
+@settings(max_examples=25)
 @given(steps=Times, changed=Times)
 def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[Step]) -> None:
     """What begins before two stories part is tagged alike in both."""
@@ -176,9 +141,6 @@ def test_the_future_changes_nothing(name: str, steps: list[Step], changed: list[
     for place in range(common):
         if first[place][0] < apart_s:
             assert tags[place] == others[place]
-
-
-# ---- what all of them owe -------------------------------------------------------------------------------------------
 
 
 @every_comparing_one
@@ -201,15 +163,7 @@ def test_of_equal_workers_of_one_worker_and_of_nobody_there_is_nobody_to_tag(nam
     assert received(quick(name), *[[1.0]] * 5, *[[9.0]] * 5).tags(10.0) == set()
 
 
-@every_measuring_one
-@settings(max_examples=10)
-@given(times=st.lists(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=3), min_size=1, max_size=12))
-def test_the_unit_of_time_does_not_matter(name: str, times: list[list[float]]) -> None:
-    """Doubling is exact in floating point."""
-    twice = [[2 * each for each in row] for row in times]
-    assert received(quick(name), *times).tags(99.0) == received(quick(name), *twice).tags(99.0)
-
-
+@pytest.mark.few(5)
 @every_predictor
 def test_a_pickled_copy_goes_on_alike(name: str) -> None:
     chance = np.random.default_rng(0)
@@ -224,17 +178,11 @@ def test_a_pickled_copy_goes_on_alike(name: str) -> None:
 BAD: list[tuple[str, Mapping[str, object], str]] = [
     ("oracel", {}, "oracel: no such predictor; there are last_value, ema, "),
     ("nvrx", {"treshold": 1}, "nvrx:treshold=1: no such setting of nvrx; it has threshold, window_iters, scores"),
-    ("oracle", {"windows": 1}, "oracle:windows=1: no such setting of oracle; it has none"),
     ("ema", {"alpha": 0.0}, "ema:alpha=0.0: must be above 0 and at most 1"),
-    ("ema", {"alpha": 1.5}, "ema:alpha=1.5: must be above 0 and at most 1"),
     ("last_value", {"tolerance_frac": -0.1}, "last_value:tolerance_frac=-0.1: must be 0 or more"),
-    ("narx", {"tolerance_frac": float("nan")}, "narx:tolerance_frac=nan: must be a number"),
     ("fixed_duration", {"duration_s": 0}, "fixed_duration:duration_s=0: must be above 0"),
-    ("fixed_duration", {"duration_s": "long"}, "fixed_duration:duration_s=long: must be a number, above 0"),
     ("twice_median", {"factor": 1.0}, "twice_median:factor=1.0: must be above 1"),
     ("twice_median", {"window_iters": 0}, "twice_median:window_iters=0: must be a whole number, 1 or more"),
-    ("nvrx", {"window_iters": 2.5}, "nvrx:window_iters=2.5: must be a whole number, 1 or more"),
-    ("nvrx", {"threshold": 1.01}, "nvrx:threshold=1.01: must be above 0 and at most 1"),
     ("nvrx", {"scores": "all"}, "nvrx:scores=all: must be one of relative, individual, both"),
 ]
 
@@ -243,20 +191,8 @@ BAD: list[tuple[str, Mapping[str, object], str]] = [
 def test_a_bad_hyper_parameter_is_refused_by_name(name: str, settings: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
         straggler_predictor(name, settings)
-
-
-def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(ValueError, match=r"windows\[1\]: end_s=1.0 must be later than start_s=2.0"):
         straggler_predictor("oracle", plan=[PlannedWindow(0, 0.0, 1.0, True), PlannedWindow(0, 2.0, 1.0, True)])
-
-
-def test_exactly_at_the_threshold_nvrx_tags_nobody() -> None:
-    """A score of one half, with a threshold of one half."""
-    for seconds, tags in ((2.0, frozenset[int]()), (2.001, frozenset({1}))):
-        predictor = Nvrx(threshold=0.5, window_iters=1, scores="relative")
-        predictor.update(Observation(1.0, 0, 0, 1.0))
-        predictor.update(Observation(2.0, 1, 0, seconds))
-        assert predictor.tags(2.0) == tags
 
 
 def test_who_deviates_by_exactly_the_tolerance_is_not_slow() -> None:

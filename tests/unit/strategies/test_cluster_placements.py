@@ -12,7 +12,6 @@ from strategies.cluster.placements.balanced_ps import (
     interleaved_s,
     interleaving_gamma,
     mean_gamma,
-    room_for,
 )
 from strategies.cluster.placements.first_fit import FirstFit
 from strategies.cluster.placements.pack import Pack
@@ -45,9 +44,6 @@ def taken(*free: int) -> Room:
     return room
 
 
-# ---- Muri's gamma ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("one", "other", "seconds", "gamma"), [((2, 6), (5, 3), 9.0, 0.8889), ((2, 6), (2, 6), 12.0, 0.6667)]
 )
@@ -69,18 +65,13 @@ def test_gamma_is_1_for_opposite_tasks_symmetric_and_never_above_1() -> None:
         assert 0 < gamma <= 1
 
 
-# ---- workers ---------------------------------------------------------------------------------------------------------
-
-
-def test_first_fit_takes_the_first_that_holds_all_else_machines_in_order() -> None:
+def test_where_workers_go() -> None:
     assert places(FirstFit(), job("a", 3), taken(2, 4, 8)).workers == (1, 1, 1)
     assert places(FirstFit(), job("a", 7), taken(2, 4, 3)).workers == (0, 0, 1, 1, 1, 1, 2)
-
-
-def test_pack_takes_the_tightest_that_holds_all_else_as_few_as_possible() -> None:
     assert places(Pack(), job("a", 3), taken(8, 4, 3)).workers == (2, 2, 2)
     assert places(Pack(), job("a", 3), taken(8, 4, 5)).workers == (1, 1, 1)
     assert places(Pack(), job("a", 7), taken(2, 6, 5, 1)).workers == (1,) * 6 + (3,)
+    assert places(Spread(), job("a", 5), taken(2, 4, 3)).workers == (1, 1, 2, 0, 1)
 
 
 def test_pack_uses_the_fewest_machines_there_are() -> None:
@@ -99,18 +90,6 @@ def test_pack_uses_the_fewest_machines_there_are() -> None:
         assert all(found.count(machine) <= free[machine] for machine in found)
         assert on_fewest(gpus, free, fewest) == found
         assert fewest == 1 or on_fewest(gpus, free, fewest - 1) is None
-
-
-def test_spread_goes_one_by_one_where_most_is_free() -> None:
-    assert places(Spread(), job("a", 5), taken(2, 4, 3)).workers == (1, 1, 2, 0, 1)
-
-
-def test_no_place_for_more_than_is_free() -> None:
-    for placement in (FirstFit(), Pack(), Spread(), BalancedPS()):
-        assert placement.place(job("a", 6), taken(2, 3)) is None
-
-
-# ---- servers ---------------------------------------------------------------------------------------------------------
 
 
 def test_servers_next_to_the_workers_in_turns_or_where_fewest_are() -> None:
@@ -146,15 +125,3 @@ def test_balanced_ps_interleaves_where_all_else_is_equal() -> None:
     assert mean_gamma(phases(2, 6), 0, room) == pytest.approx(0.6667, abs=5e-5)
     assert places(BalancedPS(), request, room).servers == (1,)
     assert places(BalancedPS(gamma=False), request, room).servers == (0,)
-
-
-def test_room_for_counts_what_is_planned() -> None:
-    room = Room([Machine(number=0, gpus=2, cpu_cores=4.0, link_bytes_per_s=10.0)])
-    server = TaskDemand(cpu_cores=1.0, link_bytes_per_s=4.0)
-    assert room_for(server, 0, room) == 2.0
-    room.take(job("old", 1, 1, server=server), Places(workers=(0,), servers=(0,)))
-    assert room_for(server, 0, room) == 1.0
-    assert room_for(TaskDemand(cpu_cores=1.0), 0, room) == 3.0
-    assert room_for(TaskDemand(), 0, room) == float("inf")
-    room.release("old")
-    assert room_for(server, 0, room) == 2.0

@@ -1,25 +1,38 @@
-"""STAR-ML's learner: what it learns from, when it decides, and what it does between decisions."""
+"""STAR-ML's learner, of modes and of rings: what it learns from, when it decides, at which price of staleness."""
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from strategies.protocol import Grad
+from runtime.config.instantiate import instantiate
+from runtime.config.parse import parse
+from strategies.protocol import Grad, Wake
+from strategies.star import Star
 from strategies.star.choice import Choice
-from strategies.star.estimates import first_updates, in_step, out_of_step
-from strategies.star.features import feature_names, rows_of
+from strategies.star.deciding import Spacing
+from strategies.star.estimates import first_updates
+from strategies.star.features import rows_of
 from strategies.star.learned import ModeLearner
-from strategies.star.measuring import Held
+from strategies.star.measuring import Held, HeldPace, RingTook, read_took
 from strategies.star.modal import ASGD, SSGD, Mode
-from strategies.star.orders import order_intervals
+from strategies.star.ring_modes import WHOLE, RingMode, RingOverhead
 from strategies.star.samples import Costed, SampleBuffer, regret_of
 from strategies.star.server_question import Question, ServerQuestion
-from strategies.star.times import ModeTimes
+from strategies.star.times import FITTED, UNKNOWN, ModeTimes, kappa_for
+from tests.support.examples import examples
+from tests.support.faults import Crash
 from tests.support.grads import make_grad
+from tests.support.harness import HeapRun, make_job
+from tests.support.laws import unlawful
+from tests.unit.strategies.whole_jobs import composer
 
 CHOICE, COSTS = Choice(), ModeTimes()
 FOUR = (1.0, 1.0, 1.0, 4.0)
@@ -49,9 +62,6 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
     return own
 
 
-# ---- what a model is given ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "costs",
     [ModeTimes(), ModeTimes(mode_cost="literal"), ModeTimes(kappa=0.5), ModeTimes(mode_cost="pooled", kappa=3.0)],
@@ -66,31 +76,6 @@ def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
     assert 0.0 < np.abs(one.targets[1:3]).max() < 0.5
 
 
-def test_features_do_not_depend_on_the_unit_or_on_the_workers_order() -> None:
-    one = rows_of((1.0, 1.2, 1.9, 4.3), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[0, 1], [2], [3]]])
-    other = rows_of((8.6, 2.0, 3.8, 2.4), 128, 500, COSTS, 16, [1, 2, 3, 4], [[[1, 3], [2], [0]]])
-    assert other.features == pytest.approx(one.features)
-    assert other.log_s == pytest.approx(one.log_s + np.log(2.0))
-    assert one.features.shape == (5, len(feature_names(16)))
-    assert len(set(feature_names(16))) == len(feature_names(16))
-    assert np.isfinite(one.features).all()
-
-
-def test_regular_iterations_are_a_first_guess() -> None:
-    """In step, workers of 1, 1, 1 and 4 s make an update of three every second."""
-    times = np.array([0.25, 0.25, 0.25, 1.0])
-    step, free = in_step(times, np.arange(1, 5)), out_of_step(times, np.arange(1, 5))
-    assert step.interval[2:].tolist() == [0.25, 1.0]
-    assert step.sqr_staleness[2:] == pytest.approx([0.25 * 9 / 3.25, 0.0])
-    assert (np.diff(free.interval) > 0).all()
-    assert free.interval[0] == pytest.approx(1 / 13, rel=0.2)
-    exact = np.array(order_intervals([1.0, 1.0, 1.0, 4.0], [2, 3]))[:, 0] / 4
-    assert np.abs(np.log(step.interval[1:3] / exact)).max() < 0.3
-    assert np.abs(np.log(free.interval[1:3] / exact)).max() < 0.5
-    equal = in_step(np.ones(4), np.arange(1, 5))
-    assert equal.interval == pytest.approx([0.25, 0.5, 1.0, 1.0], rel=0.01)
-
-
 def test_the_first_updates_are_those_of_the_definition() -> None:
     """Updates of three of 100, 120, 150 and 410 ticks: at 410 the slowest is there, and the next update is at 420."""
     found = first_updates(np.array([100, 120, 150, 410]), np.array([1, 3, 4]))
@@ -102,9 +87,6 @@ def test_the_first_updates_are_those_of_the_definition() -> None:
     assert together.ends[:4, 0].tolist() == [100, 100, 200, 200]
     assert together.sqr_staleness.tolist() == [1.0]
     assert 0 < found.sqr_staleness[1] < found.sqr_staleness[0]
-
-
-# ---- what it learns from --------------------------------------------------------------------------------------------
 
 
 def test_the_newest_rows_are_kept_and_the_newest_fifth_is_held_out() -> None:
@@ -161,18 +143,6 @@ def test_groups_progress_side_by_side() -> None:
     assert held.unit_s(1000.0, COSTS) == pytest.approx(1 / (1 / fast + 1 / slow))
 
 
-def test_without_time_nothing_was_measured() -> None:
-    assert Held(1.0, 0, 512.0).unit_s(1000.0, COSTS) == float("inf")
-    own = learner()
-    own.measured(ServerQuestion(CHOICE, asked()), SSGD, float("inf"))
-    assert own._new == 0
-    own.measured(ServerQuestion(CHOICE, asked()), SSGD, 3.0)
-    assert own._new == 1
-
-
-# ---- when it decides ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("regressor", ["mlp", "ridge"])
 def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
     own = learner(regressor=regressor)
@@ -186,17 +156,6 @@ def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
     assert by[-1]
     assert own.regret_frac is not None
     assert own.regret_frac <= 0.2
-
-
-def test_it_does_not_with_a_bound_that_nothing_keeps() -> None:
-    own = taught(max_regret_frac=0.0)
-    assert own.regret_frac is not None
-    assert own.decides == (own.regret_frac == 0.0)
-    own.regret_frac, own.decides = None, True
-    own._judged = [Costed(np.zeros((2, len(feature_names(16)))), np.array([1.0, 0.0]), np.zeros(2), np.ones(2))]
-    own._judge()
-    assert own.regret_frac == pytest.approx(np.e - 1)
-    assert not own.decides, "what has become bad is noticed"
 
 
 def test_what_it_says_is_what_the_model_says() -> None:
@@ -229,11 +188,185 @@ def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
     assert np.sort(np.exp(learnt.log_s + learnt.targets)) == pytest.approx(list(exact.values()), rel=0.01)
 
 
-def test_more_workers_than_it_has_room_for_are_star_h_s() -> None:
-    own = taught()
-    six = Question(tuple(range(17)), (1.0,) * 16 + (4.0,), (tuple(range(16)), (16,)), 128.0, 1000.0, SSGD)
-    assert not own.can_decide(17)
-    rows = own._buffer.rows
-    assert own.priced(ServerQuestion(CHOICE, six)) == CHOICE.priced(*six)
-    own.measured(ServerQuestion(CHOICE, six), SSGD, 1.0)
-    assert own._buffer.rows == rows
+def test_overhead_is_what_members_did_not_compute_without_pauses() -> None:
+    own = RingOverhead()
+    own.arrived(3.0, 1.0)
+    assert own.seconds == 0.0, "no update, so nothing to count from"
+    own.updated(10.0)
+    for arrived_s, computed_s in ((11.5, 1.2), (11.7, 1.3), (12.0, 1.4)):
+        own.arrived(arrived_s, computed_s)
+    assert own.seconds == pytest.approx(0.4)
+    own = RingOverhead()
+    own.updated(1.0)
+    own.arrived(2.25, 1.0)
+    own.interrupted()
+    own.arrived(9.0, 1.0)
+    own.arrived(9.0, 1.0)
+    own.updated(9.0)
+    own.arrived(10.25, 1.0)
+    assert own.seconds == pytest.approx(0.25)
+
+
+positive = st.floats(1e-3, 1e3)
+
+
+@examples(20)
+@given(
+    apart=st.lists(st.integers(0, 30), max_size=3, unique=True),
+    wait_s=st.sampled_from([0.0, 0.03, 0.21, 1e-5]),
+    numbers=st.tuples(positive, positive, positive, positive, positive),
+    times_s=st.lists(positive, min_size=4, max_size=4),
+    updates=st.integers(1, 10**6),
+)
+def test_a_line_of_the_record_says_what_it_was_made_of(
+    apart: list[int], wait_s: float, numbers: tuple[float, ...], times_s: list[float], updates: int
+) -> None:
+    mode = RingMode(tuple(apart), wait_s) if apart else WHOLE
+    *pace, overhead_s = numbers
+    one = RingTook(mode, HeldPace(*pace), (0, 2, 5, 7), tuple(times_s), tuple(times_s), updates, overhead_s)
+    found = read_took(str(one))
+    assert found is not None
+    assert (found.mode, found.workers, found.updates) == (mode, (0, 2, 5, 7), updates)
+    assert [*found.pace, found.overhead_s, *found.times_s] == pytest.approx([*pace, overhead_s, *times_s], rel=1e-5)
+
+
+def test_equal_updates_cost_what_equation_3_says() -> None:
+    """Four of 128 samples, fresh, every 2 s: (1 + 1000 / 512) x 2; a lag of a half with kappa 4 doubles it."""
+    costs = ModeTimes(mode_cost="pooled", kappa=4.0)
+    assert HeldPace(2.0, 512.0, 0.0, 0.0).unit_s(1000.0, costs) == pytest.approx(5.90625)
+    assert HeldPace(2.0, 512.0, 0.0, 0.5).unit_s(1000.0, costs) == pytest.approx(11.8125)
+
+
+@pytest.mark.parametrize(
+    "learning", [None, ModeLearner(topology="allreduce", min_samples=10, refit_samples=5, epochs=2)]
+)
+def test_decisions_continue_when_all_who_were_left_in_the_ring_are_gone(learning: Any) -> None:
+    """Workers 1 and 2 are children of worker 0, which leaves for good: the next decision is about those two."""
+    strategy = Star(
+        topology="allreduce",
+        phi=1000.0,
+        decision_s=0.0,
+        warmup_iters=0,
+        predictor="last_value",
+        redecide_iters=1,
+        kappa=16.0,
+        learning=learning,
+    )
+    job = make_job(num_workers=3, num_servers=0, global_batch_samples=384, num_samples=10**6, max_time_s=80.0)
+    run = HeapRun(strategy, job, [1.0, 3.0, 5.0], [Crash(20.0, 0, None)])
+    run.run()
+    assert unlawful(run) == []
+    assert {order.excluded for t, order, _ in run.applied if 15 < t < 20} == {(1, 2)}
+    assert max(t for t, _, _ in run.applied) > 60
+
+
+OFTEN: dict[str, Any] = {
+    **{"predictor": "last_value", "warmup_iters": 0, "phi": 1000.0},
+    **{"min_gain_frac": 0.99, "redecide_iters": 1},
+}
+"""Settings of STAR by which it decides as often as it may, and changes next to nothing."""
+
+
+def gaps(spacing: Spacing, count: int, takes_s: float = 0.5) -> list[float]:
+    """Times between decisions that are made as soon as they may be, by a clock of 1 / 64 s; all change nothing."""
+    found, t = [], 0.0
+    while len(found) < count:
+        if not spacing.waits(t):
+            found.append(t)
+            spacing.decided(t, takes_s, changed=False)
+        t += 1 / 64
+    return [after - before for before, after in pairwise(found)]
+
+
+def test_waits_double_until_pauses_take_the_wanted_part() -> None:
+    """Half a second each, at most a sixteenth of the time: 1, 2, 4 and then 8 s."""
+    assert gaps(Spacing(1 / 16), 7) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    # Those of STAR-H before a model decides, say: its first wait is twice its own length
+    spacing = Spacing(1 / 16)
+    for t in range(20):
+        spacing.decided(float(t), 0.0, changed=False)
+        assert not spacing.waits(float(t))
+    assert gaps(spacing, 4) == [1.0, 2.0, 4.0]
+    spacing.decided(100.0, 0.0, changed=True)
+    assert gaps(spacing, 3) == [1.0, 2.0]
+
+
+def test_a_change_ends_all_waiting() -> None:
+    spacing = Spacing(0.1)
+    for t in range(0, 50, 5):
+        spacing.decided(float(t), 0.5, changed=False)
+    assert spacing.waits(46.0)
+    spacing.decided(46.0, 0.5, changed=True)
+    assert not spacing.waits(46.0)
+    spacing.decided(47.0, 0.5, changed=False)
+    assert not spacing.waits(48.0)
+
+
+def noisy(seed: int, max_pause_frac: float, topology: str = "ps", faults: Any = ()) -> HeapRun:
+    """Three workers whose times vary by half, so that tags and times change all the time; candidates all cost alike."""
+    rng = random.Random(seed)
+    strategy = Star(kappa=100.0, decision_s=0.5, topology=topology, max_pause_frac=max_pause_frac, **OFTEN)
+    servers = {"num_servers": 0} if topology == "allreduce" else {}
+    job = make_job(num_workers=3, global_batch_samples=6, num_samples=10**6, max_time_s=200.0, **servers)
+    run = HeapRun(strategy, job, lambda worker, order: rng.uniform(1.0, 1.5) * (2 if worker == 2 else 1), list(faults))
+    run.run()
+    assert unlawful(run) == []
+    return run
+
+
+def pauses(run: HeapRun) -> list[float]:
+    """The seconds at which pauses end."""
+    return [command.at_s for command in run.commands if isinstance(command, Wake)]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("topology", ["ps", "allreduce"])
+@pytest.mark.parametrize("seed", range(1))
+def test_a_noisy_job_is_not_stopped_again_and_again(topology: str, seed: int) -> None:
+    """A hundred decisions of half a second, or some five while waits double and one in ten seconds then."""
+    always, spaced = (pauses(noisy(seed, frac, topology)) for frac in (1.0, 0.05))
+    assert len(always) >= 60
+    assert 15 <= len(spaced) <= 25
+    assert min(after - before for before, after in pairwise(spaced[6:])) >= 10.0
+
+
+def test_a_lost_worker_ends_all_waiting() -> None:
+    """It crashes at 105 s, and its return at 106 changes what the best mode is: decided within two iterations each."""
+    found = pauses(noisy(0, 0.01, faults=[Crash(105.0, 1, 1.0)]))
+    calm = pauses(noisy(0, 0.01))
+    assert not [t for t in calm if 105 < t < 115]
+    assert [t for t in found if 105 < t < 115]
+
+
+@pytest.mark.parametrize("workload", FITTED)
+def test_a_fitted_rate_has_its_own_price_and_a_higher_rate_none_that_is_lower(workload: str) -> None:
+    """Between two fitted rates the higher one's counts; above all, never less than for an unknown workload."""
+    rates = FITTED[workload]
+    assert [kappa_for("pooled", workload, lr) for lr, _ in rates] == [kappa for _, kappa in rates]
+    asked = sorted(lr * factor for lr, _ in rates for factor in (0.5, 1.0, 1.01))
+    prices = [kappa_for("pooled", workload, lr) for lr in asked]
+    assert prices == sorted(prices)
+    assert prices[-1] >= UNKNOWN
+
+
+def test_unknown_workloads_and_other_prices() -> None:
+    assert kappa_for("pooled", "mine", 0.001) == UNKNOWN
+    assert kappa_for("priced", "digits", 0.03) == 0.14
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("strategy", ["star_h", "star_ml"])
+@pytest.mark.parametrize(
+    ("words", "kappa"),
+    [
+        (["workload=digits"], 1.3),
+        (["workload=digits", "workload.optimizer.lr=0.2"], 21.0),
+        (["workload=digits", "workload.optimizer.lr=0.3"], 21.0),
+        (["workload=digits", "strategy.kappa=5"], 5.0),
+        (["workload=ledger"], UNKNOWN),
+    ],
+)
+def test_a_job_is_priced_by_its_workload_and_rate(strategy: str, words: list[str], kappa: float) -> None:
+    """Through the command line: the job's own learning rate reaches the strategy."""
+    config = parse(composer().raw([f"strategy={strategy}", "runtime=virtual", *words]))
+    assert instantiate(config.strategy).parts.schedule.choice.costs.kappa == kappa

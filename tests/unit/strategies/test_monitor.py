@@ -11,18 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.antdt.monitor import Monitor, MonitorSettings, Span, Window, check_windows
-from strategies.protocol import (
-    Arrived,
-    Joined,
-    Lost,
-    NodeId,
-    Restored,
-    ServerLost,
-    Started,
-    Timings,
-    Updated,
-    Woke,
-)
+from strategies.protocol import Arrived, Joined, Lost, NodeId, Restored, ServerLost, Started, Timings, Updated, Woke
+from tests.support.examples import examples
 from tests.support.grads import make_grad
 
 
@@ -53,11 +43,10 @@ def updated(t: float, busy_s: float, updates: int = 10, server: int = 0) -> Upda
     return Updated(t=t, server=server, version=0, updates=updates, busy_s=busy_s, injected_s=0.0)
 
 
-# ---- windows --------------------------------------------------------------------------------------------------------
-
 RECORDS = st.lists(st.tuples(st.floats(0, 3), st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=60)
 
 
+@examples(20)
 @given(steps=RECORDS, length_s=st.floats(0.1, 10), later_s=st.floats(0, 12))
 def test_a_window_holds_what_is_not_older_than_it_is_long(
     steps: list[tuple[float, float, float]], length_s: float, later_s: float
@@ -72,9 +61,6 @@ def test_a_window_holds_what_is_not_older_than_it_is_long(
     assert window.expire(now) == len(kept)
     assert window.sum_x == pytest.approx(math.fsum(x for _, x, _ in kept), abs=1e-9)
     assert window.sum_y == pytest.approx(math.fsum(y for _, _, y in kept), abs=1e-9)
-
-
-# ---- means ----------------------------------------------------------------------------------------------------------
 
 
 def test_throughput_is_the_mean_of_ratios() -> None:
@@ -95,15 +81,7 @@ def test_waiting_is_no_part_of_it_and_sending_where_it_is_asked_for(times: str, 
     assert mean_bpt_s(seen, 0, "short") == pytest.approx(mean_s)
 
 
-def test_a_record_is_the_mean_over_so_many_iterations() -> None:
-    seen = monitor(report_iters=2)
-    for t, bpt_s in enumerate([1.0, 3.0, 5.0]):
-        seen.observe_event(arrived(float(t), bpt_s))
-    assert mean_bpt_s(seen, 0, "short") == pytest.approx(2.0), "the third waits for the fourth"
-    assert seen.speeds_samples_per_s()[0] == pytest.approx(64 / 2.0)
-
-
-def test_a_server_is_as_slow_as_its_mean_update() -> None:
+def test_a_server_s_mean_update_once_it_is_mature() -> None:
     """10 updates in 0.1 s and 30 in 0.9 s are 40 in 1.0 s."""
     seen = monitor()
     seen.observe_event(updated(0.5, 0.1, 10))
@@ -111,27 +89,11 @@ def test_a_server_is_as_slow_as_its_mean_update() -> None:
     seen.observe_event(updated(1.5, 0.0, 0))
     assert seen.mean_update_s(0) == pytest.approx(0.025)
     assert seen.mean_update_s(1) is None
-
-
-def test_the_short_window_forgets_sooner() -> None:
-    seen = monitor()
-    for t, bpt_s in ((1.0, 4.0), (12.0, 1.0), (12.5, 1.0)):
-        seen.observe_event(arrived(t, bpt_s))
-    assert (mean_bpt_s(seen, 0, "short"), mean_bpt_s(seen, 0, "long")) == (1.0, 2.0)
-    seen.observe_event(Woke(t=22.0, tag="x"))
-    assert mean_bpt_s(seen, 0, "long") == 1.0
-
-
-def test_short_and_empty_batches_and_first_iterations_do_not_count() -> None:
-    seen = monitor(warmup_iters=2)
-    for t, (bpt_s, samples) in enumerate([(9.0, 64), (9.0, 64), (0.1, 8), (0.0, 0)]):
-        seen.observe_event(arrived(float(t), bpt_s, samples, assigned=64))
-    assert mean_bpt_s(seen, 0, "short") is None
-    seen.observe_event(arrived(5.0, 1.0))
-    assert mean_bpt_s(seen, 0, "short") == 1.0
-
-
-# ---- maturity -------------------------------------------------------------------------------------------------------
+    seen = monitor(min_records=2)
+    for t in (5.0, 15.9, 16.0):
+        seen.observe_event(updated(t, 0.1))
+        assert seen.mature(NodeId.server(0), "long") == (t == 16.0)
+    assert seen.mature_updates_s() == pytest.approx({0: 0.01})
 
 
 def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records() -> None:
@@ -148,34 +110,7 @@ def test_a_window_is_mature_after_four_fifths_of_its_length_with_enough_records(
     assert seen.mature(NodeId.worker(0), "short"), "the two that are left reach back over half of the window"
 
 
-def test_few_records_are_no_speed() -> None:
-    seen = monitor(min_records=2)
-    seen.observe_event(arrived(1.0, 1.0))
-    assert 0 not in seen.speeds_samples_per_s()
-    seen.observe_event(arrived(2.0, 1.0))
-    assert seen.speeds_samples_per_s() == {0: 64.0}
-
-
-def test_a_server_matures_likewise() -> None:
-    seen = monitor(min_records=2)
-    for t in (5.0, 15.9, 16.0):
-        seen.observe_event(updated(t, 0.1))
-        assert seen.mature(NodeId.server(0), "long") == (t == 16.0)
-    assert seen.mature_updates_s() == pytest.approx({0: 0.01})
-
-
-def test_iterations_that_are_too_long_for_the_window_are_records_of_their_own() -> None:
-    """Ten records of two iterations would take 30 s: what is longer than a tenth of the window counts."""
-    seen = monitor(report_iters=2, min_records=10)
-    for t in (1.5, 3.0, 4.5):
-        seen.observe_event(arrived(t, 1.4))
-    assert len(seen.records(0, "short")) == 3
-    for t in (4.6, 4.7, 4.8, 4.9):
-        seen.observe_event(arrived(t, 0.1))
-    assert len(seen.records(0, "short")) == 5, "short ones are gathered as ever"
-
-
-def test_two_records_are_enough_where_there_cannot_be_more() -> None:
+def test_windows_with_two_records_where_there_cannot_be_more_are_mature() -> None:
     """Iterations of a minute: a window of ten seconds keeps the newest two."""
     seen = monitor(report_iters=2, min_records=5)
     seen.observe_event(arrived(60.0, 59.0))
@@ -187,17 +122,11 @@ def test_two_records_are_enough_where_there_cannot_be_more() -> None:
     assert seen.mature(NodeId.server(0), "long")
     assert seen.speeds_samples_per_s() == pytest.approx({0: 64 / 59})
     assert seen.update_times_s(0) == [1.0, 1.0]
-
-
-def test_two_records_of_a_moment_are_not() -> None:
-    """After an outage there are few as well, but they say nothing about the window."""
+    # After an outage there are few as well, but they say nothing about the window
     seen = monitor(report_iters=2, min_records=5)
     for t in (20.0, 20.1, 20.2, 20.3):
         seen.observe_event(arrived(t, 0.1))
     assert not seen.mature(NodeId.worker(0), "short")
-
-
-# ---- lives ----------------------------------------------------------------------------------------------------------
 
 
 def fed() -> Monitor:
@@ -244,18 +173,6 @@ def test_a_server_begins_anew_when_it_is_restored_and_the_other_does_not() -> No
     assert seen.mean_update_s(1) == pytest.approx(0.03)
     assert (seen.mature(NodeId.server(0), "long"), seen.mature(NodeId.server(1), "short")) == (True, False)
     assert mean_bpt_s(seen, 1, "long") is None, "worker 1 is not among those that live"
-
-
-def test_a_worker_that_all_waited_for_begins_with_the_restore() -> None:
-    """``failover=checkpoint``: it is lost, and back with the others, without a ``Joined``."""
-    seen = fed()
-    seen.observe_event(Lost(t=20.0, worker=0, incarnation=0, reason="", restarting=False))
-    seen.observe_event(Restored(t=24.0, version=0, workers=(0, 1)))
-    seen.observe_event(arrived(32.0, 0.5, incarnation=1))
-    assert seen.mature(NodeId.worker(0), "short")
-
-
-# ---- refusals -------------------------------------------------------------------------------------------------------
 
 
 def test_windows_that_can_never_hold_what_is_needed_are_refused() -> None:

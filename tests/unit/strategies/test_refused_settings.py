@@ -1,35 +1,38 @@
-"""Settings of strategies and their parts that are refused by name: single values, and those that do not fit together.
-
-What every YAML shows is tried with nonsense by ``tests/contract/test_strategies.py``; here are bounds and combinations.
-"""
+"""Settings of strategies and their parts that are refused by name (single values of every YAML:
+tests/contract/test_strategies.py); and old names of modules, which are found."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Annotated, Any, get_type_hints
 
 import pytest
+import yaml
 
 import strategies
 from reading.ranges import Whole
+from runtime.config.instantiate import locate
+from runtime.errors import ConfigError
 from strategies.antdt.antdt_dd import AntDTDD
 from strategies.antdt.antdt_nd import AntDTND
 from strategies.antdt.profiling import DeviceSpec
 from strategies.basic.dynamic_x import DynamicX
-from strategies.basic.first_fresh import FirstFreshGate
-from strategies.basic.first_k import FirstK
 from strategies.cluster.prevention.star import StarPrevention
 from strategies.dlrover.strategy import DLRover
 from strategies.elastic.optimus import Optimus
 from strategies.elastic.or_autoscale import OrAutoscale
 from strategies.lgc import LGC
 from strategies.mlfabric import MLfabric
-from strategies.parts.composed import Composed
+from strategies.old_names import full_name, places
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from strategies.star.noise import NoiseMeter
@@ -44,34 +47,28 @@ star_ring = partial(Star, phi=300.0, topology="allreduce")
 SPECS = {
     name: DeviceSpec(samples_per_s=300.0, min_batch_samples=32, max_batch_samples=128) for name in ("v100", "p100")
 }
-
 VALUES: list[tuple[Make, dict[str, Any]]] = [
     (AntDTDD, {"accum_min": 0, "type_ratio": 1.0}),
     (AntDTND, {"slowness_ratio": 1.0, "report_iters": 0, "mode": "ssp"}),
-    (DLRover, {"memory_bytes": 0, "sample_steps": 0, "sample_s": 0.0, "adjust_every_s": 0.0, "ps_interval_s": -1.0}),
-    (DLRover, {"min_interval_s": -1.0, "cores_total": 0, "cores_max": 0, "max_shortfall_frac": 1.5, "hot_util": 0.0}),
-    (DLRover, {"idle_util": 1.1, "load_ratio": 1.0, "busy_ratio": 0.5, "hang_s": 0.0, "min_gain": 2.0}),
-    (DLRover, {"launch_s": 0.0, "drain_s": -1.0}),
-    (DynamicX, {"tolerance_frac": -0.1, "regroup_iters": 0, "window_s": 0.0}),
-    (learner, {"regressor": "lightgbm", "use_ml_from_start": "yes", "min_samples": 5, "max_samples": 30}),
-    (learner, {"max_workers": 1, "epochs": 0, "refit_samples": 0, "refit_epochs": 0, "check_every": 0}),
-    (learner, {"hold_updates": 0, "slice_steps": 0, "decision_s": -1.0, "max_regret_frac": -0.1}),
+    (DLRover, {"memory_bytes": 0, "sample_steps": 0, "sample_s": 0.0, "cores_total": 0, "max_shortfall_frac": 1.5}),
+    (
+        DLRover,
+        {"hot_util": 0.0, "idle_util": 1.1, "load_ratio": 1.0, "busy_ratio": 0.5, "min_gain": 2.0, "launch_s": 0.0},
+    ),
+    (DynamicX, {"regroup_iters": 0, "window_s": 0.0}),
+    (learner, {"regressor": "lightgbm", "min_samples": 5, "max_samples": 30, "max_workers": 1, "epochs": 0}),
+    (learner, {"refit_samples": 0, "check_every": 0, "hold_updates": 0, "slice_steps": 0, "max_regret_frac": -0.1}),
     (LGC, {"topology": "ring", "k_fastest": 0}),
-    (MLfabric, {"order": "random", "tau_max": -1, "window_s": -0.5, "parallel_sends": 0, "late_factor": 0.5}),
-    (MLfabric, {"smoothing": 0.0, "lr_rule": "best_case"}),
-    (ModeTimes, {"mode_cost": "cheap", "kappa": -1.0}),
+    (MLfabric, {"order": "random", "parallel_sends": 0, "late_factor": 0.5, "smoothing": 0.0, "lr_rule": "best_case"}),
+    (ModeTimes, {"mode_cost": "cheap"}),
     (NoiseMeter, {"every_updates": 0, "smoothing": 0.0}),
     (NoiseMeter, {"smoothing": 1.0}),
     (Optimus, {"add_servers": 0, "worker_cores": 0}),
-    (OrAutoscale, {"step_workers": 0, "min_iters": 0, "threshold": float("nan"), "slow_weight": 0.0}),
-    (OrAutoscale, {"slow_below": 1.5}),
-    (star, {"topology": "ring", "min_gain_frac": 1.0, "phi": -1.0, "decision_s": -1.0, "pause": "no"}),
-    (star, {"when_calm": "asgd"}),
-    (star_ring, {"min_gain_frac": 1.0, "when_calm": "never", "cluster_frac": -0.1, "mode_cost": "free", "pause": "no"}),
+    (OrAutoscale, {"step_workers": 0, "min_iters": 0, "slow_weight": 0.0, "slow_below": 1.5}),
+    (star, {"topology": "ring", "min_gain_frac": 1.0, "pause": "no", "when_calm": "asgd"}),
     (StarPrevention, {"reduce_by": "luck", "floor_frac": 0.0}),
     (StarPrevention, {"floor_frac": 2}),
-    (SyncSwitch, {"bsp_frac": 1.5, "straggler_policy": "lazy", "probe_s": 0.0, "switch": "cold", "duration_s": -1.0}),
-    (SyncSwitch, {"switch_s": -1.0}),
+    (SyncSwitch, {"bsp_frac": 1.5, "straggler_policy": "lazy", "probe_s": 0.0, "switch": "cold"}),
 ]
 
 
@@ -95,35 +92,24 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
         AntDTDD,
         {"devices": {"a": DeviceSpec(min_batch_samples=9, max_batch_samples=8)}, "types": ("a",)},
     ),
-    "devices: a.samples_per_s=0.0: must be": (
-        AntDTDD,
-        {"devices": {"a": DeviceSpec(samples_per_s=0.0)}, "types": ("a",)},
-    ),
     r"short_window_s=200.0: must be at least decide_every_s \(300.0 s\)": (AntDTND, {"short_window_s": 200.0}),
-    r"long_window_s=200.0: must be at least short_window_s \(300.0 s\)": (AntDTND, {"long_window_s": 200.0}),
     "server_cores=16: above cores_max=8": (DLRover, {"cores_total": 40, "cores_max": 8, "server_cores": 16}),
     "cores_total=18: one worker and one server need 19": (
         Optimus,
         {"cores_total": 18, "server_cores": 16, "worker_cores": 3},
     ),
-    "tau_max=8: has no effect with order=fair": (MLfabric, {"order": "fair", "tau_max": 8}),
-    "idle_tolerance_s=1.0: has no effect with order=shortest": (
-        MLfabric,
-        {"order": "shortest", "idle_tolerance_s": 1.0},
-    ),
-    "window_s=0.5: has no effect": (MLfabric, {"order": "fair", "window_s": 0.5}),
     "parallel_sends=2: has no effect with order=fair": (MLfabric, {"order": "fair", "parallel_sends": 2}),
+    "num_replicas=1: needs an order": (MLfabric, {"order": "fair", "num_replicas": 1, "divergence_max": 1.0}),
+    "tau_max=8: has no effect with order=fair": (MLfabric, {"order": "fair", "tau_max": 8}),
+    "window_s=0.5: has no effect": (MLfabric, {"order": "fair", "window_s": 0.5}),
     "num_replicas=1: needs a bound on their distance; set divergence_max": (MLfabric, {"num_replicas": 1}),
     "divergence_max=1.0: bounds replicas, and there are none": (MLfabric, {"divergence_max": 1.0}),
-    "divergence_max=0.0: must be above 0": (MLfabric, {"num_replicas": 1, "divergence_max": 0.0}),
-    "num_replicas=1: needs an order": (MLfabric, {"num_replicas": 1, "divergence_max": 1.0, "order": "fair"}),
-    "late_factor=2.0: has no effect with order=fair": (MLfabric, {"order": "fair", "late_factor": 2.0}),
     "lr_rule=worst_case: order=fair bounds no delay": (MLfabric, {"lr_rule": "worst_case", "order": "fair"}),
     "blocks=2: a ring sums whole gradients": (LGC, {"topology": "allreduce", "blocks": 2}),
     "reselect_iters=0: must be": (LGC, {"topology": "allreduce", "reselect_iters": 0}),
     "wait_s=0.1: servers have no parents that wait": (LGC, {"wait_s": 0.1}),
     r"modes=\[\]: must be a list of one or more of ssgd, asgd, static, dynamic": (star, {"modes": []}),
-    "modes=bsp: no such mode; there are ssgd, asgd, static, dynamic": (star, {"modes": ["ssgd", "bsp"]}),
+    "modes=bsp: no such mode": (star, {"modes": ["ssgd", "bsp"]}),
     "modes=ssgd,ssgd: must be different modes": (star, {"modes": ["ssgd", "ssgd"]}),
     "horizon_iters=50: must be at most history_iters=20": (star, {"horizon_iters": 50, "history_iters": 20}),
     "predictor=guess: no such predictor; there are last_value, ema": (star, {"predictor": "guess"}),
@@ -139,15 +125,10 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "learning.topology=ps: must be the strategy's, allreduce": (star_ring, {"learning": ModeLearner()}),
     "learning.topology=allreduce: must be the strategy's, ps": (star, {"learning": ModeLearner(topology="allreduce")}),
     "mode_cost=published: a model learns pooled or priced or literal; choose": (star_ml, {"mode_cost": "published"}),
-    "mode_cost=order: a model learns pooled or priced or literal; choose": (
-        star,
-        {"learning": ModeLearner(), "mode_cost": "order"},
-    ),
     "the model that decides from the start has learnt pooled literal; choose": (
         star,
         {"learning": ModeLearner(use_ml_from_start=True), "mode_cost": "priced"},
     ),
-    "tree_fanout=3: is for topology=ps": (star_ml, {"tree_fanout": 3}),
     "prevent=true: is for topology=ps": (star_ring, {"prevent": True}),
     "tree_fanout=2: is for topology=ps; a ring has no server to relieve": (star_ring, {"tree_fanout": 2}),
     "tree_wait_s=1.0: there is no tree; set tree_fanout": (star, {"tree_wait_s": 1.0}),
@@ -156,7 +137,6 @@ TOGETHER: dict[str, tuple[Make, Mapping[str, Any]]] = {
     "switch_s=1.0: is what switch=hot takes": (SyncSwitch, {"switch": "restart", "switch_s": 1.0}),
     "weights=some.npz: is used only with use_ml_from_start=true": (learner, {"weights": "some.npz"}),
     "use_ml_from_start=True: files hold networks": (learner, {"use_ml_from_start": True, "regressor": "ridge"}),
-    "weights=nowhere.npz: no such file": (learner, {"use_ml_from_start": True, "weights": "nowhere.npz"}),
     "is a model of 45 features instead of 37, among them 'log time 8": (
         learner,
         {"use_ml_from_start": True, "max_workers": 8},
@@ -169,9 +149,6 @@ def test_what_does_not_fit_together_is_refused_by_its_name(line: str) -> None:
     make, settings = TOGETHER[line]
     with pytest.raises(ValueError, match=line):
         make(**settings)
-
-
-# ---- parts that are made by themselves ------------------------------------------------------------------------------
 
 
 def accepted(kind: type) -> list[str]:
@@ -209,7 +186,51 @@ def test_a_class_that_checks_nothing_is_found() -> None:
     assert accepted(Careless) == ["k"]
 
 
-def test_a_gate_of_its_own_is_refused_with_the_line_of_its_strategy() -> None:
-    for make in (FirstK, FirstFreshGate, lambda k: Composed(gate=FirstFreshGate(k=k))):
-        with pytest.raises(ValueError, match=r"^k=0: must be a whole number, 1 or more$"):
-            make(k=0)
+ROOT = Path(__file__).resolve().parents[3]
+OLD = {
+    ".".join(word for word in ("strategies", folder, module.partition("=")[0]) if word != "."): module.partition("=")[2]
+    for folder, modules in yaml.safe_load(Path(__file__).with_name("names_of_0_1_0.yaml").read_text()).items()
+    for module in modules.split()
+}
+PLACES = sorted(places().items())
+
+
+@pytest.mark.parametrize("module", OLD)
+def test_a_module_of_0_1_0_is_found_with_its_names(module: str) -> None:
+    for name in OLD[module].split(","):
+        found = getattr(import_module(module), name)
+        if isinstance(found, type):
+            assert found.__name__ == name
+            assert locate(f"{module}.{name}") is locate(f"stragglab.{module}.{name}") is found
+
+
+@pytest.mark.parametrize(("old", "new"), PLACES, ids=[old for old, _ in PLACES])
+def test_an_old_name_stands_for_modules_that_exist(old: str, new: tuple[str, ...]) -> None:
+    assert [place for place in new if find_spec(full_name(place)) is None] == []
+    assert not (ROOT / "strategies" / old.replace(".", "/")).with_suffix(".py").exists()
+
+
+def test_an_old_module_has_only_the_names_that_it_had() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        exec("from strategies.screens.descent import Nothing")
+    with pytest.raises(ConfigError, match="has no class Nothing"):
+        locate("strategies.screens.descent.Nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"strategies\.screens\.ascent"):
+        import_module("strategies.screens.ascent")
+
+
+def test_imports_work_in_new_processes(tmp_path: Path) -> None:
+    text = (
+        "import strategies.screens.descent as old; from strategies.screens import descent; "
+        "import stragglab; from stragglab.strategies.screens.descent import DescentScreen; "
+        "assert old is descent and old.DescentScreen is DescentScreen; print(DescentScreen.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "strategies.zeno_pp.strategy\n", done.stderr
+    (tmp_path / "gates" / "__pycache__").mkdir(parents=True)
+    text = (
+        f"import strategies; strategies.__path__.append({str(tmp_path)!r}); "
+        "from strategies.gates import AllGate; print(AllGate.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("strategies.parts.gates"), done.stderr

@@ -39,20 +39,14 @@ def test_milestones_in_epochs() -> None:
     assert set(factors(in_epochs, *at)) == {1.0, 0.5, 0.25}
 
 
-def test_warmup_and_cosine() -> None:
+def test_warmup_and_the_cosine_of_torch() -> None:
     schedule = make_schedule("warmup_cosine", warmup=100, total=500, start_frac=0.2, end_frac=0.1)
     assert factors(schedule, 0, 50, 100, 300, 500, 10**9) == pytest.approx([0.2, 0.6, 1.0, 0.55, 0.1, 0.1])
     rising, falling = (factors(schedule, *at) for at in (range(0, 101), range(100, 501)))
     assert all(first < second for first, second in pairwise(rising))
     assert all(first > second for first, second in pairwise(falling))
-
-
-def test_inverse_powers() -> None:
-    """Hoffman's (tau0 + t) ** -kappa for t updates of 64 samples."""
-    tau0, kappa = 10, 0.7
-    schedule = make_schedule("inverse_power", offset=tau0 * 64, exponent=kappa)
-    found = [tau0**-kappa * factor for factor in factors(schedule, 0, 64, 640)]
-    assert found == pytest.approx([(tau0 + t) ** -kappa for t in (0, 1, 10)])
+    assert difference_to_torch(make_schedule("warmup_cosine", total=50 * 32, end_frac=0.05)) < 1e-9
+    assert difference_to_torch(make_schedule("warmup_cosine", total=51 * 32, end_frac=0.05)) > 1e-3
 
 
 def difference_to_torch(schedule: Schedule) -> float:
@@ -67,18 +61,6 @@ def difference_to_torch(schedule: Schedule) -> float:
     return float(np.abs(np.array(rates) - factors(schedule, *range(0, 50 * 32, 32))).max())
 
 
-def test_the_cosine_is_that_of_torch() -> None:
-    assert difference_to_torch(make_schedule("warmup_cosine", total=50 * 32, end_frac=0.05)) < 1e-9
-    assert difference_to_torch(make_schedule("warmup_cosine", total=51 * 32, end_frac=0.05)) > 1e-3
-
-
-@pytest.mark.parametrize("unit", ["samples", "epochs"])
-def test_all_take_the_size_of_an_epoch(unit: str) -> None:
-    for name, fields in (("step", {"milestones": [1], "unit": unit}), ("warmup_cosine", {"total": 2, "unit": unit})):
-        assert make_schedule(name, epoch_samples=100, **fields).lr_at(0) == 1.0
-    assert make_schedule("constant", epoch_samples=100).lr_at(0) == 1.0
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
@@ -86,12 +68,10 @@ def test_all_take_the_size_of_an_epoch(unit: str) -> None:
         ("constant", {"gamma": 0.1}, "gamma: is no field of constant (it has none); null leaves it out"),
         ("step", {}, "milestones: must be set for step"),
         ("step", {"milestones": 5}, "milestones=5: must be a list"),
-        ("step", {"milestones": [5, 5]}, "milestones=[5, 5]: must ascend"),
-        ("step", {"milestones": [0]}, "milestones=0: must be a number, more than 0"),
-        ("step", {"milestones": [1], "gamma": 0}, "gamma=0: must be a number, more than 0"),
         ("step", {"milestones": [1], "unit": "updates"}, "unit=updates: must be one of samples, epochs"),
+        ("step", {"milestones": [5, 5]}, "milestones=[5, 5]: must ascend"),
+        ("step", {"milestones": [1], "gamma": 0}, "gamma=0: must be a number, more than 0"),
         ("step", {"milestones": [1], "unit": "epochs"}, "unit=epochs: the number of samples of an epoch is not known"),
-        ("warmup_cosine", {"total": float("inf")}, "total=inf: must be a number"),
         ("warmup_cosine", {"total": 5, "warmup": 5}, "warmup=5: must be less than total (5)"),
         ("warmup_cosine", {"total": 5, "end_frac": -1}, "end_frac=-1: must be a number, at least 0"),
     ],

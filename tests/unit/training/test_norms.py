@@ -19,7 +19,7 @@ GRADS = [np.random.default_rng(seed).standard_normal(2 * BLOCK + 77, dtype=np.fl
 WEIGHTS = (0.1, 0.25, -0.5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, BLOCK, 2 * BLOCK + 77])
+@pytest.mark.parametrize("size", [0, 1, 2 * BLOCK + 77])
 @pytest.mark.parametrize("count", [1, 3])
 def test_it_is_the_squared_norm_of_the_sum(size: int, count: int) -> None:
     grads, weights = [grad[:size] for grad in GRADS[:count]], WEIGHTS[:count]
@@ -27,10 +27,15 @@ def test_it_is_the_squared_norm_of_the_sum(size: int, count: int) -> None:
     assert sum_sqr_norm(grads, weights) == pytest.approx(fsum(np.square(whole)), rel=1e-12)
 
 
-def test_it_is_computed_in_double_precision() -> None:
+def test_norms_are_in_double_precision_and_only_where_asked_for() -> None:
     """In single precision, 1 + 1e-8 - 1 is nothing."""
     one = np.ones(1, dtype=np.float32)
     assert sum_sqr_norm([one, one], (1 + 1e-8, -1.0)) == pytest.approx(1e-16)
+    store = Store(np.zeros(2, dtype=np.float32), {"name": "sgd", "lr": 1.0})
+    for grad_id in (0, 1):
+        store.hold(grad_id, np.ones(2, dtype=np.float32))
+    assert store.apply(order(measure=None)) == 0.0
+    assert NoModelState(10, None).sqr_norms(order(measure=7), [10]) == []
 
 
 def order(measure: int | None) -> ApplyOrder:
@@ -44,14 +49,6 @@ def test_a_server_measures_before_the_optimizers_rule(name: str) -> None:
     store.hold(1, np.array([0.0, 12.0], dtype=np.float32))
     assert store.apply(order(measure=7)) == 2.0**2 + 3.0**2
     assert store.params.any()
-
-
-def test_nothing_is_computed_unless_it_is_asked_for() -> None:
-    store = Store(np.zeros(2, dtype=np.float32), {"name": "sgd", "lr": 1.0})
-    for grad_id in (0, 1):
-        store.hold(grad_id, np.ones(2, dtype=np.float32))
-    assert store.apply(order(measure=None)) == 0.0
-    assert NoModelState(10, None).sqr_norms(order(measure=7), [10]) == []
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.25)], ids=["equal", "unequal"])

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.training import optimizers
 from runtime.training.optimizers import BLOCK, Optimizer, make_optimizer
+from tests.support.examples import examples
 
 Vector = NDArray[np.float32]
 Step = Callable[[Vector, Sequence[Vector], Sequence[float]], None]
@@ -47,9 +47,6 @@ def gradients(num_elements: int, count: int = 4, seed: int = 0) -> list[Vector]:
     return list(made)
 
 
-# ---- cuts ------------------------------------------------------------------------------------------------------------
-
-
 def run_cut(make_step: Callable[[int, int], Step], num_elements: int, cuts: Sequence[int]) -> Vector:
     """Five updates of the parts between ``cuts``, each part by a server of its own."""
     params = np.linspace(-1, 1, num_elements, dtype=np.float32)
@@ -71,37 +68,12 @@ def stepper(case: str) -> Callable[[int, int], Step]:
     return make_step
 
 
-def cuts_of(num_elements: int) -> st.SearchStrategy[list[int]]:
-    return st.lists(st.integers(0, num_elements // 16).map(lambda block: 16 * block), max_size=4).map(sorted)
-
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize("case", CASES)
-@settings(max_examples=20, deadline=None)
-@given(cuts=cuts_of(3000))
-def test_servers_do_not_change_a_bit(case: str, cuts: list[int]) -> None:
-    whole, parts = (run_cut(stepper(case), 3000, where) for where in ([], cuts))
-    assert whole.tobytes() == parts.tobytes()
-
-
 @pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES)
 def test_blocks_do_not_change_a_bit(case: str) -> None:
     size = 2 * BLOCK + 1000
     whole, parts = (run_cut(stepper(case), size, where) for where in ([], [16, 4096, BLOCK + 16, 2 * BLOCK]))
     assert whole.tobytes() == parts.tobytes()
-
-
-def test_an_optimizer_that_looks_at_its_neighbours_is_caught() -> None:
-    def make_step(lo: int, hi: int) -> Step:
-        def step(params: Vector, grads: Sequence[Vector], weights: Sequence[float]) -> None:
-            combined = np.sum([np.float32(w) * g for w, g in zip(weights, grads, strict=True)], axis=0)
-            params -= combined / np.float32(np.linalg.norm(combined))
-
-        return step
-
-    whole, parts = (run_cut(make_step, 3000, where) for where in ([], [1600]))
-    assert whole.tobytes() != parts.tobytes()
 
 
 @pytest.mark.parametrize("weights", [EQUAL, UNEQUAL])
@@ -122,8 +94,6 @@ def test_gradients_are_added_in_the_order_given(weights: tuple[float, ...]) -> N
         assert np.array_equal(params, expected)
     assert not np.array_equal(found[0], found[1]), "these gradients do not show the order"
 
-
-# ---- semantics -------------------------------------------------------------------------------------------------------
 
 TORCH: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.05),
@@ -156,27 +126,13 @@ def difference_to_torch(case: str, optimizer: Optimizer, weights: Sequence[float
     return worst
 
 
-@pytest.mark.parametrize("weights", [(1.0,), EQUAL, UNEQUAL])
+@pytest.mark.parametrize("weights", [EQUAL, UNEQUAL])
 @pytest.mark.parametrize("case", TORCH)
 def test_it_is_what_torch_does(case: str, weights: tuple[float, ...]) -> None:
     assert difference_to_torch(case, make(case, 1000), weights) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("case", "wrong"),
-    [
-        ("sgd momentum", {"momentum": 0.899}),
-        ("sgd nesterov", {"momentum": 0.9, "nesterov": False, "weight_decay": 0.01}),
-        ("sgd weight decay", {"weight_decay": 0.0}),
-        ("adagrad", {"weight_decay": 0.01, "eps": 1e-3}),
-        ("adam", {"weight_decay": 0.01, "beta2": 0.99}),
-    ],
-)
-def test_anything_else_is_caught(case: str, wrong: dict[str, Any]) -> None:
-    optimizer = make_optimizer(case.partition(" ")[0], 1000, **wrong)
-    assert difference_to_torch(case, optimizer, EQUAL) > 1e-5
-
-
+@examples(20)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
 def test_the_tally_is_exact_under_the_mean_rule(samples: list[int]) -> None:
     """Weights of 1/n, undone by n: counts stay whole numbers."""
@@ -185,13 +141,6 @@ def test_the_tally_is_exact_under_the_mean_rule(samples: list[int]) -> None:
     params = np.arange(20, dtype=np.float32)
     make("tally", 20).step(params, grads, [1 / total] * len(grads), 0.123, total)
     assert params.tolist() == (np.arange(20) + np.sum(grads, axis=0)).tolist()
-
-
-def test_a_parameter_without_gradient_stays_where_it_is() -> None:
-    for name in ("adagrad", "adam"):
-        params = np.ones(16, dtype=np.float32)
-        make_optimizer(name, 16, eps=1e-30).step(params, [np.zeros(16, dtype=np.float32)], [1.0], 0.1, 1)
-        assert params.tolist() == [1.0] * 16
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -205,9 +154,6 @@ def test_the_result_can_be_left_elsewhere(case: str) -> None:
     in_place = np.ones(size, dtype=np.float32)
     make(case, size).step(in_place, grads, UNEQUAL, 0.1, 32)
     assert in_place.tobytes() == out.tobytes()
-
-
-# ---- state -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -238,40 +184,24 @@ def optimizer_has_memory(case: str) -> bool:
     return case not in ("sgd", "sgd weight decay", "tally")
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"step": 1}, "has step instead of mean, square, step"),
-        ({"step": 1, "sum": np.zeros(8, np.float32)}, "has step, sum instead of"),
-        ({"step": 1, "mean": np.zeros(8, np.float32), "square": np.zeros(9, np.float32)}, "square is (9,), not (8,)"),
-    ],
-)
-def test_the_state_of_something_else_is_refused(state: dict[str, Any], message: str) -> None:
-    optimizer = make("adam", 8)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        optimizer.load_state(state)
+def test_the_state_of_something_else_is_refused() -> None:
+    eight, nine, optimizer = np.zeros(8, np.float32), np.zeros(9, np.float32), make("adam", 8)
+    with pytest.raises(ValueError, match="has step, sum instead of mean, square, step"):
+        optimizer.load_state({"step": 1, "sum": eight})
+    with pytest.raises(ValueError, match=re.escape("square is (9,), not (8,)")):
+        optimizer.load_state({"step": 1, "mean": eight, "square": nine})
     assert optimizer.steps == 0
-
-
-# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
         ("sdg", {}, "name=sdg: must be one of sgd, adagrad, adam, adamw, tally, or the path of a class"),
-        (
-            "sgd",
-            {"momentun": 0.9},
-            "momentun: is no field of sgd (it has momentum, nesterov, weight_decay); null leaves it out",
-        ),
+        ("sgd", {"momentun": 0.9}, "momentun: is no field of sgd (it has momentum, nesterov, weight_decay)"),
         ("sgd", {"momentum": 1.0}, "momentum=1.0: must be a number, at least 0 and less than 1"),
-        ("sgd", {"weight_decay": -1}, "weight_decay=-1: must be a number, at least 0"),
         ("sgd", {"nesterov": True}, "nesterov=true: needs a momentum above 0"),
         ("sgd", {"nesterov": 1, "momentum": 0.9}, "nesterov=1: must be true or false"),
-        ("adam", {"beta2": 1.0}, "beta2=1.0: must be"),
         ("adam", {"eps": 0}, "eps=0: must be a number, at least 1e-30"),
-        ("adagrad", {"eps": "small"}, "eps=small: must be a number"),
     ],
 )
 def test_fields_are_checked(name: str, fields: dict[str, Any], message: str) -> None:
@@ -282,12 +212,9 @@ def test_fields_are_checked(name: str, fields: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize(
     ("params", "grads", "weights"),
     [
-        (np.zeros(8, np.float32), [], []),
         (np.zeros(8, np.float32), [np.zeros(8, np.float32)], [0.5, 0.5]),
-        (np.zeros(7, np.float32), [np.zeros(8, np.float32)], [1.0]),
         (np.zeros(8, np.float32), [np.zeros(9, np.float32)], [1.0]),
         (np.zeros(8, np.float64), [np.zeros(8, np.float32)], [1.0]),
-        (np.zeros(8, np.float32), [np.zeros(8, np.float64)], [1.0]),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(params: Any, grads: list[Any], weights: list[float]) -> None:
@@ -295,23 +222,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(params: Any, grads: li
     with pytest.raises(ValueError, match="grads: "):
         optimizer.step(params, grads, weights, 0.1, 1)
     assert optimizer.steps == 0
-
-
-def test_fields_left_out_do_not_count() -> None:
-    assert make_optimizer("adam", 8, momentum=None, beta1=None).rule == make_optimizer("adam", 8).rule
-    assert make_optimizer("adam", 8, beta1=0.8).rule != make_optimizer("adam", 8).rule
-
-
-def test_a_server_without_parameters() -> None:
-    make("adam", 0).step(np.zeros(0, np.float32), [np.zeros(0, np.float32)], [1.0], 0.1, 1)
-
-
-def test_a_rule_of_a_project_of_0_1_0_has_its_step_scale_under_the_name_of_then() -> None:
-    class Before(optimizers.Rule):
-        def gain(self, lr: float, samples: int) -> float:
-            return -2.0 * lr
-
-        def update(self, block: optimizers.Block, lr: float, step: int) -> None:
-            np.add(block.params, block.grad, out=block.params)
-
-    assert Before().step_scale(0.5, 8) == -1.0

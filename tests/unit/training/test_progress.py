@@ -31,27 +31,16 @@ def after(*updates: tuple[int, float], phi_samples: Any = 0.0) -> float:
     return progress.progress
 
 
-# ---- the law --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("updates", "phi_samples", "progress"),
     [
         ([(1, 1.0), (64, 1.0), (4096, 1.0)], 0.0, 3.0),  # without noise it counts updates
         ([(128, 1.0)], 128.0, 0.5),
         ([(64, 2.0)], 64.0, 2 / 3),  # a long step gains less than its length: 2 / (1 + 2 * 64/64)
-        ([(64, 0.5)], 64.0, 1 / 3),
-        ([(64, 0.0)], 64.0, 0.0),
     ],
 )
 def test_progress_by_hand(updates: list[tuple[int, float]], phi_samples: float, progress: float) -> None:
     assert after(*updates, phi_samples=phi_samples) == pytest.approx(progress)
-
-
-def test_the_efficiency_of_the_worked_example() -> None:
-    """Phi 1000, per sample relative to a batch of 128: (1000 + 128) / (1000 + 1024) = 0.5573 at a batch of 1024."""
-    per_sample = {batch: after((batch, 1.0), phi_samples=1000.0) / batch for batch in (128, 1024)}
-    assert per_sample[1024] / per_sample[128] == pytest.approx(0.5573, abs=5e-5)
 
 
 @given(parts=st.integers(1, 64), samples=st.integers(1, 512), phi=st.floats(0, 1e5), scale=st.floats(0.01, 100))
@@ -63,18 +52,6 @@ def test_an_update_cut_up_with_its_learning_rate_makes_the_same_progress(
     assert after(*[(samples, scale / parts)] * parts, phi_samples=phi) == pytest.approx(whole)
 
 
-def test_phi_grows_with_progress() -> None:
-    progress = Progress(model(((0.0, 0.0), (2.0, 100.0))))
-    assert progress.phi_samples == 0.0
-    progress.update(100)
-    assert progress.progress == 1.0
-    assert progress.phi_samples == 50.0
-    progress.update(50)
-    assert progress.progress == 1.5
-    progress.progress = 7.0
-    assert progress.phi_samples == 100.0, "constant beyond the last point"
-
-
 @pytest.mark.parametrize(("samples", "lr_scale"), [(0, 1.0), (-1, 1.0), (8, -0.1), (8, float("nan"))])
 def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
     progress = Progress(model())
@@ -83,20 +60,11 @@ def test_an_impossible_update_is_refused(samples: int, lr_scale: float) -> None:
     assert progress.progress == 0.0
 
 
-# ---- the metric -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (10, 0.5), (20, 0.7), (30, 0.9), (1e9, 0.9)])
+@pytest.mark.parametrize(("progress", "accuracy"), [(0, 0.1), (5, 0.3), (20, 0.7), (1e9, 0.9)])
 def test_the_metric_is_linear_between_the_points_and_flat_beyond(progress: float, accuracy: float) -> None:
     job = Progress(model())
     job.load_state({"progress": progress})
     assert job.metrics() == {"accuracy": pytest.approx(accuracy)}
-
-
-def test_a_loss_falls() -> None:
-    progress = Progress(model(metric="loss", points=((0.0, 2.0), (4.0, 1.0))))
-    progress.update(8)
-    assert progress.metrics() == {"loss": 1.75}
 
 
 def test_a_rollback_takes_progress_back_exactly() -> None:
@@ -114,16 +82,18 @@ def test_a_rollback_takes_progress_back_exactly() -> None:
     assert fresh.state() == progress.state()
 
 
-@pytest.mark.parametrize("state", [{}, {"step": 3.0}, {"progress": -1.0}, {"progress": float("nan")}])
+@pytest.mark.parametrize("state", [{"step": 3.0}, {"progress": float("nan")}])
 def test_a_foreign_state_is_refused(state: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="progress state"):
         Progress(model()).load_state(state)
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_file_is_read_by_path_and_by_name(tmp_path: Path) -> None:
+def test_files_are_read_by_path_and_name_and_missing_ones_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
+        load_progress("mine", tmp_path)
+    (tmp_path / "digits.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match="there are digits, or give a path"):
+        load_progress("mine", tmp_path)
     (tmp_path / "mine.yaml").write_text(GOOD)
     assert load_progress("mine", tmp_path) == load_progress(str(tmp_path / "mine.yaml"))
     assert load_progress("mine", tmp_path).points == POINTS
@@ -137,23 +107,17 @@ def test_every_file_in_conf_is_a_model(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("points", "is not a progress model"),
         ("a: [", "is not a YAML file"),
-        ("schema: 1\nvalues: {}", "is not a progress model"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema=2: must be 1"),
         (GOOD.replace("metric: accuracy\n", ""), "metric: missing"),
-        (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
         (GOOD + "phi: 3\n", "phi: no such setting"),
-        (GOOD.replace("lr: 0.1", "lr: 0"), "lr=0: must be more than 0"),
         (GOOD.replace("64", "-1"), "phi_samples=-1"),
-        (GOOD.replace("64", ".nan"), "phi_samples=nan: must be a finite number"),
+        (GOOD.replace("metric: accuracy", "metric: version"), "metric=version"),
         (GOOD.replace("64", "[]"), "phi_samples: must be a number, or pairs"),
         (GOOD.replace("64", "[[0, 1], [0, 2]]"), "phi_samples: progress 0 after 0"),
-        (GOOD.replace("[10, 0.5]", "[10, .inf]"), "points[1][1]=inf: must be a finite number"),
         (GOOD.replace("[10, 0.5]", "[30, 0.5]"), "points: progress 30 after 30"),
         (GOOD.replace("[10, 0.5]", "[10, 0.05]"), "points: the value must only rise or only fall"),
         (GOOD.replace("[0, 0.1], [10, 0.5], ", ""), "points: must be two or more"),
-        (GOOD.replace("[10, 0.5]", "[10]"), "points"),
     ],
 )
 def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
@@ -164,19 +128,6 @@ def test_a_file_of_no_use_is_refused_in_one_line(text: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(ConfigError, match="is not a YAML file"):
-        parse_progress(b"\xff\xfe\xfd", "mine")
-
-
-def test_a_missing_file_names_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no such file or directory.*there are none"):
-        load_progress("mine", tmp_path)
-    (tmp_path / "digits.yaml").write_text(GOOD)
-    with pytest.raises(ConfigError, match="there are digits, or give a path"):
-        load_progress("mine", tmp_path)
-
-
 def test_a_model_of_another_job_is_refused() -> None:
     model(workload="digits").check("digits", "accuracy")
     model().check("anything", "accuracy")
@@ -184,9 +135,6 @@ def test_a_model_of_another_job_is_refused() -> None:
         model(workload="digits").check("ledger", "accuracy")
     with pytest.raises(ConfigError, match="of the metric accuracy, not of loss"):
         model().check("digits", "loss")
-
-
-# ---- the backend ----------------------------------------------------------------------------------------------------
 
 
 class Task:
@@ -203,18 +151,3 @@ def test_the_size_of_messages_is_given_or_the_tasks_own_or_nothing() -> None:
 def test_a_model_without_parameters_is_refused(count: int) -> None:
     with pytest.raises(ConfigError, match=f"backend.num_parameters={count}: must be at least 1, or null"):
         instantiate({"_target_": "runtime.backends.none.NoBackend", "num_parameters": count}, "backend")
-
-
-def test_it_cannot_train() -> None:
-    with pytest.raises(ConfigError, match="computes no gradients"):
-        NoBackend().prepare(Task(), 0)
-
-
-def test_each_job_starts_without_progress(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(GOOD)
-    backend = NoBackend(progress=str(tmp_path / "mine.yaml"))
-    first, second = backend.load_progress(), backend.load_progress()
-    first.update(64)
-    assert (first.progress, second.progress) == (0.5, 0.0)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        NoBackend(progress=str(tmp_path / "other.yaml")).load_progress()
