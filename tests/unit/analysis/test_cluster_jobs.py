@@ -8,6 +8,7 @@ from math import inf, isnan, nan
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,10 +41,8 @@ def test_steps_count_what_covers_each_time(found: list[tuple[int, int, int]], on
     assert steps.at(middles).tolist() == values
     assert steps.integral(low, high) == pytest.approx(sum(values))
     assert isnan(steps.mean(low, high)) if low == high else steps.mean(low, high) == pytest.approx(np.mean(values))
-
-
-def test_an_interval_without_an_end_covers_all_that_follows() -> None:
-    assert counted([1.0, 2.0], [nan, 3.0]).at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
+    endless = counted([1.0, 2.0], [nan, 3.0])
+    assert endless.at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
 
 
 def fifo_on_one_gpu(arrivals: list[float], services: list[float]) -> ClusterStory:
@@ -127,15 +126,6 @@ def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
     assert (window(times, 15.0), makespan_s(times)) == ((1.0, 15.0), 14.0)
 
 
-def test_quantiles_are_values_that_occurred_and_infinite_ones_count() -> None:
-    import pandas as pd
-
-    found = statistics(pd.Series([3.0, 1.0, 2.0, inf]))
-    assert found == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
-    assert statistics(pd.Series(range(1, 101)))["p90"] == 90.0
-    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
-
-
 def test_the_use_of_hosts(tmp_path: Path) -> None:
     story = two_jobs()
     story.samples = [
@@ -178,6 +168,8 @@ def test_the_summary(tmp_path: Path) -> None:
     )
     assert summary["stragglers"] is None
     assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
+    assert statistics(pd.Series([3.0, 1.0, 2.0, inf])) == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
+    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
 
 
 def test_a_queue_is_longest_where_a_job_is_back_in_it(tmp_path: Path) -> None:
@@ -212,15 +204,10 @@ def test_no_two_workers_share_a_lane(tmp_path: Path) -> None:
         free[host][gpu] = t + float(random.exponential(5.0))
         story.end(free[host][gpu], f"j{number}")
     lanes = gpu_lanes(told(tmp_path, story))
-    assert len(lanes) == 40
-    assert lanes["gpu"].max() == 2
+    assert (len(lanes), lanes["gpu"].max()) == (40, 2)
     for _, rows in lanes.groupby(["host", "gpu"]):
         ordered = rows.sort_values("start_s")
         assert all(end <= start for end, start in zip(ordered["end_s"], ordered["start_s"][1:], strict=False))
-
-
-def test_hosts_that_fit_on_a_page(tmp_path: Path) -> None:
-    gpus = load_cluster(ClusterStory(gpus=[8] * 20 + [0]).write(tmp_path / "run", finished=False)).machines["gpus"]
-    assert drawn_hosts(gpus, most=32) == [0, 5, 10, 15]
-    assert drawn_hosts(gpus, most=4) == [0]
+    gpus = load_cluster(ClusterStory(gpus=[8] * 20 + [0]).write(tmp_path / "many", finished=False)).machines["gpus"]
+    assert [drawn_hosts(gpus, most=most) for most in (4, 32)] == [[0], [0, 5, 10, 15]]
     assert len(drawn_hosts(gpus, most=160)) == 20

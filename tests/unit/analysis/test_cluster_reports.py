@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from analysis.figures.cluster.curves import binned, distribution, looks_of
+from analysis.figures.cluster.curves import binned, distribution
 from analysis.figures.cluster.stragglers import cause_shares
 from analysis.figures.cluster.use import draw_host_use, thinned
 from analysis.figures.page import styled
@@ -26,7 +26,6 @@ from analysis.records.load import RecordError
 from analysis.records.provenance import cluster_caption
 from analysis.reports.cluster import cluster_frame, compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
-from analysis.reports.sweep import report_sweep
 from stragglab.commands import figures as script
 from tests.support.cluster_records import ClusterStory, meta
 from tests.support.pages import Reader, loaded
@@ -81,14 +80,6 @@ def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
     assert (len(page.loads), loaded(text)) == (len(figures), [])
     for said in ("policy: fifo", "4 jobs on 4 hosts with 7 GPUs", "link"):
         assert said in page.text
-
-
-def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
-    path = two_jobs().write(tmp_path / "run")
-    summary = finish_cluster(path)
-    assert summary["stragglers"] is None
-    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
-    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
 
 
 def waits_forever() -> ClusterStory:
@@ -247,7 +238,7 @@ def row_of(path: Path) -> pd.DataFrame:
     return cluster_table([json.loads((path / "meta.json").read_text())], [finish_cluster(path, draw=False)], [path])
 
 
-def test_a_run_whose_job_never_ended_has_infinite_times(tmp_path: Path) -> None:
+def test_a_run_whose_job_never_ended_has_infinite_times_and_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1, duration_s=1.0)
     story.start(1.0, "a", [0])
@@ -255,36 +246,15 @@ def test_a_run_whose_job_never_ended_has_infinite_times(tmp_path: Path) -> None:
     names = ["jct_mean_s", "jct_median_s", "jct_p99_s", "slowdown_median", "makespan_s"]
     assert runs[names].iloc[0].tolist() == [inf] * 5
     assert runs["queue_mean_s"][0] == 1.0
-
-
-def test_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1)
     story.start(0.0, "a", [0])
     story.end(2.0, "a")
-    runs = row_of(story.write(tmp_path / "run"))
+    runs = row_of(story.write(tmp_path / "other"))
     assert isnan(runs["slowdown_median"][0])
     assert runs["jct_mean_s"][0] == 2.0
     pairs = pd.DataFrame({"case": [], "label": [], "seed": [], "job": [], "ratio": []})
     assert isnan(compare_clusters_table(runs, pairs)["jct_ratio"][0])
-
-
-@pytest.mark.long(like="test_policies_compared")
-def test_a_sweep_compares_clusters_with_clusters(tmp_path: Path) -> None:
-    for number, policy in enumerate(("fifo", "sjf")):
-        one_gpu(policy).write(tmp_path / f"{number}_{policy}")
-    file = io.StringIO()
-    report_sweep(tmp_path, Console(file=file))
-    assert (tmp_path / "comparison" / "report.html").exists()
-    assert "sjf" in file.getvalue()
-    bsp_story().write(tmp_path / "2_bsp")
-    (tmp_path / "3_damaged" / "jobs").mkdir(parents=True)
-    (tmp_path / "3_damaged" / "meta.json").write_text("{")
-    (tmp_path / "3_damaged" / "cluster.jsonl").write_text("")
-    report_sweep(tmp_path, Console(file=file))
-    assert (tmp_path / "comparison" / "comparison.csv").exists()
-    assert (tmp_path / "comparison_clusters" / "clusters.csv").exists()
-    assert "left out" in file.getvalue()
 
 
 @pytest.mark.long(like="test_policies_compared")
@@ -343,12 +313,6 @@ def test_causes_as_shares() -> None:
     assert shares["seconds lost"] == (0.75, 0.25, 3)
     assert shares["episodes"] == (pytest.approx(2 / 3), pytest.approx(1 / 3), 3)
     assert (shares["with neighbours"], shares["without neighbours"]) == ((1.0, 0.0, 1), (0.5, 0.5, 2))
-
-
-def test_curves_that_cover_each_other_differ_by_their_lines() -> None:
-    found = looks_of(["fifo", "sjf", "las"])
-    assert len({look.line for look in found.values()}) == len({look.colour for look in found.values()}) == 3
-    assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
 
 
 def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) -> None:

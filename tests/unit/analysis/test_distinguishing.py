@@ -12,7 +12,7 @@ from analysis.measures.distinguishing import MOST_SEEDS, distinguish, power_of, 
 from analysis.measures.profiles import profile_scores
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_verdict_is_that_of_the_t_test_of_logarithms(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ratios = np.exp(rng.normal(rng.choice([-0.3, 0.0, 0.3]), 0.2, size=rng.integers(3, 9)))
@@ -24,13 +24,10 @@ def test_a_verdict_is_that_of_the_t_test_of_logarithms(seed: int) -> None:
     assert found.low <= found.ratio <= found.high
 
 
-def test_what_is_certain_but_tiny_is_the_same() -> None:
+def test_what_is_certain_but_tiny_is_the_same_and_one_seed_says_nothing() -> None:
     assert distinguish([0.998, 0.9979, 0.9981]).verdict == "the same"
     assert distinguish([0.98, 0.9799, 0.9801]).verdict == "faster"
     assert distinguish([1.02, 1.0199, 1.0201]).verdict == "slower"
-
-
-def test_one_seed_says_nothing() -> None:
     found = distinguish([0.1])
     assert (found.verdict, found.pairs, found.seeds_needed) == ("too few seeds", 1, 0)
     assert isnan(found.low)
@@ -79,10 +76,7 @@ def test_a_profile_score_is_the_area_below_the_profile() -> None:
         np.trapezoid([(ratios[:, one] <= r).mean() for r in factors[::200]], factors[::200]) / 3 for one in range(5)
     ]
     assert profile_scores(times) == pytest.approx(areas, abs=2e-3)
-
-
-def test_a_profile_score_by_hand() -> None:
-    """Best, 2.5 times as long, five times as long: 1, (4 - 2.5) / 3 and 0; who lacks a case has no score."""
+    # Best, 2.5 times as long, five times as long: 1, (4 - 2.5) / 3 and 0; who lacks a case has no score.
     assert profile_scores(np.array([[1.0, 2.5, 5.0, nan], [4.0, 10.0, inf, 1.0 * exp(9)]])).tolist()[:3] == [1, 0.5, 0]
     assert isnan(profile_scores(np.array([[1.0, nan], [1.0, 1.0]]))[1])
 

@@ -33,16 +33,8 @@ def test_distance_is_relative_to_the_bound_and_level_only_without_a_lack(tmp_pat
     """Furthest apart while it lacks 3 updates; level twice, and once first in an update that both make (live)."""
     run = followed(tmp_path, [(0, 0.0), (3, 3.0), (1, 1.0), (0, 0.25), (-1, 0.5)])
     assert measured(run) == pytest.approx([0.75, 0.25, 0.6])
-
-
-def test_a_replica_that_is_never_level_has_no_distance_then(tmp_path: Path) -> None:
-    frac, level, behind = measured(followed(tmp_path, [(1, 2.0), (2, 6.0)]))
+    frac, level, behind = measured(followed(tmp_path / "never level", [(1, 2.0), (2, 6.0)]))
     assert (frac, behind) == (1.5, 1.5), "beyond the bound is more than 1"
     assert isnan(level)
-
-
-@pytest.mark.parametrize(("notes", "fields"), [([], BOUND), ([(0, 0.0)], {})])
-def test_without_replicas_or_a_bound_there_is_no_part_of_it(
-    notes: list[tuple[int, float]], fields: dict[str, float], tmp_path: Path
-) -> None:
-    assert isnan(MEASURES["distance_frac"](followed(tmp_path, notes, fields)))
+    assert isnan(MEASURES["distance_frac"](followed(tmp_path / "no replicas", [])))
+    assert isnan(MEASURES["distance_frac"](followed(tmp_path / "no bound", [(0, 0.0)], {})))

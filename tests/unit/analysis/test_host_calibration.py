@@ -11,6 +11,7 @@ from analysis.records.load import RecordError
 from tests.support.as_live import PARAMETERS, run_as_live, set_as_live
 
 
+@pytest.mark.long(like="test_what_neighbours_cost_is_found_in_the_jobs_of_a_set")
 def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path: Path) -> None:
     apart, together = run_as_live(tmp_path / "a"), run_as_live(tmp_path / "b", "cluster.hosts.count=1")
     both = calibrate([apart, together], [PARAMETERS] * 2).estimates
@@ -23,6 +24,7 @@ def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path
     )
 
 
+@pytest.mark.long(like="test_what_neighbours_cost_is_found_in_the_jobs_of_a_set")
 def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_path: Path) -> None:
     """Each of them is found within 10 %: workers and servers are interrupted in bursts, and counted on average."""
     costs = {"interrupt_per_byte_s": 2e-9, "jitter_sigma": 0.1}
@@ -61,5 +63,6 @@ def test_what_neighbours_cost_is_found_in_the_jobs_of_a_set(tmp_path: Path) -> N
     assert found["carry_per_byte_s"] == pytest.approx(2e-9, rel=0.1)
     assert found["carry_within_per_byte_s"] == pytest.approx(3e-10, rel=0.1)
     assert found["control_s"] == pytest.approx(1e-3, rel=0.1)
+    assert "cluster.hosts.count=1" in calibrate([apart], [PARAMETERS]).missing["carry_within_per_byte_s"]
     with pytest.raises(RecordError, match="job q shared its hosts and is not among the runs"):
         calibrate([together, jobs[0]], [PARAMETERS] * 2)

@@ -13,15 +13,8 @@ from tests.support.cli import run_cli
 
 PLACES = "cluster.hosts.placement=[[server:0],[worker:0],[worker:1],[worker:2],[worker:3]]"
 JOB = ("runtime=virtual", "cluster=hosts", "cluster.hosts.count=5", PLACES, "topology.num_servers=1", "straggler=none")
-LENGTH = (
-    "backend=none",
-    "backend.num_parameters=10000",
-    "workload.target=null",
-    "workload.epochs=2",
-    "eval_every_s=null",
-    "draw=false",
-    "view=none",
-)
+LENGTH = ("backend=none", "backend.num_parameters=10000", "workload.target=null", "workload.epochs=2")
+LENGTH += ("eval_every_s=null", "draw=false", "view=none")
 
 
 def measured(tmp_path: Path, *words: str) -> float:

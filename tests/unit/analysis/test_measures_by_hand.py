@@ -63,11 +63,6 @@ def test_idle_time_is_that_of_the_second_half(tmp_path: Path) -> None:
     assert idle_frac(run_with(tmp_path, iterations=rows(*found, dropped))) == pytest.approx(3 / 12)
 
 
-def test_throughput_is_of_what_was_applied(tmp_path: Path) -> None:
-    found = run_with(tmp_path, iterations=rows({}, {}, {"fate": "dropped"}, {"samples": 3}))
-    assert throughput(found) == pytest.approx((8 + 8 + 3) / END_S)
-
-
 def test_throughput_before_the_first_loss_and_after_the_last_return(tmp_path: Path) -> None:
     """3 updates in 4 s, then 4 in 2.5 s: more than twice as fast."""
     restarts = pd.DataFrame({"t": [4.0, 5.0, 5.5, 7.5], "what": ["Lost", "ServerLost", "Restored", "Joined"]})
@@ -94,12 +89,10 @@ def test_the_slowest_is_compared_with_the_others_only(tmp_path: Path) -> None:
     times = [(1.0, 0, 1.0), (2.0, 1, 4.0), (7.0, 0, 100.0)]
     found = rows(*({"t": t, "worker": worker, "bpt_s": bpt_s} for t, worker, bpt_s in times))
     assert slowest_before(run_with(tmp_path, restarts=restarts, iterations=found)) == 4.0
-
-
-def test_injected_delays_are_no_use(tmp_path: Path) -> None:
-    """4 + 3 s of computing, of which 2 s are a delay, by two workers in 10 s; what was dropped counts."""
-    found = rows({"compute_s": 4.0, "injected_s": 2.0}, {"worker": 1, "compute_s": 3.0, "fate": "dropped"})
-    assert use_frac(run_with(tmp_path, iterations=found)) == pytest.approx(5 / 20)
+    found = run_with(tmp_path / "applied", iterations=rows({}, {}, {"fate": "dropped"}, {"samples": 3}))
+    assert throughput(found) == pytest.approx((8 + 8 + 3) / END_S), "of what was applied"
+    delayed = rows({"compute_s": 4.0, "injected_s": 2.0}, {"worker": 1, "compute_s": 3.0, "fate": "dropped"})
+    assert use_frac(run_with(tmp_path / "use", iterations=delayed)) == pytest.approx(5 / 20), "a delay is no use"
 
 
 def test_a_worker_is_not_held_before_its_first_step(tmp_path: Path) -> None:
@@ -136,14 +129,9 @@ def test_vectors_and_batches_are_of_the_same_time(tmp_path: Path) -> None:
     """Samples of 2 to 8 s: 10 vectors of 400 bytes for the 32 samples of four updates, each of a batch of 8 samples;
     those at 2 and 9 s are outside, and host 1 has no server."""
     hosts = [{"number": 0, "tasks": ["server:0", "worker:0"]}, {"number": 1, "tasks": ["worker:1"]}]
-    nodes = pd.DataFrame(
-        [
-            {"t": t, "node": f"host:{host}", "period_s": 3.0, "in_bytes_per_s": rate}
-            for t, host, rate in ((5.0, 0, 400.0), (8.0, 0, 2800 / 3), (5.0, 1, 1e6))
-        ]
-    )
-    run = run_with(
-        tmp_path, nodes=nodes, updates=updates(1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 9.0), iterations=rows({}, {"samples": 16})
-    )
+    rates = [(5.0, "host:0", 400.0), (8.0, "host:0", 2800 / 3), (5.0, "host:1", 1e6)]
+    nodes = pd.DataFrame(rates, columns=["t", "node", "in_bytes_per_s"]).assign(period_s=3.0)
+    applied = updates(1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 9.0)
+    run = run_with(tmp_path, nodes=nodes, updates=applied, iterations=rows({}, {"samples": 16}))
     run.meta["machine"]["hosts"] = hosts
     assert link_vectors_per_batch(run) == pytest.approx(10 / 4)

@@ -45,16 +45,13 @@ def test_medians_and_tails_of_submissions_are_what_json_and_numpy_say(path: Path
     assert any(f"the median step takes {middle:.4g} s" in line for line in said)
     assert any(f"95% up to {tail / middle:.3f}," in line for line in said)
     assert any("one rank only" in remark for remark in log.remarks)
+    if path in PUBLISHED:  # others computed: GPT-3 on 8,192 GPUs, and Llama 3.1 405B on 2,560 (all three runs)
+        assert middle == pytest.approx({"v3": 1.617, "v5": 3.18}[path.name[7:9]], rel=0.005)
 
 
-def test_medians_are_the_ones_that_others_computed_of_the_submissions() -> None:
-    """Of GPT-3 on 8,192 GPUs 1.617 s and p95 / median 1.013; of Llama 3.1 405B on 2,560 3.18 s (all three runs)."""
-    medians = [float(np.median(read_log(path).own_s[WARM:, 0])) for path in PUBLISHED]
-    assert medians == pytest.approx([1.617, 3.18], rel=0.005)
-
-
-@pytest.mark.parametrize("name", ["train_step_timing", "train_step_timing in s", "train_step_time"])
-@pytest.mark.parametrize("each", [1, 448.0, 4194304])
+@pytest.mark.parametrize(
+    ("name", "each"), [("train_step_timing", 1), ("train_step_timing in s", 448.0), ("train_step_time", 4194304)]
+)
 def test_steps_count_lines_whatever_their_number_counts(name: str, each: float, tmp_path: Path) -> None:
     text = "".join(entry("init_start", None) for _ in range(512)) + entry("global_batch_size", 896)
     text += "".join(entry("tracked_stats", {name: 2.0 + step, "loss": 1.0}, step=each * step) for step in range(30))

@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
 from analysis.measures.prediction_labels import losses, planned, realised, timed, truth, windows
 from analysis.measures.work import STRAGGLER_FRAC, deviations
 from analysis.records.load import RecordError, Run, load_run
-from predictors.registry import STRAGGLER_PREDICTORS
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance
 
 BOTH = {"label": ["001110", "000000"], "tag": ["000111", "010000"]}
@@ -37,20 +35,13 @@ def run_of(story: Story, path: Path) -> Run:
     return load_run(story.write(path))
 
 
-# ---- rates ----------------------------------------------------------------------------------------------------------
-
-
 def test_rates_are_pooled_over_the_workers_of_a_job() -> None:
     """Nine iterations did not straggle, two of them were tagged; three did, one was missed."""
     job = scores(table(**BOTH)).set_index("level").loc["job"]
     assert job["false_positive_rate"] == pytest.approx(2 / 9)
     assert job["false_negative_rate"] == pytest.approx(1 / 3)
     assert (job["precision"], job["recall"]) == (pytest.approx(2 / 4), pytest.approx(2 / 3))
-
-
-def test_whether_anybody_straggled_is_another_question() -> None:
-    """By iteration: labels 001110, tags 010111."""
-    anybody = scores(table(**BOTH)).set_index("level").loc["any"]
+    anybody = scores(table(**BOTH)).set_index("level").loc["any"]  # by iteration: labels 001110, tags 010111
     assert anybody["false_positive_rate"] == pytest.approx(2 / 3)
     assert anybody["false_negative_rate"] == pytest.approx(1 / 3)
 
@@ -93,9 +84,6 @@ def test_the_counts_are_all_there_is_and_the_rates_follow(pairs: list[tuple[bool
     assert turned["false_negative_rate"] == pytest.approx(found["false_positive_rate"], nan_ok=True)
 
 
-# ---- lead times -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("label", "tag", "lead_iters"),
     [
@@ -119,15 +107,6 @@ def test_the_lead_is_from_the_first_tag_of_the_covering_alarm(
     assert list(found["lead_s"].dropna()) == [2.0 * lead for lead in lead_iters if lead is not None]
 
 
-def test_episodes_are_of_one_worker() -> None:
-    found = lead_times(table(["0110", "1001"], ["0000", "0000"]))
-    assert [tuple(row) for row in found[["worker", "start_s", "iterations"]].to_numpy()] == [
-        (0, 2.0, 2),
-        (1, 0.0, 1),
-        (1, 6.0, 1),
-    ]
-
-
 def test_lead_times_in_short() -> None:
     labels = ["001110", "001110", "001110", "001110"]
     found = lead_summary(lead_times(table(labels, ["000111", "111000", "001000", "000000"])))
@@ -136,9 +115,8 @@ def test_lead_times_in_short() -> None:
     nothing = lead_summary(lead_times(table(["000"], ["111"])))
     assert nothing["episodes"] == nothing["missed"] == 0
     assert isnan(nothing["lead_median_s"])
-
-
-# ---- what straggled in truth ----------------------------------------------------------------------------------------
+    episodes = lead_times(table(["0110", "1001"], ["0000", "0000"]))[["worker", "start_s", "iterations"]]
+    assert episodes.to_numpy().tolist() == [[0, 2.0, 2], [1, 0.0, 1], [1, 6.0, 1]], "each is of one worker"
 
 
 def test_under_a_barrier_the_iterations_of_a_round_are_compared(tmp_path: Path) -> None:
@@ -150,9 +128,7 @@ def test_under_a_barrier_the_iterations_of_a_round_are_compared(tmp_path: Path) 
     slow = slow[slow["deviation_frac"] > STRAGGLER_FRAC]
     marked = rows[label.astype("bool")]
     assert len(slow) == 2
-    assert set(zip(marked["worker"], marked["iteration"], strict=True)) == set(
-        zip(slow["worker"], slow["iteration"], strict=True)
-    )
+    assert {*zip(marked["worker"], marked["iteration"])} == {*zip(slow["worker"], slow["iteration"])}  # noqa: B905
 
 
 def rows_of(*iterations: tuple[int, float, float]) -> pd.DataFrame:
@@ -192,14 +168,11 @@ def test_an_iteration_under_way_counts_and_one_that_begins_at_the_end_does_not()
     assert labelled(rows_of((0, 0.0, 3.0), (1, 0.0, 3.0), (1, 3.0, 4.0)))[0, 0.0] is False
 
 
-def test_there_must_be_somebody_to_compare_with() -> None:
+def test_there_must_be_somebody_to_compare_with(tmp_path: Path) -> None:
     assert labelled(rows_of((0, 0.0, 1.0), (0, 1.0, 9.0))) == {(0, 0.0): None, (0, 1.0): None}
     before = rows_of((0, 0.0, 1.0), (1, 0.0, 1.0), (0, 1.0, 4.0))
     assert labelled(before)[0, 1.0] is True
     assert labelled(before, [(2.0, 1)])[0, 1.0] is None, "worker 1 was lost meanwhile"
-
-
-def test_a_record_tells_who_was_lost(tmp_path: Path) -> None:
     assert losses(run_of(churn_story(), tmp_path)) == [(pytest.approx(0.08), 2)]
 
 
@@ -255,17 +228,6 @@ def test_exactly_the_tolerance_longer_is_no_straggler() -> None:
     rows = pd.DataFrame({"worker": [0, 1, 2], "iteration": 0, "begun_s": 0.0, "t": [1.0, 1.25, 1.5]})
     rows = rows.assign(iter_s=rows["t"])
     assert list(realised(rows, [], tolerance_frac=0.25)) == [False, False, True]
-
-
-def test_every_predictor_has_a_name_for_people() -> None:
-    assert set(STRAGGLER_PREDICTORS) <= set(NAMES)
-    assert predictor_name("fixed_duration:duration_s=1") == "Slow for so long (duration_s=1)"
-    assert predictor_name("my_own") == "my_own"
-
-
-def test_panels_are_titled_by_a_strategy_and_its_case() -> None:
-    groups = ("bsp, straggler=transient", "ssp bound=3, a=1, b=2", "asp")
-    assert [group_title(one) for one in groups] == ["BSP, straggler=transient", "SSP (bound=3), a=1, b=2", "ASP"]
 
 
 def planned_run(path: Path, pattern: str) -> Run:

@@ -84,7 +84,13 @@ def test_content_says_how_a_file_is_encoded(name: str, encoding: str, tmp_path: 
     assert factors(read(tmp_path / name, WRITTEN[encoding](text))) == [1.0, 1.0, SLOW, 1.0]
 
 
-def test_processes_without_a_prefix_are_no_restarts(tmp_path: Path) -> None:
+def test_processes_without_a_prefix_are_no_restarts_and_validation_is_no_step(tmp_path: Path) -> None:
+    """torchtitan prints it under the number of the step before."""
+    text = titans(lambda rank: f"[rank{rank}]:")
+    validation = "".join(f"[rank{rank}]:{titan(0, 9).replace('step:', 'validate step:')}\n" for rank in range(4))
+    log = read(tmp_path / "a.log", text + validation)
+    assert len(log.steps) == 24
+    assert not any("more than once" in remark for remark in log.remarks)
     with pytest.raises(LogError, match=r"rank 0 has step 1 twice.*--label"):
         read(tmp_path / "a.log", titans(lambda rank: ""))
 
@@ -104,15 +110,6 @@ def test_means_after_a_restart_are_of_as_many_steps(tmp_path: Path) -> None:
     assert log.steps == (100, 200, 300, 400)
     assert log.own_s[:, 0].tolist() == pytest.approx([10.0] * 4)
     assert log.round_s.tolist() == pytest.approx([16.2] * 4)
-
-
-def test_validation_is_no_step(tmp_path: Path) -> None:
-    """torchtitan prints it under the number of the step before."""
-    text = titans(lambda rank: f"[rank{rank}]:")
-    validation = "".join(f"[rank{rank}]:{titan(0, 9).replace('step:', 'validate step:')}\n" for rank in range(4))
-    log = read(tmp_path / "a.log", text + validation)
-    assert len(log.steps) == 24
-    assert not any("more than once" in remark for remark in log.remarks)
 
 
 def test_a_timer_whose_name_was_lost_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
@@ -149,6 +146,9 @@ def test_deepspeed_s_steps_of_several_ranks_are_without_sums(tmp_path: Path) -> 
     assert log.ranks == ("0", "1")
     assert log.own_s[3].tolist() == pytest.approx([0.4, 0.46])
     assert log.round_s[3] == pytest.approx(0.56)
+    lines = [line for step in range(1, 25) for line in (*deepspeed(step), megatron(step, timers=False)[0])]
+    more = read(tmp_path / "a.log", "\n".join(lines))
+    assert more.own_s[:, 0].tolist() == pytest.approx([0.162] * 24), "what trains with its help says more"
 
 
 @pytest.mark.parametrize("batch", [64, None])
@@ -159,12 +159,6 @@ def test_deepspeed_without_timers_has_samples_per_second(batch: int | None, tmp_
     assert log.own_s[3].tolist() == pytest.approx([0.5, 1.0] if batch else [0.75, 1.5])
     assert any("wall_clock_breakdown" in remark for remark in log.remarks)
     assert any("only relative times" in remark for remark in log.remarks) == (batch is None)
-
-
-def test_what_trains_with_deepspeed_s_help_says_more(tmp_path: Path) -> None:
-    lines = [line for step in range(1, 25) for line in (*deepspeed(step), megatron(step, timers=False)[0])]
-    log = read(tmp_path / "a.log", "\n".join(lines))
-    assert log.own_s[:, 0].tolist() == pytest.approx([0.162] * 24)
 
 
 @pytest.mark.parametrize(("shown", "seconds"), [("935", 0.935), ("11.5K", 11.5), ("1.02M", 1020.0)])

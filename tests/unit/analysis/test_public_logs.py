@@ -41,7 +41,7 @@ def test_a_public_file_has_the_steps_and_times_that_anybody_can_count(path: Path
 
 def test_there_are_files_and_each_is_in_the_notice() -> None:
     names = [path.name for path in PUBLIC.iterdir() if path.name != "NOTICE"]
-    assert len(names) == 16
+    assert len(names) == 15
     notice = (PUBLIC / "NOTICE").read_text()
     assert "HolisticTraceAnalysis" in notice
     assert "Copyright (c) 2021, Stas Bekman" in notice

@@ -27,6 +27,7 @@ def test_the_member_that_comes_last_shows_what_a_sum_took() -> None:
     assert updates[["steps", "part_bytes", "num_bytes", "wire_s"]].to_numpy().tolist() == [[2, 2004, 4004, 0.0]]
 
 
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
 def test_a_step_between_hosts_is_what_its_message_does_not_explain(tmp_path: Path) -> None:
     """Of two workers that keep each other waiting, with a core each; what carries a message is known from servers."""
     served = run_as_live(tmp_path / "a")
@@ -44,25 +45,15 @@ def test_a_step_between_hosts_is_what_its_message_does_not_explain(tmp_path: Pat
 
 def test_rings_of_two_and_of_five_tell_a_step_from_its_bytes(tmp_path: Path) -> None:
     """Without hosts; the update itself is known from servers, whose costs the rings do not change."""
-    costs = {
-        "ring_step_s": 5e-4,
-        "ring_per_byte_s": 4e-9,
-        "update_base_s": 1e-3,
-        "latency_s": 2e-4,
-        "jitter_sigma": 0.1,
-    }
-    served = run_as_live(tmp_path / "a", "cluster=local", "cluster.device=null", more=costs)
+    costs = {"ring_step_s": 5e-4, "ring_per_byte_s": 4e-9, "update_base_s": 1e-3, "latency_s": 2e-4}
+    costs["jitter_sigma"] = 0.1
+    local = ("cluster=local", "cluster.device=null")
+    served = run_as_live(tmp_path / "a", *local, more=costs)
     rings = [
-        run_as_live(
-            tmp_path / str(workers),
-            "cluster=local",
-            "cluster.device=null",
-            f"cluster.num_workers={workers}",
-            *RING,
-            more=costs,
-        )
+        run_as_live(tmp_path / str(workers), *local, f"cluster.num_workers={workers}", *RING, more=costs)
         for workers in (2, 5)
     ]
+    assert "topology=allreduce" in calibrate([served], [PARAMETERS]).missing["ring_step_s"]
     found = calibrate([served, *rings], [PARAMETERS] * 3).estimates
     assert found["ring_step_s"].value == pytest.approx(5e-4, rel=0.1)
     assert found["ring_per_byte_s"].value == pytest.approx(4e-9, rel=0.05)

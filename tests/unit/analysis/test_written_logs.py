@@ -14,7 +14,7 @@ from analysis.logs.step_log import StepLog, rounds_s
 from tests.support.long_tests import long_after
 from tests.support.written_logs import PROGRAMS, RANKS, ROUND, TOKENS, Truth, printed, table, traces, wide
 
-INPUTS = long_after(list(range(60)), always=6)
+INPUTS = long_after(list(range(40)), always=3)
 PRECISE = {"nanotron": 6e-3, "resiliency": 1e-4, "torchtitan": 4e-3, "modded-nanogpt": 4e-3}
 """How far times may be from the truth, as a part of it: by as many digits as are printed."""
 

@@ -25,10 +25,8 @@ def test_1f1b_has_as_many_micro_batches_in_flight_as_stages_follow():
         "F0 F1 B0 F2 B1 F3 B2 F4 B3 B4",
         "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4",
     ]
-
-
-def test_1f1b_with_few_micro_batches_is_gpipe():
-    assert words("1f1b", 4, 2)[:2] == words("gpipe", 4, 2)[:2]
+    assert words("1f1b", 4, 2)[:2] == words("gpipe", 4, 2)[:2], "with few micro-batches it is GPipe"
+    assert words("interleaved", 4, 8) == words("1f1b", 4, 8)
 
 
 def test_interleaved_passes_each_chunk_by_as_many_micro_batches_as_there_are_stages():
@@ -37,10 +35,6 @@ def test_interleaved_passes_each_chunk_by_as_many_micro_batches_as_there_are_sta
         "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a",
         "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a",
     ]
-
-
-def test_interleaved_with_one_chunk_is_1f1b():
-    assert words("interleaved", 4, 8) == words("1f1b", 4, 8)
 
 
 def test_zb_delays_gradients_of_weights_until_the_forward_passes_are_made():
