@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.figures.names import NAMES, shown_name
+from analysis.figures.names import GROUPS, NAMES, named, shown_case, shown_name
 from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
+from analysis.figures.time_axis import time_axis
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption
+from runtime.house import ROOT
 from tests.support.records import Story, apply, bsp_story, compute
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_no_two_strategies_look_the_same_and_variants_have_lines_of_their_own() -> None:
@@ -110,3 +112,49 @@ def test_a_segment_does_not_begin_before_the_last_arrival(tmp_path: Path) -> Non
     pieces = segments(load_run(story.write(tmp_path / "run")).tables.iterations)
     assert pieces[pieces["iteration"] == 1]["start_s"].min() == 1.0
     assert pieces["end_s"].max() == 1.5
+
+
+NO_GROUPS = {"experiment", "hydra"}
+"""Folders of conf/ whose files nobody chooses for a run."""
+
+
+def test_the_groups_are_those_of_the_configuration() -> None:
+    assert {folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir()} - NO_GROUPS == GROUPS
+
+
+def test_a_choice_has_the_name_of_its_value_and_all_else_of_the_whole() -> None:
+    names = {"rack": "one rack", "4": "a level", "num_workers=4": "four workers"}
+    cases = {
+        "straggler=rack, workload=digits": "one rack, workload=digits",
+        "lr=4, num_workers=4": "lr=4, four workers",
+    }
+    for case, said in {**cases, "lr=rack": "lr=rack", "targets=[rack, 4]": "targets=[rack, 4]", "": ""}.items():
+        assert shown_case(case, names) == said
+        with named(names):
+            assert shown_case(case) == said
+
+
+def axes_to(low: float, high: float, width_in: float = 6.4) -> Axes:
+    axes = Figure(figsize=(width_in, 2.3), dpi=100).subplots()
+    axes.set_xlim(low, high)
+    return axes
+
+
+def ticks(axes: Axes) -> list[str]:
+    """The texts within the limits."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    low, high = axes.get_xlim()
+    return [
+        text.get_text()
+        for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if low <= place <= high
+    ]
+
+
+def test_the_unit_suits_the_range() -> None:
+    cases = [(0.5, "s", ["0.0", "0.5"]), (1500.0, "s", ["0", "1000"]), (7200.0, "min", ["0", "60", "120"])]
+    for high_s, unit, some in (*cases, (86400.0, "h", ["0", "6", "12", "18", "24"]), (4.1e6, "d", ["0", "20", "40"])):
+        axes = axes_to(0.0, high_s)
+        time_axis(axes.xaxis, "time", "!")
+        assert axes.get_xlabel() == f"time ({unit})!"
+        assert set(some) <= set(ticks(axes)), ticks(axes)

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from analysis.records.load import RecordError, find_runs, load_run
+from analysis.records.members import numbers_of
+from analysis.records.nodes import parse_node
 from analysis.records.schema import Other, _decode_parts, decode_line
+from analysis.reports.timeline import trace
 from strategies.protocol import Arrived
 from tests.support.records import Story, bsp_story
 
@@ -102,3 +105,25 @@ def test_runs_are_found_in_natural_order(tmp_path: Path) -> None:
     names = [str(path.relative_to(tmp_path)) for path in find_runs(tmp_path)]
     assert names == ["9_asp", "10_ssp", "deep/er/0_bsp"]
     assert find_runs(tmp_path / "9_asp") == [tmp_path / "9_asp"]
+
+
+def test_an_older_record_has_the_nodes_of_its_job(tmp_path: Path) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    assert numbers_of(run, "worker") == list(range(run.job["num_workers"]))
+
+
+def test_who_joined_later_has_a_lane_and_who_left_keeps_it(tmp_path: Path) -> None:
+    story = bsp_story()
+    for version, workers in enumerate(([0, 1], [0, 1, 7], [0, 7])):
+        nodes = [f"worker:{worker}" for worker in workers]
+        story.note(9.0, "LayoutChanged", version=version, nodes=["server:0", *nodes], shares={"server:0": 1.0})
+    run = load_run(story.write(tmp_path / "run"))
+    assert {0, 1, 7} <= set(numbers_of(run, "worker"))
+    assert b'"worker 7"' in trace(run)
+
+
+def test_names_of_records_are_read_back() -> None:
+    for text in ("worker:12", "server:0", "host:3", "link:2", "link:0>2"):
+        assert str(parse_node(text)) == text
+    assert parse_node("link:0>2").numbers == (0, 2)
+    assert parse_node("link:0-1").numbers == (), "a form of another version"

@@ -23,7 +23,6 @@ from analysis.figures.page import styled
 from analysis.measures.cluster.comparing import cluster_table, cluster_warnings, compare_clusters_table, paired_jobs
 from analysis.measures.cluster.labels import cluster_labels, settings_of
 from analysis.records.load import RecordError
-from analysis.records.provenance import cluster_caption
 from analysis.reports.cluster import cluster_frame, compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
 from stragglab.commands import figures as script
@@ -168,20 +167,6 @@ def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Pat
     assert table["jct_ratio"][0] > 1.0
 
 
-@pytest.mark.long(like="test_policies_compared")
-def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
-    paths = []
-    for number, strategy in enumerate(("bsp", "star_h")):
-        story = shared_hosts()
-        story.cluster = {"strategy": strategy}
-        paths.append(story.write(tmp_path / f"{number}"))
-    finish_cluster(paths[0], draw=False)
-    table = compare_clusters(paths, tmp_path / "out")
-    assert table["label"].tolist() == ["bsp", "star_h"]
-    assert {file.stem for file in (tmp_path / "out").glob("figures/*.png")} >= {"stragglers", "straggler_causes"}
-    assert table["iterations_with_straggler_frac"].tolist() == pytest.approx([2 / 12] * 2)
-
-
 def test_stored_stragglers_are_used_only_while_the_record_is_older(tmp_path: Path) -> None:
     path = shared_hosts().write(tmp_path / "run")
     finish_cluster(path, draw=False)
@@ -282,16 +267,6 @@ def test_labels_name_what_varies() -> None:
     assert cluster_labels(fields)[0] == ["las quantum_s=60", "las quantum_s=600"]
     assert cluster_labels([meta((4, 4)), meta((8,))]) == (["fifo"] * 2, ["hosts=2 x 4 GPUs", "hosts=1 x 8 GPUs"])
     assert "seed" not in settings_of(meta(seed=3))
-
-
-def test_a_caption_says_where_a_figure_is_from() -> None:
-    said = cluster_caption([meta(seed=0, num_jobs=9), meta(seed=1, num_jobs=9, policy="las", straggler="transient")])
-    for part in ("virtual runtime (calibration cal-7)", "policy: fifo, las", "9 jobs on 2 hosts with 8 GPUs"):
-        assert part in said
-    assert "seeds 0\N{EN DASH}1" in said
-    assert "stragglers: none, transient" in said
-    assert "fitted: modes aaaa0000" in cluster_caption([{**meta(seed=0), "fitted": ["modes aaaa0000"]}])
-    assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
 
 
 def test_distributions_count_infinite_values_and_thinned_steps_keep_their_area() -> None:

@@ -81,19 +81,11 @@ def test_a_profile_score_is_the_area_below_the_profile() -> None:
     assert isnan(profile_scores(np.array([[1.0, nan], [1.0, 1.0]]))[1])
 
 
-@pytest.mark.parametrize(
-    ("ratio", "coarse_frac", "verdict"),
-    [
-        (0.95, 0.1, "not distinguishable"),
-        (1.05, 0.1, "not distinguishable"),
-        (0.85, 0.1, "faster"),
-        (0.9, 0.1, "faster"),  # a whole step: one was there at an evaluation at which the other was not
-        (1.0, 0.1, "not distinguishable"),
-        (1.0, 0.005, "the same"),
-        (1.0, float("nan"), "the same"),
-    ],
-)
-def test_times_that_are_only_known_to_a_step(ratio: float, coarse_frac: float, verdict: str) -> None:
-    found = distinguish([ratio] * 5, coarse_frac)
-    assert (found.verdict, found.coarse) == (verdict, verdict == "not distinguishable")
-    assert not found.coarse or found.seeds_needed == 0
+def test_times_that_are_only_known_to_a_step() -> None:
+    """At 0.9 by a whole step: one was there at an evaluation at which the other was not."""
+    unclear = dict.fromkeys([(0.95, 0.1), (1.05, 0.1), (1.0, 0.1)], "not distinguishable")
+    faster = dict.fromkeys([(0.85, 0.1), (0.9, 0.1)], "faster")
+    for case, verdict in {**unclear, **faster, (1.0, 0.005): "the same", (1.0, nan): "the same"}.items():
+        found = distinguish([case[0]] * 5, case[1])
+        assert (found.verdict, found.coarse) == (verdict, verdict == "not distinguishable")
+        assert not found.coarse or found.seeds_needed == 0

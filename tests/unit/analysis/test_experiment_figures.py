@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,10 +23,9 @@ from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic
 from analysis.figures.bars import number_text
 from analysis.figures.experiment import bars, curves, loss
-from analysis.figures.experiment.delays import draw_delays, places
 from analysis.figures.experiment.servers import binned
 from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, roles
-from analysis.figures.style import Look, level_looks, looks
+from analysis.figures.style import level_looks, looks
 from analysis.records.load import Run, load_run
 from tests.support.records import Simulation, Story, disturbance
 from tests.unit.analysis.test_experiments import written
@@ -102,22 +100,6 @@ def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, mo
         assert kind in ("gantt", "servers", "delays") or words & {"one", "two"} or "other" in words
     if given.get("panels"):
         assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
-
-
-def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
-    bsp = [("bsp", "0", 1.0), ("bsp", "10", 3.0), ("bsp", "fault", inf)]
-    coded = [("coded", "0", 2.0), ("coded", "10", 2.0), ("coded", "fault", 2.0), ("coded", "killed", 2.5)]
-    table = pd.DataFrame([*bsp, *coded], columns=["by", "level", "value"]).assign(low=float("nan"), high=float("nan"))
-    table["x"] = places(table["level"])
-    assert table.set_index(["by", "level"])["x"].to_dict()["coded", "killed"] == pytest.approx(16.0)
-    axes = Figure().subplots()
-    draw_delays(axes, table, {"bsp": Look("black"), "coded": Look("red")})
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "10", "fault", "killed"]
-    arrows = [line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]  # type: ignore[arg-type]
-    assert [list(line.get_xdata()) for line in arrows] == [[pytest.approx(13.0)]]  # type: ignore[arg-type]
-    assert axes.get_ylim() == (0.0, pytest.approx(1.12 * 3.0))
-    sizes = [line.get_markersize() for line in axes.lines if line.get_marker() == "o"]
-    assert sizes[0] > sizes[1], "where lines coincide, both are seen"
 
 
 def drawn(module: ModuleType, tmp_path: Path, found: Results) -> Figure:

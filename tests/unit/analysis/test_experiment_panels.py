@@ -34,19 +34,12 @@ def found_from(claims: list[Claim], **known: float) -> dict[str, tuple[float, fl
     return {name: ends for (name,), ends in related(claims, ["system"], cells_of).items()}
 
 
-@pytest.mark.parametrize(
-    ("claim", "value"),
-    [
-        (said("lower", 24, "ours", "base"), 76.0),
-        (said("longer", 24, "ours", "base"), 124.0),
-        (said("faster", 25, "ours", "base"), 80.0),
-        (said("times", 2, "ours", "base", unit="x"), 50.0),
-        (said("excess", 7, "ours", "base", unit="s"), 107.0),
-    ],
-)
-def test_a_ratio_gives_one_value_from_the_other(claim: Claim, value: float) -> None:
-    assert found_from([claim], base=100.0)["ours"] == pytest.approx((value, value))
-    assert found_from([claim], ours=value)["base"] == pytest.approx((100.0, 100.0))
+def test_a_ratio_gives_one_value_from_the_other() -> None:
+    cases = [("lower", 24, "%", 76.0), ("longer", 24, "%", 124.0), ("faster", 25, "%", 80.0), ("times", 2, "x", 50.0)]
+    for how, given, unit, value in (*cases, ("excess", 7, "s", 107.0)):
+        claim = said(how, given, "ours", "base", unit=unit)
+        assert found_from([claim], base=100.0)["ours"] == pytest.approx((value, value))
+        assert found_from([claim], ours=value)["base"] == pytest.approx((100.0, 100.0))
 
 
 def test_ratios_are_followed_from_cell_to_cell_and_the_shortest_way_counts() -> None:

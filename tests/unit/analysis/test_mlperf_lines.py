@@ -73,17 +73,13 @@ def test_ranks_are_in_the_prefixes_of_lines(tmp_path: Path) -> None:
     assert log.own_s[3].tolist() == [1.0, 1.0, 1.5, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        (entry("tracked_stats", {"train_step_time": "fast"}), 'line 2: train_step_time "fast": must be a number'),
-        (entry("tracked_stats", {"train_step_time": -1.0}), "line 2: train_step_time -1.0: must be a number"),
-        (entry("global_batch_size", "many"), "line 2: global_batch_size many: must be a number"),
-        (":::MLLOG {init_start\n", "line 2: is no JSON after :::MLLOG"),
-    ],
-)
-def test_what_is_no_number_is_named_with_its_line(line: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.log"
-    with pytest.raises(LogError) as caught:
-        read(path, entry("tracked_stats", {"train_step_time": 1.0}) + line)
-    assert str(caught.value).startswith(f"{path}: {says}")
+def test_what_is_no_number_is_named_with_its_line(tmp_path: Path) -> None:
+    stats = {value: entry("tracked_stats", {"train_step_time": value}) for value in (1.0, "fast", -1.0)}
+    for line, says in (
+        *((stats["fast"], 'train_step_time "fast": must be'), (stats[-1.0], "train_step_time -1.0: must be a number")),
+        (entry("global_batch_size", "many"), "global_batch_size many: must be a number"),
+        (":::MLLOG {init_start\n", "is no JSON after :::MLLOG"),
+    ):
+        with pytest.raises(LogError) as caught:
+            read(tmp_path / "a.log", stats[1.0] + line)
+        assert str(caught.value).startswith(f"{tmp_path / 'a.log'}: line 2: {says}")

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from analysis import markup
 from analysis.records.load import load_run
 from analysis.records.settings import command_of, sweep_command, sweep_of, wants_caption
+from analysis.reports.pages.document import document
 from analysis.reports.pages.table import Cell, Head, table_html
 from analysis.reports.report import compare, finish_run
 from analysis.reports.timeline import trace
@@ -131,3 +133,18 @@ def test_arrows_lead_from_slice_to_slice(tell: Any, tmp_path: Path) -> None:
     read = [int(re.findall(r"\d+", enclosing(begins[key]))[0]) for key in pulls]
     expected = rows[(rows["version_read"] > 0) & (rows["samples"] > 0)]["version_read"]
     assert sorted(read) == sorted(expected)
+
+
+EVIL = "host\x1b[2J\u202elanif\u2066\x85"
+SHOWN = r"host\u001b[2J\u202elanif\u2066\u0085"
+
+
+def test_tables_in_latex() -> None:
+    (line,) = (line for line in markup.to_latex(["name"], [[EVIL]]).splitlines() if line.startswith("host"))
+    assert line == SHOWN.replace("\\", r"\textbackslash{}") + r" \\"
+
+
+def test_pages() -> None:
+    page = document(EVIL, EVIL, f"<p>{EVIL}</p>")
+    assert page.count(SHOWN) == 4
+    assert not set(EVIL) - set("host[2Jlanif") & set(page)

@@ -1,12 +1,7 @@
-"""Pages as Chromium shows them: nothing scrolls sideways, texts have contrast, tables sort.
-
-One start of the browser looks at all that every commit looks at; all widths in light and dark are long.
-"""
+"""Pages as one start of Chromium shows them: nothing scrolls sideways, texts have contrast, tables sort."""
 
 from __future__ import annotations
 
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,21 +12,16 @@ from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
 from analysis.measures.straggling import straggling
 from analysis.reports.advice import Advice, page
-from analysis.reports.cluster import finish_cluster
 from analysis.reports.remedies import REMEDIES
 from analysis.reports.report import compare, finish_run
 from tests.support.browser import PROGRAM, WHY_NOT, View, looked_at
-from tests.support.records import asp_story, bsp_story, churn_story
-from tests.unit.analysis.test_cluster_stragglers import shared_hosts
+from tests.support.records import asp_story, bsp_story
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
 
 ALWAYS = [View("run", 400, "dark"), View("run", 1000, "light"), View("sweep", 1000, "dark")]
 ALWAYS.append(View("advice", 400, "light"))
 """What every commit looks at."""
-ALL = [
-    View(*one) for one in product(("run", "sweep", "advice", "cluster", "churn"), (400, 1000, 1800), ("light", "dark"))
-]
 LEAST_CONTRAST = 4.5
 """WCAG 2, level AA, of text."""
 
@@ -62,15 +52,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         compare(runs, folder / "out")
     found = {"run": runs[0], "sweep": folder / "out"}
     return {name: (path / "report.html").read_text() for name, path in found.items()} | {"advice": advice_page()}
-
-
-@pytest.fixture
-def all_pages(pages: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """And those of a set of jobs and of a run whose workers come and go."""
-    cluster, churn = shared_hosts().write(tmp_path / "cluster"), churn_story().write(tmp_path / "churn")
-    finish_cluster(cluster)
-    finish_run(churn)
-    return pages | {path.name: (path / "report.html").read_text() for path in (cluster, churn)}
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +101,3 @@ def test_figures_keep_their_colours_and_are_as_large_on_a_phone_as_they_were_dra
     assert not any(one["scrolls"] for one in wide)
     for one in (*phone, *wide):
         assert not any("invert" in text or "hue" in text for text in one["filters"])
-
-
-@pytest.mark.long(like="test_a_page_fits_and_can_be_read")
-def test_all_pages_at_all_widths(all_pages: dict[str, str], tmp_path: Path) -> None:
-    for view, found in looked_at(all_pages, ALL, tmp_path).items():
-        fits(found, view)

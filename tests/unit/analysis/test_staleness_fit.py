@@ -26,9 +26,8 @@ def jobs(
     rng, rows = np.random.default_rng(1), []
     for seed in range(seeds):
         for x in sizes:
-            needed = (
-                100.0 * (1 + phi / (x * BATCH)) * (1 + kappa * STALENESS[x]) * np.exp(noise * rng.standard_normal())
-            )
+            ideal = 100.0 * (1 + phi / (x * BATCH)) * (1 + kappa * STALENESS[x])
+            needed = ideal * np.exp(noise * rng.standard_normal())
             rows.append((seed, x, min(needed, limit), needed <= limit, STALENESS[x]))
     return pd.DataFrame(rows, columns=["seed", "x", "updates", "reached", "sqr_staleness"])
 

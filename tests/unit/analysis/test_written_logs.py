@@ -47,9 +47,8 @@ def test_what_programs_print(program: str, seed: int, tmp_path: Path) -> None:
         first = 1 if program == "modded-nanogpt" else 0
         job = replace(job, steps=tuple(range(first, first + len(job.steps))))
     if program == "resiliency":
-        job = Truth(
-            tuple(range(len(job.steps))), job.own_s / job.own_s.min(axis=1, keepdims=True), job.counts, job.slow
-        )
+        relative = job.own_s / job.own_s.min(axis=1, keepdims=True)
+        job = Truth(tuple(range(len(job.steps))), relative, job.counts, job.slow)
     elif program not in ("torchtitan", "Megatron-LM", "StragglAR"):
         check = is_true_as_a_whole
     check(log, job, PRECISE.get(program, 1e-3))

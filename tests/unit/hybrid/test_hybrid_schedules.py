@@ -54,17 +54,14 @@ def test_every_micro_batch_passes_every_stage_once(schedule, stages, micro_batch
         assert sorted(line.split()) == sorted(f"{kind}{number}" for kind in kinds for number in range(micro_batches))
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (("other", 2, 2, 1), "schedule=other: must be gpipe, 1f1b, interleaved or zb"),
-        (("1f1b", 0, 2, 1), "pipeline=0: must be 1 or more"),
-        (("1f1b", 2, 0, 1), "micro_batches=0: must be 1 or more"),
-        (("interleaved", 2, 2, 0), "chunks=0: must be 1 or more"),
-        (("1f1b", 2, 2, 2), "chunks=2: only schedule=interleaved has several; set chunks=1"),
-        (("interleaved", 4, 6, 2), "micro_batches=6: schedule=interleaved needs a multiple of pipeline=4, such as 8"),
-    ],
-)
-def test_an_impossible_schedule_is_refused(asked, said):
-    with pytest.raises(ValueError, match="^" + said.replace("(", r"\(") + "$"):
-        orders(*asked)
+def test_an_impossible_schedule_is_refused():
+    for asked, said in {
+        ("other", 2, 2, 1): "schedule=other: must be gpipe, 1f1b, interleaved or zb",
+        ("1f1b", 0, 2, 1): "pipeline=0: must be 1 or more",
+        ("1f1b", 2, 0, 1): "micro_batches=0: must be 1 or more",
+        ("interleaved", 2, 2, 0): "chunks=0: must be 1 or more",
+        ("1f1b", 2, 2, 2): "chunks=2: only schedule=interleaved has several; set chunks=1",
+        ("interleaved", 4, 6, 2): "micro_batches=6: schedule=interleaved needs a multiple of pipeline=4, such as 8",
+    }.items():
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            orders(*asked)
