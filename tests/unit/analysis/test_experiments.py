@@ -12,6 +12,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from analysis.about import STEADY
 from analysis.claims.ledger import Claim, chosen, load_ledger
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES, consumption, update_s, use_weighted_frac
@@ -83,6 +84,7 @@ def test_all_strategies_are_those_that_launch_no_nodes(tmp_path: Path) -> None:
     specs = {path.stem: OmegaConf.to_container(merged(path.stem, [path.parent]), resolve=True) for path in paths}
     needs = {name: instantiate(cast("dict[str, Any]", spec), "strategy").needs for name, spec in specs.items()}
     assert list(ALL) == [name for name in needs if Launch not in needs[name]]
+    assert {name for name in needs if Launch not in needs[name]} == set(STEADY), "their about.toml says so"
     assert spec_of(tmp_path, axes={"role": {"worker": []}, "system": "all"}).levels["system"] == list(ALL)
 
 

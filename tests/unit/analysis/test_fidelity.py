@@ -153,16 +153,13 @@ def test_the_error_is_the_median_of_the_pairs(pairs: Pairs) -> None:
     assert (jct.verdict, jct.seeds, jct.worst) == (WITHIN, 5, pytest.approx(0.05))
 
 
-@pytest.mark.parametrize(("factor", "error"), [(1.08, "+8.0 %"), (0.92, "-8.0 %")])
-def test_eight_per_cent_off_is_a_miss(pairs: Pairs, factor: float, error: str) -> None:
+def test_eight_per_cent_off_is_a_miss(pairs: Pairs) -> None:
     """The negative control of the whole comparison."""
-    found = pairs.add("bsp", factor=factor).add("asp").compare()
-    assert row(found, "jct_s").error == pytest.approx(factor - 1)
+    found = pairs.add("bsp", factor=1.08).add("asp").compare()
+    assert row(found, "jct_s").error == pytest.approx(0.08)
     assert (row(found, "jct_s").verdict, row(found, "jct_s", "asp").verdict) == (OFF, WITHIN)
-    assert (
-        line(found, "JCT (job completion time) within")
-        == f"JCT (job completion time) within 5 %: 1 of 2 cases; not bsp ({error}) under transient"
-    )
+    received = line(found, "JCT (job completion time) within")
+    assert received.endswith("within 5 %: 1 of 2 cases; not bsp (+8.0 %) under transient")
 
 
 def test_a_target_that_only_one_side_reaches_is_a_miss(pairs: Pairs) -> None:
@@ -178,7 +175,7 @@ def test_a_target_that_only_one_side_reaches_is_a_miss(pairs: Pairs) -> None:
 
 
 def test_a_target_that_nobody_reaches_proves_nothing(pairs: Pairs) -> None:
-    found = pairs.add("bsp", both={"target": 0.999}).compare()
+    found = pairs.add("bsp", both={"target": 0.999}, seeds=1).compare()
     tta = row(found, "tta_s")
     assert (tta.live, tta.virtual) == (inf, inf)
     assert isnan(tta.error)
@@ -193,7 +190,7 @@ def test_staleness_is_compared_as_a_distribution(pairs: Pairs) -> None:
         arrived = [line["event"] for line in received.lines if line.get("event", {}).get("type") == "Arrived"]
         arrived[-1]["grad"]["version"] -= 7
 
-    found = pairs.add("bsp", older).compare()
+    found = pairs.add("bsp", older, seeds=1).compare()
     assert found.distances["transient", "bsp"] == pytest.approx(1 / 32)
     mean = row(found, "staleness_mean")
     assert mean.virtual - mean.live == pytest.approx(7 / 32)
@@ -236,11 +233,11 @@ def test_one_bit_of_one_loss_is_seen(pairs: Pairs) -> None:
         last = next(event for event in reversed(arrivals(received)) if event["grad"]["worker"] == 2)
         last["loss"] = float(np.nextafter(last["loss"], 2.0))
 
-    found = pairs.add("bsp", flip).compare()
-    assert found.losses["equal"].tolist() == [False] * 5
+    found = pairs.add("bsp", flip, seeds=2).compare()
+    assert found.losses["equal"].tolist() == [False] * 2
     assert (found.losses["losses"][0], found.losses["different"][0], found.losses["missing"][0]) == (32, 1, 0)
     assert found.losses["first"][0] == "iteration 7 of worker 2"
-    assert ": 0 of 5 pairs; not seed 0, seed 1, seed 2, seed 3, seed 4 under transient" in line(found, "losses of BSP")
+    assert ": 0 of 2 pairs; not seed 0, seed 1 under transient" in line(found, "losses of BSP")
 
 
 def test_losses_that_one_record_lacks_and_no_losses_at_all_are_not_equal(pairs: Pairs) -> None:
@@ -372,9 +369,8 @@ def test_evaluations_before_the_target_are_those_that_missed_it(asked: int, pair
             each["seq"] = number
         return received
 
-    pairs.live = [write(pairs.folder, often(story(seed=seed)), f"live{seed}") for seed in range(5)]
-    pairs.virtual = [write(pairs.folder, often(story(seed=seed, runtime="virtual")), f"v{seed}") for seed in range(5)]
+    pairs.live = [write(pairs.folder, often(story()), "live")]
+    pairs.virtual = [write(pairs.folder, often(story(runtime="virtual")), "virtual")]
     received = line(pairs.compare(), "evaluations before")
-    assert received == f"evaluations before the target: {asked} or more" + (
-        "; fewer than 20 in 5 of 5 live runs" if asked < 20 else ""
-    )
+    few = "; fewer than 20 in 1 of 1 live runs" if asked < 20 else ""
+    assert received == f"evaluations before the target: {asked} or more{few}"

@@ -58,7 +58,7 @@ def test_what_neighbours_cost_is_found_in_the_jobs_of_a_set(tmp_path: Path) -> N
     together = run_as_live(tmp_path / "b", "cluster.hosts.count=1", "cluster.hosts.cpu_cores=16")
     sizes = {"p": 1, "q": 3, "r": 2, "s": 2}
     entries = [
-        f"{{job: {job}, submit_s: 0.0, gpus: {gpus}, servers: 1, iterations: 250}}" for job, gpus in sizes.items()
+        f"{{job: {job}, submit_s: 0.0, gpus: {gpus}, servers: 1, iterations: 150}}" for job, gpus in sizes.items()
     ]
     jobs = set_as_live(tmp_path / "c", "placement=spread", entries=",".join(entries), more=costs)
     runs = [apart, together, *jobs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -16,12 +17,17 @@ from analysis.reports.report import finish_run
 from tests.support.records import Story, asp_story, bsp_story
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> Path:
-    """A record with its summary."""
-    path = bsp_story().write(tmp_path / "bsp")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = bsp_story().write(tmp_path_factory.mktemp("kept") / "bsp")
     finish_run(path, draw=False)
     return path
+
+
+@pytest.fixture
+def record(finished: Path, tmp_path: Path) -> Path:
+    """A record with its summary."""
+    return shutil.copytree(finished, tmp_path / "bsp")
 
 
 def facts(gathered: Gathered) -> object:

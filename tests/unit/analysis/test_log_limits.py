@@ -229,5 +229,6 @@ def test_no_line_makes_an_expression_take_more_than_linear_time(pattern: str) ->
     assert ends(ALL[pattern], CPU_S)
 
 
+@pytest.mark.long(like="test_no_line_makes_an_expression_take_more_than_linear_time")
 def test_an_expression_that_backtracks_is_noticed() -> None:
     assert not ends(OLD, 1)

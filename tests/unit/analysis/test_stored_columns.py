@@ -32,13 +32,18 @@ def held_story() -> Story:
     return story
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> Path:
-    """A record with its columns, by a story with every kind of fate."""
-    path = rollback_story().write(tmp_path / "run")
+@pytest.fixture(scope="module")
+def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = rollback_story().write(tmp_path_factory.mktemp("stored") / "run")
     store_contents(load_run(path))
     assert is_stored(load_run(path))
     return path
+
+
+@pytest.fixture
+def record(stored_run: Path, tmp_path: Path) -> Path:
+    """A record with its columns, by a story with every kind of fate."""
+    return shutil.copytree(stored_run, tmp_path / "run")
 
 
 def is_stored(run: Run) -> bool:
