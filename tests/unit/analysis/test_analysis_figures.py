@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from colorspacious import cspace_convert
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -31,6 +35,21 @@ def test_no_two_strategies_look_the_same_and_variants_have_lines_of_their_own() 
     assert {look.colour for look in found.values()} == {STRATEGY_COLOURS["ssp"]}
     assert len({look.line for look in found.values()}) == 3
     assert colour_of("my_new_method") == "#44AA99", "by its name alone, in every interpreter"
+
+
+def test_strategies_stay_apart_whatever_the_eyes() -> None:
+    """Those of the same marker and hatch, by their colours as simulated by Machado et al. (2009), in CAM02-UCS."""
+    names = list(STRATEGY_COLOURS)
+    rgb = np.array([to_rgb(STRATEGY_COLOURS[name]) for name in names])
+    seen, look = [rgb], looks(names)
+    for kind in ("deuteranomaly", "protanomaly", "tritanomaly"):
+        space = {"name": "sRGB1+CVD", "cvd_type": kind, "severity": 100}
+        seen.append(np.clip(cspace_convert(rgb, space, "sRGB1"), 0, 1))
+    for colours in seen:
+        places = cspace_convert(colours, "sRGB1", "CAM02-UCS")
+        for (i, one), (j, other) in combinations(enumerate(names), 2):
+            if (look[one].marker, look[one].hatch) == (look[other].marker, look[other].hatch):
+                assert np.linalg.norm(places[i] - places[j]) > 15, (one, other)
 
 
 def test_every_strategy_has_a_name_for_people() -> None:

@@ -118,13 +118,6 @@ def test_a_miss_and_no_target_are_told_apart(tmp_path: Path) -> None:
     assert (met["tta_s"], met["tta_missed"]) == (0.5, False)
 
 
-def test_a_killed_run_lasts_until_its_last_line_and_is_not_completed(tmp_path: Path) -> None:
-    run = load_run(bsp_story().write(tmp_path / "run", keep=20, torn="{"))
-    assert jct_s(run) == run.lines[-1].t
-    assert not completed(run)
-    assert summarise(run)["status"] == "killed"
-
-
 def test_a_run_whose_time_was_up_is_not_completed(tmp_path: Path) -> None:
     story = Story(max_time_s=10.0)
     story.started()
@@ -134,6 +127,8 @@ def test_a_run_whose_time_was_up_is_not_completed(tmp_path: Path) -> None:
     assert completed(read(story, tmp_path)), "the last epoch ended just in time"
     story.meta["job"]["epochs"] = None
     assert completed(read(story, tmp_path)), "a job without epochs is one of fixed time"
+    run = load_run(bsp_story().write(tmp_path / "killed", keep=20, torn="{"))
+    assert (jct_s(run), completed(run), summarise(run)["status"]) == (run.lines[-1].t, False, "killed")
 
 
 @pytest.mark.parametrize("stop", ["stop_at_target", "stop_at_convergence"])

@@ -71,22 +71,6 @@ def test_waiting_in_a_queue_is_lindleys(tmp_path: Path) -> None:
     assert times["stretch"].tolist() == pytest.approx([1.0] * 60)
 
 
-def test_times_of_a_preempted_job(tmp_path: Path) -> None:
-    cluster = told(tmp_path, two_jobs())
-    a, b = (row for _, row in job_times(cluster).iterrows())
-    assert (a.jct_s, a.run_s, a.queue_s, a.first_wait_s, a.slowdown, a.stretch) == (14.0, 11.0, 3.0, 0.0, 1.4, 1.1)
-    assert (b.jct_s, b.run_s, b.queue_s, b.first_wait_s, b.slowdown, b.stretch) == (4.0, 3.0, 1.0, 1.0, 4 / 3, 1.0)
-
-
-def test_a_job_that_was_cut_off_is_not_complete(tmp_path: Path) -> None:
-    story = ClusterStory(gpus=(1,))
-    for job, status, reason in (("late", "done", "max_time_s=9 reached"), ("bad", "failed", "x"), ("good", "done", "")):
-        story.submit(0.0, job, gpus=1, duration_s=1.0)
-        story.start(0.0, job, [0])
-        story.end(9.0, job, status, reason)
-    assert job_times(told(tmp_path, story))["jct_s"].tolist() == [inf, inf, 9.0]
-
-
 def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record(tmp_path: Path) -> None:
     """At 7 s one has ended, one has waited since 2 s, and one has had its GPU since 4 s."""
     story = ClusterStory(gpus=(1,))
@@ -108,11 +92,20 @@ def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record
     }
     assert times[list(expected)].to_dict("list") == expected
     assert (window(times, cluster.end_s), makespan_s(times)) == ((0.0, 7.0), inf)
+    story = ClusterStory(gpus=(1,))  # and a job that was cut off is not complete
+    for job, status, reason in (("late", "done", "max_time_s=9 reached"), ("bad", "failed", "x"), ("good", "done", "")):
+        story.submit(0.0, job, gpus=1, duration_s=1.0)
+        story.start(0.0, job, [0])
+        story.end(9.0, job, status, reason)
+    assert job_times(told(tmp_path / "cut off", story))["jct_s"].tolist() == [inf, inf, 9.0]
 
 
-def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
+def test_times_of_a_preempted_job_and_gpus_and_queue_over_time(tmp_path: Path) -> None:
     cluster = told(tmp_path, two_jobs())
     times = job_times(cluster)
+    a, b = (row for _, row in times.iterrows())
+    assert (a.jct_s, a.run_s, a.queue_s, a.first_wait_s, a.slowdown, a.stretch) == (14.0, 11.0, 3.0, 0.0, 1.4, 1.1)
+    assert (b.jct_s, b.run_s, b.queue_s, b.first_wait_s, b.slowdown, b.stretch) == (4.0, 3.0, 1.0, 1.0, 4 / 3, 1.0)
     assert use_over_time(cluster, times).to_numpy().tolist() == [
         [1.0, 2.0, 1.0, 0.0, 0.0],  # a runs
         [4.0, 2.0, 1.0, 1.0, 4.0],  # b waits for 4 GPUs, a is leaving
@@ -163,9 +156,8 @@ def test_the_summary(tmp_path: Path) -> None:
     assert summary["gpu_use_frac"] == pytest.approx(34 / (14 * 4))
     assert summary["queue_mean"] == pytest.approx((1 + 3) / 14)
     assert summary["queue_max"] == 1.0
-    assert (
-        summary["little"]["jobs_mean"] == pytest.approx(summary["little"]["rate_times_stay"]) == pytest.approx(18 / 15)
-    )
+    little = summary["little"]
+    assert little["jobs_mean"] == pytest.approx(little["rate_times_stay"]) == pytest.approx(18 / 15)
     assert summary["stragglers"] is None
     assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
     assert statistics(pd.Series([3.0, 1.0, 2.0, inf])) == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}

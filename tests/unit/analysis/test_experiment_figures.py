@@ -116,12 +116,6 @@ def names_of(axes: Axes, along: str = "x") -> list[str]:
     return [text.get_text() for text in labels]
 
 
-def test_panels_with_other_bars_name_their_own(tmp_path: Path) -> None:
-    found = results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size")
-    shown = {axes.get_title(loc="left"): names_of(axes, "y") for axes in drawn(bars, tmp_path, found).axes}
-    assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
-
-
 def test_curves_without_lines_show_where_each_level_converged_with_intervals(tmp_path: Path) -> None:
     """Student's, as in the tables; of two seeds the median's bootstrap would span no more than both."""
     found = results(tmp_path, "curves", label="converged", value="jct_s")
@@ -185,9 +179,6 @@ def test_a_level_looks_like_the_strategy_that_it_is() -> None:
     alone = {name: level_looks([name])[name] for name in ("bsp", "asp_even", "static_x")}
     wanted = {"bsp": alone["bsp"], "asp": alone["asp_even"], "static_3": alone["static_x"]}
     assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted
-    assert len({look.colour for look in level_looks(["small", "medium", "large"]).values()}) == 3
-    found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
-    assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
     # Named by the setting of the level, whatever the level is called; settings of ours remain as they were.
     own = bars.own_strategies({"bsp": ("strategy=bsp",), "mine": ("strategy=hers", "seed=1"), "none": ()})
     assert own == {"mine": "hers"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from analysis.experiments.plotted import plotted
 from analysis.experiments.results import RATIO, VALUE, Results, measure_sets
 from analysis.experiments.samples import pooled
 from analysis.experiments.spec import SpecError, cells
-from analysis.figures.bars import limit_of
 from analysis.figures.experiment import cdf, dots
 from analysis.records.cluster import load_cluster
 from tests.unit.analysis.test_cluster_experiments import SETS, told
@@ -113,14 +112,6 @@ def test_marks_and_panels_that_make_no_sense_are_refused(drawing: dict[str, Any]
     with pytest.raises(SpecError) as error:
         spec_of(tmp_path, figure={"panels": None, **drawing})
     assert why in str(error.value)
-
-
-def test_an_axis_ends_where_few_values_would_squash_the_others() -> None:
-    assert limit_of([50.0, 71.0, 60.0, 247.0]) == 71.0
-    assert limit_of([50.0, 71.0, 60.0, 247.0, 900.0]) == 71.0
-    assert limit_of([10155.0, 8475.0, 7790.0, 2725.0]) == inf, "the small one is legible"
-    assert limit_of([2.0, 100.0]) == limit_of([1.0, 10.0]) == inf, "half of them are no few"
-    assert limit_of([5.0, inf, nan, 0.0]) == limit_of([]) == inf
 
 
 def samples(rows: list[tuple[str, str, str, float, int]]) -> pd.DataFrame:
