@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from analysis.figures.convergence import stacked_labels
 from analysis.figures.names import GROUPS, NAMES, named, shown_case, shown_name
 from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
@@ -131,6 +132,12 @@ def test_a_segment_does_not_begin_before_the_last_arrival(tmp_path: Path) -> Non
     pieces = segments(load_run(story.write(tmp_path / "run")).tables.iterations)
     assert pieces[pieces["iteration"] == 1]["start_s"].min() == 1.0
     assert pieces["end_s"].max() == 1.5
+
+
+def test_labels_of_times_are_stacked_where_they_would_overlap_and_shared_where_they_are_equal() -> None:
+    found = stacked_labels([1.0, 12.0, 12.04, 13.0, 20.0], 25.0)
+    shown = [("1.0", 1, 0, 0), ("12.0", 2, 0, 1), ("13.0", 1, 1, 3), ("20.0", 1, 0, 4)]
+    assert [(label.text, label.number, label.level, label.first) for label in found] == shown
 
 
 NO_GROUPS = {"experiment", "hydra"}

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from analysis.figures.cluster.curves import binned, distribution
+from analysis.figures.cluster.curves import binned, distribution, looks_of
 from analysis.figures.cluster.stragglers import cause_shares
 from analysis.figures.cluster.use import draw_host_use, thinned
 from analysis.figures.page import styled
@@ -288,6 +288,14 @@ def test_causes_as_shares() -> None:
     assert shares["seconds lost"] == (0.75, 0.25, 3)
     assert shares["episodes"] == (pytest.approx(2 / 3), pytest.approx(1 / 3), 3)
     assert (shares["with neighbours"], shares["without neighbours"]) == ((1.0, 0.0, 1), (0.5, 0.5, 2))
+    assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
+
+
+def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
+    path = two_jobs().write(tmp_path / "run")
+    assert finish_cluster(path)["stragglers"] is None
+    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
+    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
 
 
 def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from analysis.claims.ledger import Claim
 from analysis.claims.shapes import SHAPES
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES, last_window
+from analysis.figures.elastic import ranges
 from analysis.measures import elastic
 from analysis.records.load import Run, load_run
 from analysis.reports.elastic import decision_files
@@ -172,6 +173,7 @@ def test_the_report_has_the_decisions_and_the_figure(run: Run) -> None:
     assert text[3] == "| 2 | 100.0 | adjust | idle servers | AddWorkers count 1, cores 3 | denied | util 0.7 |"
     shown = pd.read_csv(run.path / "figures" / "elastic.csv")
     assert set(shown["panel"]) == {"nodes", "cores", "steps", "use", "stall"}
+    assert ranges([4, 0, 1, 6, 5, 9]) == "0, 1, 4\N{EN DASH}6, 9"
     nodes = shown[(shown["panel"] == "nodes") & (shown["series"] == "workers")]
     assert nodes[["t", "value"]].to_numpy().tolist()[-1] == [float(END_S), 2.0]
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.claims.ledger import Claim
 from analysis.claims.related import related
 from analysis.experiments.plotted import plotted
 from analysis.experiments.results import RATIO, VALUE, Results, measure_sets
 from analysis.experiments.samples import pooled
-from analysis.experiments.spec import SpecError, cells
-from analysis.figures.experiment import cdf, dots
+from analysis.experiments.spec import Shown, SpecError, cells
+from analysis.figures.bars import draw_bars, limit_of
+from analysis.figures.experiment import bars, cdf, dots
+from analysis.figures.experiment.curves import draw_curves
+from analysis.figures.experiment.groups import draw_groups
+from analysis.figures.style import Look
 from analysis.records.cluster import load_cluster
 from tests.unit.analysis.test_cluster_experiments import SETS, told
 from tests.unit.analysis.test_experiments import spec_of
@@ -117,6 +123,58 @@ def test_marks_and_panels_that_make_no_sense_are_refused(drawing: dict[str, Any]
 def samples(rows: list[tuple[str, str, str, float, int]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["system", "measure", "group", "value", "count"])
     return pooled([frame.assign(seed=0)], ["system", "seed"])
+
+
+def open_ended() -> pd.DataFrame:
+    """Bars and points of which some lie far beyond the others, or have no end, or an interval without one."""
+    table = pd.DataFrame({"strategy": list("abcdef"), "value": [50.0, 60.0, 70.0, 1200.0, inf, nan]})
+    table = table.assign(missed=[0, 1, 0, 0, 2, 0], runs=2, low=[40.0, -inf, 60.0, 900.0, nan, nan], kind="x")
+    return table.assign(high=[60.0, inf, 80.0, 1500.0, nan, nan], least=table["value"] / 2, most=5 * table["value"])
+
+
+PAPER = pd.DataFrame([("a", 4.0, 1.0, VALUE), ("b", 62.0, 30.0, RATIO)], columns=["strategy", "value", "std", "how"])
+LOOKS = {name: Look("black", marker="o") for name in "abcdef"}
+
+
+def texts_of(axes: Any) -> list[str]:
+    return [text.get_text().strip() for text in axes.texts]
+
+
+def test_what_is_beyond_an_axis_or_never_ended_is_said_in_bars_groups_and_dots() -> None:
+    table, axes = open_ended(), Figure().subplots(1, 5)
+    draw_bars(axes[0], table.add_suffix("_s").rename(columns={"strategy_s": "strategy", "missed_s": "missed",
+              "runs_s": "runs"}), PAPER[:0].assign(value_s=[]), LOOKS, "s", "missed", marks={"b": (62.0, 90.0)},
+              limit=70.0)  # fmt: skip
+    assert [round(patch.get_width()) for patch in axes[0].patches] == [50, 60, 70, 90], "to the largest of the others"
+    said = texts_of(axes[0])
+    assert "1200\n[900.0, 1500]" in said
+    assert any("1 of 2 missed" in text for text in said)
+    draw_groups(axes[1], table[:5], "kind", "strategy", LOOKS)
+    assert texts_of(axes[1]) == ["1 of 2 never", "never ends"]
+    assert len([line for line in axes[1].lines if line.get_linestyle() == ":"]) == 1, "an interval without ends"
+    dots.draw_dots(axes[2], table, PAPER[:0], LOOKS, Shown("s", "x"))
+    assert axes[2].get_xlim()[1] < 400
+    assert texts_of(axes[2]) == ["50", "60\n1 of 2 never", "70", "1200", "2 of 2 never", "not measured"]
+    dots.draw_dots(axes[3], table, PAPER[:0], LOOKS, Shown("s", "x", log=True))
+    low, high = axes[3].get_xlim()
+    assert (axes[3].get_xscale(), low < 25.0, high > 6000.0) == ("log", True, True)
+    dots.draw_dots(axes[2], table[5:], PAPER[:0], LOOKS, Shown("s", "x"))
+    assert axes[2].get_xlim() == (0.0, 1.0), "nothing was measured"
+    bars.widen(axes[4], [0.009, 3.2, 4662.0, inf, nan, 0.0])
+    assert axes[4].get_xlim()[0] < 0.009 < 4662.0 < axes[4].get_xlim()[1]
+    assert limit_of([50.0, 71.0, 60.0, 247.0]) == 71.0
+    assert limit_of([10155.0, 8475.0, 7790.0, 2725.0]) == limit_of([2.0, 100.0]) == limit_of([]) == inf
+
+
+def test_the_papers_ranges_are_shaded_and_a_perplexity_beyond_its_axis_is_on_its_last_tick() -> None:
+    axes = Figure().subplots(1, 2)
+    bars.draw_paper(axes[0], PAPER, ["a", "b"])
+    drawn = [float(np.asarray(path.vertices)[0, 0]) for lines in axes[0].collections[:2] for path in lines.get_paths()]
+    assert (drawn, len(axes[0].collections)) == ([4.0, 32.0, 92.0], 3), "a standard deviation is no range"
+    frame = pd.DataFrame({"label": "a", "t_s": [0.0, 1.0], "median": [9.0, 40.0], "low": 2.0, "high": 90.0})
+    draw_curves(axes[1], frame, LOOKS, "perplexity")
+    assert np.asarray(axes[1].lines[0].get_ydata()).tolist() == [9.0, 12.0]
+    assert axes[1].get_yticklabels()[-1].get_text() == "\N{GREATER-THAN OR EQUAL TO} 12"
 
 
 def test_a_panel_has_the_percentiles_over_jobs_and_far_values_as_arrows(tmp_path: Path) -> None:

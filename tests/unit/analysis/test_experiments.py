@@ -110,6 +110,9 @@ def test_a_part_of_an_experiment(tmp_path: Path) -> None:
     [
         ({"titel": "x"}, "unknown field `titel`"),
         ({"axes": {"system": {}}}, "axes.system: has no level"),
+        ({"axes": {"system": ["bsp"]}}, "axes.system=['bsp']: must be levels by name"),
+        ({"target": {"size": "x"}}, "target: size is not one of the axes"),
+        ({"gain": {"axis": "size", "for_s": 1}}, "gain: size is not one of the axes"),
         ({"axes": {"system": {"bsp": "strategy=bsp"}}}, "axes.system.bsp=strategy=bsp: must be a list of settings"),
         ({"axes": {"system": {"bsp": [{"strategy": "bsp"}]}}}, "must be a list of settings, such as [strategy=ssp]"),
         ({"figure": {"names": {"bsp": 1}}}, "figure.names.bsp=1: must be text; put it in quotes"),

@@ -121,6 +121,7 @@ HANGS: dict[str, tuple[int, dict[int, list[dict[str, Any]]], dict[int, str], lis
         *(4, peer(0, "recv 0<-1") | peer(1, "recv 1<-0") | peer(2, "recv 2<-1") | peer(3, "recv 3<-2")),
         *({0: "circle", 1: "circle"}, [{1, 2, 3}, {0, 2, 3}]),
     ),
+    "two for each other": (2, peer(0, "send 0->1") | peer(1, "send 1->0"), {0: "circle", 1: "circle"}, [{1}, {0}]),
     "who waits for one without a dump": (3, peer(0, "send 0->1") | peer(1, "recv 1<-2"), {2: "absent"}, [{0, 1}]),
 }
 
@@ -231,7 +232,7 @@ def test_a_pickle_may_not_have_endless_keys_or_instructions(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x80\x02", b"\x80\x02.", b"\x80\x02a.", b"\x80\x02}(]]u.", b"\x80\x02]q", b"\x80\x02)u."]
+    "data", [*(b"\x80\x02" + each for each in (b"", b".", b"a.", b"}(]]u.", b"]q", b")u.", b"](]]u.", b"}(]e."))]
 )
 def test_a_damaged_pickle_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"pickle|position|data"):
