@@ -182,6 +182,7 @@ def test_stored_stragglers_are_used_only_while_the_record_is_older(tmp_path: Pat
     assert compare_clusters([path], tmp_path / "out", draw=False)[share][0] == 1.0
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_cases_have_pages_of_their_own(sweep: Path, tmp_path: Path) -> None:
     story = one_gpu("fifo")
     story.cluster["jobs"] = "philly"
@@ -291,6 +292,7 @@ def test_causes_as_shares() -> None:
     assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
     path = two_jobs().write(tmp_path / "run")
     assert finish_cluster(path)["stragglers"] is None

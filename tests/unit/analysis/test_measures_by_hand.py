@@ -233,7 +233,7 @@ def vectors_of(tmp_path: Path, *words: str) -> float:
     return link_vectors_per_batch(load_run(run_dir))
 
 
-@pytest.mark.long(like="test_without_samples_it_is_unknown")
+@pytest.mark.long(like="test_vectors_and_batches_are_of_the_same_time")
 def test_a_tree_of_two_inner_nodes_halves_it(tmp_path: Path) -> None:
     """Four workers: a sum of three and a gradient, after a first round of four."""
     every = "runtime.telemetry_every_s=0.5"
@@ -241,7 +241,3 @@ def test_a_tree_of_two_inner_nodes_halves_it(tmp_path: Path) -> None:
     assert direct == pytest.approx(1.0, abs=0.1)
     summed = vectors_of(tmp_path, every, "strategy=bsp", "strategy.tree_fanout=2", "strategy.tree_wait_s=1")
     assert summed == pytest.approx(0.5, abs=0.1)
-
-
-def test_without_samples_it_is_unknown(tmp_path: Path) -> None:
-    assert isnan(vectors_of(tmp_path, "runtime.telemetry_every_s=null"))
