@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
 from analysis.measures.prediction_labels import losses, planned, realised, timed, truth, windows
 from analysis.measures.work import STRAGGLER_FRAC, deviations
 from analysis.records.load import RecordError, Run, load_run
+from predictors.registry import STRAGGLER_PREDICTORS
 from tests.support.records import Story, asp_story, bsp_story, churn_story, disturbance
 
 BOTH = {"label": ["001110", "000000"], "tag": ["000111", "010000"]}
@@ -221,6 +223,13 @@ def test_exactly_the_tolerance_longer_is_no_straggler() -> None:
     rows = pd.DataFrame({"worker": [0, 1, 2], "iteration": 0, "begun_s": 0.0, "t": [1.0, 1.25, 1.5]})
     rows = rows.assign(iter_s=rows["t"])
     assert list(realised(rows, [], tolerance_frac=0.25)) == [False, False, True]
+
+
+def test_predictors_and_panels_have_names_for_people() -> None:
+    assert set(STRAGGLER_PREDICTORS) <= set(NAMES)
+    assert predictor_name("fixed_duration:duration_s=1") == "Slow for so long (duration_s=1)"
+    assert predictor_name("my_own") == "my_own"
+    assert group_title("ssp bound=3, a=1, b=2") == "SSP (bound=3), a=1, b=2"
 
 
 def planned_run(path: Path, pattern: str) -> Run:

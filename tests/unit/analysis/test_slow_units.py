@@ -29,7 +29,7 @@ def calm(steps: int = 200) -> np.ndarray:
     return np.exp(0.02 * np.random.default_rng(2).standard_normal((steps, 64)))
 
 
-@pytest.mark.parametrize("columns", [("work",), ("work", "comm", "data"), ()])
+@pytest.mark.parametrize("columns", [("work",), ("comm",), ("work", "comm"), ("work", "comm", "data"), ()])
 def test_the_time_of_the_job_is_that_of_its_steps_whatever_columns_are_named(columns: tuple[str, ...]) -> None:
     job = planted_job(0)
     by_rank = job.seconds.sum(axis=0)

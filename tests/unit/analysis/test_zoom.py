@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
+from analysis.figures.convergence import NARROW_IN, draw_convergence
+from analysis.figures.style import looks
 from analysis.figures.zoom import BAND_FRAC, late_window
 
 T_S = np.linspace(0.0, 100.0, 201)
@@ -44,3 +47,19 @@ def test_the_window_begins_where_all_curves_are_in_the_band() -> None:
 )
 def test_nothing_is_drawn_twice_if_it_shows_nothing_more(curves: pd.DataFrame, why: str) -> None:
     assert late_window(curves) is None, why
+
+
+@pytest.mark.parametrize(("sign", "corner"), [(1.0, "lower"), (-1.0, "upper")])
+def test_the_piece_is_drawn_where_the_curves_leave_room(sign: float, corner: str) -> None:
+    curves = both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0))
+    curves[["median", "low", "high"]] *= sign
+    marks = pd.DataFrame({"strategy": ["bsp", "asp"], "tta_s": [float("nan")] * 2, "missed": 0, "runs": 1})
+    wide, narrow = Figure(figsize=(NARROW_IN + 2, 3.0)).subplots(), Figure(figsize=(NARROW_IN - 1, 3.0)).subplots()
+    for axes in (wide, narrow):
+        draw_convergence(axes, curves, marks, looks(["bsp", "asp"]), "accuracy", None)
+    assert len(narrow.child_axes) == 0, "a narrow picture has no room"
+    (inset,) = wide.child_axes
+    assert len(inset.lines) == 2
+    wide.figure.draw_without_rendering()  # type: ignore[union-attr]
+    place = wide.transAxes.inverted().transform(inset.get_window_extent())
+    assert ((place[0, 1] + place[1, 1]) / 2 < 0.5) == (corner == "lower")

@@ -122,6 +122,8 @@ def test_much_text_in_a_small_file_is_refused(
     monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 1_499_999)
     with pytest.raises(Unreadable, match="MiB of text"):
         columns(path, "a")
+    pq.write_table(pa.table({"a": texts[:0]}), path)
+    assert columns(path, "a") == ({"a": []}, 0)
 
 
 def test_cells_that_hold_more_than_a_value_are_refused(tmp_path: Path) -> None:
