@@ -50,14 +50,6 @@ def looked_at(pages: Mapping[str, str], views: Sequence[View], folder: Path) -> 
     return dict(zip(views, json.loads(unescape(found[1])), strict=True))
 
 
-def screenshot(page: Path, picture: Path, *, width: int, height: int, scheme: str) -> None:
-    """Write ``picture`` (PNG) of a page."""
-    dark = ("--blink-settings=preferredColorScheme=0",) if scheme == "dark" else ()
-    run_chromium(
-        page, f"--window-size={width},{height}", f"--virtual-time-budget={VIEW_MS}", f"--screenshot={picture}", *dark
-    )
-
-
 def run_chromium(page: Path, *flags: str) -> str:
     """What it prints; its profile is a directory next to the page."""
     assert PROGRAM is not None, WHY_NOT

@@ -9,34 +9,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, judge, order, relative
+from analysis.measures.agreement import OFF, UNCLEAR, WITHIN, agreement, order, relative
 
 
-@pytest.mark.parametrize(
-    ("live", "virtual", "error"),
-    [
-        (10, 11, 0.1),
-        (0, 0, 0.0),
-        (0, 1, inf),
-        (inf, 5, -1.0),
-        (5, inf, inf),
-        (inf, inf, nan),
-        (nan, 1, nan),
-        (1, nan, nan),
-    ],
-)
-def test_relative_errors(live: float, virtual: float, error: float) -> None:
-    assert relative(live, virtual) == pytest.approx(error, nan_ok=True)
-
-
-def test_five_small_errors_agree() -> None:
-    found = agreement([0.01, 0.02, -0.01, 0.03, 0.0])
-    assert found == (0.01, -0.01, 0.03, 0.03, 5, WITHIN)
-    assert agreement([0.1, -0.3, 0.2]).worst == -0.3
-    assert agreement([0.1, -0.3, 0.4]).worst == 0.4
+def test_relative_errors_and_their_agreement() -> None:
+    pairs = [(10, 11), (0, 0), (0, 1), (inf, 5), (5, inf), (inf, inf), (nan, 1), (1, nan)]
+    expected = [0.1, 0.0, inf, -1.0, inf, nan, nan, nan]
+    assert [relative(*pair) for pair in pairs] == pytest.approx(expected, nan_ok=True)
+    assert agreement([0.01, 0.02, -0.01, 0.03, 0.0]) == (0.01, -0.01, 0.03, 0.03, 5, WITHIN)
+    assert [agreement([0.1, -0.3, last]).worst for last in (0.2, 0.4)] == [-0.3, 0.4]
+    errors = [relative(1.0, 1.05), relative(1.0, 0.95), 0.0, 0.0, 0.0]
+    assert agreement(errors).verdict == WITHIN, "a bound is met with equality"
+    assert agreement([0.0501, *errors[1:]]).verdict == UNCLEAR
+    assert agreement([nan, 0.01, nan, 0.02]).pairs == 2, "where neither side got there, there is no pair"
+    none = agreement([nan, nan])
+    assert (none.pairs, none.verdict, isnan(none.error)) == (0, None, True)
 
 
 EIGHT_PERCENT = [0.08, 0.075, 0.082, 0.079, 0.084]
@@ -62,19 +52,7 @@ def test_errors_have_a_verdict(errors: list[float], tolerance: float, verdict: s
     assert agreement(errors, tolerance).verdict == verdict
 
 
-def test_a_bound_is_met_with_equality() -> None:
-    errors = [relative(1.0, 1.05), relative(1.0, 0.95), 0.0, 0.0, 0.0]
-    assert agreement(errors).verdict == WITHIN
-    assert agreement([0.0501, *errors[1:]]).verdict == UNCLEAR
-
-
-def test_pairs_of_which_neither_side_got_there_do_not_count() -> None:
-    assert agreement([nan, 0.01, nan, 0.02]).pairs == 2
-    none = agreement([nan, nan])
-    assert (none.pairs, none.verdict) == (0, None)
-    assert isnan(none.error)
-
-
+@settings(max_examples=10)
 @given(st.lists(st.floats(-0.5, 0.5), min_size=5, max_size=5, unique=True))
 def test_the_interval_is_that_of_every_resample(errors: list[float]) -> None:
     """All 5^5 resamples: a median of the least value has probability 0.058, so the interval reaches the extremes."""
@@ -82,13 +60,6 @@ def test_the_interval_is_that_of_every_resample(errors: list[float]) -> None:
     low, high = np.quantile(medians, [0.025, 0.975], method="inverted_cdf")
     found = agreement(errors)
     assert (found.low, found.high) == (low, high) == (min(errors), max(errors))
-
-
-@given(st.lists(st.floats(-0.2, 0.2), min_size=5, max_size=9))
-def test_a_verdict_follows_from_its_interval(errors: list[float]) -> None:
-    found = agreement(errors)
-    assert found.verdict == judge(found.low, found.high, len(errors))
-    assert (found.verdict == WITHIN) == (max(abs(found.low), abs(found.high)) <= 0.05 + 1e-9)
 
 
 def times(**columns: float | list[float]) -> pd.DataFrame:
@@ -150,13 +121,12 @@ def test_orders_are_compared(case: str) -> None:
 values = st.dictionaries(st.sampled_from("abc"), st.lists(st.floats(0.1, 100), min_size=5, max_size=5), min_size=2)
 
 
+@settings(max_examples=20)
 @given(values, st.floats(0.5, 2))
-def test_a_common_factor_keeps_the_order(live: dict[str, list[float]], factor: float) -> None:
+def test_a_common_factor_keeps_the_order_and_the_reverse_order_is_never_the_same(
+    live: dict[str, list[float]], factor: float
+) -> None:
     found = order(times(**live), times(**live) * factor)
     assert (found.kept, found.verdict) == (found.pairs, WITHIN if found.pairs else None)
-
-
-@given(values)
-def test_the_reverse_order_is_never_the_same(live: dict[str, list[float]]) -> None:
     found = order(times(**live), 1.0 / times(**live))
     assert (found.kept, found.verdict) == (0, OFF if found.pairs else None)

@@ -35,16 +35,14 @@ def test_a_window_that_was_met(tmp_path: Path) -> None:
     row = join(bsp_story(), tmp_path).iloc[0]
     assert (row["hits"], row["planned_s"], row["achieved_s"]) == (2, pytest.approx(0.2), pytest.approx(0.2))
     assert row["first_effect_s"] == pytest.approx(0.113), "the first Compute issued in the window"
-
-
-def test_a_window_that_nobody_met(tmp_path: Path) -> None:
-    row = join(bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]), tmp_path).iloc[0]
+    row = join(bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]), tmp_path / "nobody").iloc[0]
     assert (row["hits"], row["planned_s"], row["achieved_s"]) == (0, 0.0, 0.0)
     assert pd.isna(row["first_effect_s"])
 
 
 def test_the_window_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> None:
     story = one_worker([disturbance(1.0, 2.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.0, 0.0))
+    story.arrived(3.5, 0, 9, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=9)
     assert join(story, tmp_path).iloc[0]["hits"] == 1
 
 
@@ -55,6 +53,11 @@ def test_a_server_is_disturbed_by_update(tmp_path: Path) -> None:
     row = join(story, tmp_path).iloc[0]
     assert (row["hits"], row["first_effect_s"]) == (2, 2.0)
     assert (row["planned_s"], row["achieved_s"]) == (pytest.approx(0.1), pytest.approx(0.11))
+    story = one_worker([disturbance(0.5, 1.5, "server:0", 0.1)], (1.0, 1.0, 0.0), (2.0, 1.0, 0.0))
+    story.note(2.1, "Updated", server=0, version=1, updates=1, busy_s=0.2, injected_s=0.1)
+    story.note(2.2, "Updated", server=0, version=2, updates=1, busy_s=0.4, injected_s=0.3)
+    found = join(story, tmp_path / "outside").iloc[0]["achieved_s"]
+    assert found == pytest.approx(0.1), "what it slept in its second update is none of the window's"
 
 
 def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
@@ -63,20 +66,6 @@ def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
     assert list(rows["hits"]) == [1, 0]
     assert rows["planned_s"].isna().all()
     assert len(join(bsp_story(plan=[]), tmp_path / "no plan")) == 0
-
-
-def test_a_report_covers_no_update_before_it(tmp_path: Path) -> None:
-    """What a server slept in its second update, outside of the window, is none of the window's."""
-    story = one_worker([disturbance(0.5, 1.5, "server:0", 0.1)], (1.0, 1.0, 0.0), (2.0, 1.0, 0.0))
-    story.note(2.1, "Updated", server=0, version=1, updates=1, busy_s=0.2, injected_s=0.1)
-    story.note(2.2, "Updated", server=0, version=2, updates=1, busy_s=0.4, injected_s=0.3)
-    assert join(story, tmp_path).iloc[0]["achieved_s"] == pytest.approx(0.1)
-
-
-def test_an_iteration_without_samples_is_not_hit(tmp_path: Path) -> None:
-    story = one_worker([disturbance(0.0, 9.0, "worker:0", 0.5)], (1.0, 1.0, 0.5))
-    story.arrived(1.5, 0, 1, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=1)
-    assert join(story, tmp_path).iloc[0]["hits"] == 1
 
 
 def many(num_windows: int, num_iterations: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -95,7 +84,7 @@ NO_UPDATES = pd.DataFrame({"t": [], "version": []})
 NO_NOTES = pd.DataFrame({"server": [], "version": [], "t": [], "updates": [], "injected_s": []})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_windows_that_overlap_divide_what_was_measured(seed: int) -> None:
     """Iteration by iteration, window by window."""
     plan, iterations = many(30, 40, seed)

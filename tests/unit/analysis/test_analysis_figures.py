@@ -3,66 +3,54 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import inf
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 from colorspacious import cspace_convert
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.figures.bars import draw_bars
-from analysis.figures.convergence import MOST_LEVELS, draw_convergence, stacked_labels
-from analysis.figures.names import NAMES, shown_name
+from analysis.figures.convergence import stacked_labels
+from analysis.figures.names import GROUPS, NAMES, named, shown_case, shown_name
 from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
+from analysis.figures.time_axis import time_axis
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption
+from runtime.house import ROOT
 from tests.support.records import Story, apply, bsp_story, compute
 
-ROOT = Path(__file__).resolve().parents[3]
 
-
-def test_looks_tell_strategies_and_their_variants_apart() -> None:
-    assert looks(["asp", "bsp"])["bsp"] == looks(["bsp"])["bsp"]
-    assert colour_of("ssp bound=3") == colour_of("ssp bound=10") == STRATEGY_COLOURS["ssp"]
-    assert colour_of("my_new_method") == "#44AA99", "by its name alone, in every interpreter"
-    found = looks(["ssp bound=1", "ssp bound=2", "ssp bound=3"])
-    assert len({look.colour for look in found.values()}) == 1
-    assert len({look.line for look in found.values()}) == 3
-    found = looks(["bsp", "asp", "ssp", "backup_workers", "lb_bsp", "antdt_nd", "dlrover"]).values()
-    assert len({look.marker for look in found}) == len({look.hatch for look in found}) == 7
-
-
-def test_no_two_strategies_look_the_same() -> None:
+def test_no_two_strategies_look_the_same_and_variants_have_lines_of_their_own() -> None:
     assert len(set(STRATEGY_COLOURS.values())) == len(STRATEGY_COLOURS)
     names = [path.stem for path in (ROOT / "conf" / "strategy").glob("*.yaml")]
-    assert names
-    assert set(STRATEGY_COLOURS) == {*names, "ddp"}, (
-        "each has a colour, and none is for what does not exist, or no longer"
-    )
+    assert set(STRATEGY_COLOURS) == {*names, "ddp"}, "each has a colour, and none is for what does not exist"
     assert len({looks([name])[name] for name in names}) == len(names), "each alone, without a line for its variants"
+    assert looks(["asp", "bsp"])["bsp"] == looks(["bsp"])["bsp"]
+    found = looks(["ssp bound=1", "ssp bound=2", "ssp bound=3"])
+    assert {look.colour for look in found.values()} == {STRATEGY_COLOURS["ssp"]}
+    assert len({look.line for look in found.values()}) == 3
+    assert colour_of("my_new_method") == "#44AA99", "by its name alone, in every interpreter"
 
 
 def test_strategies_stay_apart_whatever_the_eyes() -> None:
     """Those of the same marker and hatch, by their colours as simulated by Machado et al. (2009), in CAM02-UCS."""
     names = list(STRATEGY_COLOURS)
     rgb = np.array([to_rgb(STRATEGY_COLOURS[name]) for name in names])
-    seen = {"normal": rgb} | {
-        kind: np.clip(cspace_convert(rgb, {"name": "sRGB1+CVD", "cvd_type": kind, "severity": 100}, "sRGB1"), 0, 1)
-        for kind in ("deuteranomaly", "protanomaly", "tritanomaly")
-    }
-    look = looks(names)
-    for kind, colours in seen.items():
+    seen, look = [rgb], looks(names)
+    for kind in ("deuteranomaly", "protanomaly", "tritanomaly"):
+        space = {"name": "sRGB1+CVD", "cvd_type": kind, "severity": 100}
+        seen.append(np.clip(cspace_convert(rgb, space, "sRGB1"), 0, 1))
+    for colours in seen:
         places = cspace_convert(colours, "sRGB1", "CAM02-UCS")
         for (i, one), (j, other) in combinations(enumerate(names), 2):
             if (look[one].marker, look[one].hatch) == (look[other].marker, look[other].hatch):
-                assert np.linalg.norm(places[i] - places[j]) > 15, (kind, one, other)
+                assert np.linalg.norm(places[i] - places[j]) > 15, (one, other)
 
 
 def test_every_strategy_has_a_name_for_people() -> None:
@@ -109,19 +97,15 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     assert "fitted: resources aaaa0000, resources bbbb1111" in caption(fitted)
 
 
-@pytest.mark.parametrize(
-    ("versions", "text"),
-    [
-        ({"stragglab": "0.1.0", "commit": "1a2b3c4"}, "Stragglab 0.1.0 (1a2b3c4)"),
-        ({"stragglab": "0.1.0", "commit": "unknown"}, "Stragglab 0.1.0"),
-        ({"stragglab": "0.1.0"}, "Stragglab 0.1.0"),
-        ({"stragglab": "unknown", "commit": "1a2b3c4"}, "Stragglab 1a2b3c4"),
-        ({}, None),
-    ],
-)
-def test_a_caption_names_the_version_and_a_commit_that_is_known(versions: dict[str, str], text: str | None) -> None:
-    last = caption([{**Story().meta, "versions": versions}]).rpartition(" \N{MIDDLE DOT} ")[2]
-    assert last == (text or "Test CPU, 2 cores, Linux 6.1")
+def test_a_caption_names_the_version_and_a_commit_that_is_known() -> None:
+    for number, commit, text in (
+        ("0.1.0", "1a2b3c4", "Stragglab 0.1.0 (1a2b3c4)"),
+        ("0.1.0", "unknown", "Stragglab 0.1.0"),
+        ("unknown", "1a2b3c4", "Stragglab 1a2b3c4"),
+    ):
+        said = caption([{**Story().meta, "versions": {"stragglab": number, "commit": commit}}])
+        assert said.rpartition(" \N{MIDDLE DOT} ")[2] == text
+    assert caption([{**Story().meta, "versions": {}}]).endswith("Test CPU, 2 cores, Linux 6.1")
 
 
 def test_segments_sum_to_the_workers_time_and_shares_of_a_bin_to_one(tmp_path: Path) -> None:
@@ -138,84 +122,6 @@ def test_segments_sum_to_the_workers_time_and_shares_of_a_bin_to_one(tmp_path: P
     assert 0.0 <= start < 0.113 < end <= 0.648
 
 
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
-
-
-def test_a_miss_is_said_in_the_legend() -> None:
-    curves = pd.DataFrame({"label": "bsp", "t_s": [0.0, 1.0], "median": 0.5, "low": 0.4, "high": 0.6, "runs": 3})
-    marks = pd.DataFrame(
-        {"strategy": ["bsp"], "tta_s": [float("inf")], "tta_step_s": [float("nan")], "missed": [3], "runs": [3]}
-    )
-    figure = Figure()
-    axes = figure.subplots()
-    draw_convergence(axes, curves, marks, looks(["bsp"]), "accuracy", 0.9)
-    legend = axes.get_legend()
-    assert legend.get_texts()[0].get_text() == "BSP\ntarget missed by 3 of 3"
-    assert legend.get_frame_on(), "no line of the grid strikes its text out"
-    [target] = [text for text in axes.texts if text.get_text() == "target 0.9"]
-    assert target.get_bbox_patch() is not None
-    assert target.zorder > 5, "above the frame of the zoom"
-
-
-def test_labels_of_times_are_stacked_where_they_would_overlap_and_shared_where_they_are_equal() -> None:
-    found = stacked_labels([1.0, 12.0, 12.04, 13.0, 20.0], 25.0)
-    assert [(label.text, label.number, label.level) for label in found] == [
-        ("1.0", 1, 0),
-        ("12.0", 2, 0),
-        ("13.0", 1, 1),
-        ("20.0", 1, 0),
-    ]
-    assert [label.first for label in found] == [0, 1, 3, 4]
-    assert [label.level for label in stacked_labels([10 + 0.1 * n for n in range(9)], 25.0)] == list(range(MOST_LEVELS))
-    assert stacked_labels([], 25.0) == []
-
-
-def test_a_bar_says_its_value_and_its_misses() -> None:
-    bars = pd.DataFrame({"strategy": ["bsp", "asp"], "value_s": [9.5, float("inf")], "missed": [1, 3], "runs": [3, 3]})
-    bars = bars.assign(low_s=9.0, high_s=float("inf"))
-    dots = pd.DataFrame({"strategy": ["bsp"] * 3, "value_s": [9.0, 9.5, float("inf")]})
-    figure = Figure()
-    draw_bars(figure.subplots(), bars, dots, looks(["bsp", "asp"]), "seconds", "missed")
-    assert texts(figure) == "9.5 1 of 3 missed 3 of 3\nmissed", "in short lines, where there is no bar"
-    assert len(figure.axes[0].patches) == 1, "no bar for a miss"
-    low, high = (line for line in figure.axes[0].lines if len(line.get_xdata()) == 1)
-    assert (low.get_xdata()[0], low.get_marker()) == (9.0, "|")
-    assert (high.get_xdata()[0], high.get_marker()) == (9.5, ">"), "it has no upper end"
-
-
-@pytest.mark.parametrize(
-    ("low_s", "high_s", "ends"),
-    [(4.0, 6.0, [("|", 4.0), ("|", 6.0)]), (4.0, inf, [("|", 4.0), (">", 8.0)]), (0.0, inf, []), (-inf, inf, [])],
-)
-def test_an_interval_that_has_no_upper_end_is_not_drawn_with_one(
-    low_s: float, high_s: float, ends: list[tuple[str, float]]
-) -> None:
-    """Where runs never ended: an arrow to the largest time that is drawn, or nothing if it has no end at all."""
-    bars = pd.DataFrame({"strategy": ["bsp", "asp"], "value_s": [5.0, 8.0], "missed": 0, "runs": 6})
-    bars = bars.assign(low_s=[low_s, 8.0], high_s=[high_s, 8.0])
-    figure = Figure()
-    draw_bars(figure.subplots(), bars, pd.DataFrame({"strategy": [], "value_s": []}), looks(["bsp", "asp"]), "s", "-")
-    lines = [line for line in figure.axes[0].lines if line.get_marker() in ("|", ">")]
-    assert [(line.get_marker(), line.get_xdata()[0]) for line in lines] == ends  # type: ignore[index]
-
-
-@pytest.mark.painted
-def test_drawing_leaves_the_settings_of_others_alone(tmp_path: Path) -> None:
-    before = mpl.rcParams["font.size"]
-    with styled():
-        page = new_page(1.0, "a caption with a $ in it")
-        page.subplots().plot([0, 1])
-        save(page, tmp_path / "a.png", pd.DataFrame({"x": [0, 1]}))
-    assert mpl.rcParams["font.size"] == before
-    assert (tmp_path / "a.csv").read_text() == "x\n0\n1\n"
-
-
-def test_no_figure_needs_pyplot() -> None:
-    for path in (ROOT / "analysis").rglob("*.py"):
-        assert "pyplot" not in path.read_text(), path
-
-
 def test_a_segment_does_not_begin_before_the_last_arrival(tmp_path: Path) -> None:
     """A worker's clock says that it waited for 0.4 s, of which 0.1 s lie before its last gradient arrived."""
     story = Story(num_workers=1)
@@ -226,3 +132,55 @@ def test_a_segment_does_not_begin_before_the_last_arrival(tmp_path: Path) -> Non
     pieces = segments(load_run(story.write(tmp_path / "run")).tables.iterations)
     assert pieces[pieces["iteration"] == 1]["start_s"].min() == 1.0
     assert pieces["end_s"].max() == 1.5
+
+
+def test_labels_of_times_are_stacked_where_they_would_overlap_and_shared_where_they_are_equal() -> None:
+    found = stacked_labels([1.0, 12.0, 12.04, 13.0, 20.0], 25.0)
+    shown = [("1.0", 1, 0, 0), ("12.0", 2, 0, 1), ("13.0", 1, 1, 3), ("20.0", 1, 0, 4)]
+    assert [(label.text, label.number, label.level, label.first) for label in found] == shown
+
+
+NO_GROUPS = {"experiment", "hydra"}
+"""Folders of conf/ whose files nobody chooses for a run."""
+
+
+def test_the_groups_are_those_of_the_configuration() -> None:
+    assert {folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir()} - NO_GROUPS == GROUPS
+
+
+def test_a_choice_has_the_name_of_its_value_and_all_else_of_the_whole() -> None:
+    names = {"rack": "one rack", "4": "a level", "num_workers=4": "four workers"}
+    cases = {
+        "straggler=rack, workload=digits": "one rack, workload=digits",
+        "lr=4, num_workers=4": "lr=4, four workers",
+    }
+    for case, said in {**cases, "lr=rack": "lr=rack", "targets=[rack, 4]": "targets=[rack, 4]", "": ""}.items():
+        assert shown_case(case, names) == said
+        with named(names):
+            assert shown_case(case) == said
+
+
+def axes_to(low: float, high: float, width_in: float = 6.4) -> Axes:
+    axes = Figure(figsize=(width_in, 2.3), dpi=100).subplots()
+    axes.set_xlim(low, high)
+    return axes
+
+
+def ticks(axes: Axes) -> list[str]:
+    """The texts within the limits."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    low, high = axes.get_xlim()
+    return [
+        text.get_text()
+        for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if low <= place <= high
+    ]
+
+
+def test_the_unit_suits_the_range() -> None:
+    cases = [(0.5, "s", ["0.0", "0.5"]), (1500.0, "s", ["0", "1000"]), (7200.0, "min", ["0", "60", "120"])]
+    for high_s, unit, some in (*cases, (86400.0, "h", ["0", "6", "12", "18", "24"]), (4.1e6, "d", ["0", "20", "40"])):
+        axes = axes_to(0.0, high_s)
+        time_axis(axes.xaxis, "time", "!")
+        assert axes.get_xlabel() == f"time ({unit})!"
+        assert set(some) <= set(ticks(axes)), ticks(axes)

@@ -22,11 +22,8 @@ def meta(strategy: str = "bsp", *, runtime: str = "live", fields: dict[str, Any]
 
 
 def test_a_strategy_is_its_name_and_the_fields_that_vary() -> None:
-    metas = [
-        meta("bsp", fields={"data": "dynamic"}),
-        meta("ssp", fields={"bound": 3, "lr_rule": "unit"}),
-        meta("ssp", fields={"bound": None, "lr_rule": "unit"}),
-    ]
+    ssp = (meta("ssp", fields={"bound": bound, "lr_rule": "unit"}) for bound in (3, None))
+    metas = [meta("bsp", fields={"data": "dynamic"}), *ssp]
     assert strategy_labels(metas) == ["bsp", "ssp bound=3", "ssp bound=none"]
 
 
@@ -37,11 +34,6 @@ def test_runs_that_differ_only_in_fitted_files_are_told_apart() -> None:
     assert strategy_labels([one, meta("star_h")])[1] == "star_h fitted=unknown"
     assert strategy_labels([one, one]) == ["star_h", "star_h"]
     assert strategy_labels([meta("bsp"), {**meta("bsp"), "fitted": []}]) == ["bsp", "bsp"]
-    by = [
-        {**meta("star_h", fields={"predictor": name}), "fitted": files}
-        for name, files in (("ema", []), ("star", ["x"]))
-    ]
-    assert strategy_labels(by) == ["star_h predictor=ema", "star_h predictor=star"]
     assert case_labels([one, other]) == ["", ""]
 
 
@@ -117,6 +109,8 @@ def test_a_comparison() -> None:
     assert table.loc["asp", ["jct_low_s", "jct_high_s"]].tolist() == pytest.approx(list(np.exp(spread)))
     assert (table.loc["bsp", "jct_ratio"], table.loc["bsp", "tta_s"]) == (1.0, 5.0)
     assert table.loc["asp", "bpt_median_s"] == 0.06
+    shares = stats.time_shares(stats.run_table([meta()], [summary("bsp", 0, 1.0, None)], ["x"])).iloc[0]
+    assert (shares["wait"], shares["compute"]) == (0.25, 0.75)
 
 
 def test_a_run_that_was_cut_off_never_completed_and_one_without_a_target_has_no_time_to_it() -> None:
@@ -129,12 +123,6 @@ def test_a_run_that_was_cut_off_never_completed_and_one_without_a_target_has_no_
     table = compared(summary("bsp", 0, 10.0, None, tta_missed=None, target=None))
     assert isnan(table.loc["bsp", "tta_s"])
     assert table.loc["bsp", "tta_missed"] == 0
-
-
-def test_shares_of_time_sum_to_one() -> None:
-    runs = stats.run_table([meta()], [summary("bsp", 0, 1.0, None)], ["x"])
-    shares = stats.time_shares(runs).iloc[0]
-    assert (shares["wait"], shares["compute"]) == (0.25, 0.75)
 
 
 def test_unfair_comparisons_are_warned_of() -> None:
@@ -152,22 +140,15 @@ def scored(times: list[float], values: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"asked_s": times, "value": values})
 
 
-def test_a_single_curve_is_as_it_was_measured_and_without_a_score_there_is_none() -> None:
-    curve = stats.curves([scored([0.0, 1.0], [0.1, 0.3])], ["bsp"])
-    assert list(curve["t_s"]) == [0.0, 1.0]
-    assert list(curve["median"]) == list(curve["low"]) == [0.1, 0.3]
-    assert len(stats.curves([scored([], [])], ["bsp"])) == 0
-
-
-def test_several_curves_are_interpolated_and_hold_their_last_value() -> None:
+def test_several_curves_are_interpolated_begin_where_all_have_a_value_and_hold_their_last_one() -> None:
     frames = [scored([0.0, 2.0], [0.0, 1.0]), scored([0.0, 1.0], [0.0, 0.2]), scored([0.0, 2.0], [0.0, 0.6])]
     curve = stats.curves(frames, ["bsp"] * 3, points=3).set_index("t_s")
     assert curve.loc[1.0, ["low", "median", "high"]].tolist() == pytest.approx([0.2, 0.3, 0.5])
     assert curve.loc[2.0, ["low", "median", "high"]].tolist() == pytest.approx([0.2, 0.6, 1.0])
-
-
-def test_a_curve_of_several_seeds_begins_where_all_have_a_value() -> None:
     frames = [scored([0.0, 4.0], [0.0, 1.0]), scored([2.0, 6.0], [0.4, 0.8])]
     curve = stats.curves(frames, ["bsp"] * 2, points=5)
     assert list(curve["t_s"]) == [2.0, 3.0, 4.0, 5.0, 6.0]
     assert curve.loc[0, ["low", "high"]].tolist() == pytest.approx([0.4, 0.5])
+    curve = stats.curves([scored([0.0, 1.0], [0.1, 0.3])], ["bsp"])
+    assert list(curve["median"]) == list(curve["low"]) == [0.1, 0.3], "as it was measured"
+    assert len(stats.curves([scored([], [])], ["bsp"])) == 0

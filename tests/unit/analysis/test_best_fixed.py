@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from analysis.experiments.best_fixed import against_best, counts
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Drawing, Spec
-from analysis.figures.experiment.against import LEAST, draw, draw_ratios
-from analysis.figures.style import looks
+from analysis.figures.experiment.against import draw
 
 SPEC = Spec(
     name="star_toy",
@@ -25,12 +23,8 @@ SPEC = Spec(
     figure=Drawing(kind="against", value="target_s", fixed=("bsp", "asp")),
 )
 VALUES = {
-    ("a", "bsp"): [10.0, 11.0, 12.0],
-    ("a", "asp"): [inf, inf, inf],
-    ("a", "star_h"): [8.0, 8.8, 9.6],
-    ("b", "bsp"): [30.0, 30.0, 31.0],
-    ("b", "asp"): [20.0, 21.0, 22.0],
-    ("b", "star_h"): [inf, 23.0, 24.2],
+    **{("a", "bsp"): [10.0, 11.0, 12.0], ("a", "asp"): [inf, inf, inf], ("a", "star_h"): [8.0, 8.8, 9.6]},
+    **{("b", "bsp"): [30.0, 30.0, 31.0], ("b", "asp"): [20.0, 21.0, 22.0], ("b", "star_h"): [inf, 23.0, 24.2]},
 }
 
 
@@ -68,16 +62,3 @@ def test_the_figure_draws_what_is_compared(tmp_path: Path) -> None:
     path = draw(tmp_path / "toy.png", results())
     assert path.stat().st_size > 5_000
     assert len(pd.read_csv(path.with_suffix(".csv"))) == 6
-
-
-def test_the_axis_begins_where_the_longest_line_does() -> None:
-    """An interval from 0.4 on is drawn whole, though no ratio is below 0.7; one without ends is not drawn."""
-    table = pd.DataFrame(
-        {"cell": ["a", "a", "b"], "system": ["bsp", "star_h", "star_h"], "fixed": [True, False, False]}
-    )
-    table = table.assign(ratio=[1.0, 0.8, 1.2], low=[1.0, 0.4, -inf], high=[1.0, 1.1, inf], best="bsp", best_value=3.0)
-    axes = Figure().subplots()
-    draw_ratios(axes, table, "system", looks(["bsp", "star_h"]))
-    assert LEAST < axes.get_xlim()[0] <= 0.4
-    draw_ratios(axes, table.assign(low=0.001), "system", looks(["bsp", "star_h"]))
-    assert axes.get_xlim()[0] == pytest.approx(LEAST)

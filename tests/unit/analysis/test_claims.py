@@ -11,11 +11,9 @@ import pytest
 
 from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import judge
-from analysis.claims.ledger import FOLDER, Claim, LedgerError, chosen, load_ledger
+from analysis.claims.ledger import FOLDER, Claim, LedgerError, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.claims.shapes import SHAPES
-
-STEPS = (2200, 5500, 13000)
 
 
 def claim(**given: Any) -> Claim:
@@ -45,10 +43,6 @@ def test_table_3_agrees_with_itself() -> None:
         assert found[f"{row}.speedup".replace("antdt.", "antdt.live.")].value == found[f"{row}.speedup"].value
 
 
-def test_an_experiment_gets_its_claims() -> None:
-    assert {each.experiment for each in chosen(load_ledger("antdt"), "antdt_fig15")} == {"antdt_fig15"}
-
-
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -61,10 +55,7 @@ def test_an_experiment_gets_its_claims() -> None:
         ("a.b: {where: x, check: ratio, accept: [0, null], magnitude: [2, 1], experiment: e}", "[2.0, 1.0]: the lower"),
         ("a.b: {where: x, check: ratio, accept: [0, 1], magnitude: [1, 2], experiment: e}", "belongs to accept"),
         ("a.b: {where: x, check: ratio, value: 1, magnitude: [1, 2], experiment: e}", "belongs to accept"),
-        (
-            "a.b: {where: x, check: ratio, value: 1, calibrated: a, arithmetic: true, experiment: e}",
-            "only one of them",
-        ),
+        ("a.b: {where: x, check: ratio, value: 1, calibrated: a, arithmetic: true, experiment: e}", "only one of them"),
     ],
 )
 def test_a_bad_entry_is_refused(entry: str, said: str, tmp_path: Path) -> None:
@@ -116,12 +107,14 @@ def test_a_job_that_was_cut_off_took_for_ever() -> None:
     assert judge(claim(value=120.0), never).size == "missed"
 
 
-def test_what_was_not_run_has_no_answer() -> None:
+def test_what_was_not_run_has_no_answer_and_no_verdict() -> None:
     frame = runs({"bsp": [10.0]})
-    assert answer(claim(subject={"system": "nd"}), frame) is None
-    assert answer(claim(subject={"role": "worker"}), frame) is None
+    for given in ({"subject": {"system": "nd"}}, {"subject": {"role": "worker"}}, {"of": "wait_frac"}):
+        assert answer(claim(**{"subject": {"system": "bsp"}, **given}), frame) is None
     assert answer(claim(how="lower", subject={"system": "bsp"}, against=({"system": "nd"},)), frame) is None
-    assert answer(claim(of="wait_frac", subject={"system": "bsp"}), frame) is None
+    assert judge(claim(), None) == ("", "not run")
+    assert judge(claim(check="ratio", how="lower", unit="%"), None) == ("not run", "not run")
+    assert judge(claim(check="context"), None) == ("context", "")
 
 
 def test_levels_of_an_axis_are_cases_of_which_the_least_favourable_counts() -> None:
@@ -161,21 +154,6 @@ def test_throttling_is_to_raise_one_more_than_the_other_with_every_model() -> No
     assert answer(about, runs({"bsp": [1.0], "asp": [2.0]}, left="100")) is None
 
 
-def test_the_ledger_of_star_holds_the_papers_numbers() -> None:
-    """Table I and figure 16; what section III-D makes of the table is what the table gives."""
-    found = load_ledger("star")
-    gains = {
-        name: [found[f"star.table1.{name}.{step}"].value for step in STEPS] for name in ("ssgdwos", "ssgdws", "asgdws")
-    }
-    assert gains == {"ssgdwos": [1.52, 0.64, 0.09], "ssgdws": [0.48, 0.21, 0.02], "asgdws": [1.04, 0.29, 0.06]}
-    for name, ours, other in (("asgd_gain", "asgdws", "ssgdws"), ("straggler_loss", "ssgdwos", "ssgdws")):
-        received = [found[f"star.table1.{name}.{step}"].value for step in STEPS]
-        assert received == pytest.approx([a - b for a, b in zip(gains[ours], gains[other], strict=True)])  # type: ignore[operator]
-    assert [found[f"star.fig16.tta{x}"].value for x in (1, 2, 4)] == pytest.approx(
-        [round(each / 1960, 2) for each in (15680, 4120, 2480)], abs=0.01
-    )
-
-
 def test_an_order_holds_or_does_not() -> None:
     order = claim(how="order", **shape_of("jct_s", {"system": "nd"}, {"system": "lb"}, {"system": "bsp"}))
     good = answer(order, runs({"nd": [1.0, 1.1, 1.2], "lb": [3.0, 3.1, 3.1], "bsp": [4.0, 4.2, 4.1]}))
@@ -190,11 +168,9 @@ def test_an_order_holds_or_does_not() -> None:
     ("given", "ours", "side", "size"),
     [
         ({}, 114.9, "", "met"),
-        ({}, 85.1, "", "met"),
         ({}, 115.1, "", "missed"),
         ({}, 84.9, "", "missed"),
         ({}, nan, "", "missed"),
-        ({}, inf, "", "missed"),
         ({"check": "ratio", "how": "lower", "unit": "%", "value": 60.0}, 79.9, "met", "met"),
         ({"check": "ratio", "how": "lower", "unit": "%", "value": 60.0}, 80.1, "met", "larger"),
         ({"check": "ratio", "how": "lower", "unit": "%", "value": 24.0}, 16.1, "met", "met"),
@@ -202,15 +178,11 @@ def test_an_order_holds_or_does_not() -> None:
         ({"check": "ratio", "how": "lower", "unit": "%", "value": 10.0}, -1.0, "missed", "missed"),
         ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0}, 1.7, "met", "met"),
         ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0}, 2.4, "met", "larger"),
-        ({"check": "ratio", "how": "times", "unit": "x", "value": 1.05}, 0.95, "missed", "missed"),
         ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 7.0, "met", "met"),
         ({"check": "ratio", "how": "times", "unit": "x", "value": 2.0, "accept": (2.0, None)}, 1.99, "met", "missed"),
         ({"check": "ratio", "how": "longer", "unit": "%", "value": 0.0, "accept": (-5.0, 5.0)}, 4.9, "met", ""),
         ({"check": "ratio", "how": "longer", "unit": "%", "value": 0.0, "accept": (-5.0, 5.0)}, 5.1, "missed", ""),
-        ({"check": "shape", "unit": "%", "value": None, "accept": (90.0, None)}, 91.0, "met", ""),
         ({"check": "shape", "unit": "%", "value": 3.0, "accept": (0.0, None)}, 1.0, "met", "missed"),
-        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 0.0, "", "met"),
-        ({"check": "number", "value": 0.0, "accept": (0.0, 0.0)}, 1.0, "", "missed"),
         ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.01, "", "met"),
         ({"check": "number", "unit": "%", "value": 0.46, "accept": (0.0, 0.46)}, 0.47, "", "missed"),
         ({"check": "context"}, 3.0, "context", ""),
@@ -218,12 +190,6 @@ def test_an_order_holds_or_does_not() -> None:
 )
 def test_the_rules(given: dict[str, Any], ours: float, side: str, size: str) -> None:
     assert judge(claim(**given), Answer(ours, ours, ours, 5)) == (side, size)
-
-
-def test_without_an_answer_there_is_no_verdict() -> None:
-    assert judge(claim(), None) == ("", "not run")
-    assert judge(claim(check="ratio", how="lower", unit="%"), None) == ("not run", "not run")
-    assert judge(claim(check="context"), None) == ("context", "")
 
 
 PAIR: dict[str, Any] = {"subject": {"system": "nd"}, "against": ({"system": "bsp"},), "check": "shape", "value": None}
@@ -241,12 +207,6 @@ def saw(name: str, frame: pd.DataFrame, **given: Any) -> bool | None:
 def intensities(nd: list[float], bsp: list[float]) -> pd.DataFrame:
     frames = [runs({"nd": [a], "bsp": [b]}, intensity=f"0.{i}") for i, (a, b) in enumerate(zip(nd, bsp, strict=True))]
     return pd.concat(frames, ignore_index=True)
-
-
-def test_growing_less() -> None:
-    assert saw("grows_less", intensities([10, 11, 12], [10, 15, 20]), **PAIR) is True
-    assert saw("grows_less", intensities([10, 15, 25], [10, 15, 20]), **PAIR) is False
-    assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
 
 
 def test_a_shape_knows_that_a_job_was_cut_off() -> None:
@@ -268,15 +228,12 @@ def test_the_certainty_of_a_shape_is_that_of_as_many_seeds() -> None:
     assert found.share == pytest.approx(sum(comb(5, k) * 0.8**k * 0.2 ** (5 - k) for k in (3, 4, 5)), abs=0.04)
 
 
-def test_being_steadier() -> None:
-    assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
-    assert saw("steadier", runs({"nd": [10, 41, 12], "bsp": [10, 20, 30]}), **PAIR) is False
-    assert saw("steadier", runs({"nd": [10.0], "bsp": [10.0]}), **PAIR) is None
-
-
 @pytest.mark.parametrize(("nd", "bsp", "met"), [(12, inf, True), (inf, 30, False), (inf, inf, False)])
-def test_who_may_never_end_is_the_least_steady(nd: float, bsp: float, met: bool) -> None:
+def test_who_may_never_end_is_the_least_steady(
+    nd: float, bsp: float, met: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Resamples of one seed alone have no deviation, and do not count."""
+    monkeypatch.setattr("analysis.claims.answers.RESAMPLES", 30)
     frame = runs({"nd": [10, 11, nd], "bsp": [10, 20, bsp]}).replace({"jct_s": {inf: 60.0}})
     found = answer(claim(shape="steadier", **PAIR), frame)
     assert (found.holds, found.share == 1.0) == (met, met)
@@ -359,6 +316,12 @@ def test_what_delays_and_a_fault_do() -> None:
     assert saw("levels_off", frame, **given) is False, "it never grows"
     assert saw("flat", frame, **worse) is False, "a fault counts"
     assert saw("flat", frame[frame["delay"] != "fault"], **given) is None
+    growing = late(ours=[2.0, 2.0, 2.0, 2.5], bsp=[3.0, 4.0, 5.0, 6.0])
+    assert saw("flat_and_lowest", growing, **given | {"against": others[:1]}) is False, "the lowest, but not flat"
+    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.0, inf]), **given) is False, "it stays at 10"
+    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.1, inf]), **given) is True
+    assert saw("levels_off", late(ours=[4.0, 6.0, 5.0, 5.0]), **given) is False, "it falls by a sixth"
+    assert saw("levels_off", late(ours=[4.0, 6.0, 5.5, 5.5]), **given) is True
 
 
 def test_the_same_everywhere() -> None:
@@ -369,18 +332,6 @@ def test_the_same_everywhere() -> None:
     assert saw("everywhere", runs({"other": [1.0]}), **given) is None
 
 
-def test_the_ledger_of_gradient_coding_holds_what_follows_from_table_2() -> None:
-    found = load_ledger("gc")
-    assert [found[f"gc.table2.{cluster}.workers"].value for cluster in "ABCD"] == [8, 16, 32, 58]
-    assert [found[f"gc.table2.{cluster}.vcpus"].value for cluster in "ABCD"] == [48, 116, 322, 648]
-    assert found["gc.headline.3x"].value == 3
-    assert {each.scale for each in found.values()} == {"analysis", "virtual", "emulated"}
-    for each in found.values():  # what is computed is exact: no tolerance that a wrong number could hide in
-        if each.scale == "analysis" and each.value is not None and each.shape is None and each.accept is not None:
-            low, high = each.accept
-            assert high - low <= 0.0125
-
-
 def test_every_ledger_has_a_page_and_the_other_way_round() -> None:
     names = {path.stem for path in FOLDER.glob("*.yaml")}
     assert set(load_pages()) == names
@@ -389,16 +340,13 @@ def test_every_ledger_has_a_page_and_the_other_way_round() -> None:
     assert sorted(page.name for page in load_pages().values()) == sorted(written)
 
 
-def test_shapes_at_their_bounds() -> None:
+def test_growing_less_and_being_steadier() -> None:
+    assert saw("grows_less", intensities([10, 11, 12], [10, 15, 20]), **PAIR) is True
+    assert saw("grows_less", intensities([10, 15, 25], [10, 15, 20]), **PAIR) is False
     assert saw("grows_less", intensities([10, 15], [20, 30]), **PAIR) is False, "as much is not less"
+    assert saw("grows_less", runs({"nd": [1.0]}), **PAIR) is None
+    assert saw("steadier", runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}), **PAIR) is True
+    assert saw("steadier", runs({"nd": [10.0], "bsp": [10.0]}), **PAIR) is None
     rows = [runs({"nd": [10, 11, 12], "bsp": [10, 20, 30]}, role="worker")]
     rows += [runs({"nd": [10, 40, 80], "bsp": [10, 20, 30]}, role="server")]
     assert saw("steadier", pd.concat(rows, ignore_index=True), **PAIR) is False, "in one of two rows only"
-    given = shape_of("update_s", {"system": "ours"})
-    growing = late(ours=[2.0, 2.0, 2.0, 2.5], bsp=[3.0, 4.0, 5.0, 6.0])
-    lowest = shape_of("update_s", {"system": "ours"}, {"system": "bsp"})
-    assert saw("flat_and_lowest", growing, **lowest) is False, "the lowest, but not flat"
-    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.0, inf]), **given) is False, "it stays at 10"
-    assert saw("grows_and_never_ends", late(ours=[2.0, 3.0, 3.1, inf]), **given) is True
-    assert saw("levels_off", late(ours=[4.0, 6.0, 5.0, 5.0]), **given) is False, "it falls by a sixth"
-    assert saw("levels_off", late(ours=[4.0, 6.0, 5.5, 5.5]), **given) is True

@@ -8,6 +8,7 @@ from math import inf, isnan, nan
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,10 +41,8 @@ def test_steps_count_what_covers_each_time(found: list[tuple[int, int, int]], on
     assert steps.at(middles).tolist() == values
     assert steps.integral(low, high) == pytest.approx(sum(values))
     assert isnan(steps.mean(low, high)) if low == high else steps.mean(low, high) == pytest.approx(np.mean(values))
-
-
-def test_an_interval_without_an_end_covers_all_that_follows() -> None:
-    assert counted([1.0, 2.0], [nan, 3.0]).at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
+    endless = counted([1.0, 2.0], [nan, 3.0])
+    assert endless.at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
 
 
 def fifo_on_one_gpu(arrivals: list[float], services: list[float]) -> ClusterStory:
@@ -72,22 +71,6 @@ def test_waiting_in_a_queue_is_lindleys(tmp_path: Path) -> None:
     assert times["stretch"].tolist() == pytest.approx([1.0] * 60)
 
 
-def test_times_of_a_preempted_job(tmp_path: Path) -> None:
-    cluster = told(tmp_path, two_jobs())
-    a, b = (row for _, row in job_times(cluster).iterrows())
-    assert (a.jct_s, a.run_s, a.queue_s, a.first_wait_s, a.slowdown, a.stretch) == (14.0, 11.0, 3.0, 0.0, 1.4, 1.1)
-    assert (b.jct_s, b.run_s, b.queue_s, b.first_wait_s, b.slowdown, b.stretch) == (4.0, 3.0, 1.0, 1.0, 4 / 3, 1.0)
-
-
-def test_a_job_that_was_cut_off_is_not_complete(tmp_path: Path) -> None:
-    story = ClusterStory(gpus=(1,))
-    for job, status, reason in (("late", "done", "max_time_s=9 reached"), ("bad", "failed", "x"), ("good", "done", "")):
-        story.submit(0.0, job, gpus=1, duration_s=1.0)
-        story.start(0.0, job, [0])
-        story.end(9.0, job, status, reason)
-    assert job_times(told(tmp_path, story))["jct_s"].tolist() == [inf, inf, 9.0]
-
-
 def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record(tmp_path: Path) -> None:
     """At 7 s one has ended, one has waited since 2 s, and one has had its GPU since 4 s."""
     story = ClusterStory(gpus=(1,))
@@ -109,11 +92,20 @@ def test_times_of_jobs_that_have_not_ended_are_those_until_the_end_of_the_record
     }
     assert times[list(expected)].to_dict("list") == expected
     assert (window(times, cluster.end_s), makespan_s(times)) == ((0.0, 7.0), inf)
+    story = ClusterStory(gpus=(1,))  # and a job that was cut off is not complete
+    for job, status, reason in (("late", "done", "max_time_s=9 reached"), ("bad", "failed", "x"), ("good", "done", "")):
+        story.submit(0.0, job, gpus=1, duration_s=1.0)
+        story.start(0.0, job, [0])
+        story.end(9.0, job, status, reason)
+    assert job_times(told(tmp_path / "cut off", story))["jct_s"].tolist() == [inf, inf, 9.0]
 
 
-def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
+def test_times_of_a_preempted_job_and_gpus_and_queue_over_time(tmp_path: Path) -> None:
     cluster = told(tmp_path, two_jobs())
     times = job_times(cluster)
+    a, b = (row for _, row in times.iterrows())
+    assert (a.jct_s, a.run_s, a.queue_s, a.first_wait_s, a.slowdown, a.stretch) == (14.0, 11.0, 3.0, 0.0, 1.4, 1.1)
+    assert (b.jct_s, b.run_s, b.queue_s, b.first_wait_s, b.slowdown, b.stretch) == (4.0, 3.0, 1.0, 1.0, 4 / 3, 1.0)
     assert use_over_time(cluster, times).to_numpy().tolist() == [
         [1.0, 2.0, 1.0, 0.0, 0.0],  # a runs
         [4.0, 2.0, 1.0, 1.0, 4.0],  # b waits for 4 GPUs, a is leaving
@@ -125,15 +117,6 @@ def test_gpus_and_queue_over_time(tmp_path: Path) -> None:
     assert in_system(times).integral(0.0, 15.0) == 14.0 + 4.0
     assert running(cluster).integral(0.0, 15.0) == 14.0
     assert (window(times, 15.0), makespan_s(times)) == ((1.0, 15.0), 14.0)
-
-
-def test_quantiles_are_values_that_occurred_and_infinite_ones_count() -> None:
-    import pandas as pd
-
-    found = statistics(pd.Series([3.0, 1.0, 2.0, inf]))
-    assert found == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
-    assert statistics(pd.Series(range(1, 101)))["p90"] == 90.0
-    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
 
 
 def test_the_use_of_hosts(tmp_path: Path) -> None:
@@ -173,11 +156,12 @@ def test_the_summary(tmp_path: Path) -> None:
     assert summary["gpu_use_frac"] == pytest.approx(34 / (14 * 4))
     assert summary["queue_mean"] == pytest.approx((1 + 3) / 14)
     assert summary["queue_max"] == 1.0
-    assert (
-        summary["little"]["jobs_mean"] == pytest.approx(summary["little"]["rate_times_stay"]) == pytest.approx(18 / 15)
-    )
+    little = summary["little"]
+    assert little["jobs_mean"] == pytest.approx(little["rate_times_stay"]) == pytest.approx(18 / 15)
     assert summary["stragglers"] is None
     assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
+    assert statistics(pd.Series([3.0, 1.0, 2.0, inf])) == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
+    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
 
 
 def test_a_queue_is_longest_where_a_job_is_back_in_it(tmp_path: Path) -> None:
@@ -212,15 +196,10 @@ def test_no_two_workers_share_a_lane(tmp_path: Path) -> None:
         free[host][gpu] = t + float(random.exponential(5.0))
         story.end(free[host][gpu], f"j{number}")
     lanes = gpu_lanes(told(tmp_path, story))
-    assert len(lanes) == 40
-    assert lanes["gpu"].max() == 2
+    assert (len(lanes), lanes["gpu"].max()) == (40, 2)
     for _, rows in lanes.groupby(["host", "gpu"]):
         ordered = rows.sort_values("start_s")
         assert all(end <= start for end, start in zip(ordered["end_s"], ordered["start_s"][1:], strict=False))
-
-
-def test_hosts_that_fit_on_a_page(tmp_path: Path) -> None:
-    gpus = load_cluster(ClusterStory(gpus=[8] * 20 + [0]).write(tmp_path / "run", finished=False)).machines["gpus"]
-    assert drawn_hosts(gpus, most=32) == [0, 5, 10, 15]
-    assert drawn_hosts(gpus, most=4) == [0]
+    gpus = load_cluster(ClusterStory(gpus=[8] * 20 + [0]).write(tmp_path / "many", finished=False)).machines["gpus"]
+    assert [drawn_hosts(gpus, most=most) for most in (4, 32)] == [[0], [0, 5, 10, 15]]
     assert len(drawn_hosts(gpus, most=160)) == 20

@@ -23,10 +23,8 @@ from analysis.figures.page import styled
 from analysis.measures.cluster.comparing import cluster_table, cluster_warnings, compare_clusters_table, paired_jobs
 from analysis.measures.cluster.labels import cluster_labels, settings_of
 from analysis.records.load import RecordError
-from analysis.records.provenance import cluster_caption
 from analysis.reports.cluster import cluster_frame, compare_clusters, finish_cluster
 from analysis.reports.cluster_console import print_clusters
-from analysis.reports.sweep import report_sweep
 from stragglab.commands import figures as script
 from tests.support.cluster_records import ClusterStory, meta
 from tests.support.pages import Reader, loaded
@@ -81,14 +79,6 @@ def test_a_run_in_detail_leaves_all_of_it(tmp_path: Path) -> None:
     assert (len(page.loads), loaded(text)) == (len(figures), [])
     for said in ("policy: fifo", "4 jobs on 4 hosts with 7 GPUs", "link"):
         assert said in page.text
-
-
-def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
-    path = two_jobs().write(tmp_path / "run")
-    summary = finish_cluster(path)
-    assert summary["stragglers"] is None
-    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
-    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
 
 
 def waits_forever() -> ClusterStory:
@@ -177,20 +167,6 @@ def test_one_seed_says_that_its_interval_is_over_jobs(sweep: Path, tmp_path: Pat
     assert table["jct_ratio"][0] > 1.0
 
 
-@pytest.mark.long(like="test_policies_compared")
-def test_a_comparison_with_stragglers(tmp_path: Path) -> None:
-    paths = []
-    for number, strategy in enumerate(("bsp", "star_h")):
-        story = shared_hosts()
-        story.cluster = {"strategy": strategy}
-        paths.append(story.write(tmp_path / f"{number}"))
-    finish_cluster(paths[0], draw=False)
-    table = compare_clusters(paths, tmp_path / "out")
-    assert table["label"].tolist() == ["bsp", "star_h"]
-    assert {file.stem for file in (tmp_path / "out").glob("figures/*.png")} >= {"stragglers", "straggler_causes"}
-    assert table["iterations_with_straggler_frac"].tolist() == pytest.approx([2 / 12] * 2)
-
-
 def test_stored_stragglers_are_used_only_while_the_record_is_older(tmp_path: Path) -> None:
     path = shared_hosts().write(tmp_path / "run")
     finish_cluster(path, draw=False)
@@ -206,6 +182,7 @@ def test_stored_stragglers_are_used_only_while_the_record_is_older(tmp_path: Pat
     assert compare_clusters([path], tmp_path / "out", draw=False)[share][0] == 1.0
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_cases_have_pages_of_their_own(sweep: Path, tmp_path: Path) -> None:
     story = one_gpu("fifo")
     story.cluster["jobs"] = "philly"
@@ -247,7 +224,7 @@ def row_of(path: Path) -> pd.DataFrame:
     return cluster_table([json.loads((path / "meta.json").read_text())], [finish_cluster(path, draw=False)], [path])
 
 
-def test_a_run_whose_job_never_ended_has_infinite_times(tmp_path: Path) -> None:
+def test_a_run_whose_job_never_ended_has_infinite_times_and_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1, duration_s=1.0)
     story.start(1.0, "a", [0])
@@ -255,36 +232,15 @@ def test_a_run_whose_job_never_ended_has_infinite_times(tmp_path: Path) -> None:
     names = ["jct_mean_s", "jct_median_s", "jct_p99_s", "slowdown_median", "makespan_s"]
     assert runs[names].iloc[0].tolist() == [inf] * 5
     assert runs["queue_mean_s"][0] == 1.0
-
-
-def test_an_unknown_slowdown_is_not_infinite(tmp_path: Path) -> None:
     story = ClusterStory(gpus=(1,))
     story.submit(0.0, "a", gpus=1)
     story.start(0.0, "a", [0])
     story.end(2.0, "a")
-    runs = row_of(story.write(tmp_path / "run"))
+    runs = row_of(story.write(tmp_path / "other"))
     assert isnan(runs["slowdown_median"][0])
     assert runs["jct_mean_s"][0] == 2.0
     pairs = pd.DataFrame({"case": [], "label": [], "seed": [], "job": [], "ratio": []})
     assert isnan(compare_clusters_table(runs, pairs)["jct_ratio"][0])
-
-
-@pytest.mark.long(like="test_policies_compared")
-def test_a_sweep_compares_clusters_with_clusters(tmp_path: Path) -> None:
-    for number, policy in enumerate(("fifo", "sjf")):
-        one_gpu(policy).write(tmp_path / f"{number}_{policy}")
-    file = io.StringIO()
-    report_sweep(tmp_path, Console(file=file))
-    assert (tmp_path / "comparison" / "report.html").exists()
-    assert "sjf" in file.getvalue()
-    bsp_story().write(tmp_path / "2_bsp")
-    (tmp_path / "3_damaged" / "jobs").mkdir(parents=True)
-    (tmp_path / "3_damaged" / "meta.json").write_text("{")
-    (tmp_path / "3_damaged" / "cluster.jsonl").write_text("")
-    report_sweep(tmp_path, Console(file=file))
-    assert (tmp_path / "comparison" / "comparison.csv").exists()
-    assert (tmp_path / "comparison_clusters" / "clusters.csv").exists()
-    assert "left out" in file.getvalue()
 
 
 @pytest.mark.long(like="test_policies_compared")
@@ -314,16 +270,6 @@ def test_labels_name_what_varies() -> None:
     assert "seed" not in settings_of(meta(seed=3))
 
 
-def test_a_caption_says_where_a_figure_is_from() -> None:
-    said = cluster_caption([meta(seed=0, num_jobs=9), meta(seed=1, num_jobs=9, policy="las", straggler="transient")])
-    for part in ("virtual runtime (calibration cal-7)", "policy: fifo, las", "9 jobs on 2 hosts with 8 GPUs"):
-        assert part in said
-    assert "seeds 0\N{EN DASH}1" in said
-    assert "stragglers: none, transient" in said
-    assert "fitted: modes aaaa0000" in cluster_caption([{**meta(seed=0), "fitted": ["modes aaaa0000"]}])
-    assert "models: star" in cluster_caption([meta(replay={"models": "star"})])
-
-
 def test_distributions_count_infinite_values_and_thinned_steps_keep_their_area() -> None:
     curve = distribution(pd.Series([2.0, inf, 1.0, nan, inf]))
     assert curve.to_numpy().tolist() == [[1.0, 0.25], [2.0, 0.5]]
@@ -343,12 +289,15 @@ def test_causes_as_shares() -> None:
     assert shares["seconds lost"] == (0.75, 0.25, 3)
     assert shares["episodes"] == (pytest.approx(2 / 3), pytest.approx(1 / 3), 3)
     assert (shares["with neighbours"], shares["without neighbours"]) == ((1.0, 0.0, 1), (0.5, 0.5, 2))
-
-
-def test_curves_that_cover_each_other_differ_by_their_lines() -> None:
-    found = looks_of(["fifo", "sjf", "las"])
-    assert len({look.line for look in found.values()}) == len({look.colour for look in found.values()}) == 3
     assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
+
+
+@pytest.mark.long(like="test_policies_compared")
+def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
+    path = two_jobs().write(tmp_path / "run")
+    assert finish_cluster(path)["stragglers"] is None
+    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
+    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
 
 
 def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from analysis.measures.cluster.episodes import episodes
 from analysis.measures.cluster.histogram import EDGES, counts, tabulate
 from analysis.measures.cluster.occupancy import Occupancy
 from analysis.measures.cluster.straggling import straggler_summary, straggling
-from analysis.measures.work import delay_frac, deviations, stragglers, waste_frac
 from analysis.records.cluster import load_cluster
 from analysis.records.job_rows import read_job_rows
 from analysis.records.load import RecordError, load_run
@@ -102,9 +101,6 @@ def test_deviations_at_their_limits() -> None:
     nothing = dict.fromkeys(USUAL, 0.0)
     assert len(compared(iterations([[nothing, {}]]))) == 0
     assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
-
-
-def test_rises_and_falls_of_a_worker() -> None:
     found = job_stragglers(compared(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]])))
     assert (found["rise_frac"], found["fall_frac"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
 
@@ -147,16 +143,6 @@ def test_deviations_by_brute_force(seed: int) -> None:
     assert job_stragglers(found)["straggler_frac"] == len(slow) / len({iteration for iteration, _ in expected})
 
 
-def test_without_a_pull_they_are_those_of_a_single_run(tmp_path: Path) -> None:
-    """A single run's summary leaves the pull out (:mod:`analysis.measures.work`)."""
-    iterations_ = load_run(bsp_story().write(tmp_path / "run")).tables.iterations
-    theirs, ours = deviations(iterations_), compared(iterations_.assign(pull_s=0.0, recv_s=0.0))
-    found = job_stragglers(ours)
-    assert stragglers(theirs) == (int(is_slow(ours).sum()), found["straggler_frac"])
-    assert found["delay_frac"] == pytest.approx(delay_frac(theirs))
-    assert found["waste_frac"] == pytest.approx(waste_frac(delay_frac(theirs)))
-
-
 CALM: list[list[dict[str, float]]] = [[{}, {}]]
 
 
@@ -175,17 +161,15 @@ def test_what_was_stretched_is_the_cause(cause: str) -> None:
     assert excess == pytest.approx({**dict.fromkeys(PARTS, 0.0), f"{cause}_s": 0.5})
 
 
-def test_others_that_are_faster_than_usual_are_the_cause() -> None:
-    """STAR, section III-A: workers become stragglers by falls of others' times, too."""
-    found = found_in([*CALM * 6, [{"compute_s": 0.2}, {}]], spans_of([0, 0]))
-    assert found[["worker", "cause"]].to_numpy().tolist() == [[1, "peers"]]
-
-
-def test_a_worker_that_always_straggles_is_compared_with_the_others() -> None:
+def test_who_always_straggles_is_compared_with_others_and_a_reference_is_of_calm_iterations_only() -> None:
     found = found_in([[{}, SLOWER["link"], {}]] * 8, spans_of([0, 1, 2]))
     (row,) = (row for _, row in found.iterrows())
     assert (row.iterations, row.reference, row.cause, row.host) == (8, "job", "link", 1)
     assert row.excess_link_s == pytest.approx(0.5)
+    found = found_in([*CALM * 5, *[[{}, SLOWER["link"]]] * 8], spans_of([0, 1]))
+    assert found[["iterations", "reference", "cause"]].to_numpy().tolist() == [[8, "own", "link"]]
+    found = found_in([*CALM * 6, [{"compute_s": 0.2}, {}]], spans_of([0, 0]))
+    assert found[["worker", "cause"]].to_numpy().tolist() == [[1, "peers"]], "falls of others' times (STAR, III-A)"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -214,21 +198,11 @@ def test_five_calm_iterations_are_a_reference_of_its_own(calm: int, reference: s
     assert found["excess_link_s"].tolist() == pytest.approx([0.4 if reference == "own" else 0.5])
 
 
-def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host() -> None:
+def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host_and_an_episode_ends_there() -> None:
     rows = compared(iterations([[{}, {}], [{}, SLOWER["link"]]]))
     begun_s = float((rows["t"] - rows["time_s"])[rows["iteration"] == 1].iloc[1])
     spans = pd.concat([spans_of([0, 1]), spans_of([2, 3], start_s=begun_s)], ignore_index=True)
     assert episodes(rows, 0.0, spans)["host"].tolist() == [3]
-
-
-def test_a_reference_is_made_of_calm_iterations_only() -> None:
-    """Most of its iterations straggle: its median of all would be that of its straggling."""
-    found = found_in([*CALM * 5, *[[{}, SLOWER["link"]]] * 8], spans_of([0, 1]))
-    assert found[["iterations", "reference", "cause"]].to_numpy().tolist() == [[8, "own", "link"]]
-
-
-def test_an_episode_ends_where_its_job_moves() -> None:
-    """The same straggler on another host after a preemption is another episode."""
     spans = pd.concat([spans_of([0, 1]).assign(end_s=3.4), spans_of([2, 3], start_s=3.5)], ignore_index=True)
     found = found_in([*CALM * 2, *[[{}, SLOWER["link"]]] * 2], spans)
     assert found[["host", "iterations"]].to_numpy().tolist() == [[1, 1], [3, 1]]
@@ -264,18 +238,16 @@ def test_a_job_that_is_started_again_where_it_was_is_still_there() -> None:
 def shared_hosts(**how: bool) -> ClusterStory:
     """``a`` straggles on host 1 in iterations 6 and 7, from 16 to 19 s: ``b`` is there, ``c`` on its server's host."""
     story = ClusterStory(gpus=(1, 2, 2, 2))
-    story.submit(0.0, "b", gpus=1)
-    story.submit(0.0, "c", gpus=1)
-    story.submit(0.0, "d", gpus=1)
+    for job in "bcd":
+        story.submit(0.0, job, gpus=1)
     story.submit(10.0, "a", gpus=2, servers=1)
     story.start(10.0, "a", [0, 1], [2])
     story.start(12.0, "c", [2])
     story.start(15.0, "b", [1], [1])
     story.end(19.5, "b")
     story.start(20.0, "d", [1])
-    story.end(22.0, "c")
-    story.end(24.0, "a")
-    story.end(25.0, "d")
+    for t, job in ((22.0, "c"), (24.0, "a"), (25.0, "d")):
+        story.end(t, job)
     for number in range(12):
         slow = SLOWER["link"] if number in (6, 7) else {}
         story.iterate("a", number, [USUAL, {**USUAL, **slow}])
@@ -293,11 +265,6 @@ def test_an_episode_has_its_cause_and_its_neighbours(events: bool, tmp_path: Pat
     assert found.unread == ("job b: no iteration that two workers have completed",)
     by_kind = found.deviations.groupby("kind")["count"].sum()
     assert by_kind.to_dict() == {"iteration": 12, "worker": 24, "servers=0": 20, "servers=1": 4}
-
-
-def test_the_summary_of_all_jobs(tmp_path: Path) -> None:
-    found = straggling(told(tmp_path, shared_hosts()))
-    assert found is not None
     summary = straggler_summary(found)
     assert (summary["jobs"], summary["iterations"], summary["episodes"]) == (1, 12, 1)
     assert summary["iterations_with_straggler_frac"] == pytest.approx(2 / 12)
@@ -340,8 +307,9 @@ def test_rows_are_those_of_the_tables(tmp_path: Path) -> None:
     path = churn_story().write(tmp_path / "run")
     expected = load_run(path).tables.iterations
     got = read_job_rows(path)
-    assert got.pop("recv_s").isna().all(), "that record lacks it"
+    assert got.pop("recv_s").isna().all(), "that record lacks it: its pull counts as the link"
     pd.testing.assert_frame_equal(got, expected[list(got.columns)], check_dtype=False)
+    assert compared(read_job_rows(path))["servers_s"].eq(0.0).all()
 
 
 def test_a_torn_line_and_lost_rows(tmp_path: Path) -> None:
@@ -361,16 +329,6 @@ def test_a_torn_line_and_lost_rows(tmp_path: Path) -> None:
     log.write_text(line[:-20] + "\n" + text)
     with pytest.raises(RecordError, match=r"events\.jsonl:1:"):
         read_job_rows(path)
-
-
-def test_older_rows_count_the_pull_as_the_link(tmp_path: Path) -> None:
-    story = shared_hosts()
-    path = story.write(tmp_path / "run") / "jobs" / "a"
-    rows = pd.read_parquet(path / "iterations.parquet")
-    rows.drop(columns="recv_s").to_parquet(path / "iterations.parquet")
-    found = compared(read_job_rows(path))
-    assert found["servers_s"].eq(0.0).all()
-    assert found["link_s"].iloc[0] == pytest.approx(0.4)
 
 
 def test_bins_keep_the_limit_and_add_up() -> None:

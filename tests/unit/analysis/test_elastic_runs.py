@@ -9,12 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from analysis.claims.ledger import Claim
 from analysis.claims.shapes import SHAPES
 from analysis.experiments.elastic_measures import ELASTIC_MEASURES, last_window
-from analysis.figures.elastic import STALL, draw_elastic, name_lines, number_marks, ranges
+from analysis.figures.elastic import ranges
 from analysis.measures import elastic
 from analysis.records.load import Run, load_run
 from analysis.reports.elastic import decision_files
@@ -107,6 +106,7 @@ def test_nodes_count_when_they_are_there_and_servers_when_they_hold_parameters(r
         [84.0, 1.0, 2.0, 40.0],
         [110.0, 2.0, 2.0, 43.0],
     ]
+    assert elastic.switches(run).to_numpy().tolist() == [[80.0, 4.0, 5.0]], "from the last update to the first after"
 
 
 def test_a_server_that_has_joined_holds_nothing_whatever_else_changes(tmp_path: Path) -> None:
@@ -133,43 +133,22 @@ def test_a_decision_is_one_row_with_how_it_ended(run: Run) -> None:
     assert frame["numbers"].iloc[0] == "workers 2, update_cores 5.6"
 
 
-def test_a_switch_stalls_from_the_last_update_before_to_the_first_after(run: Run) -> None:
-    frame = elastic.switches(run)
-    assert frame.to_numpy().tolist() == [[80.0, 4.0, 5.0]]
-
-
-def test_measures(run: Run) -> None:
+def test_measures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {name: measure(run) for name, measure in ELASTIC_MEASURES.items()}
     begin, end = last_window(run)
     assert (end - begin, end) == (60.0, pytest.approx(END_S - 1 + 0.01 - 30.0))
     expected = {
-        "steps_per_s_first": 1.0,
-        "steps_per_s_last": 2.0,
-        "steps_per_s_settled": 2.0,
-        "speed_up_frac": 1.0,
-        "workers_last": 2.0,
-        "servers_last": 2.0,
-        "cores_last": 43.0,
-        "worker_cores_last": 5.5,
-        "server_cores_most": 16.0,
-        "worker_use_last": 2.5,
-        "server_use_last": 20.0,
-        "server_spread_last": 0.25,
-        "changed_s_last": 110.0,
-        "switches": 1.0,
-        "stall_s_most": 5.0,
-        "stall_s_sum": 5.0,
+        **{"steps_per_s_first": 1.0, "steps_per_s_last": 2.0, "steps_per_s_settled": 2.0, "speed_up_frac": 1.0},
+        **{"workers_last": 2.0, "servers_last": 2.0, "cores_last": 43.0, "worker_cores_last": 5.5},
+        **{"server_cores_most": 16.0, "worker_use_last": 2.5, "server_use_last": 20.0, "server_spread_last": 0.25},
+        **{"changed_s_last": 110.0, "switches": 1.0, "stall_s_most": 5.0, "stall_s_sum": 5.0},
     }
     assert found == {name: pytest.approx(value, rel=0.02) for name, value in expected.items()}
-
-
-def test_the_last_minute_ends_before_shards_run_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its last half minute a job idles: that is not a part of what it used in the minute before."""
+    # In its last half minute a job idles: that is not a part of what it used in the minute before.
     nodes = run.tables.nodes
-    idle = nodes.assign(cpu_cores=nodes["cpu_cores"].where(nodes["t"] <= last_window(run)[1], 0.0))
+    idle = nodes.assign(cpu_cores=nodes["cpu_cores"].where(nodes["t"] <= end, 0.0))
     monkeypatch.setitem(vars(run), "tables", replace(run.tables, nodes=idle))
-    assert ELASTIC_MEASURES["worker_use_last"](run) == 2.5
-    assert ELASTIC_MEASURES["server_use_last"](run) == 20.0
+    assert [ELASTIC_MEASURES[f"{role}_use_last"](run) for role in ("worker", "server")] == [2.5, 20.0]
 
 
 def test_measures_of_a_run_that_stays(still: Run) -> None:
@@ -180,6 +159,10 @@ def test_measures_of_a_run_that_stays(still: Run) -> None:
     assert not elastic.is_elastic(still)
     assert elastic.nodes_over_time(still)["cores"].isna().all(), "nodes were given none"
     assert all(isnan(found[name]) for name in ("worker_cores_last", "server_use_last", "server_spread_last"))
+    finish_run(still.path)
+    assert decision_files(still) == {}
+    assert not (still.path / "figures" / "elastic.png").exists()
+    assert not (still.path / "decisions.md").exists()
 
 
 def test_the_report_has_the_decisions_and_the_figure(run: Run) -> None:
@@ -190,57 +173,9 @@ def test_the_report_has_the_decisions_and_the_figure(run: Run) -> None:
     assert text[3] == "| 2 | 100.0 | adjust | idle servers | AddWorkers count 1, cores 3 | denied | util 0.7 |"
     shown = pd.read_csv(run.path / "figures" / "elastic.csv")
     assert set(shown["panel"]) == {"nodes", "cores", "steps", "use", "stall"}
+    assert ranges([4, 0, 1, 6, 5, 9]) == "0, 1, 4\N{EN DASH}6, 9"
     nodes = shown[(shown["panel"] == "nodes") & (shown["series"] == "workers")]
     assert nodes[["t", "value"]].to_numpy().tolist()[-1] == [float(END_S), 2.0]
-
-
-def test_a_run_that_stays_has_neither(still: Run) -> None:
-    finish_run(still.path)
-    assert decision_files(still) == {}
-    assert not (still.path / "figures" / "elastic.png").exists()
-    assert not (still.path / "decisions.md").exists()
-
-
-@pytest.mark.painted
-def test_several_runs_are_columns_with_the_same_axes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages: list[Figure] = []
-    monkeypatch.setattr("analysis.figures.elastic.save", lambda page, path, table: pages.append(page))
-    draw_elastic(tmp_path / "x.png", [("one", run), ("two", run)], "about")
-    axes = pages[0].axes
-    assert len(axes) == 10
-    assert [each.get_title(loc="left") for each in axes[:2]] == ["one", "two"]
-    assert axes[0].get_ylim() == axes[1].get_ylim()
-    bands = [
-        patch for patch in axes[4].patches if patch.get_facecolor()[:3] == pytest.approx((0.69, 0.0, 0.125), abs=0.01)
-    ]
-    assert len(bands) == 1, STALL
-
-
-def test_denied_decisions_are_hollow_and_close_ones_stand_above_each_other(run: Run) -> None:
-    axes = Figure().subplots()
-    number_marks(axes, 4000.0, elastic.decisions(run))
-    first, second = axes.texts
-    assert [first.get_text(), second.get_text()] == ["1", "2"]
-    assert first.get_color() == "white" != second.get_color()
-    assert first.xyann[1] < second.xyann[1]  # type: ignore[attr-defined]
-
-
-def test_marks_of_many_decisions_do_not_cover_each_other() -> None:
-    """Three at nearly the same time, and one that has room at the bottom again."""
-    marks = pd.DataFrame({"number": [1, 2, 3, 4], "t": [0.0, 10.0, 20.0, 500.0], "outcome": "done"})
-    axes = Figure().subplots()
-    assert number_marks(axes, 1000.0, marks) == 3
-    heights = [text.xyann[1] for text in axes.texts]  # type: ignore[attr-defined]
-    assert heights[:3] == sorted(set(heights[:3]))
-    assert heights[3] == heights[0]
-
-
-def test_lines_that_end_together_share_a_name() -> None:
-    assert ranges([4, 0, 1, 6, 5, 9]) == "0, 1, 4\N{EN DASH}6, 9"
-    axes = Figure().subplots()
-    name_lines(axes, [(9.0, 0.70, 0, "b"), (9.0, 0.70, 1, "g"), (9.0, 0.75, 8, "r"), (5.0, 0.75, 2, "k")])
-    found = {text.get_text(): text.xy for text in axes.texts}  # type: ignore[attr-defined]
-    assert found == {"2": (5.0, 0.75), "8": (9.0, 0.75), "0, 1": (9.0, pytest.approx(0.62))}
 
 
 def claim(shape: str, **given: Any) -> Claim:

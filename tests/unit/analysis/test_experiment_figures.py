@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from math import inf, nan
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,29 +13,23 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from scipy import stats
 
 from analysis.claims.ledger import Claim
-from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.plotted import panels, plotted
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic
 from analysis.figures.bars import number_text
 from analysis.figures.experiment import bars, curves, loss
-from analysis.figures.experiment.delays import draw_delays, places
-from analysis.figures.experiment.groups import draw_groups
-from analysis.figures.experiment.lines import draw_lines
 from analysis.figures.experiment.servers import binned
 from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, roles
-from analysis.figures.page import Form, drawn_as, legend_above, new_page, styled
-from analysis.figures.style import Look, level_looks, looks
+from analysis.figures.style import level_looks, looks
 from analysis.records.load import Run, load_run
-from analysis.records.provenance import caption
 from tests.support.records import Simulation, Story, disturbance
 from tests.unit.analysis.test_experiments import written
-from tests.unit.analysis.test_fidelity import PNG, story
+from tests.unit.analysis.test_fidelity import PNG, kept, story
 
 FOLDER = Path(__file__).parents[3] / "analysis" / "figures" / "experiment"
 KINDS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -51,16 +44,14 @@ def restarted(folder: Path) -> Run:
 
 def results(folder: Path, kind: str, without: list[dict[str, str]] | None = None, **drawing: Any) -> Results:
     axes = {"size": {"1": [], "2": []}, "system": {"bsp": [], "asp": []}}
-    spec = load_spec(
-        written(folder, settings=[], axes=axes, without=without or [], figure={"kind": kind, "panels": None, **drawing})
-    )
+    figure = {"kind": kind, "panels": None, **drawing}
+    spec = load_spec(written(folder, settings=[], axes=axes, without=without or [], figure=figure))
     found = []
     for cell in cells(spec):
-        received = story(cell.levels["system"], seed=cell.seed, factor=float(cell.levels["size"]))
-        found.append((cell, load_run(received.write(folder / cell.name))))
-    claim = Claim(
-        id="toy.x", where="I", check="number", value=0.5, std=0.1, unit="s", subject={"size": "1", "system": "bsp"}
-    )
+        factor = float(cell.levels["size"])
+        found.append((cell, kept(folder.parent / "figures", cell.levels["system"], seed=cell.seed, factor=factor)))
+    bsp = {"size": "1", "system": "bsp"}
+    claim = Claim(id="toy.x", where="I", check="number", value=0.5, std=0.1, unit="s", subject=bsp)
     first = {cell.name: (cell, run) for cell, run in found if cell.seed == 0}
     metas = [run.meta for _, run in found]
     told_of = [(cell, run.tables.evaluations) for cell, run in found]
@@ -74,11 +65,7 @@ PAINTED = ("bars", "delays")
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.painted] if kind in PAINTED else [])
-        for kind in KINDS
-        if kind != "agreement"
-    ],
+    [pytest.param(kind, marks=[pytest.mark.painted] * (kind in PAINTED)) for kind in KINDS if kind != "agreement"],
 )
 def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of strategies as everywhere, and of other levels those of ``figure.names``; no ids."""
@@ -115,66 +102,6 @@ def test_every_kind_is_drawn_with_names_for_people(kind: str, tmp_path: Path, mo
         assert {"one", "two"} <= {axes.get_title(loc="left") for axes in pages[0].axes}
 
 
-@pytest.mark.painted
-@pytest.mark.parametrize("kind", ["bars", "groups", "lines"])
-def test_panels_of_a_column_stand_above_one_another(kind: str, tmp_path: Path) -> None:
-    """Next to each other their labels would overlap; Matplotlib measures."""
-    module = import_module(f"analysis.figures.experiment.{kind}")
-    given: dict[str, Any] = {"panels": "size", "label": "job completion time (s)"}
-    given |= {} if kind == "bars" else {"along": "size"}
-    for width_in, columns in ((3.33, 1), (7.0, 2)):
-        with drawn_as(Form(width_in)):
-            page = drawn(module, tmp_path, results(tmp_path, kind, **given))
-        page.draw_without_rendering()
-        boxes = [axes.get_tightbbox() for axes in page.axes]
-        assert len({round(axes.get_position().x0, 2) for axes in page.axes}) == columns
-        assert not boxes[0].overlaps(boxes[1])  # type: ignore[union-attr, arg-type]
-        assert bool(page.axes[1].get_ylabel()) == (columns == 1 and kind != "bars")
-
-
-def test_lines_show_ours_and_the_papers() -> None:
-    axes = Figure().subplots()
-    rows = [("bsp", 1.0, 10.0, 9.0, 11.0), ("bsp", 2.0, 20.0, float("nan"), float("nan"))]
-    table = pd.DataFrame(rows, columns=["by", "x", "value", "low", "high"])
-    paper = pd.DataFrame([("bsp", 1.0, 12.0, 0.5)], columns=["by", "x", "value", "std"])
-    draw_lines(axes, table, paper, {"bsp": Look("black")})
-    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[12.0], [10.0, 20.0]]  # type: ignore[union-attr]
-
-
-def test_a_fault_stands_apart_and_what_never_ends_is_an_arrow() -> None:
-    bsp = [("bsp", "0", 1.0), ("bsp", "10", 3.0), ("bsp", "fault", inf)]
-    coded = [("coded", "0", 2.0), ("coded", "10", 2.0), ("coded", "fault", 2.0), ("coded", "killed", 2.5)]
-    table = pd.DataFrame([*bsp, *coded], columns=["by", "level", "value"]).assign(low=float("nan"), high=float("nan"))
-    table["x"] = places(table["level"])
-    assert table.set_index(["by", "level"])["x"].to_dict()["coded", "killed"] == pytest.approx(16.0)
-    axes = Figure().subplots()
-    draw_delays(axes, table, {"bsp": Look("black"), "coded": Look("red")})
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "10", "fault", "killed"]
-    arrows = [line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata())]  # type: ignore[arg-type]
-    assert [list(line.get_xdata()) for line in arrows] == [[pytest.approx(13.0)]]  # type: ignore[arg-type]
-    assert axes.get_ylim() == (0.0, pytest.approx(1.12 * 3.0))
-    sizes = [line.get_markersize() for line in axes.lines if line.get_marker() == "o"]
-    assert sizes[0] > sizes[1], "where lines coincide, both are seen"
-
-
-def test_groups_have_a_bar_for_each_and_say_what_never_ends() -> None:
-    rows = [("A", "bsp", inf), ("A", "coded", 1.0), ("B", "bsp", 3.0), ("B", "coded", 1.5)]
-    table = pd.DataFrame(rows, columns=["cluster", "system", "value"]).assign(low=float("nan"), high=float("nan"))
-    table = table.assign(missed=[5, 0, 1, 0], runs=5)
-    axes = Figure().subplots()
-    draw_groups(axes, table, "cluster", "system", {"bsp": Look("black"), "coded": Look("red")})
-    assert [patch.get_height() for patch in axes.patches] == [3.0, 1.0, 1.5]  # type: ignore[attr-defined]
-    assert [text.get_text().strip() for text in axes.texts] == ["never ends", "1 of 5 never"]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["A", "B"]
-
-
-def test_curves_have_a_colour_by_system_and_a_line_by_level(tmp_path: Path) -> None:
-    found = curves.looks_of(results(tmp_path, "curves", along="size"))
-    assert list(found) == ["bsp size 1", "asp size 1", "bsp size 2", "asp size 2"]
-    assert found["bsp size 1"].colour == found["bsp size 2"].colour != found["asp size 1"].colour
-    assert (found["bsp size 1"].line, found["bsp size 2"].line) == ("-", "--")
-
-
 def drawn(module: ModuleType, tmp_path: Path, found: Results) -> Figure:
     """The page that it would save."""
     pages: list[Figure] = []
@@ -187,12 +114,6 @@ def drawn(module: ModuleType, tmp_path: Path, found: Results) -> Figure:
 def names_of(axes: Axes, along: str = "x") -> list[str]:
     labels = axes.get_xticklabels() if along == "x" else axes.get_yticklabels()
     return [text.get_text() for text in labels]
-
-
-def test_panels_with_other_bars_name_their_own(tmp_path: Path) -> None:
-    found = results(tmp_path, "bars", [{"size": "1", "system": "bsp"}], panels="size")
-    shown = {axes.get_title(loc="left"): names_of(axes, "y") for axes in drawn(bars, tmp_path, found).axes}
-    assert shown == {"1": ["ASP"], "2": ["BSP", "ASP"]}
 
 
 def test_curves_without_lines_show_where_each_level_converged_with_intervals(tmp_path: Path) -> None:
@@ -231,60 +152,6 @@ def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:
     assert [level for level, _ in panels(plotted(whole), whole)] == [None]
 
 
-def test_a_caption_explains_intervals_where_there_are_several_seeds(tmp_path: Path) -> None:
-    found = results(tmp_path, "bars")
-    one = replace(found, runs=found.runs.assign(seed=0))
-    assert found.runs["seed"].nunique() > 1
-    assert caption_of(found, "bars: medians", "arrows").startswith("bars: medians \N{MIDDLE DOT} ")
-    assert caption_of(one, "bars: medians", "arrows").startswith("arrows \N{MIDDLE DOT} ")
-    assert caption_of(one, "bars: medians") == caption(found.metas)
-
-
-def test_a_legend_has_as_many_columns_as_fit() -> None:
-    """Measured by Matplotlib: it stays within the figure."""
-    for length, count, columns in ((3, 6, 6), (12, 5, 5), (22, 5, 3), (70, 2, 1)):
-        with styled():
-            page = new_page(2.0, "")
-            legend_above(page, [Line2D([], [], label="n" * length) for _ in range(count)])
-            legend = page.legends[0]
-            page.draw_without_rendering()
-            box = legend.get_window_extent()
-        assert box.x1 <= page.bbox.x1
-        assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == columns
-
-
-def test_a_logarithmic_axis_shows_bars_and_marks_many_times_as_long() -> None:
-    axes = Figure().add_subplot()
-    bars.widen(axes, [0.009, 3.2, 4662.0, inf, nan, 0.0])
-    low, high = axes.get_xlim()
-    assert axes.get_xscale() == "log"
-    assert 0 < low < 0.009
-    assert high > 4662.0
-
-
-@pytest.mark.parametrize(("measure", "word"), [("jct_s", "cut off"), ("target_s", "never"), ("update_s", "never")])
-def test_only_a_job_is_cut_off(measure: str, word: str) -> None:
-    """A job that trained to its end without reaching its target was not."""
-    assert bars.missing_word(measure) == word
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (106240.2, "106240"),
-        (999.94, "999.9"),
-        (24.06, "24.1"),
-        (0.0131, "0.013"),
-        (0.0, "0"),
-        (0.424, "0.42"),
-        (0.7, "0.70"),
-        (0.997, "1.0"),
-    ],
-)
-def test_numbers_next_to_bars_have_the_digits_that_matter(value: float, text: str) -> None:
-    assert number_text(value) == text
-
-
 def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:
     run = restarted(tmp_path / "run")
     frame = over_time(run, bins=40)
@@ -299,9 +166,11 @@ def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> No
     assert not still["bpt_s"].isna().any()
 
 
-def test_bins_are_means() -> None:
+def test_bins_are_means_and_numbers_have_the_digits_that_matter() -> None:
     rates = pd.DataFrame({"t": [0.1, 0.2, 0.9], "server": [0, 0, 0], "bpt_s": [1.0, 3.0, 5.0]})
     assert binned(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
+    texts = {106240.2: "106240", 999.94: "999.9", 24.06: "24.1", 0.0131: "0.013", 0.0: "0", 0.7: "0.70", 0.997: "1.0"}
+    assert {value: number_text(value) for value in texts} == texts
 
 
 def test_a_level_looks_like_the_strategy_that_it_is() -> None:
@@ -310,9 +179,6 @@ def test_a_level_looks_like_the_strategy_that_it_is() -> None:
     alone = {name: level_looks([name])[name] for name in ("bsp", "asp_even", "static_x")}
     wanted = {"bsp": alone["bsp"], "asp": alone["asp_even"], "static_3": alone["static_x"]}
     assert level_looks(wanted, like) == bars.bar_looks(wanted, like) == wanted
-    assert len({look.colour for look in level_looks(["small", "medium", "large"]).values()}) == 3
-    found = bars.bar_looks(["bsp", "w4s1", "w8s2"])
-    assert found["w4s1"] == found["w8s2"] != found["bsp"] == level_looks(["bsp"])["bsp"]
     # Named by the setting of the level, whatever the level is called; settings of ours remain as they were.
     own = bars.own_strategies({"bsp": ("strategy=bsp",), "mine": ("strategy=hers", "seed=1"), "none": ()})
     assert own == {"mine": "hers"}

@@ -14,13 +14,14 @@ from analysis.experiments.numbers import numbers
 from analysis.experiments.page import section
 from analysis.experiments.results import Results, measure_runs, summary
 from analysis.experiments.spec import SpecError, cells
-from analysis.records.load import load_run
+from analysis.records.load import Run, load_run
 from tests.unit.analysis.test_experiments import CLAIMS, spec_of
 from tests.unit.analysis.test_fidelity import story
 
 SYSTEMS: dict[str, Any] = {"axes": {"system": {"bsp": [], "asp": []}}, "figure": {"kind": "bars"}, "seeds": [0, 1, 2]}
 TABLE = {"columns": {"jct_s": "JCT (ms)", "wait_frac": "waiting"}, "scale": {"jct_s": 1000}}
 RATIOS = {**TABLE, "ratios": ["jct_s"], "over": {"system": "bsp"}}
+BARS = {"kind": "bars", "by": "predictor"}
 TWO = {"last": {"name": "last_value"}, "early": {"name": "last_value", "lead_s": 0.5}}
 
 
@@ -54,17 +55,6 @@ def test_what_was_never_reached_is_counted(tmp_path: Path) -> None:
     assert rows[1][2] == "0.5", "no interval around a ratio to something that never came"
 
 
-def test_the_table_is_on_the_page(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, **SYSTEMS, numbers=TABLE)
-    found = [
-        (cell, load_run(story(cell.levels["system"], seed=cell.seed).write(tmp_path / cell.name)))
-        for cell in cells(spec)
-    ]
-    whole = Results(spec=spec, runs=measure_runs(spec, found), metas=[run.meta for _, run in found])
-    assert "| system | JCT (ms) | waiting |" in section(whole, "x.png", "make")
-    assert "JCT (ms)" not in section(replace(whole, claims=CLAIMS), "x.png", "make"), "its claims are there instead"
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -73,10 +63,7 @@ def test_the_table_is_on_the_page(tmp_path: Path) -> None:
         ({"numbers": {**RATIOS, "over": {"system": "bps"}}}, "numbers: over: system=bps is no level"),
         ({"predictors": {"a b": {"name": "ema"}}}, "predictors.a b: a level is letters"),
         ({"predictors": {"ema": {"name": "ema", "lead_s": -1.0}}}, "predictors.ema: lead_s=-1: must be a finite"),
-        (
-            {"predictors": TWO, "axes": {"predictor": {"a": []}}, "figure": {"kind": "bars", "by": "predictor"}},
-            "rename the",
-        ),
+        ({"predictors": TWO, "axes": {"predictor": {"a": []}}, "figure": BARS}, "rename the"),
     ],
 )
 def test_a_bad_table_or_predictor_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -92,24 +79,19 @@ def test_a_run_has_a_row_for_every_predictor(tmp_path: Path) -> None:
     assert spec.shown == ["last", "early"]
     assert spec.compared == ["system", "predictor"]
     assert "false_negative_rate" in spec.measured
-    found = [
-        (cell, load_run(story(cell.levels["system"], seed=cell.seed).write(tmp_path / cell.name)))
-        for cell in cells(spec)
-    ]
-    assert len(found) == 6
-    rates = {"bsp": 0.25, "asp": 0.5}
-    frame = measure_runs(
-        spec,
-        found,
-        lambda run: {
-            name: {"false_positive_rate": rates[run.job["strategy"]] * (1 + (name == "early"))} for name in TWO
-        },
-    )
-    assert len(frame) == 12
+    found = []
+    for cell in cells(spec):
+        received = story(cell.levels["system"], seed=cell.seed)
+        found.append((cell, load_run(received.write(tmp_path / cell.name))))
+    rates = {"bsp": {"last": 0.25, "early": 0.5}, "asp": {"last": 0.5, "early": 1.0}}
+
+    def score(run: Run) -> dict[str, dict[str, float]]:
+        return {name: {"false_positive_rate": rate} for name, rate in rates[run.job["strategy"]].items()}
+
+    frame = measure_runs(spec, found, score)
+    assert (len(found), len(frame)) == (6, 12)
     drawn = summary(Results(spec=spec, runs=frame, metas=[])).set_index(["system", "predictor"])["value"]
-    assert drawn.to_dict() == {
-        ("bsp", "last"): 0.25,
-        ("bsp", "early"): 0.5,
-        ("asp", "last"): 0.5,
-        ("asp", "early"): 1.0,
-    }
+    assert drawn.to_dict() == {(system, name): rate for system, all_ in rates.items() for name, rate in all_.items()}
+    whole = Results(spec=spec_of(tmp_path, **SYSTEMS, numbers=TABLE), runs=frame, metas=[run.meta for _, run in found])
+    assert "| system | JCT (ms) | waiting |" in section(whole, "x.png", "make")
+    assert "JCT (ms)" not in section(replace(whole, claims=CLAIMS), "x.png", "make"), "its claims are there instead"

@@ -7,7 +7,6 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,14 +17,11 @@ from analysis.claims.related import related
 from analysis.experiments.plotted import plotted
 from analysis.experiments.results import RATIO, VALUE, Results, measure_sets
 from analysis.experiments.samples import pooled
-from analysis.experiments.spec import Shown, Spec, SpecError, cells
+from analysis.experiments.spec import Shown, SpecError, cells
 from analysis.figures.bars import draw_bars, limit_of
-from analysis.figures.elastic import common_end_s
-from analysis.figures.experiment import cdf, dots
-from analysis.figures.experiment.bars import draw_paper, paper_keys
+from analysis.figures.experiment import bars, cdf, dots
 from analysis.figures.experiment.curves import draw_curves
 from analysis.figures.experiment.groups import draw_groups
-from analysis.figures.page import Form, drawn_as, new_grid, styled
 from analysis.figures.style import Look
 from analysis.records.cluster import load_cluster
 from tests.unit.analysis.test_cluster_experiments import SETS, told
@@ -43,19 +39,12 @@ def found_from(claims: list[Claim], **known: float) -> dict[str, tuple[float, fl
     return {name: ends for (name,), ends in related(claims, ["system"], cells_of).items()}
 
 
-@pytest.mark.parametrize(
-    ("claim", "value"),
-    [
-        (said("lower", 24, "ours", "base"), 76.0),
-        (said("longer", 24, "ours", "base"), 124.0),
-        (said("faster", 25, "ours", "base"), 80.0),
-        (said("times", 2, "ours", "base", unit="x"), 50.0),
-        (said("excess", 7, "ours", "base", unit="s"), 107.0),
-    ],
-)
-def test_a_ratio_gives_one_value_from_the_other(claim: Claim, value: float) -> None:
-    assert found_from([claim], base=100.0)["ours"] == pytest.approx((value, value))
-    assert found_from([claim], ours=value)["base"] == pytest.approx((100.0, 100.0))
+def test_a_ratio_gives_one_value_from_the_other() -> None:
+    cases = [("lower", 24, "%", 76.0), ("longer", 24, "%", 124.0), ("faster", 25, "%", 80.0), ("times", 2, "x", 50.0)]
+    for how, given, unit, value in (*cases, ("excess", 7, "s", 107.0)):
+        claim = said(how, given, "ours", "base", unit=unit)
+        assert found_from([claim], base=100.0)["ours"] == pytest.approx((value, value))
+        assert found_from([claim], ours=value)["base"] == pytest.approx((100.0, 100.0))
 
 
 def test_ratios_are_followed_from_cell_to_cell_and_the_shortest_way_counts() -> None:
@@ -131,50 +120,61 @@ def test_marks_and_panels_that_make_no_sense_are_refused(drawing: dict[str, Any]
     assert why in str(error.value)
 
 
-def test_marks_say_how_the_paper_has_them() -> None:
-    rows = [("bsp", 4.0, 1.0, VALUE), ("asp", 3.0, 0.5, RATIO), ("ssp", 9.0, 0.0, RATIO)]
-    marks = pd.DataFrame(rows, columns=["strategy", "value", "std", "how"])
-    axes = Figure().subplots()
-    draw_paper(axes, marks, ["bsp", "asp"])
-    drawn = [float(np.asarray(path.vertices)[0, 0]) for lines in axes.collections[:2] for path in lines.get_paths()]
-    assert drawn == [4.0, 2.5, 3.5], "a standard deviation is no range"
-    assert len(axes.collections) == 3, "the shade of the range"
-    spec = spec_for(anchor={"system": ["bsp"]})
-    assert [key.get_label() for key in paper_keys(marks, spec.figure)] == ["paper", "paper's ratio to our BSP"]
-    assert [key.get_label() for key in paper_keys(marks[1:], spec_for().figure)] == ["paper, by its ratios"]
-
-
-def spec_for(**drawing: Any) -> Spec:
-    figure = {"kind": "bars", **drawing}
-    whole = {"name": "x", "title": "", "where": "", "axes": {"system": {"bsp": (), "asp": ()}}, "figure": figure}
-    return msgspec.convert(whole, Spec)
-
-
-def test_an_axis_ends_where_few_values_would_squash_the_others() -> None:
-    assert limit_of([50.0, 71.0, 60.0, 247.0]) == 71.0
-    assert limit_of([50.0, 71.0, 60.0, 247.0, 900.0]) == 71.0
-    assert limit_of([10155.0, 8475.0, 7790.0, 2725.0]) == inf, "the small one is legible"
-    assert limit_of([2.0, 100.0]) == limit_of([1.0, 10.0]) == inf, "half of them are no few"
-    assert limit_of([5.0, inf, nan, 0.0]) == limit_of([]) == inf
-
-
-def test_a_bar_that_is_cut_off_has_its_number_and_interval() -> None:
-    value = [50.0, 60.0, 70.0, 247.0]
-    bars = pd.DataFrame({"strategy": list("abcd"), "value_s": value, "missed": 0, "runs": 3})
-    bars = bars.assign(low_s=[40.0, 50.0, 60.0, 116.0], high_s=[60.0, 70.0, 80.0, 427.0])
-    nothing = pd.DataFrame({"strategy": [], "value_s": []})
-    axes = Figure().subplots()
-    looks = {name: Look("black") for name in "abcd"}
-    draw_bars(axes, bars, nothing, looks, "s", "-", marks={"b": (62.0, 90.0)}, limit=70.0)
-    assert [round(patch.get_width()) for patch in axes.patches] == [50, 60, 70, 90], "to the largest of the others"  # type: ignore[attr-defined]
-    texts = [text.get_text() for text in axes.texts]
-    assert texts == ["50.0", "60.0", "70.0", "247.0\n[116.0, 427.0]"]
-    assert axes.texts[1].xy[0] == 90.0, "no mark crosses the number"  # type: ignore[attr-defined]
-
-
 def samples(rows: list[tuple[str, str, str, float, int]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["system", "measure", "group", "value", "count"])
     return pooled([frame.assign(seed=0)], ["system", "seed"])
+
+
+def open_ended() -> pd.DataFrame:
+    """Bars and points of which some lie far beyond the others, or have no end, or an interval without one."""
+    table = pd.DataFrame({"strategy": list("abcdef"), "value": [50.0, 60.0, 70.0, 1200.0, inf, nan]})
+    table = table.assign(missed=[0, 1, 0, 0, 2, 0], runs=2, low=[40.0, -inf, 60.0, 900.0, nan, nan], kind="x")
+    return table.assign(high=[60.0, inf, 80.0, 1500.0, nan, nan], least=table["value"] / 2, most=5 * table["value"])
+
+
+PAPER = pd.DataFrame([("a", 4.0, 1.0, VALUE), ("b", 62.0, 30.0, RATIO)], columns=["strategy", "value", "std", "how"])
+LOOKS = {name: Look("black", marker="o") for name in "abcdef"}
+
+
+def texts_of(axes: Any) -> list[str]:
+    return [text.get_text().strip() for text in axes.texts]
+
+
+def test_what_is_beyond_an_axis_or_never_ended_is_said_in_bars_groups_and_dots() -> None:
+    table, axes = open_ended(), Figure().subplots(1, 5)
+    draw_bars(axes[0], table.add_suffix("_s").rename(columns={"strategy_s": "strategy", "missed_s": "missed",
+              "runs_s": "runs"}), PAPER[:0].assign(value_s=[]), LOOKS, "s", "missed", marks={"b": (62.0, 90.0)},
+              limit=70.0)  # fmt: skip
+    assert [round(patch.get_width()) for patch in axes[0].patches] == [50, 60, 70, 90], "to the largest of the others"
+    said = texts_of(axes[0])
+    assert "1200\n[900.0, 1500]" in said
+    assert any("1 of 2 missed" in text for text in said)
+    draw_groups(axes[1], table[:5], "kind", "strategy", LOOKS)
+    assert texts_of(axes[1]) == ["1 of 2 never", "never ends"]
+    assert len([line for line in axes[1].lines if line.get_linestyle() == ":"]) == 1, "an interval without ends"
+    dots.draw_dots(axes[2], table, PAPER[:0], LOOKS, Shown("s", "x"))
+    assert axes[2].get_xlim()[1] < 400
+    assert texts_of(axes[2]) == ["50", "60\n1 of 2 never", "70", "1200", "2 of 2 never", "not measured"]
+    dots.draw_dots(axes[3], table, PAPER[:0], LOOKS, Shown("s", "x", log=True))
+    low, high = axes[3].get_xlim()
+    assert (axes[3].get_xscale(), low < 25.0, high > 6000.0) == ("log", True, True)
+    dots.draw_dots(axes[2], table[5:], PAPER[:0], LOOKS, Shown("s", "x"))
+    assert axes[2].get_xlim() == (0.0, 1.0), "nothing was measured"
+    bars.widen(axes[4], [0.009, 3.2, 4662.0, inf, nan, 0.0])
+    assert axes[4].get_xlim()[0] < 0.009 < 4662.0 < axes[4].get_xlim()[1]
+    assert limit_of([50.0, 71.0, 60.0, 247.0]) == 71.0
+    assert limit_of([10155.0, 8475.0, 7790.0, 2725.0]) == limit_of([2.0, 100.0]) == limit_of([]) == inf
+
+
+def test_the_papers_ranges_are_shaded_and_a_perplexity_beyond_its_axis_is_on_its_last_tick() -> None:
+    axes = Figure().subplots(1, 2)
+    bars.draw_paper(axes[0], PAPER, ["a", "b"])
+    drawn = [float(np.asarray(path.vertices)[0, 0]) for lines in axes[0].collections[:2] for path in lines.get_paths()]
+    assert (drawn, len(axes[0].collections)) == ([4.0, 32.0, 92.0], 3), "a standard deviation is no range"
+    frame = pd.DataFrame({"label": "a", "t_s": [0.0, 1.0], "median": [9.0, 40.0], "low": 2.0, "high": 90.0})
+    draw_curves(axes[1], frame, LOOKS, "perplexity")
+    assert np.asarray(axes[1].lines[0].get_ydata()).tolist() == [9.0, 12.0]
+    assert axes[1].get_yticklabels()[-1].get_text() == "\N{GREATER-THAN OR EQUAL TO} 12"
 
 
 def test_a_panel_has_the_percentiles_over_jobs_and_far_values_as_arrows(tmp_path: Path) -> None:
@@ -190,34 +190,6 @@ def test_a_panel_has_the_percentiles_over_jobs_and_far_values_as_arrows(tmp_path
     assert shown.loc["bsp", ["value", "least", "most", "jobs"]].tolist() == [100.0, 2.0, 198.0, 200]
     assert shown.loc["asp", ["measure", "paper", "paper_how"]].tolist() == ["jct_s", 50.0, RATIO]
     assert "1st to 99th percentile" in picture.with_suffix(".txt").read_text()
-
-
-def dotted(values: list[float], **shown: Any) -> tuple[Any, list[str]]:
-    """A panel of these medians: its axes, and the texts next to it."""
-    names = list("abcdefgh")[: len(values)]
-    table = pd.DataFrame({"strategy": names, "value": values, "missed": [int(v == inf) for v in values], "runs": 2})
-    table = table.assign(low=nan, high=nan, least=nan, most=[5 * value for value in values])
-    table["least"] = table["value"] / 2
-    paper = pd.DataFrame(columns=["strategy", "value", "std", "how"])
-    axes = Figure().subplots()
-    dots.draw_dots(axes, table, paper, {name: Look("black", marker="o") for name in names}, Shown("s", "x", **shown))
-    return axes, [text.get_text() for text in axes.texts]
-
-
-def test_a_point_beyond_the_axis_is_an_arrow_with_its_number() -> None:
-    axes, texts = dotted([50.0, 60.0, 70.0, 1200.0, inf])
-    assert axes.get_xlim()[1] < 400
-    assert texts == ["50", "60", "70", "1200", "1 of 2 never"]
-    arrows = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == ">" and line.get_markersize() == 6]
-    assert arrows == [3, 4]
-    axes, _ = dotted([0.009, 3.2, 0.05, 0.02], log=True)
-    assert axes.get_xscale() == "log"
-    assert not axes.patches, "no bars: a logarithmic axis has no zero"
-    low, high = axes.get_xlim()
-    assert low < 0.0045
-    assert high > 16.0
-    axes, _ = dotted([nan, nan])
-    assert axes.get_xlim() == (0.0, 1.0)
 
 
 def test_a_distribution_is_a_share_of_all_of_its_values(tmp_path: Path) -> None:
@@ -236,33 +208,10 @@ def test_a_distribution_is_a_share_of_all_of_its_values(tmp_path: Path) -> None:
     ]
 
 
-def test_steps_rise_at_their_values_and_the_papers_points_are_marked() -> None:
-    rows = [("bsp", "", 2.0, 25.0), ("bsp", "", 4.0, 75.0), ("bsp", "", 20.0, 100.0)]
-    table = pd.DataFrame(rows, columns=["by", "group", "value", "percent"])
-    axes = Figure().subplots()
-    one = Shown("s", "x", ends=(0.0, 10.0), share="jobs", marks={"": ((3.0, 40.0),), "bsp": ((5.0, 80.0),)})
-    cdf.draw_steps(axes, table, {"bsp": Look("black")}, one)
-    line, *marks = axes.lines
-    at = np.searchsorted(np.asarray(line.get_xdata()), [1.9, 2.0, 5.0, 10.0], side="right") - 1
-    assert np.asarray(line.get_ydata())[at].tolist() == [0.0, 25.0, 75.0, 75.0], "what is beyond the axis is not there"
-    assert [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks] == [(3.0, 40.0), (5.0, 80.0)]  # type: ignore[index]
-    assert marks[1].get_color() == "black", "of a level: in its colour"
-    assert axes.get_ylabel() == "jobs (%)"
-
-
-def test_groups_of_a_distribution_are_line_styles_with_names(tmp_path: Path) -> None:
+def test_groups_of_a_distribution_are_drawn(tmp_path: Path) -> None:
     shown = {"jct_s": {"label": "s", "groups": {"a": "first"}, "marks": {"b": [[1.0, 50.0]]}}}
     found = experiment(tmp_path, [], kind="cdf", shows=shown)
     found = replace(found, samples=samples([("bsp", "jct_s", "a", 0.5, 3), ("bsp", "jct_s", "b", 0.1, 5)]))
-    (one,) = found.spec.figure.several
-    axes = Figure().subplots()
-    table = cdf.distribution(found, one)
-    cdf.draw_steps(axes, table.rename(columns={"system": "by"}), {"bsp": Look("black")}, one)
-    cdf.name_groups(axes, table, one)
-    assert len({line.get_linestyle() for line in axes.lines[:2]}) == 2
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["first", "b"]
     picture = cdf.draw(tmp_path / "x.png", found)
     assert set(pd.read_csv(picture.with_suffix(".csv"))["measure"]) == {"jct_s"}
 
@@ -304,41 +253,3 @@ def test_jobs_of_a_set_are_the_samples_of_their_means(tmp_path: Path) -> None:
     values = {name: sorted(mine["value"]) for name, mine in found.groupby("measure")}
     assert values == {"jct_mean_s": [10.0, 12.0], "stragglers_per_job": [0.0, 3.0]}
     assert runs["jct_mean_s"].tolist() == [11.0]
-
-
-def test_an_interval_without_ends_is_dotted_to_the_top() -> None:
-    rows = [("1", "bsp", 2.0, -inf, inf, 1, 5), ("1", "asp", 2.0, 1.0, 3.0, 0, 5)]
-    table = pd.DataFrame(rows, columns=["size", "system", "value", "low", "high", "missed", "runs"])
-    axes = Figure().subplots()
-    draw_groups(axes, table, "size", "system", {name: Look("black") for name in ("bsp", "asp")})
-    assert [line.get_marker() for line in axes.lines if line.get_marker() == "^"] == ["^"]
-    dotted_lines = [line for line in axes.lines if line.get_linestyle() == ":"]
-    assert len(dotted_lines) == 1
-    assert dotted_lines[0].get_xdata()[0] == pytest.approx(-0.2)  # type: ignore[index]
-
-
-def test_a_perplexity_beyond_its_axis_is_on_its_last_tick_which_says_so() -> None:
-    frame = pd.DataFrame({"label": "bsp", "t_s": [0.0, 1.0], "median": [9.0, 40.0], "low": 2.0, "high": 90.0})
-    axes = Figure().subplots()
-    draw_curves(axes, frame, {"bsp": Look("black")}, "perplexity")
-    assert np.asarray(axes.lines[0].get_ydata()).tolist() == [9.0, 12.0]
-    assert axes.get_yticklabels()[-1].get_text() == "\N{GREATER-THAN OR EQUAL TO} 12"
-    draw_curves(axes, frame, {"bsp": Look("black")}, "loss")
-    assert np.asarray(axes.lines[1].get_ydata()).tolist() == [9.0, 40.0]
-
-
-def test_all_columns_end_with_the_second_longest_run() -> None:
-    assert common_end_s([1460.0, 7800.0, 3300.0]) == 3300.0
-    assert common_end_s([1460.0, 7800.0]) == 7800.0
-    assert common_end_s([5.0]) == 5.0
-
-
-def test_a_grid_has_no_empty_panel_and_is_a_column_on_a_narrow_page() -> None:
-    for width_in, columns in ((3.33, 1), (6.4, 3)):
-        with drawn_as(Form(width_in)), styled():
-            page, places = new_grid(1.0, "", 5)
-        assert len(places) == len(page.axes) == 5
-        spec = places[0].get_subplotspec()
-        assert spec is not None
-        assert spec.get_gridspec().ncols == columns
-        assert page.get_figheight() == pytest.approx(1.0 * -(-5 // columns))

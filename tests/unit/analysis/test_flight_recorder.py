@@ -50,9 +50,10 @@ def test_the_collective_is_the_one_of_the_extension_s_own_analysis(published: Pa
     for case, ranks in (("lock_gil_1st", {9, 14}), ("lock_gil_2nd", {10, 15})):
         found = hanging(dumps_of(published / case))
         assert {one.rank for one in found} == ranks
-        assert {(one.operation.name, one.group.what) for one in found} == {
-            ("all_to_all", "EXPERT_MODEL_PARALLEL_GROUP")
-        }
+        about = {(one.operation.name, one.group.what) for one in found}
+        assert about == {("all_to_all", "EXPERT_MODEL_PARALLEL_GROUP")}
+    (one,) = hanging(dumps_of(published / "lock_gil_1st" / "_dump_0"))
+    assert (one.rank, one.kind) == (8, "absent"), "one dump says which other is needed"
 
 
 def test_advice_on_a_folder_of_dumps_names_the_ranks(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,16 +71,11 @@ def test_dumps_that_are_named_one_by_one_are_refused(published: Path, capsys: py
     assert "name the folder with all dumps" in capsys.readouterr().err
 
 
-def test_one_dump_says_which_other_is_needed(published: Path) -> None:
-    (one,) = hanging(dumps_of(published / "lock_gil_1st" / "_dump_0"))
-    assert (one.rank, one.kind) == (8, "absent")
-
-
 def test_damaged_dumps_are_read_or_refused_in_one_line(published: Path, tmp_path: Path) -> None:
     data = (published / "gpu_error_1st" / "_dump_13").read_bytes()
     read = 0
     refused = list[str]()
-    for seed in range(200):
+    for seed in range(60):
         (tmp_path / "dump_13").write_bytes(mutated(data, seed))
         try:
             dumps = dumps_of(tmp_path)
@@ -88,8 +84,8 @@ def test_damaged_dumps_are_read_or_refused_in_one_line(published: Path, tmp_path
         else:
             assert hanging_lines(dumps, hanging(dumps))
             read += bool(dumps)
-    assert read > 10
-    assert len(refused) > 10
+    assert read > 5
+    assert len(refused) > 5
     assert all(said.isprintable() and len(said) < 1_000 for said in refused)
 
 
@@ -118,51 +114,38 @@ HANGS: dict[str, tuple[int, dict[int, list[dict[str, Any]]], dict[int, str], lis
     "one has not begun": (3, {0: [*DONE, entry("0", 7)], 1: DONE, 2: [*DONE, entry("0", 7)]}, {1: "late"}, [{0, 2}]),
     "a device does not complete": (3, {0: AHEAD, 1: [entry("0", 7)], 2: AHEAD}, {1: "stuck"}, [{0, 2}]),
     "all have begun": (
-        3,
-        {rank: [entry("0", 7)] for rank in range(3)},
-        dict.fromkeys(range(3), "together"),
-        [set()] * 3,
-    ),
-    "two wait for each other": (
-        2,
-        peer(0, "send 0->1") | peer(1, "send 1->0"),
-        {0: "circle", 1: "circle"},
-        [{1}, {0}],
+        *(3, {rank: [entry("0", 7)] for rank in range(3)}),
+        *(dict.fromkeys(range(3), "together"), [set()] * 3),
     ),
     "who waits for a circle is not in it": (
-        4,
-        peer(0, "recv 0<-1") | peer(1, "recv 1<-0") | peer(2, "recv 2<-1") | peer(3, "recv 3<-2"),
-        {0: "circle", 1: "circle"},
-        [{1, 2, 3}, {0, 2, 3}],
+        *(4, peer(0, "recv 0<-1") | peer(1, "recv 1<-0") | peer(2, "recv 2<-1") | peer(3, "recv 3<-2")),
+        *({0: "circle", 1: "circle"}, [{1, 2, 3}, {0, 2, 3}]),
     ),
-    "who waits for one without a dump is not blamed": (
-        3,
-        peer(0, "recv 0<-1") | peer(1, "recv 1<-2"),
-        {2: "absent"},
-        [{0, 1}],
-    ),
+    "two for each other": (2, peer(0, "send 0->1") | peer(1, "send 1->0"), {0: "circle", 1: "circle"}, [{1}, {0}]),
+    "who waits for one without a dump": (3, peer(0, "send 0->1") | peer(1, "recv 1<-2"), {2: "absent"}, [{0, 1}]),
 }
 
 
 @pytest.mark.parametrize("case", HANGS)
 def test_a_hang_has_its_kind_and_those_who_wait(case: str, tmp_path: Path) -> None:
+    """Of dumps that may be compressed."""
     ranks, entries, kinds, waiting = HANGS[case]
-    found = hanging(write(tmp_path, ranks, entries))
+    write(tmp_path, ranks, entries)
+    for path in list(tmp_path.iterdir()):
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    found = hanging(dumps_of(tmp_path))
     assert {one.rank: one.kind for one in found} == kinds
     assert [one.waiting for one in found] == waiting
 
 
-def test_counters_tell_of_a_rank_that_has_no_entries(tmp_path: Path) -> None:
+def test_counters_tell_of_a_rank_that_has_no_entries_and_ranks_that_wait_for_nothing_show_no_hang(
+    tmp_path: Path,
+) -> None:
     (one,) = hanging(write(tmp_path, 2, {0: [entry("0", 8)], 1: []}, pg_status=STATUS))
     assert (one.rank, one.kind, one.operation.number) == (1, "late", 8)
-
-
-def test_dumps_may_be_compressed(tmp_path: Path) -> None:
-    write(tmp_path, 3, {rank: [entry("0", 7)] for rank in range(3)})
-    for path in list(tmp_path.iterdir()):
-        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    assert sorted(dumps_of(tmp_path)) == [0, 1, 2]
+    dumps = write(tmp_path, 2, {rank: [entry("0", 7, "completed")] for rank in range(2)})
+    assert NOBODY in hanging_lines(dumps, hanging(dumps))
 
 
 def test_a_folder_that_cannot_be_listed_has_no_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +156,6 @@ def test_a_folder_that_cannot_be_listed_has_no_dumps(tmp_path: Path, monkeypatch
     assert dumps_of(tmp_path) == {}
     with pytest.raises(LogError, match=r"cannot be read \(permission denied\)"):
         read_log(tmp_path)
-
-
-def test_ranks_that_wait_for_nothing_show_no_hang(tmp_path: Path) -> None:
-    dumps = write(tmp_path, 2, {rank: [entry("0", 7, "completed")] for rank in range(2)})
-    assert NOBODY in hanging_lines(dumps, hanging(dumps))
 
 
 def nested(depth: int, copies: int) -> list[Any]:
@@ -232,7 +210,7 @@ class Harmful:
         return Path.write_text, (self.path, "executed")
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("protocol", [2, 5])
 @pytest.mark.parametrize("kind", ["harmful", "function", "array", "path"])
 def test_whatever_needs_a_class_is_refused_and_nothing_is_executed(kind: str, protocol: int, tmp_path: Path) -> None:
     array = np.arange(3, dtype=np.uint8)
@@ -254,7 +232,7 @@ def test_a_pickle_may_not_have_endless_keys_or_instructions(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x80\x02", b"\x80\x02.", b"\x80\x02a.", b"\x80\x02}(]]u.", b"\x80\x02]q", b"\x80\x02)u."]
+    "data", [*(b"\x80\x02" + each for each in (b"", b".", b"a.", b"}(]]u.", b"]q", b")u.", b"](]]u.", b"}(]e."))]
 )
 def test_a_damaged_pickle_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"pickle|position|data"):

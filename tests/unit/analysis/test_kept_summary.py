@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -16,12 +17,17 @@ from analysis.reports.report import finish_run
 from tests.support.records import Story, asp_story, bsp_story
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> Path:
-    """A record with its summary."""
-    path = bsp_story().write(tmp_path / "bsp")
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = bsp_story().write(tmp_path_factory.mktemp("kept") / "bsp")
     finish_run(path, draw=False)
     return path
+
+
+@pytest.fixture
+def record(finished: Path, tmp_path: Path) -> Path:
+    """A record with its summary."""
+    return shutil.copytree(finished, tmp_path / "bsp")
 
 
 def facts(gathered: Gathered) -> object:
@@ -57,21 +63,20 @@ def test_of_a_record_that_was_changed_it_is_made_again(record: Path, name: str) 
     with (record / name).open("ab") as file:
         file.write(b"\n")
     assert kept_summary.kept_summary(record) is None
+    (digest,) = gather_runs([bsp_story().write(record.parent / "other")]).digests
+    assert digest.summary == summarise(load_afresh(record.parent / "other"))
 
 
-@pytest.mark.parametrize("name", ["summary.json", f"{FOLDER}/summary.json", "plan.json"])
-def test_where_a_file_is_missing_it_is_made_again(record: Path, name: str) -> None:
-    (record / name).unlink()
-    assert kept_summary.kept_summary(record) is None
-
-
-def test_a_damaged_note_is_none(record: Path) -> None:
-    (record / FOLDER / "summary.json").write_text("[")
-    assert kept_summary.kept_summary(record) is None
-
-
-def test_what_other_code_has_made_is_made_again(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_summary, "_code", lambda: "another")
+@pytest.mark.parametrize("name", ["summary.json", f"{FOLDER}/summary.json", "plan.json", "[", "code"])
+def test_where_a_file_is_missing_or_damaged_or_of_other_code_it_is_made_again(
+    record: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "code":
+        monkeypatch.setattr(kept_summary, "_code", lambda: "another")
+    elif name == "[":
+        (record / FOLDER / "summary.json").write_text("[")
+    else:
+        (record / name).unlink()
     assert kept_summary.kept_summary(record) is None
 
 
@@ -108,9 +113,3 @@ def test_of_a_job_that_never_started_none_is_kept(tmp_path: Path) -> None:
     assert kept_summary.kept_summary(path) is None
     with pytest.raises(RecordError, match="the job never started"):
         gather_runs([path])
-
-
-def test_a_record_without_one_is_summarised(tmp_path: Path) -> None:
-    path = bsp_story().write(tmp_path / "run")
-    (digest,) = gather_runs([path]).digests
-    assert digest.summary == summarise(load_afresh(path))

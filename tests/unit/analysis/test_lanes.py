@@ -20,12 +20,6 @@ def iterations(means: dict[int, float]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["worker", "iter_s", "samples"])
 
 
-def test_few_workers_keep_their_numbers_as_heights() -> None:
-    workers = [0, 1, 5, *range(7, MOST + 4)]
-    assert drawn(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
-    assert caption_of(len(workers), len(workers)) == ""
-
-
 def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     slow = set(range(100, 100 + 7 * (MOST // 2), 7))
     found = drawn(range(1000), iterations({worker: 3.0 if worker in slow else 1.0 for worker in range(999)}))
@@ -35,6 +29,9 @@ def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     others = pd.Series(sorted(found.keys() - slow))
     assert others.diff().dropna().between(60, 75).all(), "1,000 / 16, with slow ones between"
     assert caption_of(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
+    workers = [0, 1, 5, *range(7, MOST + 4)]  # few keep their numbers as heights
+    assert drawn(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
+    assert caption_of(len(workers), len(workers)) == ""
 
 
 def test_the_figures_draw_no_more_lanes_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import socket
-import weakref
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import product
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from analysis import logs
-from analysis.logs import profiler, table_file, trace_file
+from analysis.logs import table_file
 from analysis.logs.reading import read_log
 from tests.support.log_samples import refusal
 
@@ -49,24 +48,18 @@ def test_pipes_folders_and_circles_of_links_are_no_logs(tmp_path: Path) -> None:
     assert "holds neither a run nor traces" in refusal(tmp_path / "folder")
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.log", "rank0.json.gz"])
-@pytest.mark.parametrize("place", [-8, -4, 30])
+@pytest.mark.parametrize(("name", "place"), [("a.csv.gz", -8), ("a.log", -4), ("rank0.json.gz", 30)])
 def test_a_damaged_archive_is_one_line(name: str, place: int, tmp_path: Path) -> None:
-    """The check sum, the length and the content itself."""
+    """The check sum, the length and the content itself; and half of an archive."""
     trace = json.dumps({"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 2}]})
-    text = {"a.log": TITAN.format(0, 1) * 9, "a.csv.gz": HEADER + "0,1,1\n1,1,1\n" * 9, "rank0.json.gz": trace * 9}[
-        name
-    ]
-    data = bytearray(gzip.compress(text.encode(), mtime=0))
+    texts = {"a.log": TITAN.format(0, 1), "a.csv.gz": HEADER + "0,1,1\n1,1,1\n", "rank0.json.gz": trace}
+    data = bytearray(gzip.compress((texts[name] * 9).encode(), mtime=0))
     data[place] ^= 0xFF
     (tmp_path / name).write_bytes(data)
     assert "cannot be read" in refusal(tmp_path / name)
-
-
-def test_a_cut_archive_is_one_line(tmp_path: Path) -> None:
     whole = pa.compress((TITAN.format(0, 1) * 5000).encode(), "zstd", asbytes=True)
-    (tmp_path / "a.log").write_bytes(whole[: len(whole) // 2])
-    refusal(tmp_path / "a.log")
+    (tmp_path / "cut.log").write_bytes(whole[: len(whole) // 2])
+    refusal(tmp_path / "cut.log")
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.log", "rank0.json", "rank0.json.gz", "a.parquet"])
@@ -83,21 +76,15 @@ LIMITS = {
     "gathering.MOST_RANKS": (
         "a.csv",
         HEADER + "".join(f"{row},0,1\n" for row in range(101)),
-        "has 101 ranks, and no more than 100 are read; give a part of them",
+        "has 101 ranks, and no more",
     ),
     "table_rows.MOST_ROWS": (
-        "a.csv",
-        "step," + ",".join(f"rank{rank}" for rank in range(20)) + "\n" + ("0" + ",1" * 20 + "\n") * 6,
+        *("a.csv", "step," + ",".join(f"rank{rank}" for rank in range(20)) + "\n" + ("0" + ",1" * 20 + "\n") * 6),
         "has more than 100 steps of ranks; give fewer of them",
     ),
-    "trace_file.MOST_OBJECTS": (
-        "rank0.json",
-        json.dumps({"traceEvents": [{}] * 100}),
-        "has more than 100 objects, the most that are read; profile fewer steps",
-    ),
+    "trace_file.MOST_OBJECTS": ("rank0.json", json.dumps({"traceEvents": [{}] * 100}), "has more than 100 objects"),
     "metric_table.MOST_ROWS": (
-        "a.csv",
-        "step,step_time,data_time\n" + "".join(f"{step},1,0.5\n" for step in range(60)),
+        *("a.csv", "step,step_time,data_time\n" + "".join(f"{step},1,0.5\n" for step in range(60))),
         "has more than 100 times, the most that are read; give a part",
     ),
 }
@@ -111,6 +98,21 @@ def test_a_log_has_so_many_parts(limit: str, tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr("analysis.logs.table_rows.whole_numbers", None)
     (tmp_path / name).write_text(text)
     assert says in refusal(tmp_path / name)
+
+
+def test_a_folder_has_so_many_traces_and_what_needs_more_memory_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("analysis.logs.trace_folder.MOST_FILES", 2)
+    for rank in range(3):
+        (tmp_path / f"rank{rank}.json").touch()
+    assert "has 3 traces; name a folder of 2 at most" in refusal(tmp_path)
+    monkeypatch.setattr("analysis.logs.reading.read_table", full)
+    (tmp_path / "a.csv").write_text(HEADER)
+    assert "needs more memory than there is; give a part of it" in refusal(tmp_path / "a.csv")
 
 
 def test_of_a_line_so_many_characters_are_read_and_that_is_said(tmp_path: Path) -> None:
@@ -163,23 +165,6 @@ def test_a_table_has_so_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "has 1,000 rows with more than 1 MiB; shorten its texts" in refusal(tmp_path / "a.parquet")
 
 
-def test_one_trace_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive: list[weakref.ref[trace_file.Trace]] = []
-
-    def read(path: Path) -> trace_file.Trace:
-        assert not any(one() for one in alive), "the one before takes as much memory"
-        trace = trace_file.read_trace(path)
-        alive.append(weakref.ref(trace))
-        return trace
-
-    monkeypatch.setattr(profiler, "read_trace", read)
-    span = {"ph": "X", "cat": "user", "name": "ProfilerStep#1", "ts": 1.0, "dur": 2.0}
-    for rank in range(3):
-        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": [span]}))
-    read_log(tmp_path)
-    assert len(alive) == 3
-
-
 def test_a_table_has_so_many_columns_and_a_short_header(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(f"c{number}" for number in range(30_000)) + "\n1\n")
     assert "has 30,000 columns, and no more than 20,000 are read" in refusal(tmp_path / "a.csv")
@@ -189,26 +174,10 @@ def test_a_table_has_so_many_columns_and_a_short_header(tmp_path: Path) -> None:
     assert len(refusal(tmp_path / "a.csv")) < 1_000, "long names are not repeated in full"
 
 
-def test_a_folder_has_so_many_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.logs.trace_folder.MOST_FILES", 2)
-    for rank in range(3):
-        (tmp_path / f"rank{rank}.json").touch()
-    assert "has 3 traces; name a folder of 2 at most" in refusal(tmp_path)
-
-
 @pytest.mark.parametrize("text", ['{"other":' + "[" * 100_000, '{"traceEvents":' + "[" * 100_000, '{"a":' * 100_000])
 def test_brackets_without_end_are_no_trace(text: str, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(text)
     assert "trace (" in refusal(tmp_path / "rank0.json")
-
-
-def test_without_memory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr("analysis.logs.reading.read_table", full)
-    (tmp_path / "a.csv").write_text(HEADER)
-    assert "needs more memory than there is; give a part of it" in refusal(tmp_path / "a.csv")
 
 
 LENGTH = 1 << 17
@@ -254,11 +223,12 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes]]]:
 ALL = {f"{module} {number}": each for number, (module, each) in enumerate(patterns())}
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("pattern", ALL)
 def test_no_line_makes_an_expression_take_more_than_linear_time(pattern: str) -> None:
     assert ends(ALL[pattern], CPU_S)
 
 
+@pytest.mark.long(like="test_no_line_makes_an_expression_take_more_than_linear_time")
 def test_an_expression_that_backtracks_is_noticed() -> None:
     assert not ends(OLD, 1)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from analysis.claims.ledger import Claim
+from analysis.experiments.host_measures import HOST_MEASURES
 from analysis.experiments.measures import (
     MEASURES,
     gain_after,
@@ -21,9 +25,12 @@ from analysis.experiments.measures import (
     slowest_before,
     stalled_frac,
     throughput,
+    to_update_s,
     use_frac,
 )
+from analysis.experiments.results import runs_behind
 from analysis.records.load import Run, load_run
+from tests.support.cli import run_cli
 from tests.support.records import Story
 
 END_S = 10.0
@@ -63,11 +70,6 @@ def test_idle_time_is_that_of_the_second_half(tmp_path: Path) -> None:
     assert idle_frac(run_with(tmp_path, iterations=rows(*found, dropped))) == pytest.approx(3 / 12)
 
 
-def test_throughput_is_of_what_was_applied(tmp_path: Path) -> None:
-    found = run_with(tmp_path, iterations=rows({}, {}, {"fate": "dropped"}, {"samples": 3}))
-    assert throughput(found) == pytest.approx((8 + 8 + 3) / END_S)
-
-
 def test_throughput_before_the_first_loss_and_after_the_last_return(tmp_path: Path) -> None:
     """3 updates in 4 s, then 4 in 2.5 s: more than twice as fast."""
     restarts = pd.DataFrame({"t": [4.0, 5.0, 5.5, 7.5], "what": ["Lost", "ServerLost", "Restored", "Joined"]})
@@ -80,9 +82,7 @@ def test_throughput_before_the_first_loss_and_after_the_last_return(tmp_path: Pa
 
 def test_a_restarted_worker_is_looked_at_once_it_has_settled(tmp_path: Path) -> None:
     """Five slow iterations after its return, then three of 1 s; the other takes 2 s. Those before do not count."""
-    restarts = pd.DataFrame(
-        {"t": [1.0, 2.0], "what": ["Lost", "Joined"], "role": ["worker", "worker"], "id": [1, 1]},
-    )
+    restarts = pd.DataFrame({"t": [1.0, 2.0], "what": ["Lost", "Joined"], "role": ["worker", "worker"], "id": [1, 1]})
     own = [{"t": 3.0 + n / 2, "worker": 1, "bpt_s": 9.0 if n < 5 else 1.0} for n in range(8)]
     others = [{"t": 2.0, "bpt_s": 50.0}, {"t": 4.0, "bpt_s": 2.0}, {"t": 6.0, "bpt_s": 2.0}]
     found = run_with(tmp_path, restarts=restarts, iterations=rows(*own, *others))
@@ -94,12 +94,10 @@ def test_the_slowest_is_compared_with_the_others_only(tmp_path: Path) -> None:
     times = [(1.0, 0, 1.0), (2.0, 1, 4.0), (7.0, 0, 100.0)]
     found = rows(*({"t": t, "worker": worker, "bpt_s": bpt_s} for t, worker, bpt_s in times))
     assert slowest_before(run_with(tmp_path, restarts=restarts, iterations=found)) == 4.0
-
-
-def test_injected_delays_are_no_use(tmp_path: Path) -> None:
-    """4 + 3 s of computing, of which 2 s are a delay, by two workers in 10 s; what was dropped counts."""
-    found = rows({"compute_s": 4.0, "injected_s": 2.0}, {"worker": 1, "compute_s": 3.0, "fate": "dropped"})
-    assert use_frac(run_with(tmp_path, iterations=found)) == pytest.approx(5 / 20)
+    found = run_with(tmp_path / "applied", iterations=rows({}, {}, {"fate": "dropped"}, {"samples": 3}))
+    assert throughput(found) == pytest.approx((8 + 8 + 3) / END_S), "of what was applied"
+    delayed = rows({"compute_s": 4.0, "injected_s": 2.0}, {"worker": 1, "compute_s": 3.0, "fate": "dropped"})
+    assert use_frac(run_with(tmp_path / "use", iterations=delayed)) == pytest.approx(5 / 20), "a delay is no use"
 
 
 def test_a_worker_is_not_held_before_its_first_step(tmp_path: Path) -> None:
@@ -136,14 +134,110 @@ def test_vectors_and_batches_are_of_the_same_time(tmp_path: Path) -> None:
     """Samples of 2 to 8 s: 10 vectors of 400 bytes for the 32 samples of four updates, each of a batch of 8 samples;
     those at 2 and 9 s are outside, and host 1 has no server."""
     hosts = [{"number": 0, "tasks": ["server:0", "worker:0"]}, {"number": 1, "tasks": ["worker:1"]}]
-    nodes = pd.DataFrame(
-        [
-            {"t": t, "node": f"host:{host}", "period_s": 3.0, "in_bytes_per_s": rate}
-            for t, host, rate in ((5.0, 0, 400.0), (8.0, 0, 2800 / 3), (5.0, 1, 1e6))
-        ]
-    )
-    run = run_with(
-        tmp_path, nodes=nodes, updates=updates(1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 9.0), iterations=rows({}, {"samples": 16})
-    )
+    rates = [(5.0, "host:0", 400.0), (8.0, "host:0", 2800 / 3), (5.0, "host:1", 1e6)]
+    nodes = pd.DataFrame(rates, columns=["t", "node", "in_bytes_per_s"]).assign(period_s=3.0)
+    applied = updates(1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 9.0)
+    run = run_with(tmp_path, nodes=nodes, updates=applied, iterations=rows({}, {"samples": 16}))
     run.meta["machine"]["hosts"] = hosts
     assert link_vectors_per_batch(run) == pytest.approx(10 / 4)
+
+
+BOUND = {"divergence_max": 4.0}
+
+
+def followed(folder: Path, notes: Sequence[tuple[int, float]], fields: dict[str, float] = BOUND) -> Run:
+    """A run with these (behind, distance), a version later each."""
+    made = Story("mlfabric", runtime="virtual", fields=fields)
+    made.started()
+    for version, (behind, distance) in enumerate(notes):
+        made.note(1.0 + version, "Diverged", server=1, version=version, behind=behind, distance=distance)
+    made.finished(9.0)
+    return load_run(made.write(folder))
+
+
+def measured(run: Run) -> list[float]:
+    return [MEASURES[name](run) for name in ("distance_frac", "distance_level", "behind_mean")]
+
+
+def test_distance_is_relative_to_the_bound_and_level_only_without_a_lack(tmp_path: Path) -> None:
+    """Furthest apart while it lacks 3 updates; level twice, and once first in an update that both make (live)."""
+    run = followed(tmp_path, [(0, 0.0), (3, 3.0), (1, 1.0), (0, 0.25), (-1, 0.5)])
+    assert measured(run) == pytest.approx([0.75, 0.25, 0.6])
+    frac, level, behind = measured(followed(tmp_path / "never level", [(1, 2.0), (2, 6.0)]))
+    assert (frac, behind) == (1.5, 1.5), "beyond the bound is more than 1"
+    assert isnan(level)
+    assert isnan(MEASURES["distance_frac"](followed(tmp_path / "no replicas", [])))
+    assert isnan(MEASURES["distance_frac"](followed(tmp_path / "no bound", [(0, 0.0)], {})))
+
+
+HOSTS = [
+    {"number": 0, "tasks": ["worker:0"]},
+    {"number": 1, "tasks": ["worker:1", "server:1"]},
+    {"number": 2, "tasks": ["server:0"]},
+]
+
+
+def sampled(t: float, node: str, cores: float, out: float = float("nan"), into: float = float("nan")) -> dict[str, Any]:
+    return {"t": t, "node": node, "cpu_cores": cores, "out_bytes_per_s": out, "in_bytes_per_s": into}
+
+
+def run_of(*rows: dict[str, Any]) -> Any:
+    columns = ["t", "node", "cpu_cores", "out_bytes_per_s", "in_bytes_per_s"]
+    return SimpleNamespace(
+        meta={"machine": {"hosts": HOSTS}}, tables=SimpleNamespace(nodes=pd.DataFrame(list(rows), columns=columns))
+    )
+
+
+def test_use_is_that_of_tasks_and_of_hosts_with_one_role() -> None:
+    """The first tenth does not count, nor does the link of a host that worker and server share."""
+    run = run_of(
+        *(sampled(0.5, "worker:0", 9.0), sampled(5.0, "worker:0", 0.2), sampled(10.0, "worker:1", 0.4)),
+        *(sampled(10.0, "server:0", 0.6), sampled(10.0, "host:0", 0.2, 10.0, 30.0)),
+        *(sampled(10.0, "host:1", 0.4, 500.0, 500.0), sampled(10.0, "host:2", 0.6, 90.0, 60.0)),
+    )
+    expected = {
+        **{"host_server_cores": 0.6, "host_worker_cores": 0.3, "host_server_cores_over_worker_frac": 1.0},
+        **{"host_server_bytes_per_s": 90.0, "host_worker_bytes_per_s": 30.0, "host_server_bytes_over_worker_frac": 2.0},
+        **{"host_used_cores": 1.2, "host_used_bytes_per_s": 600.0},
+    }
+    assert {name: measure(run) for name, measure in HOST_MEASURES.items()} == pytest.approx(expected)
+    assert all(pd.isna(measure(run_of())) for measure in HOST_MEASURES.values()), "nothing was sampled"
+
+
+def test_the_time_to_an_update_begins_when_the_gradient_is_ready() -> None:
+    """Holding, sending and waiting for the update count; a dropped gradient does not."""
+    row = {"worker": 0, "samples": 1, "start_s": 1.0, "wait_s": 0.5, "pull_s": 0.25, "data_s": 0.0, "compute_s": 0.25}
+    rows = [{**row, "fate": "applied", "applied_t": 2.5}, {**row, "fate": "dropped", "applied_t": 9.0}]
+    run: Any = SimpleNamespace(tables=SimpleNamespace(iterations=pd.DataFrame(rows)))
+    assert to_update_s(run) == pytest.approx(0.5)
+
+
+def test_a_claim_is_live_if_its_own_runs_are() -> None:
+    """Some experiments have the same job on both clocks."""
+    runs = pd.DataFrame({"system": ["a", "a", "b", "b"], "clock": ["l", "v"] * 2, "runtime": ["live", "virtual"] * 2})
+    claim = Claim(id="x", where="", check="ratio", subject={"system": "a", "clock": "l"}, against=({"system": "b"},))
+    assert runs_behind(claim, runs)["runtime"].tolist() == ["live", "live"]
+    assert len(runs_behind(Claim(id="y", where="", check="shape"), runs)) == 4
+
+
+PLACES = "cluster.hosts.placement=[[server:0],[worker:0],[worker:1],[worker:2],[worker:3]]"
+JOB = ("runtime=virtual", "cluster=hosts", "cluster.hosts.count=5", PLACES, "topology.num_servers=1", "straggler=none")
+LENGTH = ("backend=none", "backend.num_parameters=10000", "workload.target=null", "workload.epochs=2")
+LENGTH += ("eval_every_s=null", "draw=false", "view=none")
+
+
+def vectors_of(tmp_path: Path, *words: str) -> float:
+    run_dir = tmp_path / str(len(words))
+    done = run_cli(*JOB, *LENGTH, "cluster.device={base_s: 0.1}", *words, f"hydra.run.dir={run_dir}")
+    assert done.exit_code == 0, done.err
+    return link_vectors_per_batch(load_run(run_dir))
+
+
+@pytest.mark.long(like="test_vectors_and_batches_are_of_the_same_time")
+def test_a_tree_of_two_inner_nodes_halves_it(tmp_path: Path) -> None:
+    """Four workers: a sum of three and a gradient, after a first round of four."""
+    every = "runtime.telemetry_every_s=0.5"
+    direct = vectors_of(tmp_path, every)
+    assert direct == pytest.approx(1.0, abs=0.1)
+    summed = vectors_of(tmp_path, every, "strategy=bsp", "strategy.tree_fanout=2", "strategy.tree_wait_s=1")
+    assert summed == pytest.approx(0.5, abs=0.1)

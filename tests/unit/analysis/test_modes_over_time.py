@@ -49,6 +49,8 @@ def test_a_run_without_modes_has_none(tmp_path: Path) -> None:
     still = load_run(bsp_story().write(tmp_path / "run"))
     assert modes_over_time(still).empty
     assert decided_s(still) == []
+    modes = ["asgd", "dynamic 2 2", "static 2", "dynamic 3 1", "static 10", "ssgd"]
+    assert sorted(modes, key=rank) == ["ssgd", "static 10", "static 2", "dynamic 3 1", "dynamic 2 2", "asgd"]
     finish_run(tmp_path / "run")
     assert not (tmp_path / "run" / "figures" / "modes.png").exists()
 
@@ -60,8 +62,3 @@ def test_a_figure_of_modes_above_the_windows(run: Run, tmp_path: Path) -> None:
     shown = pd.read_csv(path.with_suffix(".csv"))
     assert shown["what"].tolist() == ["ssgd", "asgd", "worker:1"]
     assert shown["is_mode"].tolist() == [True, True, False]
-
-
-def test_lanes_are_ordered_by_the_size_of_updates() -> None:
-    modes = ["asgd", "dynamic 2 2", "static 2", "dynamic 3 1", "static 10", "ssgd"]
-    assert sorted(modes, key=rank) == ["ssgd", "static 10", "static 2", "dynamic 3 1", "dynamic 2 2", "asgd"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,23 +31,14 @@ def profile(path: Path, *, steps: int = 4, name: str = "step {}") -> Path:
     """Two processes with a device each; a step takes 1 s. Device 1 computes 0.6 s, device 0 0.4 s; then they sum."""
     with sqlite3.connect(path) as database:
         database.executescript(TABLES)
-        for device in range(2):
+        for device, step in product(range(2), range(steps)):
             process, work = (device + 7) << 24, int((0.4 + 0.2 * device) * 1e9)
-            for step in range(steps):
-                start = int(1e10 * device + 1e9 * step)  # processes begin at other times
-                database.execute(
-                    "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, NULL)",
-                    (start, start + 10**9, name.format(step), process + 5),
-                )
-                database.execute(
-                    "INSERT INTO NVTX_EVENTS VALUES (?, ?, NULL, ?, 3)", (start, start + 10**8, process + 5)
-                )
-                kernels = [(start + 10**8, start + 10**8 + work, 1), (start + 10**8 + work, start + 10**9, 2)]
-                for begin, end, label in kernels:
-                    database.execute(
-                        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?)",
-                        (begin, end, device, process, label),
-                    )
+            start = int(1e10 * device + 1e9 * step)  # processes begin at other times
+            tenth, end = start + 10**8, start + 10**9
+            ranges = [(start, end, name.format(step), process + 5, None), (start, tenth, None, process + 5, 3)]
+            database.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?)", ranges)
+            kernels = [(tenth, tenth + work, device, process, 1), (tenth + work, end, device, process, 2)]
+            database.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?)", kernels)
     database.close()
     return path
 
@@ -68,58 +60,43 @@ def test_exposed_communication_is_what_others_published(tmp_path: Path, capsys: 
 
 @pytest.mark.parametrize("name", ["step {}", "iteration_{}", "ProfilerStep#{}", "Train Step: {}", "iter {}"])
 def test_ranges_of_steps_tell_steps_and_ranks_apart(name: str, tmp_path: Path) -> None:
-    log = read_log(profile(tmp_path / "a.sqlite", name=name))
+    """And the file is neither changed nor given companions."""
+    path = profile(tmp_path / "a.sqlite", name=name)
+    before = path.read_bytes()
+    log = read_log(path)
     assert log.steps == (0, 1, 2, 3)
     assert log.own_s[2].tolist() == pytest.approx([0.5, 0.7])
     assert log.comm_s is not None
     assert log.comm_s[2].tolist() == pytest.approx([0.5, 0.3])
     assert log.data_s is not None
     assert log.data_s[2].tolist() == pytest.approx([0.1, 0.1])
-
-
-@pytest.mark.parametrize("name", ["aten::add, op_id = 3", "step", "backward step 3", "optimizer_step 4x"])
-def test_other_ranges_are_no_steps(name: str) -> None:
-    assert STEP.fullmatch(name) is None
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["a.sqlite"]
+    assert not any(map(STEP.fullmatch, ("aten::add, op_id = 3", "step", "backward step 3", "optimizer_step 4x")))
 
 
 KERNEL = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES"
+NO_TIME = "a time or a number of a device is none"
+STRINGS = "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_f32'), (3, 'dataloader')"
+VIEW = "; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM b"
+COMPUTED = TABLES.replace("value TEXT)", "value TEXT AS (hex(zeroblob(100000000))))")
 OTHERS = {
     "another database": ("CREATE TABLE a (b INTEGER)", LogError, "no profile of CUDA kernels"),
-    "a view instead of the table": (
-        TABLES.replace("CREATE TABLE CUPTI", "CREATE TABLE b")
-        + "; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM b",
-        LogError,
-        "no profile of CUDA kernels",
-    ),
+    "a view": (TABLES.replace("CREATE TABLE CUPTI", "CREATE TABLE b") + VIEW, LogError, "no profile of CUDA kernels"),
     "no kernels": (TABLES, Untimed, "has no CUDA kernels"),
-    "texts for times": (
-        TABLES + f"{KERNEL} ('soon', 'later', 0, 0, 1)",
-        LogError,
-        "a time or a number of a device is none",
-    ),
-    "an end before the begin": (
-        TABLES + f"{KERNEL} (5, 3, 0, 0, 1)",
-        LogError,
-        "a time or a number of a device is none",
-    ),
+    "texts for times": (TABLES + f"{KERNEL} ('soon', 'later', 0, 0, 1)", LogError, NO_TIME),
+    "an end before the begin": (TABLES + f"{KERNEL} (5, 3, 0, 0, 1)", LogError, NO_TIME),
     "a text that is computed": (
-        TABLES.replace("value TEXT)", "value TEXT AS (hex(zeroblob(100000000))))").replace(
-            "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_f32'), (3, 'dataloader')",
-            "INSERT INTO StringIds (id) VALUES (1)",
-        )
-        + f"{KERNEL} (5, 8, 0, 0, 1)",
-        LogError,
-        "too big",
+        COMPUTED.replace(STRINGS, "INSERT INTO StringIds (id) VALUES (1)") + f"{KERNEL} (5, 8, 0, 0, 1)",
+        *(LogError, "too big"),
     ),
     "many devices": (
-        TABLES + "".join(f"{KERNEL} (5, 8, {place}, 0, 1);" for place in range(300)),
-        LogError,
-        "has 300 devices, and no more than 256 are read",
+        f"{TABLES}{KERNEL} " + ",".join(f"(5, 8, {place}, 0, 1)" for place in range(300)),
+        *(LogError, "has 300 devices, and no more than 256 are read"),
     ),
     "a missing column": (
         "CREATE TABLE StringIds (id, value); CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end)",
-        LogError,
-        "no such column",
+        *(LogError, "no such column"),
     ),
 }
 
@@ -134,34 +111,20 @@ def test_databases_that_are_something_else_are_one_line(kind: str, tmp_path: Pat
         read_log(tmp_path / "a.db")
 
 
-def test_a_damaged_database_is_one_line(tmp_path: Path) -> None:
-    path = profile(tmp_path / "a.sqlite", steps=900)
+def test_a_damaged_database_a_compressed_one_and_one_that_repeats_texts_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = profile(tmp_path / "a.sqlite", steps=90)
     data = bytearray(path.read_bytes())
+    (tmp_path / "a.sqlite.gz").write_bytes(gzip.compress(data))
+    with pytest.raises(LogError, match=r"a\.sqlite\.gz: is a compressed database; unpack it"):
+        read_log(tmp_path / "a.sqlite.gz")
+    monkeypatch.setattr(nsight, "MOST_TEXTS", 1_000)
+    with pytest.raises(LogError, match="events, the most that are read; profile fewer steps"):
+        read_log(path)
     data[100 : len(data) // 2] = b"\xff" * (len(data) // 2 - 100)
     path.write_bytes(bytes(data))
     with pytest.raises(LogError, match="is no profile of Nsight Systems"):
-        read_log(path)
-
-
-def test_a_compressed_database_is_to_be_unpacked(tmp_path: Path) -> None:
-    path = profile(tmp_path / "a.sqlite")
-    (tmp_path / "a.sqlite.gz").write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(LogError, match=r"a\.sqlite\.gz: is a compressed database; unpack it"):
-        read_log(tmp_path / "a.sqlite.gz")
-
-
-def test_the_file_is_neither_changed_nor_given_companions(tmp_path: Path) -> None:
-    path = profile(tmp_path / "a.sqlite")
-    before = path.read_bytes()
-    read_log(path)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["a.sqlite"]
-
-
-def test_texts_that_rows_repeat_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = profile(tmp_path / "a.sqlite", steps=90)
-    monkeypatch.setattr(nsight, "MOST_TEXTS", 1_000)
-    with pytest.raises(LogError, match="events, the most that are read; profile fewer steps"):
         read_log(path)
 
 

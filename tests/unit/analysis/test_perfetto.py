@@ -77,7 +77,3 @@ def test_lanes_that_begin_at_0_are_mixed_up(content: bytes, tmp_path: Path) -> N
     problems, found = ask(json.dumps(changed).encode(), tmp_path, PROBLEMS, LANES)
     assert [name for name, _ in problems] == ["slice_drop_overlapping_complete_event"]
     assert "worker 0" not in {lane for _, lane, _ in found}
-
-
-def test_lanes_begin_at_1(content: bytes) -> None:
-    assert min(one["tid"] for one in json.loads(content)["traceEvents"] if "tid" in one) == 1

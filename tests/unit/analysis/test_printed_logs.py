@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.step_log import LogError, StepLog
+from analysis.measures.straggling import straggling
 from analysis.reports.whole_steps import whole_steps
 from tests.support.log_samples import refusal
 from tests.support.written_logs import ENCODINGS, LAUNCHERS
@@ -85,7 +87,13 @@ def test_content_says_how_a_file_is_encoded(name: str, encoding: str, tmp_path: 
     assert factors(read(tmp_path / name, WRITTEN[encoding](text))) == [1.0, 1.0, SLOW, 1.0]
 
 
-def test_processes_without_a_prefix_are_no_restarts(tmp_path: Path) -> None:
+def test_processes_without_a_prefix_are_no_restarts_and_validation_is_no_step(tmp_path: Path) -> None:
+    """torchtitan prints it under the number of the step before."""
+    text = titans(lambda rank: f"[rank{rank}]:")
+    validation = "".join(f"[rank{rank}]:{titan(0, 9).replace('step:', 'validate step:')}\n" for rank in range(4))
+    log = read(tmp_path / "a.log", text + validation)
+    assert len(log.steps) == 24
+    assert not any("more than once" in remark for remark in log.remarks)
     with pytest.raises(LogError, match=r"rank 0 has step 1 twice.*--label"):
         read(tmp_path / "a.log", titans(lambda rank: ""))
 
@@ -105,15 +113,6 @@ def test_means_after_a_restart_are_of_as_many_steps(tmp_path: Path) -> None:
     assert log.steps == (100, 200, 300, 400)
     assert log.own_s[:, 0].tolist() == pytest.approx([10.0] * 4)
     assert log.round_s.tolist() == pytest.approx([16.2] * 4)
-
-
-def test_validation_is_no_step(tmp_path: Path) -> None:
-    """torchtitan prints it under the number of the step before."""
-    text = titans(lambda rank: f"[rank{rank}]:")
-    validation = "".join(f"[rank{rank}]:{titan(0, 9).replace('step:', 'validate step:')}\n" for rank in range(4))
-    log = read(tmp_path / "a.log", text + validation)
-    assert len(log.steps) == 24
-    assert not any("more than once" in remark for remark in log.remarks)
 
 
 def test_a_timer_whose_name_was_lost_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
@@ -150,6 +149,9 @@ def test_deepspeed_s_steps_of_several_ranks_are_without_sums(tmp_path: Path) -> 
     assert log.ranks == ("0", "1")
     assert log.own_s[3].tolist() == pytest.approx([0.4, 0.46])
     assert log.round_s[3] == pytest.approx(0.56)
+    lines = [line for step in range(1, 25) for line in (*deepspeed(step), megatron(step, timers=False)[0])]
+    more = read(tmp_path / "a.log", "\n".join(lines))
+    assert more.own_s[:, 0].tolist() == pytest.approx([0.162] * 24), "what trains with its help says more"
 
 
 @pytest.mark.parametrize("batch", [64, None])
@@ -174,12 +176,6 @@ def test_relative_times_are_no_seconds(tmp_path: Path) -> None:
     assert "39 rows of 10 steps, 390 in all; the median step takes 1" in whole_steps(read(tmp_path / "a.log", text))
     log = read(tmp_path / "a.log", text, Reading(tokens=4000.0))
     assert "39 rows of 10 steps, 195 s in all; the median step takes 0.5 s" in whole_steps(log)
-
-
-def test_what_trains_with_deepspeed_s_help_says_more(tmp_path: Path) -> None:
-    lines = [line for step in range(1, 25) for line in (*deepspeed(step), megatron(step, timers=False)[0])]
-    log = read(tmp_path / "a.log", "\n".join(lines))
-    assert log.own_s[:, 0].tolist() == pytest.approx([0.162] * 24)
 
 
 @pytest.mark.parametrize(("shown", "seconds"), [("935", 0.935), ("11.5K", 11.5), ("1.02M", 1020.0)])
@@ -240,3 +236,139 @@ def test_a_number_that_is_none_is_named_with_its_line(says: str, tmp_path: Path)
     assert said.startswith(f": line {line}: {says}")
     assert said.endswith("correct or remove that line")
     assert len(said) < 400
+
+
+NO_TIMES = {
+    "global.log": (
+        b"CRITICAL:root:write BW=497.19MB/s\nINFO:root:Build DP clique: [0, 1, 2, 3]!\n",
+        "controller of Greyhound.*the time of no single step.*columns rank, step, seconds",
+    ),
+    "local.log": (b"CRITICAL:root:[Local controller] ID=0 is launched!\n", "controller of Greyhound"),
+    "ncclprobe.log": (b"[ncclCommInitRankConfig] nranks=4, rank=0\n", "a probe in NCCL"),
+    "output.log": (b"Rank 0 starts redis\nIteration, IterationTime(ms)\nTraining terminated\n", "and no row"),
+    "fault_injection.log": (b"Fault ranks: [9, 14]\nRank 9, fault_type: LOCK_GIL\n", "folder with the dumps"),
+    "mlperf.txt": (
+        b"\n".join(
+            b':::MLLOG {"namespace": "", "time_ms": %d, "event_type": "A", "key": "%s"}' % (ms, key)
+            for ms, key in (
+                (0, b"run_start"),
+                (0, b"block_start"),
+                (4000, b"block_stop"),
+                (4000, b"eval_start"),
+                (5000, b"eval_stop"),
+                (5000, b"block_start"),
+                (11000, b"block_stop"),
+                (12000, b"run_stop"),
+            )
+        ),
+        r"without train_step_time: 1 run took 12 s; 1 evaluation took 1 s; 2 blocks took 10 s "
+        r"\(median 5 s, the longest 1.20 times\); the time of no single step is known; log train_step_time",
+    ),
+    "main.log": (b"s:0 tel:11.0092\ns:0 trl:11.0091 lr:0.000001 norm:15.37\n", "main.log of llm.c"),
+    "et.json": (b'{"schema": "1.1.0", "pid": 1, "nodes": [{"id": 2}]}', "execution trace of PyTorch.*no time of any"),
+    "runs.csv": (b"Name,State,Created,Runtime,iter\na,finished,2026,732,5000\n", "a list of runs, with a row per run"),
+    "port.csv": (
+        b"step,port_port1_loss,port_port2_loss\n0,0.5,1.0\n1,0.4,0.9\n",
+        r"metrics \(port_port1_loss, .* do not say how long a step took",
+    ),
+    "other.log": (b"hello\n", "is no log that is known here"),
+}
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    """Of files of other tools without times of steps."""
+    for name, (content, says) in NO_TIMES.items():
+        (tmp_path / name).write_bytes(content)
+        assert re.search(says, refusal(tmp_path / name)), name
+
+
+STRAGGLAR = (
+    "\x1b[92mRank {rank} | Step {step} | Forward Time: 1490.00 ms | Backward Time: {backward:.2f} ms  | Loss: 6.1 | "
+    "Iteration Time: {whole:.2f} ms | AR Time: {sums:.2f} ms | AR Buffer Size: 12549804.00 KB\x1b[0m"
+)
+SUM_MS = 117.0
+"""Of the last rank, which waits for nobody; as on four A100 (StragglAR, motivation, Llama 3.2 3B)."""
+
+
+def straggl_ar(late_ms: dict[int, float], steps: int = 50) -> list[str]:
+    """Four ranks; others than the last wait in the all-reduce."""
+    backward = [3020.0 + late_ms.get(rank, 0.0) for rank in range(4)]
+    last = max(backward)
+    return [
+        STRAGGLAR.format(rank=rank, step=step, backward=own, whole=1650 + last, sums=SUM_MS + last - own)
+        for step in range(steps)
+        for rank, own in enumerate(backward)
+    ]
+
+
+def test_the_rank_that_waits_least_is_the_last_one(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("\n".join(straggl_ar({2: 900.0})))
+    log = read_log(tmp_path / "a.log")
+    assert (log.ranks, len(log.steps)) == (("0", "1", "2", "3"), 50)
+    assert log.comm_s is None or log.comm_s.shape == (50, 4)
+    assert np.argmax(log.own_s, axis=1).tolist() == [2] * 50
+    assert (log.own_s[0, 2] - log.own_s[0, 0]) == pytest.approx(0.9)
+    assert log.round_s is not None
+    assert log.round_s[0] == pytest.approx(5.57)
+    (unit,) = straggling(log, barrier=True, slow_frac=0.1, ranks_per_host=None).units
+    assert unit.group.name == "rank 2"
+
+
+def test_ranks_that_differ_by_little_are_no_stragglers(tmp_path: Path) -> None:
+    """As in that measurement: rank 2 is the last one in all steps, by half a percent."""
+    (tmp_path / "a.log").write_text("\n".join(straggl_ar({2: 20.0})))
+    found = straggling(read_log(tmp_path / "a.log"), barrier=True, slow_frac=0.1, ranks_per_host=None)
+    assert not found.units
+    assert found.ranks.set_index("rank")["share"]["2"] == pytest.approx(1.0)
+    assert found.slowdown == pytest.approx(1.004, abs=0.001)
+
+
+def test_a_time_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("\n".join(straggl_ar({}, 1)).replace("AR Time: 117.00", "AR Time: long", 1))
+    with pytest.raises(LogError, match="line 1: AR Time long: must be a number"):
+        read_log(tmp_path / "a.log")
+
+
+def read_lines(path: Path, *lines: str) -> StepLog:
+    path.write_text("\n".join(lines))
+    return read_log(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "iter {}: loss 10.9118, time 27488.56ms, mfu -100.00%",
+        "iter {}: loss 10.8160, grad_norm 2.0590, lr 0.00e+00, time 27488.56ms",
+        "iter {}: loss 4.6250, iter time: 27488.56ms, t: 4096",
+        "step {:5d} | loss: 10.837882 | lr: 6.0000e-05 | norm: 1.4973 | dt: 27488.56ms | tok/sec: 252.31",
+        "step {:05d}/10000 (99.99%) | loss: 5.757840 | lrm: 0.05 | dt: 27488.56ms | tok/sec: 6,134 | mfu: 72.44",
+    ],
+)
+def test_programs_made_from_nanogpt_have_the_time_of_a_step(line: str, tmp_path: Path) -> None:
+    log = read_lines(tmp_path / "a.log", *(line.format(step) for step in range(30)))
+    assert log.steps == tuple(range(30))
+    assert log.own_s[:, 0].tolist() == pytest.approx([27.48856] * 30)
+    assert any("clock of rank 0" in remark for remark in log.remarks)
+
+
+def test_times_of_training_until_then_become_times_of_steps(tmp_path: Path) -> None:
+    """As modded-nanogpt prints them, without the time of validation; the median of a record on 8 H100 was 61 ms."""
+    step_ms = [120, 41, 19, *[61, 62, 60] * 99]
+    until = np.cumsum(step_ms).tolist()
+    lines = [f"step:{step}/300 train_time:{ms}ms step_avg:{ms / step:.2f}ms" for step, ms in enumerate(until, 1)]
+    lines.insert(250, f"step:250/300 val_loss:4.0687 train_time:{until[249] + 14}ms step_avg:61.03ms")
+    source = ['print0(f"step:{step}/{train_steps} train_time:{training_time_ms:.0f}ms step_avg:")']
+    log = read_lines(tmp_path / "a.log", *source, *lines)
+    assert log.steps == tuple(range(1, 301))
+    assert log.own_s[:, 0].tolist() == pytest.approx([each / 1e3 for each in step_ms])
+    assert any("a step may be off by 1.6%" in remark for remark in log.remarks)
+    assert any("the median step takes 0.061 s" in line for line in whole_steps(log))
+
+
+def test_a_restarted_job_counts_from_its_start(tmp_path: Path) -> None:
+    lines = [f"step:{step}/99 train_time:{100 * step}ms step_avg:1.0ms" for step in [*range(1, 20), *range(1, 30)]]
+    log = read_lines(tmp_path / "a.log", *lines)
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.1] * 29)
+    lines = [f"step:{step}/900 train_time:{61 * step}ms step_avg:61.0ms" for step in range(10, 400, 10)]
+    log = read_lines(tmp_path / "a.log", *lines)
+    assert log.own_s[:, 0].tolist() == pytest.approx([0.61] * 39), "of ten steps each"

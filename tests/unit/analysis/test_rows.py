@@ -34,14 +34,13 @@ def made(run_dir: Path, strategy: str, record: str) -> Run:
     return load_run(run_dir)
 
 
-@pytest.fixture(scope="module", params=["bsp", "ssp", "backup_workers"])
+@pytest.fixture(scope="module", params=["ssp", pytest.param("backup_workers", marks=pytest.mark.long)])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     directory = tmp_path_factory.mktemp("rows")
     return tuple(made(directory / record, request.param, record) for record in ("events", "iterations"))  # type: ignore
 
 
-@pytest.mark.few(1)
-def test_the_tables_are_the_same(pair: tuple[Run, Run]) -> None:
+def test_the_tables_and_the_summary_are_the_same(pair: tuple[Run, Run]) -> None:
     events, rows = pair
     assert (events.by_rows, rows.by_rows) == (False, True)
     for name in ("iterations", "updates", "evaluations"):
@@ -52,9 +51,6 @@ def test_the_tables_are_the_same(pair: tuple[Run, Run]) -> None:
             assert np.allclose(got["start_s"], expected["start_s"])
         columns = [column for column in expected.columns if column not in (*NOT_IN_ROWS, "lr_scale")]
         pd.testing.assert_frame_equal(got[columns], expected[columns], check_dtype=False, check_exact=True)
-
-
-def test_the_summary_is_the_same(pair: tuple[Run, Run]) -> None:
     expected, got = map(summarise, pair)
     assert plain(got) == plain(expected)
     assert got["staleness_max"] == expected["staleness_max"]
@@ -84,12 +80,10 @@ def test_rows_of_an_older_record_lack_what_was_not_recorded_then(pair: tuple[Run
     assert plain(summarise(older)) == plain(summarise(rows))
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("strategy", ["bsp", "asp"])
-def test_what_a_lost_server_undoes_is_void(strategy: str, tmp_path: Path) -> None:
+def test_what_a_lost_server_undoes_is_void(tmp_path: Path) -> None:
     """Rows are written when gradients are applied: that it was undone, only the log says. Of gradients that were not
     applied there is no row."""
-    words = f"{strategy} straggler=kill straggler.targets=[server:0] straggler.mean_s=15 checkpoint_every_s=5"
+    words = "asp straggler=kill straggler.targets=[server:0] straggler.mean_s=15 checkpoint_every_s=5"
     events, rows = (made(tmp_path / record, words, record) for record in ("events", "iterations"))
     expected, got = events.tables.iterations, rows.tables.iterations
     expected = expected[expected["applied_version"].notna() | (expected["fate"] == "dropped")]

@@ -53,13 +53,9 @@ def test_copies_are_of_what_was_measured_and_evenly_spread() -> None:
     assert copies["compute_s"].tolist() == [0.2, 0.3, 0.2, 0.3]
     assert copies["iteration"].tolist() == [3, 4, 5, 6]
     assert copies["applied_version"].tolist() == [4, 5, 6, 7]
-
-
-def test_skipped_samples_are_spread_evenly() -> None:
-    updates = pd.DataFrame({"t": [3.0], "version": [3], "samples": [8]})
-    found = updates_with(updates, [Jump(7.0, NOTE)])
-    assert found["version"].tolist() == [3, 4, 5, 6, 7]
-    assert found["samples"].tolist() == [8, 2, 3, 2, 3]
+    updates = updates_with(pd.DataFrame({"t": [3.0], "version": [3], "samples": [8]}), [Jump(7.0, NOTE)])
+    assert updates["version"].tolist() == [3, 4, 5, 6, 7]
+    assert updates["samples"].tolist() == [8, 2, 3, 2, 3], "spread evenly"
 
 
 def test_verify_says_that_it_cannot_be_run_again(tmp_path: Path) -> None:
@@ -69,7 +65,4 @@ def test_verify_says_that_it_cannot_be_run_again(tmp_path: Path) -> None:
     (tmp_path / ".hydra" / "config.yaml").write_text("seed: 0\n")
     check = check_settings(tmp_path, {}, same_code=False)
     assert (check.question, check.verdict) == ("settings", "unchecked")
-    assert check.found == (
-        ".hydra/overrides.yaml cannot be composed here: replay.detail=measured: iterations are not skipped any more; "
-        "use replay.detail=iterations, which carries out all of them"
-    )
+    assert "replay.detail=measured: iterations are not skipped any more" in check.found

@@ -12,7 +12,7 @@ from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.lateness import lateness
 from analysis.measures.ranking import Repeated, cured, ranked, work_in_blocks
 from analysis.measures.slow_steps import slow_steps
-from analysis.measures.straggling import block_of, episode_lengths, straggling
+from analysis.measures.straggling import straggling
 
 STEPS = 200
 
@@ -52,44 +52,14 @@ def test_a_rank_that_is_slow_throughout_and_varies_has_no_usual_steps_of_its_own
     assert float(np.median(found.excess[found.slow[:, 1], 1])) == pytest.approx(0.17, abs=0.02)
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("factor", [1.3, 1.9, 4.0])
-@pytest.mark.parametrize("sigma", [0.003, 0.03])
+@pytest.mark.parametrize(("ranks", "factor", "sigma"), [(2, 1.3, 0.03), (4, 4.0, 0.003), (8, 1.9, 0.03)])
 def test_half_of_the_ranks_may_be_slow_throughout(ranks: int, factor: float, sigma: float) -> None:
     """The median of all steps is then neither usual nor slow."""
     slow = np.arange(ranks) % 2 == 1
-    own_s = noisy(ranks, sigma) * np.where(slow, factor, 1.0)
-    found = slow_steps(own_s)
-    assert found.persistent.tolist() == slow.tolist()
+    found = slow_steps(noisy(ranks, sigma) * np.where(slow, factor, 1.0))
+    assert found.persistent.tolist() == found.stragglers.tolist() == slow.tolist()
     assert not found.slow[:, ~slow].any(axis=0).all()
-    assert found.stragglers.tolist() == slow.tolist()
     assert found.usual_s == pytest.approx(1.0, rel=0.02)
-
-
-def test_three_of_four_ranks_may_be_slow_throughout() -> None:
-    found = slow_steps(noisy(4) * np.array([2.0, 2.0, 1.0, 2.0]))
-    assert found.persistent.tolist() == [True, True, False, True]
-
-
-def test_a_step_a_little_longer_is_not_slow_however_calm_the_others() -> None:
-    own_s = noisy(4, 0.001)
-    own_s[50:80, 1] *= 1.05
-    assert not slow_steps(own_s).slow.any()
-
-
-def test_what_all_ranks_share_is_nobodys_fault() -> None:
-    own_s = noisy(8)
-    own_s[100:120] *= 3.0
-    found = slow_steps(own_s)
-    assert not found.stragglers.any()
-    assert found.shared[110] / found.shared[10] == pytest.approx(3.0, rel=0.05)
-
-
-def test_devices_that_differ_a_little_have_bases_of_their_own() -> None:
-    own_s = noisy(4) * np.array([1.0, 1.06, 1.0, 1.0])
-    found = slow_steps(own_s)
-    assert not found.stragglers.any()
-    assert found.base_s[1] / found.usual_s == pytest.approx(1.06, rel=0.01)
 
 
 def test_memory_of_jitter_is_measured() -> None:
@@ -102,12 +72,23 @@ def test_memory_of_jitter_is_measured() -> None:
     assert found.sigma == pytest.approx(0.02, rel=0.15)
 
 
-def test_missing_steps_are_not_slow() -> None:
-    own_s = noisy(4)
-    own_s[20:30, 2] = np.nan
-    found = slow_steps(own_s)
+def test_what_is_missing_shared_a_little_longer_or_usual_for_a_device_is_not_slow() -> None:
+    missing, shared, longer = noisy(4), noisy(8), noisy(4, 0.001)
+    missing[20:30, 2] = np.nan
+    shared[100:120] *= 3.0
+    longer[50:80, 1] *= 1.05
+    found = slow_steps(missing)
     assert not found.slow[20:30, 2].any()
     assert np.isfinite(found.base_s).all()
+    found = slow_steps(shared)
+    assert not found.stragglers.any()
+    assert found.shared[110] / found.shared[10] == pytest.approx(3.0, rel=0.05)
+    assert not slow_steps(longer).slow.any()
+    found = slow_steps(noisy(4) * np.array([1.0, 1.06, 1.0, 1.0]))
+    assert not found.stragglers.any()
+    assert found.base_s[1] / found.usual_s == pytest.approx(1.06, rel=0.01)
+    found = slow_steps(noisy(4) * np.array([2.0, 2.0, 1.0, 2.0]))
+    assert found.persistent.tolist() == [True, True, False, True]
 
 
 def test_the_cost_is_that_of_brute_force() -> None:
@@ -130,7 +111,7 @@ def test_the_cost_is_that_of_brute_force() -> None:
     assert found.ranks["kind"].tolist() == ["once", "", "", "", "persistent"]
 
 
-@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 2), (4, 3), (3, 2)])
+@pytest.mark.parametrize(("ranks", "slow"), [(2, 1), (4, 3)])
 def test_half_of_the_ranks_slow_leave_a_healthy_median(ranks: int, slow: int) -> None:
     """The job without slow steps is never faster than one of median ranks; one slow rank of two costs what it adds."""
     own_s = noisy(ranks)
@@ -144,16 +125,11 @@ def test_half_of_the_ranks_slow_leave_a_healthy_median(ranks: int, slow: int) ->
         assert found.ranks["alone_saves_frac"][0] == pytest.approx(saves_frac, rel=0.05)
 
 
-def test_without_barriers_ranks_contribute_by_their_speed() -> None:
-    own_s = np.ones((STEPS, 4))
-    own_s[:, 0] = 2.0
-    found = straggling(as_log(own_s), barrier=False, slow_frac=0.1)
-    assert found.slowdown == pytest.approx(4.0 / 3.5)
-
-
-def test_without_barriers_a_rank_that_is_mended_stays_as_quick_as_it_was() -> None:
+def test_without_barriers_ranks_contribute_by_their_speed_and_a_mended_one_stays_as_quick_as_it_was() -> None:
     """In half of its steps it is twice as quick as others, in the other half it takes twice as long."""
     own_s = np.ones((STEPS, 4))
+    own_s[:, 0] = 2.0
+    assert straggling(as_log(own_s), barrier=False, slow_frac=0.1).slowdown == pytest.approx(4.0 / 3.5)
     own_s[::2, 0], own_s[1::2, 0] = 0.5, 2.0
     found = straggling(as_log(own_s), barrier=False, slow_frac=0.1)
     quick, slow, calm = 4.0 / 5.0, 4.0 / 3.5, 1.0
@@ -180,24 +156,12 @@ def test_computing_and_communication_are_told_apart() -> None:
     assert of_all.ranks["part"].tolist() == ["computing", "computing", "", ""], "communication of all is nobody's"
 
 
-def test_blocks_are_longer_than_slow_phases() -> None:
-    slow = np.zeros((STEPS, 3), bool)
-    slow[10:30, 0] = slow[50:60, 1] = slow[60:70, 2] = True
-    assert sorted(episode_lengths(slow)) == [10, 10, 20]
-    assert block_of(slow) == 20
-    ends = np.zeros((STEPS, 2), bool)
-    ends[:3, 0] = ends[-4:, 0] = ends[:, 1] = True
-    assert sorted(episode_lengths(ends)) == [3, 4, STEPS]
-    assert block_of(np.zeros((1000, 3), bool)) == 10
-    assert block_of(np.ones((40, 1), bool)) == 4
-
-
 def fitted(own_s: np.ndarray, **more: object) -> StepModel:
     log = as_log(own_s, **more)
     return fit_steps(log, slow_steps(own_s), barrier=True)
 
 
-def test_windows_lie_where_slow_steps_did() -> None:
+def test_windows_lie_where_slow_steps_did_and_a_change_of_the_factor_begins_another() -> None:
     own_s = np.ones((STEPS, 4))
     own_s[50:60, 1] *= 3.0
     model = fitted(own_s, round_s=own_s.max(axis=1) + 0.5)
@@ -206,9 +170,6 @@ def test_windows_lie_where_slow_steps_did() -> None:
     assert (window.rank, window.of_machine) == (1, False)
     assert window.excess_frac == pytest.approx(2.0, rel=1e-3)
     assert model.length_s == pytest.approx(190 * 1.5 + 10 * 3.5, rel=1e-3)
-
-
-def test_a_change_of_the_factor_begins_another_window() -> None:
     own_s = noisy(4, 0.001)
     own_s[50:60, 1] *= 3.0
     own_s[60:70, 1] *= 1.5
@@ -232,8 +193,7 @@ def test_a_log_with_barriers_and_one_without_separate_what_both_cost() -> None:
     assert given.message_s + given.barrier_s == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("one_in", [1, 2, 5, 8])
-@pytest.mark.parametrize("first", [0, STEPS])
+@pytest.mark.parametrize(("one_in", "first"), [(1, 0), (2, STEPS), (8, 0)])
 def test_a_part_of_a_log_costs_its_share(one_in: int, first: int) -> None:
     """A rank is slow in either half of the log, another one now and then."""
     own_s = np.concatenate([noisy(4), noisy(4, seed=1)])
@@ -278,7 +238,7 @@ def done(*work: float) -> Repeated:
     return Repeated(np.array(work), sum(work), 0.0, 1.0, 0.0)
 
 
-def test_strategies_are_ranked_by_the_work_that_they_do_in_the_same_history() -> None:
+def test_strategies_are_ranked_by_the_work_that_they_do_in_the_same_history_and_pauses_remain() -> None:
     some = [(1.0, 1.1, 0.9, 1.0), (0.5, 0.55, 0.45, 0.5), (2.0, 2.2, 1.8, 2.0), (0.0, 0.0, 0.0, 0.0)]
     jobs = {name: done(*work) for name, work in zip(("now", "slow", "quick", "never"), some, strict=True)}
     found = ranked(jobs, "now", logged_s=100.0)
@@ -286,11 +246,7 @@ def test_strategies_are_ranked_by_the_work_that_they_do_in_the_same_history() ->
     assert [one.ratio for one in found] == pytest.approx([0.5, 1.0, 2.0, np.inf])
     assert [one.jct_s for one in found] == pytest.approx([50.0, 100.0, 200.0, np.inf])
     assert [one.verdict for one in found if one.strategy != "now"] == ["faster", "slower", "slower"]
-
-
-def test_pauses_remain_whatever_the_strategy() -> None:
-    jobs = {"now": done(1.0, 1.0, 1.0, 1.0), "quick": done(2.0, 2.0, 2.0, 2.0)}
-    (quick, _) = ranked(jobs, "now", logged_s=100.0, paused_s=20.0)
+    quick = ranked(jobs, "now", logged_s=100.0, paused_s=20.0)[0]
     assert (quick.ratio, quick.jct_s) == pytest.approx((0.2 + 0.8 * 0.5, 60.0))
 
 
@@ -298,22 +254,20 @@ def test_intervals_have_the_ratio_as_often_as_they_say() -> None:
     """Independent blocks with a known ratio: 95 of 100; a change in the middle of the log widens nothing."""
     rng = np.random.default_rng(0)
     hits, widths = 0, []
-    for _ in range(400):
+    for _ in range(200):
         bottoms = 1.0 + 0.2 * rng.standard_normal(40)
         level = np.repeat([1.0, 3.0], 20)
         tops = level + 0.2 * rng.standard_normal(40)
         low, high = ratio_interval(tops, bottoms)
         hits += low < 2.0 < high
         widths.append(high - low)
-    assert 0.92 <= hits / 400 <= 0.99
+    assert 0.92 <= hits / 200 <= 0.99
     assert np.median(widths) < 0.4  # 0.65 if blocks were drawn from all over the log
 
 
-def test_work_is_spread_over_blocks_and_too_few_have_no_interval() -> None:
+def test_too_few_blocks_and_damaged_logs_have_no_interval() -> None:
     assert all(np.isnan(ratio_interval(np.ones(3), np.ones(3))))
-    assert in_blocks(np.ones(10), 3).tolist() == [3.0, 3.0, 4.0]
     assert len(in_blocks(np.ones(1000), 1)) == 40
-    assert work_in_blocks(np.array([2.0, 4.0]), np.array([4.0, 2.0]), 4.0, 4).tolist() == [2.0, 2.0, 1.0, 1.0]
     late = work_in_blocks(np.array([1.0]), np.array([4.0]), 4.0, 2)
     assert late.tolist() == [4.0, 0.0]
     # Of damaged logs parts may be less than nothing, so that a sum is small and its parts are not.

@@ -47,47 +47,19 @@ def quantiles(median: float, p90: float, p99: float) -> dict[str, float]:
 
 
 EXPECTED: dict[str, Any] = {
-    "runtime": "live",
-    "calibration": None,
-    "seed": 0,
-    "strategy": "asp",
-    "strategy_fields": {},
-    "straggler": "transient",
-    "workload": "digits",
-    "backend": "torch",
-    "topology": "ps",
-    "num_workers": 2,
-    "num_servers": 1,
+    **{"runtime": "live", "calibration": None, "seed": 0, "strategy": "asp", "strategy_fields": {}},
+    **{"straggler": "transient", "workload": "digits", "backend": "torch", "topology": "ps"},
+    **{"num_workers": 2, "num_servers": 1},
     # ---- its end, and when what was reached
-    "status": "done",
-    "reason": "",
-    "warning": None,
-    "warnings": [],
-    "completed": False,
-    "jct_s": 6.0,
-    "metric": "accuracy",
-    "higher_is_better": True,
-    "target": 0.5,
-    "tta_s": 4.0,
-    "tta_missed": False,
-    "tta_step_s": 2.0,
-    "tta_interp_s": 3.0,
-    "converged_s": 2.0,
-    "final_metric": 0.6,
-    "best_metric": 0.7,
+    **{"status": "done", "reason": "", "warning": None, "warnings": [], "completed": False, "jct_s": 6.0},
+    **{"metric": "accuracy", "higher_is_better": True, "target": 0.5, "tta_s": 4.0, "tta_missed": False},
+    **{"tta_step_s": 2.0, "tta_interp_s": 3.0, "converged_s": 2.0, "final_metric": 0.6, "best_metric": 0.7},
     "evaluations": 4,
     # ---- gradients
-    "updates": 3,
-    "updates_void": 0,
+    **{"updates": 3, "updates_void": 0, "dropped_frac": 1 / 5, "epochs_done": 0, "mean_uses_per_sample": 24 / 32},
     "grads": {"applied": 3, "dropped": 1, "void": 0, "open": 1, "empty": 0},
     "samples": {"applied": 24, "dropped": 8, "void": 0, "open": 8},
-    "dropped_frac": 1 / 5,
-    "epochs_done": 0,
-    "mean_uses_per_sample": 24 / 32,
-    "computed_per_applied": 40 / 24,
-    "staleness_mean": 1 / 3,
-    "staleness_max": 1,
-    "staleness": {"0": 2, "1": 1},
+    **{"computed_per_applied": 40 / 24, "staleness_mean": 1 / 3, "staleness_max": 1, "staleness": {"0": 2, "1": 1}},
     # ---- workers: 0.7, 0.8 and 0.7 s of worker 0, 1.1 and 1.5 s of worker 1
     "iterations": 5,
     "bpt_s": quantiles(0.8, 1.34, 1.484),
@@ -96,32 +68,20 @@ EXPECTED: dict[str, Any] = {
     "time_spent_s": {"wait_s": 0.4, "pull_s": 0.5, "data_s": 0.6, "compute_s": 3.7, "send_s": 0.5, "injected_s": 0.5},
     "wait_frac": 0.4 / 6.2,
     "use_by_worker_frac": {"0": 2.8 / 3.0, "1": 3.0 / 3.2},
-    "straggler_iterations": 2,
-    "iterations_with_straggler_frac": 1.0,
+    **{"straggler_iterations": 2, "iterations_with_straggler_frac": 1.0},
     "delay_frac": (1.2 + 1.6 - 1.0 - 1.25) / (1.0 + 1.25),
     "waste_frac": (1.2 + 1.6 - 1.0 - 1.25) / (1.2 + 1.6),
     # ---- injections
     "injected_planned_s": 0.5 + 3 * 0.1,
-    "injected_achieved_s": 0.5 + 0.2,
-    "injected_measured_s": 0.5 + 0.2,
+    **{"injected_achieved_s": 0.5 + 0.2, "injected_measured_s": 0.5 + 0.2},
     "disturbances": [
         {**PLAN[0], "hits": 1, "planned_s": 0.5, "achieved_s": 0.5, "first_effect_s": 1.5},
         {**PLAN[1], "hits": 3, "planned_s": 0.3, "achieved_s": 0.2, "first_effect_s": 1.0},
     ],
-    "overruns": 1,
-    "overrun_total_s": 0.05,
-    "overrun_max_s": 0.05,
-    "staged_s": 0.012,
-    # ---- decisions and accidents
-    "decide_p50_us": 10.0,
-    "decide_p99_us": 10.0,
-    "decide_frac": 13 * 1e-5 / 6.0,
-    "workers_lost": 1,
-    "workers_joined": 1,
-    "failures": 1,
-    "servers_lost": 0,
-    "rollbacks": 0,
-    "torn": False,
+    **{"overruns": 1, "overrun_total_s": 0.05, "overrun_max_s": 0.05, "staged_s": 0.012},
+    # ---- decisions and accidents; the 99th percentile of 13 decisions, of which one takes 100 times as long
+    **{"decide_p50_us": 10.0, "decide_p99_us": 10.0 + 0.88 * 990.0, "decide_frac": (12 + 100) * 1e-5 / 6.0},
+    **{"workers_lost": 1, "workers_joined": 1, "failures": 1, "servers_lost": 0, "rollbacks": 0, "torn": False},
     "integrity": {"ok": True, "problems": [], "unchecked": []},
 }
 
@@ -136,6 +96,7 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 
 def test_every_field_of_the_summary(tmp_path: Path) -> None:
     received = story()
+    received.lines[5]["decide_us"] = 1000.0
     summary = summarise(load_run(received.write(tmp_path / "run")))
     about = {key: received.meta[key] for key in ("run_id", "plan_sha256")}
     found, expected = flat(summary), flat(EXPECTED | about)
@@ -146,15 +107,3 @@ def test_every_field_of_the_summary(tmp_path: Path) -> None:
         if found[path] != (pytest.approx(value) if isinstance(value, float) else value)
     }
     assert wrong == {}
-
-
-def test_a_hundredth_of_many_decisions_takes_long(tmp_path: Path) -> None:
-    """The 99th percentile of 20 decisions, of which one takes 100 times as long, is nearly that one."""
-    received = Story("bsp")
-    received.started()
-    for number in range(19):
-        received.evaluated(float(number), 0.1)
-    received.lines[5]["decide_us"] = 1000.0
-    summary = summarise(load_run(received.write(tmp_path / "run")))
-    assert summary["decide_p50_us"] == 10.0
-    assert summary["decide_p99_us"] == pytest.approx(10.0 + 0.81 * 990.0)

@@ -63,8 +63,7 @@ def test_thousands_may_be_apart(way: str, tmp_path: Path) -> None:
     assert log.own_s[0].tolist() == pytest.approx([1.25, 2.25, 3.25])
 
 
-@pytest.mark.parametrize("cell", ["", "nan", "NaN", "N/A", "null"])
-@pytest.mark.parametrize("name", ["rank", "step", "seconds"])
+@pytest.mark.parametrize(("name", "cell"), [("rank", ""), ("step", "nan"), ("step", ""), ("seconds", "N/A")])
 def test_an_empty_cell_is_named_with_what_to_do(name: str, cell: str, tmp_path: Path) -> None:
     row = {"rank": "1", "step": "0", "seconds": "1.0"} | {name: cell}
     text = "rank,step,seconds\n0,0,1.0\n" + ",".join(row.values()) + "\n"
@@ -72,22 +71,17 @@ def test_an_empty_cell_is_named_with_what_to_do(name: str, cell: str, tmp_path: 
         read(tmp_path / "a.csv", text)
 
 
-@pytest.mark.parametrize(
-    "cell", ["1_000", "0x10", "1,5", "soon", "1.2.3", "\N{ARABIC-INDIC DIGIT THREE}", "inf", "1 5"]
-)
+@pytest.mark.parametrize("cell", ["1_000", "0x10", "1,5", "soon", "\N{ARABIC-INDIC DIGIT THREE}", "inf", "1 5"])
 def test_what_is_no_number_is_named(cell: str, tmp_path: Path) -> None:
     text = rows(lambda rank, step: f'"{cell}"' if (rank, step) == (1, 3) else "1.0")
     with pytest.raises(LogError, match=r"a.csv: row 11, column seconds, .*must be a finite number"):
         read(tmp_path / "a.csv", text)
 
 
-@pytest.mark.parametrize("step", ["10000000000000000000", "1764350000000000000", "1e30", "2.5"])
-def test_a_step_is_a_whole_number_that_counts(step: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["10000000000000000000", "1764350000000000000", "2.5"])
+def test_a_step_is_a_whole_number_that_counts_and_dates_are_no_seconds(step: str, tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"row 1, column step, .*must be a whole number that counts steps.*--step"):
         read(tmp_path / "a.csv", f"rank,step,seconds\n0,{step},1\n1,{step},2\n")
-
-
-def test_dates_are_no_seconds(tmp_path: Path) -> None:
     frame = pd.DataFrame({"rank": [0, 1], "step": 0, "seconds": 1.0, "at": pd.Timestamp("2026-01-01")})
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(LogError, match=r"column at holds datetime64.*must be numbers"):
@@ -105,16 +99,23 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize(("name", "unit_s"), [(name, unit_s) for unit_s, names in UNITS.items() for name in names])
-def test_a_unit_may_stand_anywhere_in_a_name(name: str, unit_s: float) -> None:
-    assert unit_of(name) == unit_s
-
-
-@pytest.mark.parametrize(
-    "name", ["duration", "step_time", "min", "time (p50)", "duration_min", "columns", "bonus", "programs", "durationNS"]
-)
-def test_most_names_say_no_unit(name: str) -> None:
-    assert unit_in(name) is None
+def test_a_unit_may_stand_anywhere_in_a_name_and_most_names_say_none() -> None:
+    for unit_s, names in UNITS.items():
+        assert {name: unit_of(name) for name in names} == dict.fromkeys(names, unit_s)
+    without = (
+        "duration",
+        "step_time",
+        "min",
+        "time (p50)",
+        "duration_min",
+        "columns",
+        "bonus",
+        "programs",
+        "durationNS",
+    )
+    assert [name for name in without if unit_in(name) is not None] == []
+    said = {"ms": 1e-3, "0.001": 1e-3, " Minutes ": 60.0, "h": 3600.0}
+    assert {text: unit_said(text) for text in said} == said
 
 
 def test_times_that_are_no_likely_seconds_are_remarked(tmp_path: Path) -> None:
@@ -172,20 +173,9 @@ def test_of_rows_of_a_restarted_job_the_later_counts(ordered: bool, tmp_path: Pa
     log = read_log(tmp_path / "a.csv")
     assert log.own_s[:, 0].tolist() == [1.0] * 10 + [2.0] * 10
     assert any("5 steps from 10 to 14 are there more than once" in remark for remark in log.remarks)
-
-
-def test_steps_that_every_epoch_counts_again_are_asked_for(tmp_path: Path) -> None:
-    text = rows(lambda rank, _: f"{rank + 1}.0")
-    text += "\n".join(text.splitlines()[1:])
-    remark = next(each for each in read(tmp_path / "a.csv", text).remarks if "more than once" in each)
-    assert remark.endswith(
-        "if steps are counted from the start again in every epoch, give their number since the job began"
-    )
-
-
-@pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps"])
-def test_a_table_needs_no_name_of_one(name: str, tmp_path: Path) -> None:
-    assert read(tmp_path / name, rows(lambda rank, _: f"{rank + 1}.0", separator="\t")).own_s[0].tolist() == [1, 2, 3]
+    pd.concat([second, second]).set_axis(frame.columns, axis=1).to_csv(tmp_path / "a.csv", index=False)
+    (remark,) = (remark for remark in read_log(tmp_path / "a.csv").remarks if "more than once" in remark)
+    assert remark.endswith("give their number since the job began"), "of steps that every epoch counts again"
 
 
 def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:
@@ -196,12 +186,9 @@ def test_own_work_of_a_single_rank_is_no_step(tmp_path: Path) -> None:
     assert log.own_s[:, 0].tolist() == [0.5] * STEPS
 
 
-def test_a_name_with_bytes_that_are_no_text_can_be_written(tmp_path: Path) -> None:
-    """The page, the plan and the cost model name their log."""
-    log = read(tmp_path / "a\udcff.csv", rows(lambda rank, _: f"{rank + 1}.0"))
-    assert log.source.encode().endswith(b"a?.csv")
-
-
-@pytest.mark.parametrize(("text", "unit_s"), [("ms", 1e-3), ("0.001", 1e-3), (" Minutes ", 60.0), ("h", 3600.0)])
-def test_a_unit_is_a_word_or_a_number_of_seconds(text: str, unit_s: float) -> None:
-    assert unit_said(text) == unit_s
+@pytest.mark.parametrize("name", ["steps.txt", "steps.log", "steps", "a\udcff.csv"])
+def test_a_table_needs_no_name_of_one(name: str, tmp_path: Path) -> None:
+    """A name with bytes that are no text can be written: the page, the plan and the cost model name their log."""
+    log = read(tmp_path / name, rows(lambda rank, _: f"{rank + 1}.0", separator="\t"))
+    assert log.own_s[0].tolist() == [1, 2, 3]
+    assert log.source.encode().endswith(name.replace("\udcff", "?").encode())

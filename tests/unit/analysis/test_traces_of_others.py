@@ -51,15 +51,7 @@ def test_the_rank_is_the_number_by_which_names_differ(names: str, tmp_path: Path
     assert log.own_s[0].tolist() == pytest.approx([0.1, 0.15, 0.1])
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_step_of_no_length_is_read_without_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "rank0.json").write_text(
-        json.dumps({"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 0}]})
-    )
-    assert read_log(tmp_path / "rank0.json").steps == (1,)
-
-
-@pytest.mark.parametrize("content", ["[1, 2]", "3", '"x"', '[{"a": 1}]', "[]", "null"])
+@pytest.mark.parametrize("content", ["[1, 2]", '"x"', '[{"a": 1}]', "[]", "null"])
 def test_other_json_beside_traces_is_passed_over(content: str, tmp_path: Path) -> None:
     traces(tmp_path, "rank{rank}.json")
     (tmp_path / "config.json").write_text('{"layers": 8}')
@@ -87,20 +79,19 @@ def test_a_folder_per_cycle_is_one_job(counts_on: bool, tmp_path: Path) -> None:
     assert log.own_s[:, 2].tolist() == pytest.approx([0.1] * STEPS + [0.3] * STEPS + [0.1] * STEPS)
 
 
-@pytest.mark.parametrize("end", ["", ",", ",\n"])
-def test_an_array_without_its_bracket_is_whole(end: str, tmp_path: Path) -> None:
-    """The format allows it, since a program may be ended."""
+@pytest.mark.filterwarnings("error")
+def test_an_array_without_its_bracket_is_whole_and_a_cut_trace_is_refused(tmp_path: Path) -> None:
+    """The format allows it, since a program may be ended. A step may have no length."""
     traces(tmp_path, "rank{rank}.json")
-    (tmp_path / "rank0.json").write_text(json.dumps(events())[:-1] + end)
-    assert read_log(tmp_path).own_s[0].tolist() == pytest.approx([0.1, 0.15, 0.1])
-
-
-@pytest.mark.parametrize("content", [json.dumps(events())[:-9], json.dumps({"traceEvents": events()})[:-9]])
-def test_a_cut_trace_is_refused(content: str, tmp_path: Path) -> None:
-    traces(tmp_path, "rank{rank}.json")
-    (tmp_path / "rank0.json").write_text(content)
-    with pytest.raises(LogError, match=r"rank0.json: is no trace \(.*\); copy or profile it again"):
-        read_log(tmp_path)
+    for end in ("", ",", ",\n"):
+        (tmp_path / "rank0.json").write_text(json.dumps(events())[:-1] + end)
+        assert read_log(tmp_path).own_s[0].tolist() == pytest.approx([0.1, 0.15, 0.1])
+    for content in (json.dumps(events())[:-9], json.dumps({"traceEvents": events()})[:-9]):
+        (tmp_path / "rank0.json").write_text(content)
+        with pytest.raises(LogError, match=r"rank0.json: is no trace \(.*\); copy or profile it again"):
+            read_log(tmp_path)
+    (tmp_path / "rank0.json").write_text('{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 0}]}')
+    assert read_log(tmp_path / "rank0.json").steps == (1,)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -120,11 +111,8 @@ def test_a_value_of_the_wrong_type_is_named(kind: str, tmp_path: Path) -> None:
     found[3] |= change
     (tmp_path / "rank0.json").write_text(json.dumps({"traceEvents": found}))
     assert re.search(says, refusal(tmp_path / "rank0.json"))
-
-
-def test_a_step_without_a_time_is_named(tmp_path: Path) -> None:
-    found = events()
     del found[3]["ts"]
+    found[3] |= {"name": "ProfilerStep#1", "dur": 1.0}
     (tmp_path / "rank0.json").write_text(json.dumps(found))
     assert re.search("ProfilerStep#1 has ts .* must be microseconds", refusal(tmp_path / "rank0.json"))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from analysis.logs.reading import read_log
 from analysis.logs.roles import roles_of
-from analysis.logs.step_log import LogError, StepLog, Untimed
+from analysis.logs.step_log import LogError, StepLog, Untimed, rounds_s
 from analysis.measures.straggling import straggling
 from stragglab.commands import advise
 from tests.support.runs import ROOT
@@ -21,12 +23,8 @@ PUBLIC = ROOT / "tests" / "logs" / "public"
 MADE = ROOT / "tests" / "logs" / "made"
 PLANTED = {12, 22, 32}
 """Steps of every sample that took 0.2 s longer."""
-HOLD_THEM = (
-    "events.out.tfevents.1795950020.host.1092.0",
-    "mlflow_history.json",
-    "throughput.metrics.csv",
-    "wandb_history.jsonl",
-)
+HOLD_THEM = ("mlflow_history.json", "throughput.metrics.csv", "wandb_history.jsonl")
+HOLD_THEM += ("events.out.tfevents.1795950020.host.1092.0",)
 
 
 def slowest(log: StepLog, count: int = 3) -> set[int]:
@@ -76,7 +74,7 @@ def test_a_folder_of_mlflow_s_store_is_the_same_as_its_history(tmp_path: Path) -
 
 def test_other_json_in_a_folder_does_not_hide_its_log(tmp_path: Path) -> None:
     """Trainers leave their settings beside event files, and MLflow has a folder of artifacts."""
-    shutil.copy(MADE / HOLD_THEM[0], tmp_path)
+    shutil.copy(MADE / HOLD_THEM[-1], tmp_path)
     (tmp_path / "config.json").write_text('{"a": 1}')
     log = read_log(tmp_path)
     assert slowest(log) == PLANTED
@@ -153,25 +151,19 @@ def test_telemetry_has_parts_and_ranks(tmp_path: Path) -> None:
     assert log.round_s.tolist() == pytest.approx([0.2] * 24)
     alone = read_log(telemetry(tmp_path / "b.json"))
     assert alone.own_s[0].tolist() == pytest.approx([0.2])
+    records = json.loads((tmp_path / "a.json").read_text())["step_records"]
+    assert history(tmp_path, records).own_s.tolist() == log.own_s.tolist(), "one object per line"
     assert alone.data_s is not None
     assert alone.data_s[0].tolist() == pytest.approx([0.005])
 
 
-def test_records_without_a_rank_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_records_without_a_rank_are_left_out_and_counted_and_a_step_may_be_called_otherwise(tmp_path: Path) -> None:
     lines = [{"step": step, "rank": rank, "step_time": 1.0 + (rank or 0)} for step in range(9) for rank in (0, 1, None)]
     log = history(tmp_path, lines)
     assert log.ranks == ("0", "1")
     assert any("9 values without a rank" in remark for remark in log.remarks)
-
-
-def test_an_object_per_value_may_call_its_step_otherwise(tmp_path: Path) -> None:
     lines = [{"key": "step_time", "name": "a", "value": 1.0 + step, "iteration": step} for step in range(9)]
     assert history(tmp_path, lines).own_s[:, 0].tolist() == [1.0 + step for step in range(9)]
-
-
-def test_one_object_per_line_is_the_same(tmp_path: Path) -> None:
-    records = json.loads(telemetry(tmp_path / "a.json", ranks=4, slow=2).read_text())["step_records"]
-    assert history(tmp_path, records).own_s.tolist() == read_log(tmp_path / "a.json").own_s.tolist()
 
 
 def test_lines_of_a_trainer_that_are_named_json_have_a_time_beside_that_of_loading(tmp_path: Path) -> None:
@@ -219,15 +211,11 @@ OTHERS = ("time_metrics/data_loading(%)", "validation_step_timing in s", "train/
           "eval_runtime", "tokens_per_sec", "max_step_time", "train/time_remaining", "data/epoch")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*(name for names in NAMES.values() for name in names), *OTHERS])
-def test_names_that_programs_use_have_their_meaning(name: str) -> None:
-    roles = roles_of([name])
-    assert [role for role in NAMES if name in getattr(roles, role)] == [
-        role for role, names in NAMES.items() if name in names
-    ]
-
-
-def test_the_trainer_s_steps_count_before_the_tracker_s() -> None:
+def test_names_that_programs_use_have_their_meaning() -> None:
+    for name in [*(name for names in NAMES.values() for name in names), *OTHERS]:
+        roles = roles_of([name])
+        meant = [role for role, names in NAMES.items() if name in names]
+        assert [role for role in NAMES if name in getattr(roles, role)] == meant, name
     assert roles_of(["_step", "trainer/global_step", "loss"]).step == "trainer/global_step"
     assert roles_of(["_step", "loss"]).step == "_step"
     assert roles_of(["loss"]).step is None
@@ -320,3 +308,37 @@ def test_bad_lines_are_one_clear_line(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(LogError, match=says):
         read_log(tmp_path / "a.jsonl")
+
+
+TRACES = [path for path in PUBLIC.glob("*.json.gz") if "diloco" not in path.name]
+SHORT_LINES = re.compile(r"iteration +(\d+)/ *\d+ \|.*elapsed time per iteration \(ms\): ([\d.]+)")
+
+
+def seconds_of_trace(path: Path) -> dict[int, float]:
+    """By step, as JSON says it."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    steps = [event for event in events if event["name"].startswith("ProfilerStep") and event.get("ph") == "X"]
+    steps = [event for event in steps if event.get("cat") != "gpu_user_annotation"]
+    return {int(re.sub(r"\D", "", event["name"])): event["dur"] / 1e6 for event in steps}
+
+
+def seconds_of_output(path: Path) -> dict[int, float]:
+    """By iteration; every one is printed."""
+    return {int(step): float(ms) / 1e3 for step, ms in SHORT_LINES.findall(path.read_text())}
+
+
+@pytest.mark.parametrize("path", sorted([*TRACES, *PUBLIC.glob("*.out")]), ids=lambda path: path.name)
+def test_a_public_file_has_the_steps_and_times_that_anybody_can_count(path: Path) -> None:
+    counted = seconds_of_output(path) if path.suffix == ".out" else seconds_of_trace(path)
+    log = read_log(path)
+    assert len(log.steps) > 0
+    assert dict(zip(log.steps, rounds_s(log).tolist(), strict=True)) == pytest.approx(counted, rel=1e-5)
+
+
+def test_there_are_files_and_each_is_in_the_notice() -> None:
+    names = [path.name for path in PUBLIC.iterdir() if path.name != "NOTICE"]
+    assert len(names) == 15
+    notice = (PUBLIC / "NOTICE").read_text()
+    assert "HolisticTraceAnalysis" in notice
+    assert "Copyright (c) 2021, Stas Bekman" in notice
+    assert "training_results_v3.1" in notice

@@ -42,15 +42,11 @@ def test_the_window_begins_where_all_curves_are_in_the_band() -> None:
         (both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.3, 5.0)), "they end far from each other"),
         (both(saturating("bsp", 0.95, 900.0), saturating("asp", 0.94, 900.0)), "they rise to the end"),
         (both(saturating("bsp", 0.95, 0.01), saturating("asp", 0.95, 0.01)), "they are the same from the start"),
+        (both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.6, 5.0, until_s=30.0)), "a job that ended counts"),
     ],
 )
 def test_nothing_is_drawn_twice_if_it_shows_nothing_more(curves: pd.DataFrame, why: str) -> None:
     assert late_window(curves) is None, why
-
-
-def test_a_job_that_has_ended_counts_with_its_last_value() -> None:
-    short = saturating("asp", 0.6, 5.0, until_s=30.0)
-    assert late_window(both(saturating("bsp", 0.95, 5.0), short)) is None
 
 
 @pytest.mark.parametrize(("sign", "corner"), [(1.0, "lower"), (-1.0, "upper")])
@@ -58,15 +54,12 @@ def test_the_piece_is_drawn_where_the_curves_leave_room(sign: float, corner: str
     curves = both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0))
     curves[["median", "low", "high"]] *= sign
     marks = pd.DataFrame({"strategy": ["bsp", "asp"], "tta_s": [float("nan")] * 2, "missed": 0, "runs": 1})
-    for width_in, drawn in ((NARROW_IN + 2, 1), (NARROW_IN - 1, 0)):
-        figure = Figure(figsize=(width_in, 3.0))
-        axes = figure.subplots()
+    wide, narrow = Figure(figsize=(NARROW_IN + 2, 3.0)).subplots(), Figure(figsize=(NARROW_IN - 1, 3.0)).subplots()
+    for axes in (wide, narrow):
         draw_convergence(axes, curves, marks, looks(["bsp", "asp"]), "accuracy", None)
-        assert len(axes.child_axes) == drawn, "a narrow picture has no room"
-        if drawn:
-            (inset,) = axes.child_axes
-            assert len(inset.lines) == 2
-            figure.draw_without_rendering()
-            place = axes.transAxes.inverted().transform(inset.get_window_extent())
-            middle = (place[0, 1] + place[1, 1]) / 2
-            assert (middle < 0.5) == (corner == "lower")
+    assert len(narrow.child_axes) == 0, "a narrow picture has no room"
+    (inset,) = wide.child_axes
+    assert len(inset.lines) == 2
+    wide.figure.draw_without_rendering()  # type: ignore[union-attr]
+    place = wide.transAxes.inverted().transform(inset.get_window_extent())
+    assert ((place[0, 1] + place[1, 1]) / 2 < 0.5) == (corner == "lower")

@@ -1,7 +1,6 @@
 """Tables of operators against the results that their publishers computed, and against graphs worked by hand."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,6 @@ from stragglab.tables.what_if import lines, tabled
 
 HERE = Path(__file__).parent / "bytedance"
 PUBLISHED = json.loads((HERE / "published.json").read_text())
-WHOLE = os.environ.get("STRAGGLAB_BYTEDANCE")
-"""A folder with trace-AR.parquet and trace-SE.parquet as they were published."""
-whole = pytest.mark.skipif(WHOLE is None, reason="STRAGGLAB_BYTEDANCE names no folder with the whole traces")
 
 
 def of_kind(published):
@@ -31,10 +27,9 @@ def of_kind(published):
 def assert_published(found, published, rel):
     assert found.slowdown == pytest.approx(published["slowdown"], rel=rel)
     assert found.ideal_s == pytest.approx(published["ideal_s"], rel=1e-6)
-    assert found.by_replica == pytest.approx(
-        {int(one): value for one, value in published["by_replica"].items()}, rel=rel
-    )
-    assert found.by_stage == pytest.approx({int(one): value for one, value in published["by_stage"].items()}, rel=rel)
+    for name in ("by_replica", "by_stage"):
+        expected = {int(one): value for one, value in published[name].items()}
+        assert getattr(found, name) == pytest.approx(expected, rel=rel)
     assert found.by_kind == pytest.approx(of_kind(published["by_kind"]), rel=rel)
 
 
@@ -55,27 +50,6 @@ def test_the_slow_worker_is_found_in_two_steps():
     assert max(value for worker, value in found.computing.items() if worker != (0, 0)) < 1.06
     assert found.slowdown == pytest.approx(PUBLISHED["AR"]["slowdown"], rel=0.02)
     assert found.cured_by_slowest == pytest.approx(1.0, abs=0.02)
-
-
-@whole
-def test_a_job_with_a_slow_worker_is_as_its_publishers_found():
-    table, found = tabled(Path(WHOLE or ".", "trace-AR.parquet"))
-    assert len(table.operators) * len(table.steps) == 117_216
-    assert_published(found, PUBLISHED["AR"], 5e-4)
-    assert next(iter(found.by_worker)) == (0, 0)
-    assert found.computing[0, 0] == pytest.approx(2.355, abs=5e-4)
-    assert found.cured_by_slowest == pytest.approx(PUBLISHED["AR"]["cured_by_slowest"], abs=1e-5)
-
-
-@whole
-def test_a_job_with_unequal_sequences_is_as_its_publishers_found():
-    _, found = tabled(Path(WHOLE or ".", "trace-SE.parquet"))
-    assert found.slowdown == pytest.approx(1.5374, rel=5e-4)
-    assert found.ideal_s == pytest.approx(5.8975, rel=1e-5)
-    assert found.cured_by_slowest < 0.1  # no few workers are to blame
-
-
-# ---- by hand ---------------------------------------------------------------------------------------------------------
 
 
 def rows(*, slow_s=1.0, send_s=0.5, wait_s=0.0, replicas=2):
@@ -110,19 +84,20 @@ def what_if(frame):
     return WhatIf(job_of(arranged(frame)))
 
 
-def test_a_step_is_its_longest_path():
+def test_a_step_is_its_longest_path_and_waiting_for_the_other_end_is_no_part_of_a_transfer():
     # by hand: F 1, message 0.5, F 1 and B 2, message 0.5, B 2
     found = what_if(rows())
     assert found.whole_s == found.ideal_s == 7.0
     assert found.slowdown == 1.0
     assert found.cured_by_slowest == 0.0
-
-
-def test_waiting_for_the_other_end_is_no_part_of_a_transfer():
     found = what_if(rows(wait_s=3.0))
     assert found.whole_s == 7.0
     sent = found.job.operators.index(Operator(0, 0, "forward-send", 0))
     assert found.job.measured_s[sent].tolist() == [0.5]
+    frame = rows()
+    wrong = (frame["optype"] == "forward-recv") & (frame["dp_rank"] == 0)
+    frame.loc[wrong, "start_ts"] += 2.0  # by a clock that is 2 s ahead: it ends before it began
+    assert what_if(frame).job.measured_s[sent].tolist() == [0.0]
 
 
 def test_a_slow_pass_costs_its_replica_what_it_takes_longer():
@@ -138,41 +113,16 @@ def test_a_slow_pass_costs_its_replica_what_it_takes_longer():
     assert found.computing[1, 0] == pytest.approx(7.0 / 3.0)
 
 
-def test_a_transfer_that_ends_before_it_began_has_no_duration():
-    frame = rows()
-    wrong = (frame["optype"] == "forward-recv") & (frame["dp_rank"] == 0)
-    frame.loc[wrong, "start_ts"] += 2.0  # by a clock that is 2 s ahead
-    found = what_if(frame)
-    sent = found.job.operators.index(Operator(0, 0, "forward-send", 0))
-    assert found.job.measured_s[sent].tolist() == [0.0]
-
-
 def test_steps_that_lack_operators_or_have_them_in_another_order_are_left_out():
     frame = pd.concat([rows(), rows().iloc[1:].assign(step=8), rows().assign(step=9)])
     table = arranged(frame)
     assert (table.steps, table.left_out) == ([7, 9], 1)
     other = rows().assign(step=10)
     other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
-    frame = pd.concat([rows(), other])
-    table = arranged(frame)
+    table = arranged(pd.concat([rows(), other]))
     assert (table.steps, table.left_out) == ([7], 1)
-
-
-def test_the_order_of_most_steps_is_the_usual_one():
-    other = rows().assign(step=6)
-    other.loc[(other["stage"] == 1) & (other["optype"] == "backward-compute"), "start_ts"] = 0.1
-    frame = pd.concat([other, rows(), rows().assign(step=8)])
-    table = arranged(frame)
-    assert (table.steps, table.left_out) == ([7, 8], 1)
-
-
-def test_a_step_of_very_many_operators_is_refused(monkeypatch):
-    monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
-    with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
-        what_if(rows())
-
-
-# ---- the command -----------------------------------------------------------------------------------------------------
+    table = arranged(pd.concat([other.assign(step=6), rows(), rows().assign(step=8)]))
+    assert (table.steps, table.left_out) == ([7, 8], 1), "the order of most steps is the usual one"
 
 
 def said(path, capsys, tmp_path):
@@ -193,30 +143,30 @@ def test_advise_says_what_stragglers_cost_and_which_they_are(capsys, tmp_path):
     ]
 
 
-def test_a_text_table_is_read_too(tmp_path):
-    path = tmp_path / "operators.csv"
-    pd.read_parquet(HERE / "ST.parquet").to_csv(path, index=False)
-    table, found = tabled(path)
-    assert found.slowdown == pytest.approx(PUBLISHED["ST"]["slowdown"], rel=1e-5)
-    assert "2 replicas of 4 stages, 32 steps, 6,784 operations" in lines(table, found)[0]
-
-
 def test_a_job_without_a_slow_worker_has_no_suspect(tmp_path):
-    """All ranks take equally long, or one whole stage is long."""
+    """All ranks take equally long, or one whole stage is long; of tables as text."""
     rows().to_csv(tmp_path / "a.csv", index=False)
-    for path in (tmp_path / "a.csv", HERE / "ST.parquet"):
-        said = lines(*tabled(path))
+    pd.read_parquet(HERE / "ST.parquet").to_csv(tmp_path / "b.csv", index=False)
+    for path in (tmp_path / "a.csv", tmp_path / "b.csv"):
+        table, found = tabled(path)
+        said = lines(table, found)
         assert not any("first suspect" in line for line in said)
         assert "no worker is a suspect: the slowest ones cost less than half of the lost time" in said
+    assert found.slowdown == pytest.approx(PUBLISHED["ST"]["slowdown"], rel=1e-5)
+    assert "2 replicas of 4 stages, 32 steps, 6,784 operations" in said[0]
 
 
-def test_a_table_of_very_many_replicas_is_refused(tmp_path, monkeypatch):
+def test_a_table_of_very_many_replicas_or_operators_and_two_tables_are_refused(tmp_path, monkeypatch, capsys):
+    path = str(HERE / "ST.parquet")
+    assert advise.main([path, path, "-o", str(tmp_path / "out")]) == 2
+    assert "one table of operators is read at a time" in capsys.readouterr().err
     rows(replicas=20).to_csv(tmp_path / "a.csv", index=False)
     monkeypatch.setattr(what_if_tables, "MOST_VISITS", 4_000)
-    with pytest.raises(
-        LogError, match="has 28 replicas, stages and kinds with 160 operators in a step, which would take"
-    ):
+    with pytest.raises(LogError, match="has 28 replicas, stages and kinds with 160 operators in a step"):
         tabled(tmp_path / "a.csv")
+    monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
+    with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
+        what_if(rows())
 
 
 def changed(name, row, value):
@@ -226,6 +176,8 @@ def changed(name, row, value):
     return frame
 
 
+TWICE = "step 7: has forward-compute 0 of replica 0, stage 0 twice; give each once"
+NO_SENDS = "has no optype forward-send, so that nothing is known of what stages wait for"
 REFUSED = {
     "row 4, column duration, nan: must be a finite number": lambda: changed("duration", 3, np.nan),
     "row 4, column duration, -1: must be 0 or more": lambda: changed("duration", 3, -1.0),
@@ -233,16 +185,10 @@ REFUSED = {
     "all operations take 0 s; give their seconds in the column duration": lambda: rows().assign(duration=0.0),
     "row 1, column step, 0.5: must be a whole number": lambda: changed("step", 0, 0.5),
     "optype nap: is unknown; known are params-all-gather, forward-compute": lambda: changed("optype", 3, "nap"),
-    "step 7: has forward-compute 0 of replica 0, stage 0 twice; give each once": lambda: pd.concat(
-        [rows(), rows()[:1]]
-    ),
+    TWICE: lambda: pd.concat([rows(), rows()[:1]]),
     "has no rows": lambda: rows()[:0],
-    "has no optype forward-send, so that nothing is known of what stages wait for": lambda: rows()[
-        rows()["optype"].str.endswith("compute")
-    ],
-    "no step has all operators; give whole steps of all ranks": lambda: pd.concat(
-        [rows().iloc[1:], rows().iloc[:1].assign(step=8)]
-    ),
+    NO_SENDS: lambda: rows()[rows()["optype"].str.endswith("compute")],
+    "no step has all operators": lambda: pd.concat([rows().iloc[1:], rows().iloc[:1].assign(step=8)]),
     "has 160 rows of 160 operators in 20 steps; give whole steps": lambda: pd.concat(
         [rows(replicas=1).assign(step=step, dp_rank=step) for step in range(20)]
     ),
@@ -258,14 +204,3 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(words, capsys, tmp_p
     assert (code, out) == (2, "")
     assert f"operators.csv: {words}" in err
     assert err.count("\n") == 1
-
-
-def test_the_same_command_can_be_repeated(capsys, tmp_path):
-    for _ in range(2):
-        assert said(HERE / "AR-2-steps.parquet", capsys, tmp_path)[0] == 0
-
-
-def test_two_tables_of_operators_are_refused(capsys, tmp_path):
-    path = str(HERE / "ST.parquet")
-    assert advise.main([path, path, "-o", str(tmp_path / "out")]) == 2
-    assert "one table of operators is read at a time" in capsys.readouterr().err

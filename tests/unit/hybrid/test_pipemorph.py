@@ -1,8 +1,6 @@
 """The graph of a step against measured pipelines with a slow link, whose figures nobody here made."""
 
 import os
-from collections import defaultdict
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -62,16 +60,9 @@ def test_schedules_are_in_their_measured_order(pairs):
 
 SLOPES = {
     # by hand, from the graph: exchanges over the link; twice the micro-batches; round trips of those in flight
-    ("14B", "1F1B", "6_7"): 25,
-    ("14B", "1F1B", "0_1"): 31,
-    ("7B", "1F1B", "0_1"): 15,
-    ("7B", "1F1B", "2_3"): 23,
-    ("14B", "ZB", "6_7"): 48,
-    ("14B", "ZB", "0_1"): 48,
-    ("7B", "ZB", "0_1"): 24,
-    ("7B", "ZB", "2_3"): 24,
-    ("14B", "ZB-CPU", "6_7"): 16,
-    ("7B", "ZB-CPU", "2_3"): 8,
+    **{("14B", "1F1B", "6_7"): 25, ("14B", "1F1B", "0_1"): 31, ("7B", "1F1B", "0_1"): 15, ("7B", "1F1B", "2_3"): 23},
+    **{("14B", "ZB", "6_7"): 48, ("14B", "ZB", "0_1"): 48, ("7B", "ZB", "0_1"): 24, ("7B", "ZB", "2_3"): 24},
+    **{("14B", "ZB-CPU", "6_7"): 16, ("7B", "ZB-CPU", "2_3"): 8},
 }
 
 
@@ -87,21 +78,6 @@ def test_the_slope_between_30_and_60_ms_is_that_of_the_graph_and_of_the_logs(fig
     ours = [validation.predict_ms(fit, model, schedule, links, delay_ms) for delay_ms in (30.0, 60.0)]
     assert (ours[1] - ours[0]) / 30.0 == pytest.approx(expected)
     assert (mine[60.0] - mine[30.0]) / 30.0 == pytest.approx(expected, rel=0.05)
-
-
-def test_schedules_without_delay_agree_on_the_overhead(figures):
-    """ZB and ZB-CPU are the same undelayed job, to which the model was fitted separately."""
-    fits = validation.fits_of(figures, "14B")
-    assert fits["ZB 6_7"].overhead_ms == pytest.approx(fits["ZB-CPU"].overhead_ms, abs=5.0)
-    assert fits["1F1B"].overhead_ms == pytest.approx(fits["ZB-CPU"].overhead_ms, abs=15.0)
-
-
-def test_longer_delays_take_longer(pairs):
-    by_link = defaultdict(list)
-    for one, ours in pairs:
-        by_link[one.experiment, one.model, one.schedule, one.links].append((one.delay_ms, ours))
-    for found in by_link.values():
-        assert all(shorter[1] < longer[1] for shorter, longer in pairwise(sorted(found)))
 
 
 def test_the_page_has_the_tables_of_the_script(figures):

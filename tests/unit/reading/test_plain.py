@@ -25,7 +25,6 @@ def bomb(levels: int) -> bytes:
     [
         (bomb(12), "line 6: holds more than 1000000 values"),
         (b"{a: " * 3000 + b"}" * 3000, f"line 1: is nested more than {MAX_DEPTH} deep"),
-        (b"- " * 3000, f"line 1: is nested more than {MAX_DEPTH} deep"),
         (b"a: &a\n  b: *a", "line 2: *a refers to itself"),
         (b"a: *b", "line 1: *b refers to itself, or to nothing"),
         (b"a: 1\nb: 2\na: 3", "line 3: has a twice"),
@@ -36,7 +35,6 @@ def bomb(levels: int) -> bytes:
         (b"a: \x00", "is not a YAML file (control characters"),
         (b"a: \xc3\x28", "is not a YAML file ("),
         (b"a: !!python/object/apply:os.getcwd []", "is not a YAML file (line 1: could not determine a constructor"),
-        (b"a: !!python/name:os.system", "is not a YAML file (line 1: could not determine a constructor"),
         (b"? [a]\n: 1", "is not a YAML file (line 1: found unhashable key)"),
         (b"a: !!timestamp x", "is not a YAML file ("),
         (b"--- a\n--- b", "but found another document"),

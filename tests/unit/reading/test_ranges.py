@@ -42,10 +42,10 @@ class Struct(msgspec.Struct, kw_only=True):
 
 
 @pytest.mark.parametrize("kind", [Base, Derived, Struct])
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
-def test_a_value_outside_of_its_range_is_refused_by_its_name(kind: Any, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^size={value}: must be a whole number, 1 or more$"):
-        kind(size=value)
+def test_a_value_outside_of_its_range_is_refused_by_its_name(kind: Any) -> None:
+    for value in (0, -1, 1.0, True, "1", None):
+        with pytest.raises(ValueError, match=rf"^size={value}: must be a whole number, 1 or more$"):
+            kind(size=value)
 
 
 @pytest.mark.parametrize(

@@ -62,25 +62,21 @@ def test_content_says_how_a_table_is_written(way: str, tmp_path: Path) -> None:
     assert list(csv_rows(tmp_path / "a.csv")) == [(3, ["a", "b", "ü"]), (4, ["1", "2", "3"])]
 
 
-def test_a_damaged_archive_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_archive_and_a_text_of_too_many_bytes_or_lines_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = gzip.compress(b"a,b\n" + bytes(range(48, 58)) * 900)
     for damaged in (data[:-12], data[:20] + b"\xff\xff" + data[22:]):
         (tmp_path / "a.csv").write_bytes(damaged)
         with pytest.raises(Unreadable, match=r"^cannot be read"):
             list(csv_rows(tmp_path / "a.csv"))
-
-
-def test_a_text_of_too_many_bytes_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_LINES", 100)
+    with pytest.raises(Unreadable, match="has more than 100 lines"):
+        list(csv_rows("a,b\n" + "\n" * 100))
     monkeypatch.setattr(tables, "MAX_TABLE_BYTES", 100)
     (tmp_path / "a.csv").write_text("a,b\n" * 100)
     with pytest.raises(Unreadable, match="the most that is read; give a part of it"):
         list(csv_rows(tmp_path / "a.csv"))
-
-
-def test_empty_lines_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_LINES", 100)
-    with pytest.raises(Unreadable, match="has more than 100 lines"):
-        list(csv_rows("a,b\n" + "\n" * 100))
 
 
 def columns(path: Path, *names: str) -> tuple[dict[str, list[object]], int]:
@@ -113,22 +109,21 @@ def test_long_cells_in_a_small_file_are_refused(tmp_path: Path, coded: bool) -> 
         columns(path, "a")
 
 
-def test_much_text_in_a_small_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 1 << 20)
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"a": ["x" * 500] * 3_000}), path)
-    with pytest.raises(Unreadable, match="has more than 1 MiB of text"):
-        columns(path, "a")
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_bytes_of_text_are_counted_whatever_holds_the_texts(kind: pa.DataType) -> None:
-    """Empty texts, missing ones, letters of several bytes, repeated ones, and a part of a column."""
-    texts = ["", "aé", None, "long enough", "aé"]
-    column = pa.array(texts, pa.string()).cast(kind)
-    assert tables._text_bytes("a", column) == 3 + 11 + 3
-    assert tables._text_bytes("a", column[2:]) == 11 + 3
-    assert tables._text_bytes("a", column[:0]) == 0
+def test_much_text_in_a_small_file_is_refused(
+    kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever holds the texts: empty ones, missing ones, letters of several bytes, repeated ones."""
+    texts = pa.array(["", "é" * 250, None, "x" * 500, "x" * 500] * 1_000, pa.string()).cast(kind)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": texts}), path)
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 1_500_000)
+    assert len(columns(path, "a")[0]["a"]) == 5_000
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 1_499_999)
+    with pytest.raises(Unreadable, match="MiB of text"):
+        columns(path, "a")
+    pq.write_table(pa.table({"a": texts[:0]}), path)
+    assert columns(path, "a") == ({"a": []}, 0)
 
 
 def test_cells_that_hold_more_than_a_value_are_refused(tmp_path: Path) -> None:
@@ -165,13 +160,6 @@ def header(shape: str, kind: str = "<f8") -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
-def test_arrays_by_name() -> None:
-    found = parse_arrays(packed(a=np.arange(6.0).reshape(2, 3), b="text", c=np.array([], np.int64)))
-    assert found["a"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
-    assert str(found["b"]) == "text"
-    assert found["c"].size == 0
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -192,7 +180,10 @@ def test_what_is_no_file_of_arrays_is_one_line(data: bytes) -> None:
         parse_arrays(data)
 
 
-def test_what_unpacks_to_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_have_names_and_what_unpacks_to_too_much_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = parse_arrays(packed(a=np.arange(6.0).reshape(2, 3), b="text", c=np.array([], np.int64)))
+    assert found["a"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert (str(found["b"]), found["c"].size) == ("text", 0)
     monkeypatch.setattr(arrays, "MAX_ARRAYS_BYTES", 1 << 20)
     data = member(b"\0" * ((1 << 20) + 1))
     assert len(data) < 1 << 14
