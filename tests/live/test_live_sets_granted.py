@@ -12,8 +12,7 @@ import pytest
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
-from tests.live.test_live_job_sets import hosts, record_of, uses  # noqa: F401  (a fixture)
-from tests.live.test_live_sets_restarted import host_of, pid_of
+from tests.live.test_live_job_sets import host_of, hosts, pid_of, record_of, uses  # noqa: F401  (a fixture)
 from tests.support.exact import ALLOW
 from tests.support.granted_nodes import Nodes, after, violations
 from tests.support.invariants import problems
