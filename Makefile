@@ -57,7 +57,7 @@ run: $(VENV)/.run  ## the main job: four strategies under the same stragglers, w
 	$(PY) run.py -m strategy=bsp,asp,ssp,backup_workers $(ARGS)
 	@command -v cpulimit > /dev/null || echo 'cpulimit is not installed (apt-get install cpulimit); only runtime.cpu_by=cpulimit needs it'
 
-test: $(VENV)/.dev  ## all tests but the long ones | some ten minutes on two idle cores | the terminal
+test: $(VENV)/.dev  ## all tests but the long ones | four to eight minutes on two idle cores | the terminal
 	$(SAY)
 	@# what measures, or looks at all of the machine, comes last and by itself
 	$(ONE_THREAD) $(PY) -m pytest $(PURE) $(PARALLEL) $(ALL_OF_THEM) $(ARGS) || [ $$? = 5 ]
