@@ -133,6 +133,7 @@ def test_a_comparison_leaves_tables_figures_and_a_page(comparison: tuple[pd.Data
     assert len(stored["runs"]) == 4
 
 
+@pytest.mark.long(like="test_a_comparison_leaves_tables_figures_and_a_page")
 def test_the_baseline_is_one_of_the_strategies_whose_order_is_that_of_the_runs(sweep: Path, tmp_path: Path) -> None:
     table = compare([sweep / "2_asp", sweep / "0_bsp"], tmp_path, baseline="asp")
     assert list(table["strategy"]) == ["asp", "bsp"]
@@ -141,6 +142,7 @@ def test_the_baseline_is_one_of_the_strategies_whose_order_is_that_of_the_runs(s
         compare([sweep / "0_bsp"], tmp_path, baseline="ssp")
 
 
+@pytest.mark.long(like="test_a_comparison_leaves_tables_figures_and_a_page")
 def test_an_unusable_record_is_left_out_and_named(sweep: Path, tmp_path: Path) -> None:
     broken, unborn = tmp_path / "broken", Story().write(tmp_path / "unborn")
     broken.mkdir()

@@ -218,6 +218,7 @@ def test_hosts_of_many_servers_are_busy_more_often(tmp_path: Path) -> None:
     assert CLUSTER_MEASURES["cpu_above_98_rise_frac"](run) == pytest.approx(2 / 4 - 1 / 4)
 
 
+@pytest.mark.long(like="test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_converges_to")
 def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, **SETS)
     assert (spec.clusters, spec.measured) == (True, ["jct_mean_s", "stragglers_per_job", PAIRED])
@@ -292,6 +293,7 @@ def written(root: Path, **curves: list[float]) -> Path:
 RISING, LOW, LATE = [0.0, 0.5, 0.8, 0.8, 0.8, 0.8], [0.0, 0.2, 0.4, 0.4, 0.4, 0.4], [0.0, 0.1, 0.1, 0.1, 0.5, 0.9]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("level", "bsp_s", "asp_s"), [("asp", inf, 2.0), ("all", 1.4, 1.4)])
 def test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_converges_to(
     level: str, bsp_s: float, asp_s: float, tmp_path: Path

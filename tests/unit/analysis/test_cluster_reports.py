@@ -312,6 +312,7 @@ def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) 
     assert list(pd.read_csv(tmp_path / "b.csv")["host"]) == [0, 1, 2]
 
 
+@pytest.mark.long(like="test_policies_compared")
 def test_a_live_set_says_which_jobs_did_not_do_what_was_asked(tmp_path: Path) -> None:
     path = one_gpu("fifo").write(tmp_path / "run")
     about = json.loads((path / "meta.json").read_text()) | {"runtime": "live"}

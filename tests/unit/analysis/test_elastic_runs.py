@@ -165,6 +165,7 @@ def test_measures_of_a_run_that_stays(still: Run) -> None:
     assert not (still.path / "decisions.md").exists()
 
 
+@pytest.mark.long(like="test_measures_of_a_run_that_stays")
 def test_the_report_has_the_decisions_and_the_figure(run: Run) -> None:
     finish_run(run.path)
     table = pd.read_csv(run.path / "decisions.csv")

@@ -63,6 +63,7 @@ PAINTED = ("bars", "delays")
 """For every commit; the other kinds are long."""
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=[pytest.mark.painted] * (kind in PAINTED)) for kind in KINDS if kind != "agreement"],

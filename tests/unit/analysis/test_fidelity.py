@@ -316,6 +316,7 @@ def test_what_slower_devices_do_is_told(pairs: Pairs) -> None:
     assert line(found, "virtual JCT moved").endswith("1 of 2 cases: asp under transient (+6.0 %)")
 
 
+@pytest.mark.long(like="test_the_same_records_agree_in_everything")
 def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> None:
     """Virtual jobs are a fifth too fast, since an iteration took a fifth less of the processor than live."""
     pairs.add("bsp", factor=0.8, cpu_s=0.016).add("asp", seeds=1)

@@ -15,7 +15,7 @@ from analysis.records.load import RecordError
 from tests.support.as_live import PARAMETERS, run_as_live, set_as_live
 
 
-@pytest.mark.long(like="test_what_neighbours_cost_is_found_in_the_jobs_of_a_set")
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
 def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path: Path) -> None:
     apart, together = run_as_live(tmp_path / "a"), run_as_live(tmp_path / "b", "cluster.hosts.count=1")
     both = calibrate([apart, together], [PARAMETERS] * 2).estimates
@@ -28,7 +28,7 @@ def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path
     )
 
 
-@pytest.mark.long(like="test_what_neighbours_cost_is_found_in_the_jobs_of_a_set")
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
 def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_path: Path) -> None:
     """Each of them is found within 10 %: workers and servers are interrupted in bursts, and counted on average."""
     costs = {"interrupt_per_byte_s": 2e-9, "jitter_sigma": 0.1}
@@ -50,6 +50,7 @@ def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_pat
     assert without.estimates["interrupt_per_byte_s"].value < 2e-10
 
 
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
 def test_what_neighbours_cost_is_found_in_the_jobs_of_a_set(tmp_path: Path) -> None:
     """Carrying, interruptions and control messages are those of the set, whatever they were of jobs alone."""
     alone = {"carry_per_byte_s": 4e-9, "control_s": 1e-4}

@@ -436,7 +436,7 @@ def test_the_figure_has_its_numbers_and_there_is_none_of_nothing(tmp_path: Path)
     assert list(shown["achieved"]) == pytest.approx([2.0, 25.0, 20.0])
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="test_the_figure_has_its_numbers_and_there_is_none_of_nothing")
 @pytest.mark.parametrize("several", [False, True])
 def test_figures_are_drawn_again_where_something_was_throttled(several: bool, tmp_path: Path) -> None:
     throttled().run(tmp_path / "runs" / "a")

@@ -61,6 +61,7 @@ def damaged(folder: Path, sample: str, seed: int) -> tuple[Path, Reading]:
     return path, reading
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_damaged_log_is_used_or_refused(sample: str, tmp_path: Path) -> None:
     path, _, reading = write_sample(tmp_path, sample)

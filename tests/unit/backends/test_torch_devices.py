@@ -246,7 +246,7 @@ def test_masks_that_only_a_device_could_draw_are_refused() -> None:
             draw_on_host(nn.Sequential(nn.Linear(2, 2), layer), torch.clone)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_model_makes_its_tensors_where_its_inputs_are(name: str) -> None:
     """On torch's device ``meta``, which refuses to mix its tensors with others as a GPU does."""

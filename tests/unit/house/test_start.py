@@ -74,6 +74,7 @@ def test_what_is_shown_or_refused_waits_for_no_large_library(lines: dict[str, tu
     assert loaded({"strategy=nope": ("hydra", "torch")}) == {"strategy=nope": ["hydra"]}, "the negative control"
 
 
+@pytest.mark.long(like="test_comparing_finished_records_waits_for_no_frames")
 def test_a_virtual_run_without_gradients_waits_for_no_framework(tmp_path: Path) -> None:
     """But for the first on a machine, which converts the digits."""
     Digits(data_dir=str(ROOT / "data")).prepare()

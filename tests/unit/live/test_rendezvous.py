@@ -127,6 +127,7 @@ def test_a_stranger_is_named_and_told_and_a_member_is_not(make: Make, tls: bool)
     assert os.getcwd() == home
 
 
+@pytest.mark.long(like="test_a_stranger_is_named_and_told_and_a_member_is_not")
 def test_who_speaks_tls_and_who_does_not_is_named(make: Make) -> None:
     plain, secured = make(), make(certificate=new_certificate())
     for scene, words in ((plain, "it speaks TLS; leave --tls out there"), (secured, "it does not speak TLS; give it")):
@@ -188,6 +189,7 @@ def test_a_way_that_is_closed_or_a_port_that_is_another_program_s_is_one_line_on
     assert scene.ends[0].startswith(f"the driver refuses us: runtime.port={port}: ")
 
 
+@pytest.mark.long(like="test_all_are_heard_while_one_is_awaited")
 def test_who_leaves_while_ways_are_tried_is_awaited_again_and_who_says_nothing_is_named(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def tree_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "setting"),
     [
@@ -141,6 +142,7 @@ def test_what_a_user_keeps_in_a_directory_stays_as_it_is(words: tuple[str, ...],
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.long(like="test_a_claim_between_preflight_and_the_run_is_seen")
 def test_a_refused_run_leaves_the_directories_that_it_found(tmp_path: Path) -> None:
     """Those above it that were missing go with it; an empty one of the user stays."""
     words = ("workload=resnet20_cifar10", "runtime=virtual", "cluster.device={base_s:0.1}")

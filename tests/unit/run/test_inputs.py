@@ -64,6 +64,7 @@ def progress(path: Path, comment: str) -> tuple[str, ...]:
     return ("workload=digits", "backend=none", f"backend.progress={path}")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("write", "name", "before", "after"),
     [

@@ -132,7 +132,7 @@ def test_a_wrong_answer_is_a_fault() -> None:
     assert "in one line" in fault(steps, 3, -1, "")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("choice", choices())
 def test_an_odd_value_is_refused_in_one_line_or_taken(
     choice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_it_goes_on_where_it_was_interrupted(whole: Path, copied: Path, tmp_path
     assert sorted(read(copied).ended) == sorted(JOBS)  # type: ignore[union-attr]
 
 
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 def test_a_signal_that_finds_a_job_done_ends_the_sweep_and_keeps_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ def test_only_jobs_with_directories_of_their_own_are_apart(places: tuple[str, ..
     assert _are_apart(parts) == apart
 
 
+@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
 def test_a_failed_job_is_listed_with_its_reason_and_runs_again(tmp_path: Path) -> None:
     """The data of one are missing."""
     words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")

@@ -45,6 +45,7 @@ def test_every_rule_has_a_line_and_every_line_a_rule() -> None:
     assert len(RULES) == sum(len(rules) for rules in SECTIONS.values()), "two rules have one name"
 
 
+@pytest.mark.few(26)
 @pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule not in UNABLE])
 def test_the_line_is_refused_by_this_rule_and_by_no_other(name: str) -> None:
     raw = composer().raw(split(REFUSED_LINES[name]))

@@ -61,6 +61,7 @@ def test_a_part_of_a_log_ranks_as_all_of_it(later: bool, tmp_path: Path, monkeyp
     assert [one.jct_s for one in part.ranking if one.strategy == "bsp"] == [pytest.approx(whole.found.actual_s)]
 
 
+@pytest.mark.long(like="test_on_all_reduce_cures_are_ranked_with_what_works_there")
 def test_points_lie_in_their_intervals_and_rows_are_sorted_by_them(tmp_path: Path) -> None:
     job = planted_job(CAUSES.index("flapping card"), ranks=32)
     advice = advised(job.log("work", "comm"), tmp_path, "--restart-s", "1")

@@ -116,7 +116,7 @@ def bench(whole: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return whole
 
 
-@pytest.mark.long(like="test_the_report_is_left_as_numbers_and_figure")
+@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
 @pytest.mark.parametrize("hosts", long_after([True, False], always=1))
 def test_run_py_takes_the_settings(hosts: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(LiveRuntime, "look", staticmethod(lambda name: None))
@@ -153,6 +153,7 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     assert not any("cluster.hosts" in word for word in said)
 
 
+@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
 def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
     result = whole.quick()
     files = {path.name for path in whole.out.iterdir()}

@@ -169,6 +169,7 @@ def learning(folder: Path, name: str, reached_s: float, every_s: float = 0.5, se
         story.write(folder / f"{name}_{seed}")
 
 
+@pytest.mark.long(like="test_half_the_time_is_faster")
 def test_what_the_evaluations_cannot_tell_apart_is_not_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +227,7 @@ def overrunning(folder: Path, name: str, overrun_s: float, seeds: int = 2) -> No
         story.write(folder / f"{name}_{seed}")
 
 
+@pytest.mark.long(like="test_tables_for_people_have_names_and_csv_has_those_of_configurations")
 def test_runs_and_pairs_with_warnings_are_marked_in_every_form(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,7 +152,7 @@ def test_a_damaged_record_is_refused_with_one_line(damage: str, pair: tuple[Path
     assert replay.main([str(bad)]) in (0, 1, 2), "it reads nothing but the log and the schema"
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("command", ONE_LINE)
 def test_its_neighbours_are_looked_at(

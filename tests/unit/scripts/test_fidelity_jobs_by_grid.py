@@ -60,6 +60,7 @@ def test_who_chooses_the_devices_gets_none_that_are_slower(bench: Bench) -> None
     assert "paced" not in script.parse(["--grid", "hosts", "cluster.hosts.real_cores_per_core=0.1"]).spec.axes["side"]
 
 
+@pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
 def test_virtual_runs_follow_on_processors_as_fast_as_live(bench: Bench) -> None:
     """An iteration takes twice the processor time live: they are half as fast. With other costs they are made again."""
     runner, again, other = ComparedRunner(), ComparedRunner(), ComparedRunner()

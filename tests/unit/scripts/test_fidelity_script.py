@@ -112,6 +112,7 @@ OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ran
 """The tables that are not on the page."""
 
 
+@pytest.mark.long(like="test_the_same_records_give_the_same_report")
 def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     """Virtual ASP takes 40 % too long, which makes it slower than BSP."""
     result = bench.five(runner=ComparedRunner(asp=1.4))
@@ -127,7 +128,7 @@ def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
     assert measures.loc[("asp", "jct_s"), "verdict"] == "NO"
 
 
-@pytest.mark.long(like="test_what_a_page_lacks_is_added_as_a_group")
+@pytest.mark.long(like="test_the_same_records_give_the_same_report")
 def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "fidelity.md"
     whole.grid("--report", str(page))
@@ -150,6 +151,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
 
 
+@pytest.mark.long(like="test_the_same_records_give_the_same_report")
 def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> None:
     """Only the missing strategy runs; what was there stays as it is, and the next time nothing is missing."""
     page = tmp_path / "page.md"

@@ -135,6 +135,7 @@ def test_live_runs_come_first_and_a_seed_is_complete_before_the_next(tmp_path: P
     assert order[8] == "bsp_4_live_seed1"
 
 
+@pytest.mark.long(like="test_a_row_that_counts_is_made_once")
 def test_a_piece_ends_in_time_and_an_interruption_loses_nothing(tmp_path: Path) -> None:
     spec, how = spec_of(tmp_path), asked(tmp_path, jobs=1)
     path = rows.path_of(spec, how)
@@ -202,6 +203,7 @@ def test_code_is_its_syntax(tmp_path: Path) -> None:
     assert hashed("def f():\n    return 2\n") != first != sha256_of_run({}, "live", tmp_path)
 
 
+@pytest.mark.long(like="test_a_row_that_counts_is_made_once")
 def test_a_run_is_of_its_own_code() -> None:
     """Neither the other runtime, nor other strategies, nor the analysis."""
     live = {
@@ -227,6 +229,7 @@ def test_what_others_take_is_what_neither_we_nor_our_children_took() -> None:
     assert is_busy({"others_frac": str(unknown)}), "an unknown share is no evidence of an idle machine"
 
 
+@pytest.mark.long(like="test_what_rows_lack_is_refused")
 def test_an_experiment_without_rows_shows_nothing(
     eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,6 +157,7 @@ def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
     assert coverage.tests_of(Mutant("runtime/sign.py", 2, "x\n", "y\n")) == ["test_imports.py", "test_uses.py"]
 
 
+@pytest.mark.long(like="test_what_operators_make_of_a_line_is_valid_if_it_could_matter")
 def test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again(project: Path) -> None:
     (project / "tests/mutants/all.yaml").write_text(LISTED % "breaks")
     code, out = mutants(project, "--written", "--report", str(project / "report.md"))
@@ -171,7 +172,7 @@ def test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again(project
     assert (project / "runtime/sign.py").read_text() == SOURCE, "the tree itself stays as it is"
 
 
-@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
+@pytest.mark.long(like="test_what_operators_make_of_a_line_is_valid_if_it_could_matter")
 def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) -> None:
     drawn = next(mutant for mutant in draw(project, ["runtime"], 99, 1) if mutant.line == 6)
     put = drawn.new.strip().removeprefix("if ").removesuffix(":")
@@ -183,7 +184,7 @@ def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) ->
     assert f"- `{drawn.name}`: It is so." in out
 
 
-@pytest.mark.long(like="test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again")
+@pytest.mark.long(like="test_what_operators_make_of_a_line_is_valid_if_it_could_matter")
 def test_a_bug_in_c_is_compiled_and_tested_by_who_executes_it(project: Path) -> None:
     (project / "runtime/sign.py").unlink()
     for name, text in (("_sign.c", IN_C), ("sign.h", SIGN)):

@@ -140,6 +140,7 @@ class Never(Policy):
 """
 
 
+@pytest.mark.long(like="test_parts_of_initial_parameters_that_differ_from_the_whole_are_named")
 def test_policies_and_workloads_in_numpy_are_checked_where_they_can_be_used() -> None:
     """A policy needs jobs that share hosts, and PyTorch does not train what is written in numpy."""
     assert new_project(["lab_of_sets"]) == 0

@@ -42,6 +42,7 @@ def wrong(job: Job, folder: Path) -> list[str]:
     return bad + [name for name, holds in right.items() if not holds]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("number", SMALL)
 def test_the_planted_cause_is_named(number: int, tmp_path: Path) -> None:
     assert wrong(planted_job(number), tmp_path) == []

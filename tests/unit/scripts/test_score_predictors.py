@@ -30,7 +30,7 @@ def sweep(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.long(like="test_settings_and_tolerance_make_a_difference")
+@pytest.mark.long(like="test_the_oracle_is_right_and_the_last_value_late")
 @pytest.mark.painted
 def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(sweep)]) == 0
@@ -80,6 +80,7 @@ def test_the_oracle_is_right_and_the_last_value_late(
     assert f"straggled ({labels})" in capsys.readouterr().out
 
 
+@pytest.mark.long(like="test_the_oracle_is_right_and_the_last_value_late")
 def test_settings_and_tolerance_make_a_difference(
     sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,7 +222,7 @@ def test_what_happened_between_two_times_and_at_the_end(run: Callable[[str], Pat
 RING = "topology=allreduce straggler=persistent straggler.targets=[worker:3] workload.epochs=3"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "subjects", "said"),
     [

@@ -80,6 +80,7 @@ def test_a_run_leaves_files_of_every_kind(originals: Callable[[str], Path]) -> N
     assert {"hosts.parquet", "cluster.jsonl", "figures/gpu_use.csv"} <= {*files_of(originals("set"))}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_fails_where_nothing_was_changed_and_the_sums_notice_what_was(
     kind: str, originals: Callable[[str], Path]
@@ -91,6 +92,7 @@ def test_nothing_fails_where_nothing_was_changed_and_the_sums_notice_what_was(
         assert own in first.found, "the file is named"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("first", "every"), rows_long_after([(0, 15), *((first, 6) for first in range(6))], always=1))
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_sums_made_again_it_is_noticed_or_named(

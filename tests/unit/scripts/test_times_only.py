@@ -88,6 +88,7 @@ def test_an_experiment_of_times_has_a_row_per_run_and_a_map(
     assert "6 of 6 jobs exist already" in capsys.readouterr().out
 
 
+@pytest.mark.long(like="test_an_experiment_of_times_has_a_row_per_run_and_a_map")
 def test_a_fork_times_a_job_as_this_process_does(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, axes={**OWN["axes"], "size": {"four": []}}, also=[])
     frame = time_cells(spec, tmp_path, asked(), Console(quiet=True))
@@ -122,7 +123,7 @@ def test_jobs_of_other_code_or_settings_are_run_again(tmp_path: Path, monkeypatc
     assert not before & {task.path for task in tasks_of(spec, tmp_path)}
 
 
-@pytest.mark.long(like="test_a_fork_times_a_job_as_this_process_does")
+@pytest.mark.long(like="test_an_experiment_of_times_has_a_row_per_run_and_a_map")
 def test_a_job_that_is_killed_is_named_and_what_was_done_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_mistake_in_a_setting_of_one_level_is_found_before_the_first_run(tmp_p
     assert not (tmp_path / "times").exists()
 
 
+@pytest.mark.long(like="test_an_experiment_of_times_has_a_row_per_run_and_a_map")
 def test_runs_that_fail_have_their_page_and_end_the_command_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

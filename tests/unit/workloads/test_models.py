@@ -99,6 +99,7 @@ def test_for_cifar_only_stem_and_classifier_differ(name: str) -> None:
         assert count(layers, SMALL) == size_of(build(layers, SMALL)) == CIFAR[name]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", long_after(["resnet34", "googlenet", "resnet101", "densenet121"], always=2))
 def test_large_forms_in_torch_as_well(name: str) -> None:
     with torch.device("meta"):
