@@ -77,6 +77,7 @@ def test_every_task_lives_on_its_host_and_has_no_power_beyond_it(start: Start) -
     assert [host["tasks"] for host in machine["hosts"]][2:] == [["server:1", "worker:2"], ["server:0", "worker:3"]]
 
 
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> None:
     words = write_plan(
         tmp_path / "plan.csv",
@@ -98,7 +99,7 @@ def test_a_storm_of_disturbances_loses_nothing(start: Start, tmp_path: Path) -> 
     assert_sound(run)
 
 
-@pytest.mark.long(like="test_a_storm_of_disturbances_loses_nothing")
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 @pytest.mark.alone
 def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> None:
     words = write_plan(tmp_path / "plan.csv", (1.0, 30, "link:0", "bandwidth", 0.1))
@@ -131,7 +132,7 @@ def test_a_throttled_link_slows_what_passes_it(start: Start, tmp_path: Path) -> 
     assert out.max() < 1.3 * 100e6 / 8 * 0.1
 
 
-@pytest.mark.long(like="test_a_storm_of_disturbances_loses_nothing")
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
 @pytest.mark.alone
 @pytest.mark.parametrize("count", long_after([2, 8], always=1))
 def test_runs_at_once_do_not_touch_each_other(start: Start, count: int) -> None:

@@ -220,6 +220,7 @@ def groups_on(host: int, pid: int) -> set[str]:
     return {path.name for path in (find("cpu").base / run / f"host-{host}").iterdir() if path.is_dir()}
 
 
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
 def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
     """A worker goes to the host that ``pack`` fills with it, a server to one with room; the neighbour is untouched."""
     jobs = (entry("a", 0, 2, 5), with_settings(entry("b", 0, 1, 3), orders()))
@@ -247,7 +248,7 @@ def test_restarted_tasks_go_where_the_cluster_says(start: Start) -> None:
     assert gpu_violations(notes_of(run.run_dir), [2, 0, 2]), "what is used twice would be seen"
 
 
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
 def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) -> None:
     """One survives what its plan kills, one does not, and one has a worker that crashes; all return to their hosts."""
     plan = write_plan(tmp_path / "plan.csv", (0.4, 0.3, "worker:1", "kill", 1), (1.2, 0.3, "server:0", "kill", 1))
@@ -276,7 +277,7 @@ def test_kills_and_crashes_are_those_of_one_job(start: Start, tmp_path: Path) ->
     assert_all_exact(run, [2, 2, 2], {"survives": 3.0, "crashes": 2.0})
 
 
-@pytest.mark.long(like="test_restarted_tasks_go_where_the_cluster_says")
+@pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")
 @pytest.mark.parametrize("victim", ["outer", "inner"])
 def test_a_driver_that_is_killed_while_a_restart_is_on_its_way_leaves_nothing(start: Start, victim: str) -> None:
     """The new group of the task has no process yet, and goes with the others."""

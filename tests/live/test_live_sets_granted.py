@@ -156,6 +156,7 @@ def test_a_granted_node_dies_and_the_brain_is_away(start: Start) -> None:
     assert [note["job"] for note in of_kind(run, "Placed") if note["t"] >= back_s] == ["b"]
 
 
+@pytest.mark.long(like="test_one_brain_grants_what_is_free_and_denies_the_rest")
 @pytest.mark.parametrize("name", ["or_autoscale", pytest.param("optimus", marks=pytest.mark.long)])
 def test_other_strategies_ask_the_same_brain(start: Start, name: str) -> None:
     run = begin(start, *words(name), jobs=(entry("a", 0, 2), entry("b", 0.2, 1)))
@@ -164,6 +165,7 @@ def test_other_strategies_ask_the_same_brain(start: Start, name: str) -> None:
     assert granted(run)
 
 
+@pytest.mark.long(like="test_a_granted_node_dies_and_the_brain_is_away")
 def test_what_is_taken_back_or_retired_is_free_when_its_process_has_ended(start: Start) -> None:
     """Nodes of low priority hold the last GPUs; they make room for a job. A server that leaves gives its cores back."""
     steps = ("wait 3", "workers 2", "servers 2", "wait 2", "servers 1", "wait 100000")
