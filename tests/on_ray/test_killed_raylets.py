@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.on_ray.apart import RayApart
-from tests.on_ray.test_on_ray import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left
+from tests.on_ray.test_rays_nodes import ENDLESS, PATIENCE_S, SLOW, assert_nothing_is_left
 from tests.support.exact import assert_used, assert_uses_are_exact
 from tests.support.invariants import problems
 from tests.support.joined import EAGER_ND, errors, rejoining
