@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,8 @@ def test_killed_and_gone(lab: Lab, user: int | None) -> None:
 def network_namespaces() -> set[int]:
     """All that a process is in or holds open."""
     found = set()
-    for path in [*Path("/proc").glob("[0-9]*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")]:
+    # a Path's glob raises for a process that ends meanwhile
+    for path in [*glob("/proc/[0-9]*/ns/net"), *glob("/proc/[0-9]*/fd/*")]:
         try:
             target = os.readlink(path)
         except OSError:
