@@ -185,14 +185,19 @@ def test_a_partition_longer_than_the_tasks_lease_is_survived_and_the_ledger_is_e
     assert {("worker", 1), ("server", 1)} <= fenced, run.notes("Fenced")
 
 
+def cut_for_good(apart: Cluster, lease: str) -> tuple[list[Agent], Run]:
+    """A job without an end on two machines whose network is cut while it trains, with the lease of a machine."""
+    agents = [apart.agent(number) for number in range(2)]
+    run = apart.run("run", *LEDGER, "workload.epochs=null", *PACED, "runtime.lease_s=1", lease)
+    run.await_training(3, PATIENCE_S)
+    cut(apart, True)
+    return agents, run
+
+
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_a_partition_beyond_the_machines_lease_ends_the_job_on_both_sides(apart: Cluster) -> None:
     """It lasts: nothing is left on either side of it, although neither is notified of the other's end."""
-    agents = [apart.agent(number) for number in range(2)]
-    leases = ("runtime.lease_s=1", "launcher.lease_s=3")
-    run = apart.run("run", *LEDGER, "workload.epochs=null", *PACED, *leases)
-    run.await_training(3, PATIENCE_S)
-    cut(apart, True)
+    agents, run = cut_for_good(apart, "launcher.lease_s=3")
     is_lost(run, agents[1], 3.0)
     assert agents[0].wait() == 0
     assert processes_of(agents[0].directory) == []
@@ -201,11 +206,7 @@ def test_a_partition_beyond_the_machines_lease_ends_the_job_on_both_sides(apart:
 @pytest.mark.long(like="test_an_agent_that_is_killed_ends_the_job_in_one_line")
 def test_the_driver_that_is_killed_behind_one_leaves_nothing(apart: Cluster) -> None:
     """The machine cannot hear that the connection is closed: its lease ends what it runs."""
-    agents = [apart.agent(number) for number in range(2)]
-    leases = ("runtime.lease_s=1", "launcher.lease_s=4")
-    run = apart.run("run", *LEDGER, "workload.epochs=null", *PACED, *leases)
-    run.await_training(3, PATIENCE_S)
-    cut(apart, True)
+    agents, run = cut_for_good(apart, "launcher.lease_s=4")
     run.kill()
     assert [agent.wait() for agent in agents] == [1, 1]
     assert agents[0].lines[-1].startswith("agent: the driver is gone (")

@@ -18,6 +18,8 @@ from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_met
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
+MOST_WITHOUT = 1
+"""Pages that do not begin with the question that they answer."""
 SOURCES = [*(ROOT / name for name in PAGES), *sorted(DOCS.rglob("*.md"))]
 
 
@@ -71,6 +73,11 @@ def test_links_are_those_of_the_site() -> None:
     assert relinked(ours, "methods/bsp.md") == "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)"
     ours = "[a](https://a.b) [b](#c) [d](../README.md)"
     assert relinked(ours, "virtual.md") == "[a](https://a.b) [b](#c) [d](index.md)"
+
+
+def test_a_page_begins_with_the_question_that_it_answers() -> None:
+    lacking = [path.name for path in SOURCES if "?" not in "".join(path.read_text().split("\n\n")[:2])]
+    assert len(lacking) <= MOST_WITHOUT, lacking
 
 
 def test_the_api_page_has_all_names_that_are_listed() -> None:

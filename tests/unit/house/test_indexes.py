@@ -17,6 +17,8 @@ METHODS = ROOT / "docs" / "methods" / "README.md"
 BEGIN, END = "<!-- drawn from strategies/*/about.toml by pytest --rewrite -->", "<!-- end of methods -->"
 CARDS = method_cards()
 PAGE = ROOT / "docs" / "commands.md"
+LAST = "\n## In the source, not here\n\n"
+"""The last heading of a card, before a list."""
 ELSEWHERE = {"hooks", "gates", "load", "monitoring", "modes", "nodes"}
 """What the reading order of ``strategies.parts.composition`` names of other folders."""
 ORDERED = [
@@ -68,6 +70,20 @@ def test_a_card_has_every_parameter_of_its_strategies() -> None:
         lacking[path.stem] = unnamed(parameters, found[path.stem].read_text())
     assert {name: words for name, words in lacking.items() if words} == {}
     assert unnamed({"k", "eager", "bound", "data"}, "`strategy.k=3` and `eager`; data, bound") == {"bound", "data"}
+
+
+def listed_at_the_end(text: str) -> list[str]:
+    """What a card says of its source at its end, an item a line; empty if it ends with anything else."""
+    lines = text.rpartition(LAST)[2].splitlines() if LAST in text else []
+    return lines if all(line.startswith("- ") for line in lines) else []
+
+
+def test_a_card_ends_with_the_parts_of_its_source_that_are_not_here() -> None:
+    few = {file: len(listed_at_the_end((METHODS.parent / file).read_text())) for file in CARDS}
+    assert {file: count for file, count in few.items() if not 2 <= count <= 6} == {}
+    for text in ("# A", f"# A{LAST}", f"# A{LAST}- b\n\n**More.** c\n", "# A\n- b\n- c\n"):
+        assert listed_at_the_end(text) == []
+    assert listed_at_the_end(f"# A{LAST}- b\n- c\n") == ["- b", "- c"]
 
 
 def folders() -> dict[str, set[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from injectors.plan import build_plan
 from runtime.api import RunSpec
+from runtime.cluster.hosts import Hosts, parse_hosts
 from runtime.core.quota import Quota
 from runtime.core.recovery.states import Phase
 from runtime.core.recovery.task import ALIVE
@@ -24,6 +26,7 @@ from strategies.protocol import (
     AnyCommand,
     AnyEvent,
     Arrived,
+    Evaluate,
     Launch,
     NodeId,
     Repartition,
@@ -34,6 +37,7 @@ from strategies.protocol import (
 from tests.support.elastic import Wanderer
 from tests.support.invariants import problems
 from tests.support.long_tests import long_after
+from tests.support.switching import Switching
 from tests.support.virtual_runs import (
     EPOCHS,
     HORIZON_S,
@@ -145,7 +149,7 @@ def stormy(seed: int, failover: str, *, on_hosts: bool = False) -> tuple[StormRu
     return StormRun(world, strategy, seed), strategy
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("on_hosts", [False, True], ids=["machines", "hosts"])
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("seed", long_after(SEEDS, ALWAYS))
@@ -154,6 +158,117 @@ def test_every_sample_is_used_once_whatever_is_asked_for(seed: int, failover: st
     assert run.refused == ""
     assert (run.end["note"]["status"], set(run.uses())) == ("done", {float(EPOCHS)})
     assert problems(run.lines) == []
+
+
+@pytest.mark.long(like="test_every_sample_is_used_once_whatever_is_asked_for")
+def test_the_storm_has_everything_in_it() -> None:
+    counts: Counter[str] = Counter()
+    for seed in SEEDS[:ALWAYS]:
+        for failover in ("shards", "checkpoint"):
+            run, strategy = stormy(seed, failover)
+            counts += strategy.counts + strategy.told + run.phases
+            counts["moved"] += run.moved
+    wanted = {"Launch", "Retire", "Repartition", "Allocate", "Denied", "evicted", "ServerJoined"}
+    assert all(counts[kind] >= 10 for kind in wanted), counts
+    assert all(counts[phase] >= 2 for phase in ("storing", "rendezvous", "loading", "running", "moved")), counts
+
+
+# ---- the parameters themselves ---------------------------------------------------------------------------------------
+
+
+class Regression:
+    """Least squares on random points, whose gradients depend on every bit of the parameters."""
+
+    num_parameters = 50
+
+    def __init__(self, num_samples: int) -> None:
+        draw = np.random.default_rng(3)
+        self.num_samples = num_samples
+        self.points = draw.normal(size=(num_samples, self.num_parameters)).astype(np.float32)
+        self.wanted = draw.normal(size=num_samples).astype(np.float32)
+
+    def initial_parameters(self, seed: int) -> Any:
+        return np.random.default_rng(seed).normal(size=self.num_parameters).astype(np.float32)
+
+    def numpy_gradient(self, params: Any, indices: Any, grad: Any) -> float:
+        wrong = self.points[indices] @ params - self.wanted[indices]
+        grad += wrong @ self.points[indices]
+        return float(wrong @ wrong)
+
+    def numpy_metrics(self, params: Any) -> dict[str, float]:
+        return {"loss": float(np.square(self.points @ params - self.wanted).mean())}
+
+
+class RegressionRun(VirtualRun):
+    """Trains a :class:`Regression` by plain SGD."""
+
+    def _spec(self, recorder: Recorder, learning: str) -> RunSpec:
+        spec = super()._spec(recorder, learning)
+        task: Any = Regression(spec.job.num_samples)
+        return dataclasses.replace(spec, task=task, optimizer={"name": "sgd", "lr": 0.01})
+
+
+GROW = ("wait 3", "servers 4", "divide 1:2:1:3", "wait 6", "divide 1", "servers 1")
+
+
+def grown(strategy: Strategy, seed: int = 2, hosts: Hosts | None = None) -> RegressionRun:
+    drawn = draw_world(3, 2)
+    job = msgspec.structs.replace(drawn.job, num_servers=1, lr=0.01, metric="loss", epoch_overlap=False, seed=seed)
+    costs = Costs(compute_base_s=1.0, launch_s=1.5, checkpoint_base_s=0.25)
+    undisturbed = {"plan": build_plan("none", seed, LIMIT_S, []), "accidents": (), "profile": None}
+    world = msgspec.structs.replace(drawn, job=job, costs=costs, transport="tcp", hosts=hosts, **undisturbed)
+    return RegressionRun(world, strategy)
+
+
+def test_bsp_from_one_server_to_four_and_back_trains_the_same_bits() -> None:
+    still, moved = grown(Switching()), grown(Switching(steps=GROW))
+    for run in (still, moved):
+        assert (run.refused, run.end["note"]["status"]) == ("", "done")
+        assert problems(run.lines) == []
+    restored = [line["event"]["servers"] for line in moved.events("Restored")]
+    assert (still.events("Restored"), restored) == ([], [[0, 1, 2, 3], [0]])
+    layouts = [note["note"]["nodes"][:-3] for note in moved.notes("LayoutChanged")]
+    assert layouts[-1] == ["server:0"], "the others have been retired"
+    assert still.end["note"]["version"] == moved.end["note"]["version"] > 12
+    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
+    assert moved.end["t"] > still.end["t"], "two checkpoints are stored and read meanwhile"
+
+
+class Curious(Switching):
+    """Asks for an evaluation as soon as a server has joined."""
+
+    def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
+        commands = super().handle(event)
+        return [*commands, Evaluate()] if isinstance(event, ServerJoined) else commands
+
+
+def test_what_answers_a_server_that_has_joined_is_ordered_at_once() -> None:
+    """Not with the next decision, which here is an arrival's."""
+    moved = grown(Curious(steps=GROW))
+    joined_s = {line["t"] for line in moved.events("ServerJoined")}
+    assert len(joined_s) == 1
+    assert joined_s < {line["event"]["asked_s"] for line in moved.events("Evaluated")}
+
+
+def test_on_hosts_bsp_from_one_server_to_three_and_back_trains_the_bits_of_a_job_without_hosts() -> None:
+    """The new servers take the hosts of the fewest tasks, and leave them."""
+    hosts = parse_hosts({"count": 3, "cpu_cores": 2.0, "link_mbps": 100}, 3, 1)
+    script = ("wait 3", "servers 3", "divide 1:2:1", "wait 6", "divide 1", "servers 1")
+    still, moved = grown(Switching()), grown(Switching(steps=script), hosts=hosts)
+    assert (moved.refused, moved.end["note"]["status"], problems(moved.lines)) == ("", "done", [])
+    assert [line["event"]["servers"] for line in moved.events("Restored")] == [[0, 1, 2], [0]]
+    places = {line["event"]["server"]: line["event"]["place"] for line in moved.events("ServerJoined")}
+    assert places == {1: "host:0", 2: "host:1"}
+    placement = moved.session.places.placement
+    assert placement is not None
+    assert placement.tasks_on == [list(host.tasks) for host in hosts.hosts]
+    assert still.end["note"]["parameters_sha256"] == moved.end["note"]["parameters_sha256"]
+
+
+def test_another_order_of_samples_trains_other_bits() -> None:
+    """Without this the test before would prove nothing."""
+    hashes = {grown(Switching(), seed).end["note"]["parameters_sha256"] for seed in (2, 7)}
+    assert len(hashes) == 2
 
 
 @dataclasses.dataclass(eq=False)
