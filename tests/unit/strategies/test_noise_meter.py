@@ -9,7 +9,7 @@ import pytest
 
 from reading.ranges import check_settings
 from strategies.parts.monitoring.base import MeasuresNoise
-from strategies.protocol import Apply, Arrived, Measured, Ready, Restored, Started, Timings
+from strategies.protocol import Apply, Arrived, Drop, Measured, Ready, Restored, Started, Timings
 from strategies.star import Star
 from strategies.star.noise import FixedNoise, NoiseMeter, TabledNoise
 from tests.support.grads import make_grad
@@ -89,6 +89,14 @@ def test_a_rollback_forgets_what_was_to_come() -> None:
     noise.observe_event(Measured(t=3.0, version=1, sqr_norm=1.0))
     assert noise.phi_of(4) is None
     assert measures(noise, arrived(5), arrived(6))
+
+
+def test_dropped_gradients_are_not_kept() -> None:
+    noise = meter()
+    noise.observe_event(arrived(0))
+    drop = Drop(grads=(0,))
+    assert noise.settle(arrived(0), [drop], None) == [drop]  # type: ignore[arg-type]
+    assert not noise._fresh
 
 
 def test_a_number_is_a_source_too() -> None:
