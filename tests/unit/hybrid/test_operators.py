@@ -1,6 +1,7 @@
 """Tables of operators against the results that their publishers computed, and against graphs worked by hand."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from stragglab.tables.what_if import lines, tabled
 
 HERE = Path(__file__).parent / "bytedance"
 PUBLISHED = json.loads((HERE / "published.json").read_text())
+WHOLE = os.environ.get("STRAGGLAB_BYTEDANCE")
+"""A folder with trace-AR.parquet and trace-SE.parquet as they were published."""
+whole = pytest.mark.skipif(WHOLE is None, reason="STRAGGLAB_BYTEDANCE names no folder with the whole traces")
 
 
 def of_kind(published):
@@ -50,6 +54,24 @@ def test_the_slow_worker_is_found_in_two_steps():
     assert max(value for worker, value in found.computing.items() if worker != (0, 0)) < 1.06
     assert found.slowdown == pytest.approx(PUBLISHED["AR"]["slowdown"], rel=0.02)
     assert found.cured_by_slowest == pytest.approx(1.0, abs=0.02)
+
+
+@whole
+def test_a_job_with_a_slow_worker_is_as_its_publishers_found():
+    table, found = tabled(Path(WHOLE or ".", "trace-AR.parquet"))
+    assert len(table.operators) * len(table.steps) == 117_216
+    assert_published(found, PUBLISHED["AR"], 5e-4)
+    assert next(iter(found.by_worker)) == (0, 0)
+    assert found.computing[0, 0] == pytest.approx(2.355, abs=5e-4)
+    assert found.cured_by_slowest == pytest.approx(PUBLISHED["AR"]["cured_by_slowest"], abs=1e-5)
+
+
+@whole
+def test_a_job_with_unequal_sequences_is_as_its_publishers_found():
+    _, found = tabled(Path(WHOLE or ".", "trace-SE.parquet"))
+    assert found.slowdown == pytest.approx(1.5374, rel=5e-4)
+    assert found.ideal_s == pytest.approx(5.8975, rel=1e-5)
+    assert found.cured_by_slowest < 0.1  # no few workers are to blame
 
 
 def rows(*, slow_s=1.0, send_s=0.5, wait_s=0.0, replicas=2):
