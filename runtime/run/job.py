@@ -15,6 +15,7 @@ from runtime.api import RunSpec
 from runtime.backends.base import supports_sample_weights
 from runtime.cluster.device import describe_devices
 from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.core.collectives.known import Summing
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, RecordSink
 from runtime.errors import ConfigError, is_full
@@ -87,6 +88,7 @@ def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Pa
         transport=config.topology.transport,
         transfer_bits=config.topology.transfer_bits,
         collective=config.topology.collective or "",
+        summing=Summing(config.topology.collective or "", config.topology.blocks, config.topology.late_worker),
         backend=checked.backend,
         task=checked.task,
         backend_spec=config.backend,
@@ -194,6 +196,8 @@ def described(config: Config) -> dict[str, Any]:
         "transport": topology.transport,
         "transfer_bits": topology.transfer_bits,
         "collective": topology.collective,
+        "blocks": topology.blocks,
+        "late_worker": topology.late_worker,
         "cluster": config.names.cluster,
         "device": config.cluster.device,
         "scheduler_fields": _fields(config.scheduler),
