@@ -19,7 +19,7 @@ def ring(size: int) -> Schedule:
         parts = [(rank - number) % size for rank in range(size)]
         adds = number < size - 1
         rounds.append(tuple(Transfer(rank, (rank + 1) % size, part, part + 1, adds) for rank, part in enumerate(parts)))
-    return Schedule(size, 1, size, tuple(rounds))
+    return Schedule(size, 1, size, tuple(rounds), buffered=True)
 
 
 def tree(size: int) -> Schedule:

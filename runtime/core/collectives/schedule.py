@@ -29,7 +29,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
     A rank takes its rounds in order: it sends when it has sent its earlier messages and has added or stored all that it
     receives in earlier rounds. Nobody waits for a round of which it is no part, so ranks that have nothing to exchange
-    with a late one begin without it.
+    with a late one begin without it. A message also waits for its target, which receives one at a time, unless messages
+    are ``buffered``.
     """
 
     ranks: int
@@ -40,6 +41,8 @@ class Schedule(msgspec.Struct, frozen=True):
     rounds: tuple[tuple[Transfer, ...], ...]
     late: int | None = None
     """The rank that may join late."""
+    buffered: bool = False
+    """Whether a message may leave before its target is there or has received its earlier ones."""
 
     def part_bytes(self, num_parameters: int) -> list[int]:
         """Bytes of every part of a vector of so many parameters."""
@@ -87,7 +90,7 @@ def pipelined(schedule: Schedule, blocks: int) -> Schedule:
         return schedule
     parts, length = schedule.parts, len(schedule.rounds) + blocks - 1 if schedule.rounds else 0
     rounds = tuple(tuple(_of_round(schedule, number, blocks)) for number in range(length))
-    return Schedule(schedule.ranks, blocks, parts, rounds, schedule.late)
+    return Schedule(schedule.ranks, blocks, parts, rounds, schedule.late, schedule.buffered)
 
 
 def _of_round(schedule: Schedule, number: int, blocks: int) -> Iterator[Transfer]:
@@ -113,8 +116,8 @@ class Turns(NamedTuple):
     """The messages of one rank, in its order."""
 
     sends: tuple[Message, ...]
-    receives: tuple[int, ...]
-    """Bytes of those that it receives."""
+    receives: tuple[tuple[int, int], ...]
+    """The source and the bytes of those that it receives."""
 
 
 def turns_of(schedule: Schedule, num_parameters: int) -> list[Turns]:
@@ -123,11 +126,11 @@ def turns_of(schedule: Schedule, num_parameters: int) -> list[Turns]:
     for size in schedule.part_bytes(num_parameters):
         ends.append(ends[-1] + size)
     sends: list[list[Message]] = [[] for _ in range(schedule.ranks)]
-    receives: list[list[int]] = [[] for _ in range(schedule.ranks)]
+    receives: list[list[tuple[int, int]]] = [[] for _ in range(schedule.ranks)]
     for transfers in schedule.rounds:
         needs = [len(own) for own in receives]
         for source, target, lo, hi, _ in transfers:
             num_bytes = ends[hi] - ends[lo]
             sends[source].append(Message(target, len(receives[target]), num_bytes, needs[source]))
-            receives[target].append(num_bytes)
+            receives[target].append((source, num_bytes))
     return [Turns(tuple(out), tuple(back)) for out, back in zip(sends, receives, strict=True)]

@@ -16,11 +16,12 @@ def ends_s(schedule: Schedule, hop_s: Callable[[float], float], begun_s: Sequenc
     Args:
         schedule: the transfers.
         hop_s: seconds of a message that is this fraction of the vector.
-        begun_s: when each rank has its share and takes part. What comes earlier waits in a buffer.
+        begun_s: when each rank has its share and takes part.
     """
     count = schedule.blocks * schedule.parts
     takes_s: dict[int, float] = {}
-    sent_s, received_s = list(begun_s), [min(begun_s)] * len(begun_s)
+    sent_s = list(begun_s)
+    received_s = [min(begun_s)] * len(begun_s) if schedule.buffered else list(begun_s)
     for transfers in schedule.rounds:
         there_s = [max(pair) for pair in zip(begun_s, received_s, strict=True)]
         for source, target, lo, hi, _ in transfers:

@@ -31,8 +31,8 @@ class Member(msgspec.Struct, eq=False):
 
     name: str
     sends: tuple[Message, ...]
-    receives: tuple[int, ...]
-    """Bytes of the messages that it receives."""
+    receives: tuple[tuple[int, int], ...]
+    """The source and the bytes of the messages that it receives."""
     here: bool = False
     """Whether it takes part already."""
     done: Then | None = None
@@ -51,8 +51,10 @@ class CollectiveSum:
 
     A message leaves when its sender has sent its earlier ones, since all take turns, and has added or stored what it
     needs. Received messages are added in the order of the schedule. A member is done when it has sent and received all.
-    Messages that arrive before it has joined wait in a buffer. Buffers are not limited; even so a sender is not done
-    before its last message has left.
+
+    Around a ring, messages that arrive before a member has joined wait in a buffer. Buffers are not limited; even so a
+    sender is not done before its last message has left. In other schedules a message leaves when its target has added
+    all earlier ones, and its sender goes on when it has arrived.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class CollectiveSum:
             Member(name, *turns)
             for name, turns in zip(names, _turns_of(summing, len(names), num_parameters), strict=True)
         ]
+        self._buffered = summing.schedule(len(names)).buffered
         self._latencies_s: dict[tuple[str, str], float] = {}
         """Of the hosts between two members."""
         self.waiting = len(names)
@@ -87,17 +90,24 @@ class CollectiveSum:
             member.here = True
             self._send(rank)
             self._add(rank)
+            self._admit(member)
+
+    def _admit(self, member: Member) -> None:
+        """Let the next message to a member come, if it is sent only then."""
+        if not self._buffered and member.added < len(member.receives):
+            self._send(member.receives[member.added][0])
 
     def _send(self, rank: int) -> None:
         """Send the next message if it is there and its turn."""
         member = self.members[rank]
         if not member.here or member.sending or member.sent == len(member.sends):
             return
-        target, _, num_bytes, needs = member.sends[member.sent]
-        if member.added < needs:
+        number, place, num_bytes, needs = member.sends[member.sent]
+        target = self.members[number]
+        if member.added < needs or not (self._buffered or (target.here and target.added == place)):
             return
         member.sending = True
-        path = (member.name, self.members[target].name)
+        path = (member.name, target.name)
         # the latency is counted afterwards: the next message does not wait for it
         carry, left = self.costs.carry_s(num_bytes), partial(self._on_sent, rank)
         self.machines.send(member.name, path, num_bytes, -self._latency_s(path), left, carry)
@@ -110,11 +120,23 @@ class CollectiveSum:
     def _on_sent(self, rank: int) -> None:
         member = self.members[rank]
         message = member.sends[member.sent]
-        member.sending = False
-        member.sent += 1
         name = self.members[message.target].name
         latency_s = self._latency_s((member.name, name)) + self.costs.latency_s + self.costs.ring_step_s
-        self.machines.sleep(name, latency_s, partial(self._on_arrived, message.target, message.place))
+        if self._buffered:
+            self.machines.sleep(name, latency_s, partial(self._on_arrived, message.target, message.place))
+            self._go_on(rank)
+        else:
+            self.machines.sleep(name, latency_s, partial(self._on_taken, rank, message.target, message.place))
+
+    def _on_taken(self, source: int, rank: int, place: int) -> None:
+        self._on_arrived(rank, place)
+        self._go_on(source)
+
+    def _go_on(self, rank: int) -> None:
+        """Its message is sent."""
+        member = self.members[rank]
+        member.sending = False
+        member.sent += 1
         self._send(rank)
         self._end(member)
 
@@ -128,7 +150,7 @@ class CollectiveSum:
         if not member.here or member.adding or member.added not in member.arrived:
             return
         member.adding = True
-        num_bytes = member.receives[member.added]
+        _, num_bytes = member.receives[member.added]
         self.machines.work(member.name, self.costs.ring_per_byte_s * num_bytes, partial(self._on_added, rank))
 
     def _on_added(self, rank: int) -> None:
@@ -138,6 +160,7 @@ class CollectiveSum:
         member.added += 1
         self._send(rank)
         self._add(rank)
+        self._admit(member)
         self._end(member)
 
     def _end(self, member: Member) -> None:

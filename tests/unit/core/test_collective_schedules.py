@@ -69,8 +69,11 @@ def test_what_ranks_send_others_receive_to_the_byte(name: str, size: int, blocks
     assert sum(schedule.part_bytes(parameters)) == 4 * parameters
     turns = turns_of(schedule, parameters)
     received = [(one.target, one.place, one.num_bytes) for own in turns for one in own.sends]
-    expected = [(rank, place, size) for rank, own in enumerate(turns) for place, size in enumerate(own.receives)]
+    expected = [(rank, place, each) for rank, own in enumerate(turns) for place, (_, each) in enumerate(own.receives)]
     assert sorted(received) == expected
+    assert {(rank, one.target) for rank, own in enumerate(turns) for one in own.sends} == {
+        (source, rank) for rank, own in enumerate(turns) for source, _ in own.receives
+    }
 
 
 @pytest.mark.parametrize("size", POWERS)
@@ -113,6 +116,6 @@ def test_where_a_collective_has_no_schedule_for_so_many_there_is_a_ring() -> Non
         assert schedule_of(name, 3) == schedule_of("ring", 3)
 
 
-def test_blocks_hide_adding_behind_sending_but_cost_messages() -> None:
+def test_blocks_follow_each_other_on_their_way() -> None:
     """A tree of two ranks: two messages of a quarter and 3 more, instead of two of all."""
     assert max(ends_s(schedule_of("tree", 2, 4), hop_s, [0.0] * 2)) == pytest.approx(5 * hop_s(1 / 4))
