@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -32,32 +33,35 @@ PARAMETERS = 16 * 8 * 7 * 3
 """Equal parts of whole cache lines, for 8 ranks and 7, in up to 3 blocks."""
 
 
-def sum_s(summing: Summing, late_s: float, size: int = 8, latency_s: float = 0.25) -> float:
-    """When all of 8 hosts have a sum to which the last rank comes so late."""
+def sum_s(summing: Summing, begun_s: Sequence[float], latency_s: float) -> float:
+    """When all of these hosts have the sum, to which each rank comes at its time."""
     clock = new_clock()
-    names = [f"worker:{rank}" for rank in range(size)]
+    names = [f"worker:{rank}" for rank in range(len(begun_s))]
     sites = {name: Site(f"host:{rank}", 1.0, LINK_BYTES_PER_S) for rank, name in enumerate(names)}
     made = CollectiveSum(ModelledMachines(clock, sites), Costs(latency_s=latency_s), names, PARAMETERS, summing)
-    ended_s = []
-    for rank in range(size):
-        clock.at(late_s if rank == size - 1 else 0.0, MACHINE, made.join, rank, lambda: ended_s.append(clock.now))
+    ended_s = list[float]()
+    for rank, at_s in enumerate(begun_s):
+        clock.at(at_s, MACHINE, made.join, rank, lambda: ended_s.append(clock.now))
     while made.waiting:
         clock.step()
     return max(ended_s)
 
 
-@pytest.mark.parametrize("late_s", [0.0, 100.0])
+AT_ONCE = (0.0,) * 8
+ONE_LATE = (*AT_ONCE[1:], 100.0)
+
+
+@pytest.mark.parametrize("begun_s", [AT_ONCE, ONE_LATE, ONE_LATE[::-1]], ids=["at once", "last late", "first late"])
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
-def test_message_by_message_it_takes_what_it_takes_on_idle_links(name: str, late_s: float) -> None:
-    summing, latency_s = Summing(name), 0.25
-    size_s = 4 * PARAMETERS / LINK_BYTES_PER_S
-    expected_s = ends_s(summing.schedule(8), lambda frac: latency_s + size_s * frac, [0.0] * 7 + [late_s])
-    assert sum_s(summing, late_s, latency_s=latency_s) == pytest.approx(max(expected_s), rel=1e-9)
+def test_message_by_message_it_takes_what_it_takes_on_idle_links(name: str, begun_s: tuple[float, ...]) -> None:
+    latency_s, size_s = 0.25, 4 * PARAMETERS / LINK_BYTES_PER_S
+    expected_s = ends_s(Summing(name).schedule(8), lambda frac: latency_s + size_s * frac, begun_s)
+    assert sum_s(Summing(name), begun_s, latency_s) == pytest.approx(max(expected_s), rel=1e-9)
 
 
-def test_only_stragglar_is_faster_where_one_comes_late() -> None:
-    """9 rounds of a seventh, of 13 1/7 s each, and not 14 of an eighth; no rank waits for the straggler's share."""
-    left_s = {name: sum_s(Summing(name), 100.0, latency_s=0.0) - 100.0 for name in ("ring", "stragglar")}
+def test_stragglar_needs_less_once_the_last_has_come() -> None:
+    """9 rounds of a seventh, and not 14 of an eighth."""
+    left_s = {name: sum_s(Summing(name), ONE_LATE, 0.0) - 100.0 for name in ("ring", "stragglar")}
     size_s = 4 * PARAMETERS / LINK_BYTES_PER_S
     assert left_s == {"ring": pytest.approx(14 / 8 * size_s), "stragglar": pytest.approx(9 / 7 * size_s)}
 
