@@ -98,9 +98,9 @@ class Topology(_Strict, frozen=True):
     """The collective that sums the gradients of replicas; None where there are servers."""
     server_shares: tuple[Positive, ...] | None
     """Shares of the parameters by server, in any unit, wherever there are so many servers; None: the same for all."""
-    blocks: Annotated[int, Meta(ge=1, le=1024)] = 1
+    blocks: Annotated[int, Meta(ge=1, le=1024)]
     """Blocks into which a sum's schedule cuts the vector, each a round behind the one before."""
-    late_worker: Annotated[int, Meta(ge=0)] | None = None
+    late_worker: Annotated[int, Meta(ge=0)] | None
     """The worker that the others do not wait for in a sum; None: there is none."""
 
 
