@@ -82,7 +82,9 @@ SCHEDULES: dict[str, Known] = {
     "stragglar": Known(stragglar, lambda size: size > 1 and of_powers(size)),
 }
 """By the name that ``topology.collective`` has."""
-MODELLED = frozenset(SCHEDULES) - {"ring"}
+TRACE = "trace"
+"""The schedule that execution traces have."""
+MODELLED = frozenset({*SCHEDULES, TRACE}) - {"ring"}
 """Collectives that only the virtual clock has."""
 
 
@@ -94,11 +96,13 @@ class Summing(msgspec.Struct, frozen=True):
     """Blocks of the vector that follow each other."""
     late_worker: int | None = None
     """The worker that the others do not wait for; None: there is none."""
+    traced: Schedule | None = None
+    """The schedule of a trace."""
 
     @property
     def is_ring(self) -> bool:
         """Whether it is a ring of the whole vector, whose times have a closed form."""
-        return self.blocks == 1 and (self.collective not in SCHEDULES or self.collective == "ring")
+        return self.blocks == 1 and self.collective not in MODELLED
 
     def ranked(self, workers: Sequence[int]) -> list[int]:
         """The workers in the order of their ranks: one that may be late is the last."""
@@ -106,6 +110,8 @@ class Summing(msgspec.Struct, frozen=True):
 
     def schedule(self, size: int) -> Schedule:
         """The schedule among so many workers."""
+        if self.traced is not None and self.traced.ranks == size:
+            return pipelined(self.traced, self.blocks)
         return schedule_of(self.collective, size, self.blocks)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from runtime.cluster.sum_traces import read_trace
 from runtime.config.abilities import divides_again
 from runtime.config.checking import show
 from runtime.config.rules import Rule
-from runtime.core.collectives.known import MODELLED, SCHEDULES
+from runtime.core.collectives.known import MODELLED, SCHEDULES, TRACE
 from runtime.run.checks.facts import Facts
 
 PS, ALLREDUCE = "ps", "allreduce"
@@ -64,8 +67,17 @@ def _does_not_fit(facts: Facts) -> bool:
 
 
 def _cuts_in_vain(facts: Facts) -> bool:
-    """Blocks for what is no schedule of ours."""
-    return facts.topology.blocks > 1 and (facts.runtime.real_time or facts.topology.collective not in SCHEDULES)
+    """Blocks for what has no schedule here."""
+    known = {*SCHEDULES, TRACE}
+    return facts.topology.blocks > 1 and (facts.runtime.real_time or facts.topology.collective not in known)
+
+
+def _trace_of_others(facts: Facts) -> dict[str, object]:
+    """Traces of another number of ranks; raises ``ConfigError`` for what is no trace of a sum."""
+    if facts.topology.collective != TRACE or facts.topology.trace_dir is None:
+        return {}
+    ranks = read_trace(Path(facts.topology.trace_dir)).ranks
+    return {} if ranks == facts.config.num_workers else {"ranks": ranks}
 
 
 TOPOLOGIES: tuple[Rule[Facts], ...] = (
@@ -125,6 +137,19 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         "{topology.collective} runtime={names.runtime} is cut",
         "use topology.blocks=1, or runtime=virtual topology=allreduce topology.collective=ring, tree, "
         "halving_doubling or stragglar",
+    ),
+    Rule(
+        "a traced sum without traces, or traces without one",
+        lambda job: (job.topology.collective == TRACE) != (job.topology.trace_dir is not None),
+        "topology.collective={topology.collective} topology.trace_dir={topology.trace_dir}: one needs the other",
+        "use topology.collective=trace and the folder with the traces, or topology.trace_dir=null",
+    ),
+    Rule(
+        "traces of another number of ranks",
+        _trace_of_others,
+        "topology.trace_dir={topology.trace_dir}: is a sum over {ranks} ranks, and there are "
+        "cluster.num_workers={config.num_workers}",
+        "use as many workers, or another trace",
     ),
     Rule(
         "StragglAR without a late worker",

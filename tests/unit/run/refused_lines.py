@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from runtime.house import ROOT
+
 VIRTUAL = "runtime=virtual workload.target=null"
 NONE = f"{VIRTUAL} backend=none"
 RING = "topology=allreduce"
+TRACES = ROOT / "tests/logs/public/ring_of_8"
 STRAGGLAR = f"{RING} topology.collective=stragglar"
 STEPS = (
     "workload.lr_schedule.name=step +workload.lr_schedule.milestones=[2] +workload.lr_schedule.unit=epochs "
@@ -57,6 +60,8 @@ REFUSED_LINES: dict[str, str] = {
     "a collective for another number of workers": f"{NONE} {RING} topology.collective=halving_doubling "
     "cluster.num_workers=6",
     "blocks without a schedule": f"{RING} topology.blocks=2",
+    "a traced sum without traces, or traces without one": f"{NONE} {RING} topology.collective=trace",
+    "traces of another number of ranks": f"{NONE} {RING} topology.collective=trace topology.trace_dir={TRACES}",
     "StragglAR without a late worker": f"{NONE} {STRAGGLAR}",
     "a late worker that does not exist": f"{NONE} {STRAGGLAR} topology.late_worker=4",
     "a late worker and another collective": f"{RING} topology.late_worker=0",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.cluster.hosts import parse_hosts
+from runtime.cluster.sum_traces import read_trace
 from runtime.core.collectives.known import SCHEDULES, Summing
 from runtime.core.collectives.times import ends_s
 from runtime.virtual.clock import MACHINE, MESSAGE
@@ -23,12 +24,14 @@ from runtime.virtual.tasks.replicas import Replicas
 from strategies.basic.bsp import BSP
 from strategies.protocol import NodeId
 from tests.support.members import ring_of
+from tests.support.runs import ROOT
 from tests.support.virtual_runs import lose
 from tests.unit.virtual.test_virtual_replicas import allreduce_job, session
 from tests.unit.virtual.test_virtual_session import Tape, finish, slow, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 LINK_BYTES_PER_S = 1024.0
+RING_OF_8 = ROOT / "tests/logs/public/ring_of_8"
 PARAMETERS = 16 * 8 * 7 * 3
 """Equal parts of whole cache lines, for 8 ranks and 7, in up to 3 blocks."""
 
@@ -57,6 +60,11 @@ def test_message_by_message_it_takes_what_it_takes_on_idle_links(name: str, begu
     latency_s, size_s = 0.25, 4 * PARAMETERS / LINK_BYTES_PER_S
     expected_s = ends_s(Summing(name).schedule(8), lambda frac: latency_s + size_s * frac, begun_s)
     assert sum_s(Summing(name), begun_s, latency_s) == pytest.approx(max(expected_s), rel=1e-9)
+
+
+def test_a_traced_ring_takes_what_a_ring_does() -> None:
+    traced = Summing("trace", traced=read_trace(RING_OF_8))
+    assert sum_s(traced, AT_ONCE, 0.25) == pytest.approx(sum_s(Summing("ring"), AT_ONCE, 0.25), rel=1e-12)
 
 
 def test_stragglar_needs_less_once_the_last_has_come() -> None:
