@@ -129,6 +129,13 @@ UNABLE: tuple[Unable, ...] = (
         ("Drop",),
     ),
     Unable(
+        "dropped gradients and StragglAR",
+        lambda job: job.topology.collective == "stragglar",
+        "topology.collective=stragglar: workers begin to sum a gradient as soon as it is computed",
+        "use topology.collective=ring",
+        ("Drop",),
+    ),
+    Unable(
         "nodes that come and go and shared memory",
         _shm,
         "topology.transport=shm: the shared buffers have one row per worker of the start",

@@ -79,13 +79,19 @@ def _of_models(session: VirtualSession) -> Iterator[str]:
     elif not isinstance(workers, Workers) or workers.network is not None:
         yield "workers share limited links"
     elif isinstance(servers, Replicas):
-        needs = {command.__name__ for command in session.spec.strategy.needs}
-        if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
-            yield "replicas may be lost"
+        yield from _of_replicas(session, servers)
     elif not isinstance(servers, Servers):
         yield "servers are of an unknown kind"
     elif servers.costs.concurrent_delays:
         yield "a server's delay holds up one update"
+
+
+def _of_replicas(session: VirtualSession, replicas: Replicas) -> Iterator[str]:
+    needs = {command.__name__ for command in session.spec.strategy.needs}
+    if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
+        yield "replicas may be lost"
+    if replicas.summing.late_worker is not None:
+        yield "replicas sum while one is late"
 
 
 def _of_losses(session: VirtualSession) -> Iterator[str]:

@@ -287,6 +287,8 @@ class HostWorkers(WorkerModel):
         super()._end(iteration, taken_s)
         if (done := self._turns.pop(iteration.order.worker, None)) is not None:
             done()
+        if isinstance(self.servers, ReplicaGroup):
+            self.servers.computed(iteration.order.worker)
 
     def _abandon(self, worker: int, iteration: Iteration) -> None:
         self._turns.pop(worker, None)

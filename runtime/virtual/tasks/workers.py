@@ -155,6 +155,8 @@ class Workers(WorkerModel):
         if not iteration.void:
             taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
+            if self._replicas is not None:
+                self._replicas.computed(iteration.order.worker)
 
     def pace(self, worker: int, samples: int, accum: int) -> Paces:
         """The times of a batch of this worker."""
