@@ -106,7 +106,8 @@ class VirtualPort:
         self._session.versions.save(sent_s, version, state, self.model_state.dump())
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.model_state.gradient(order), sent_s)
+        passes = None if order.within_s is None else len(self.workers.ends_of(order))
+        self.workers.begin(order, self.model_state.gradient(order, passes), sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.model_state.drop(grads)

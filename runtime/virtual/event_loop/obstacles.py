@@ -57,6 +57,8 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
         yield f"the strategy orders {', '.join(unknown)}"
     if strategy.measures:
         yield "the strategy asks for norms"
+    if strategy.cuts:
+        yield "the strategy lets iterations end early"
     if strategy.attaches:
         yield "the strategy makes workers children of others"
     if session.stopwatch is not None:
