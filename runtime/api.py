@@ -77,8 +77,6 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """The collective of replicas; empty: there are servers."""
     watches_use: bool = False
     """Whether the strategy watches what nodes use."""
-    cuts: bool = False
-    """Whether the strategy ends iterations early."""
     aggregators: int = 0
     """Tasks that sum gradients on their way to the servers."""
     aggregators_at: AggregatorsAt = "free"

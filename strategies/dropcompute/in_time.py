@@ -114,6 +114,8 @@ class InTimeLoad(Checked):
 class MeanOverOrdered:
     """Divides the sum of an update by all samples that were handed out for it, computed or not (Algorithm 1)."""
 
+    rescales: ClassVar[bool] = True
+
     def applied(self, grads: tuple[Grad, ...]) -> None:
         self._cut = any(grad.cut_samples for grad in grads)
         self._ordered = sum(grad.samples + grad.cut_samples for grad in grads)

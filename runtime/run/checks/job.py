@@ -118,7 +118,6 @@ def disturbed(job: Undisturbed, plan: Plan | None = None) -> CheckedJob:
         cores_as=strategy.cores_as,
         collective=config.topology.collective or "",
         watches_use=strategy.watches_use,
-        cuts=strategy.cuts,
         aggregators=strategy.aggregators,
         aggregators_at=strategy.aggregators_at,
         replicas=strategy.replicas,

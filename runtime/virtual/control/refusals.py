@@ -97,12 +97,6 @@ HIDDEN: tuple[Rule[Shown], ...] = (
         "choose other costs, or a straggler that sleeps",
     ),
     Rule(
-        "iterations that end early and shared machines",
-        lambda job: job.around.cuts and (job.hosts is not None or bool(job.around.kinds & SHARED)),
-        "strategy: ends iterations early, which is not modelled on hosts, nor with disturbances of work in progress",
-        "use runtime=live, another cluster, or a straggler that sleeps",
-    ),
-    Rule(
         "throttled links without a rate",
         _endless_link,
         "cluster.hosts.link_mbps=null: {target} has no rate to throttle",

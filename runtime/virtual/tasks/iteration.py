@@ -34,8 +34,6 @@ class Iteration(msgspec.Struct, eq=False, gc=False):
     since_s: float = 0.0
     recv_s: float = 0.0
     missing: int = 0
-    ends_s: tuple[float, ...] = ()
-    """Ends of the micro-batches that are computed, if its worker looks at the time."""
     cpu_s: float | None = None
     """Core-seconds of loading, computing and sending; None where no processors are modelled."""
 
@@ -79,6 +77,8 @@ class WorkerModel(ABC):
         for worker in self.profiles:
             self._enter(worker, 0.0)
         self.under_way: dict[int, Iteration] = {}
+        self.ends_s: dict[int, tuple[float, ...]] = {}
+        """As in ``Grad``, of workers that have computed such an order."""
         self.model_bytes = sum(num_bytes)
 
     @abstractmethod
@@ -93,10 +93,6 @@ class WorkerModel(ABC):
     def stretch(self, worker: int) -> float:
         """Return the factor by which its work takes longer since it has too few cores."""
         return self.costs.stretch(self.costs.worker_cores, self.cores.get(worker))
-
-    def ends_of(self, order: ComputeOrder) -> tuple[float, ...]:
-        """Draw how long an order's micro-batches take that begin in time; called before :meth:`begin`, once."""
-        raise NotImplementedError("work on shared machines is not timed before it is done")
 
     @abstractmethod
     def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:

@@ -9,7 +9,8 @@ shared, too, or a plan disturbs work in progress, :mod:`runtime.virtual.tasks.ho
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from itertools import accumulate
+from typing import final
 
 import msgspec
 
@@ -40,17 +41,8 @@ class Paces(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def device_s(self) -> float:
-        """Of the device, as the worker is paced."""
-        return self.real_s if self.paced_s is None or self.real_s > self.paced_s else self.paced_s
-
-
-class Timed(NamedTuple):
-    """Times of an iteration whose micro-batches are timed: of computing, by how much that exceeds the profile, more."""
-
-    own_s: float
-    overrun_s: float
-    injected_s: float
-    ends_s: tuple[float, ...]
+        """Of the worker's device: the longer of the two."""
+        return max(self.real_s, self.paced_s or 0.0)
 
 
 @final
@@ -84,8 +76,6 @@ class Workers(WorkerModel):
         self._replicas = servers if isinstance(servers, Replicas) else None
         self._paces: dict[int, Paces] = {}
         """Of the last batch of every worker, which is mostly as large as the next."""
-        self._timed: dict[int, Timed] = {}
-        """Of workers whose next iteration is timed already."""
         self._transfer_s = 0.0 if shares_memory else costs.transfer_s(self.model_bytes)
         self._to_parent_s = costs.hop_s(servers.rank_bytes) if isinstance(servers, Replicas) else 0.0
 
@@ -94,34 +84,11 @@ class Workers(WorkerModel):
         if self.network is not None:
             self.network.add(worker)
 
-    def ends_of(self, order: ComputeOrder) -> tuple[float, ...]:
-        """The fixed order of a worker's factors stays; its delay is spread over all samples, as live."""
-        worker, sizes, ends_s = order.worker, list[int](), list[float]()
-        paces = self._paces_of(order)
-        own_s, overrun_s = self._compute_s(worker)
-        for size in split_evenly(paces.samples, order.accum):
-            sizes.append(size)
-            if not ends_s or order.goes_on(ends_s[-1]):
-                done = sum(sizes)
-                so_far = self.pace(worker, done, len(sizes)).device_s / paces.device_s if paces.device_s else 1.0
-                own_part_s = own_s * so_far
-                injected_s = self._injected_s(order, own_part_s, done / paces.samples)
-                ends_s.append(own_part_s + injected_s)
-        self._timed[worker] = Timed(own_part_s, overrun_s * so_far, injected_s, tuple(ends_s))
-        return tuple(ends_s)
-
-    def _paces_of(self, order: ComputeOrder) -> Paces:
+    def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
         worker, samples = order.worker, samples_of(order.ranges)
         paces = self._paces.get(worker)
         if paces is None or paces.samples != samples or paces.accum != order.accum:
             paces = self._paces[worker] = self.pace(worker, samples, order.accum)
-        return paces
-
-    def _injected_s(self, order: ComputeOrder, own_s: float, part: float = 1.0) -> float:
-        return self.costs.slept_s(order.delay_s * part + order.slowdown_frac * own_s)
-
-    def begin(self, order: ComputeOrder, result: Result, sent_s: float) -> None:
-        worker, paces = order.worker, self._paces_of(order)
         reached_s = sent_s + self.costs.control_s
         waited_s, data_s = reached_s - self.idle_since_s[worker], paces.data_s
         if self.cores:
@@ -162,14 +129,11 @@ class Workers(WorkerModel):
         """The parameters have arrived: determine how long the device computes."""
         order = iteration.order
         iteration.pull_s = at_s - iteration.loaded_s
-        timed = self._timed.pop(order.worker, None) if order.within_s is not None else None
-        if timed is None:
-            own_s, iteration.overrun_s = self._compute_s(order.worker)
-            injected_s = self._injected_s(order, own_s)
-        else:
-            own_s, iteration.overrun_s, injected_s, iteration.ends_s = timed
-        iteration.injected_s = injected_s
+        own_s, iteration.overrun_s = self._compute_s(order.worker)
+        iteration.injected_s = injected_s = self.costs.slept_s(order.delay_s + order.slowdown_frac * own_s)
         iteration.compute_s = compute_s = own_s + injected_s
+        if order.within_s is not None:
+            compute_s = self._end_in_time(iteration, own_s)
         iteration.since_s = since_s = at_s + compute_s
         if order.holds:
             self.clock.at(since_s, MACHINE, self._keep, iteration)
@@ -179,6 +143,24 @@ class Workers(WorkerModel):
             self.clock.at(since_s + self._transfer_s, MACHINE, self.pushed, iteration)
         else:
             self.clock.at(since_s, MACHINE, self._push, iteration)
+
+    def _end_in_time(self, iteration: Iteration, own_s: float) -> float:
+        """Shorten an iteration to the micro-batches that begin in time; returns its seconds of computing.
+
+        ``own_s`` of the whole batch. Its delay is spread over all samples, as live.
+        """
+        order, whole, ends_s = iteration.order, self._paces[iteration.order.worker], list[float]()
+        sizes = list(accumulate(split_evenly(whole.samples, order.accum)))
+        overrun_s = iteration.overrun_s
+        for place, samples in enumerate(sizes, 1):
+            part = self.pace(order.worker, samples, place).device_s / whole.device_s if whole.device_s else 1.0
+            delay_s = order.delay_s * (samples / whole.samples) + order.slowdown_frac * (own_s * part)
+            iteration.injected_s, iteration.overrun_s = self.costs.slept_s(delay_s), overrun_s * part
+            ends_s.append(own_s * part + iteration.injected_s)
+            if not order.goes_on(ends_s[-1]):
+                break
+        self.ends_s[order.worker], iteration.compute_s = tuple(ends_s), ends_s[-1]
+        return ends_s[-1]
 
     def _begin_push(self, iteration: Iteration) -> None:
         if self.network is None:
@@ -220,7 +202,6 @@ class Workers(WorkerModel):
         return self.costs.slept_s(paced_s * factor), 0.0
 
     def _abandon(self, worker: int, iteration: Iteration) -> None:
-        self._timed.pop(worker, None)
         if self.network is not None:
             self.network.abandon(("pull", worker))
             self.network.abandon(("push", worker))

@@ -101,6 +101,7 @@ REFUSED_LINES: dict[str, str] = {
     "ordered transfers and shared memory": SHM,
     "restarts and DDP": f"{RING} {DDP}",
     "dropped gradients and DDP": f"{RING} {DDP}",
+    "iterations that end early and DDP": f"{RING} {DDP}",
     "nodes that come and go and shared memory": SHM,
     "nodes that come and go and DDP": f"{RING} {DDP}",
     "nodes that come and go and even parts of the data": "strategy.data=even",
