@@ -187,7 +187,20 @@ class Other(msgspec.Struct, frozen=True, gc=False):
 
 
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | GaveUp | Finished
+Note = (
+    Starved
+    | Held
+    | Rollback
+    | GoingBack
+    | Preempted
+    | Resumed
+    | Reported
+    | OfLayout
+    | Injected
+    | Jumped
+    | GaveUp
+    | Finished
+)
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

@@ -96,9 +96,7 @@ class InTimeLoad(Checked):
     def order(self, worker: int) -> Compute:
         size = size_of(self.sizes, worker)
         accum = min(self.micro_batches, size)
-        return Compute(
-            worker=worker, num_samples=size, accum=accum, within_s=self._within_s, requeue=self.requeue
-        )
+        return Compute(worker=worker, num_samples=size, accum=accum, within_s=self._within_s, requeue=self.requeue)
 
     def log_state(self) -> State:
         if self.found is None:
