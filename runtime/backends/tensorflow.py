@@ -7,7 +7,7 @@ the same model in both frameworks. Tasks that compute with it start cold: see DE
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, final

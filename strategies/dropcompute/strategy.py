@@ -37,7 +37,8 @@ class DropCompute(Composition):
 
     Attributes:
         micro_batches: M.
-        threshold_s: tau in seconds of computing; None: found by Algorithm 2. One above all times is BSP that accumulates.
+        threshold_s: tau in seconds of computing; None: found by Algorithm 2; above all times: BSP that
+            accumulates.
         profile_iters: iterations of all workers for Algorithm 2.
         warmup_iters: iterations before them.
         finishes: whether the search counts the micro-batch in hand, as workers do; False: Algorithm 2 to the letter.
