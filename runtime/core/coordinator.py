@@ -273,6 +273,8 @@ class Coordinator:
             self._nonfinite(t, order)
             return
         self.nonfinite[worker] = 0
+        if given.ends_s:
+            order = self.executor.in_time(self.course.advance(t), order, given.ends_s)
         grad = self.executor.arrived(order)
         self._tell(Arrived(t=t, grad=grad, timings=given.timings, loss=given.loss, sqr_norm=given.sqr_norm))
 

@@ -32,6 +32,7 @@ MAX_EMPTY_ROUNDS = 1000
 Disturb = Callable[[str, float], tuple[float, float]]
 """(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
 
+CUT = "not computed in time"
 REPEATED = "applied, of the same shard"
 """Why samples return to the queue that count already."""
 
@@ -125,6 +126,8 @@ class Executor:
     def compute(self, t: float, command: Compute) -> None:
         """Start a Compute, or hold it until there is data."""
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
+        if command.within_s is not None and self.holds:
+            raise self.ledger.error(command.worker, f"{command}: within_s is not for gradients that are held (Send)")
         if not self._begin(t, command):
             self.ledger.starved[command.worker] = command
             if not command.parts:
@@ -280,6 +283,8 @@ class Executor:
             samples=samples,
             round=begun.number if begun is not None else None,
             round_samples=begun.samples if begun is not None else None,
+            accum=min(command.accum, samples),
+            requeue=command.requeue,
         )
 
     def _send(
@@ -303,6 +308,7 @@ class Executor:
                 pieces=pieces,
                 parent=self.attachments.ordered(order.grad_id, worker) if self.members.parents else None,
                 holds=self.holds,
+                within_s=command.within_s,
             )
         )
 
@@ -349,6 +355,23 @@ class Executor:
         self.measuring.void()
         self.reserved.clear()
 
+    def in_time(self, t: float, order: Order, ends_s: tuple[float, ...]) -> Order:
+        """Part the samples of micro-batches that were not begun from a Compute; they return, or are given up."""
+        samples = sum(split_evenly(order.samples, order.accum)[: len(ends_s)])
+        left = order.samples - samples
+        if left:
+            rest, newest = self._number(), self.shards.epochs_opened
+            self.shards.divide(order.grad_id, samples, rest)
+            if order.requeue:
+                self.shards.returned(rest, to_holder=False)
+                self.record.note(t, "Requeued", worker=order.worker, samples=left, reason=CUT)
+            else:
+                self.shards.forget(rest)
+                self.record.note(t, "GaveUp", worker=order.worker, samples=left, reason=CUT)
+            self._epochs_moved(t, newest)
+            self.feed_held(t)
+        return msgspec.structs.replace(order, samples=samples, cut_samples=left, ends_s=ends_s)
+
     def arrived(self, order: Order) -> Grad:
         """The handle of a worker's gradient, which may be used from now on."""
         grad = self.grad_of(order)
@@ -385,6 +408,8 @@ class Executor:
             assigned_samples=order.assigned_samples,
             round=order.round,
             round_samples=order.round_samples,
+            cut_samples=order.cut_samples,
+            ends_s=order.ends_s,
         )
 
     # ---- data that comes back, Computes that wait for it -------------------------------------------------------------

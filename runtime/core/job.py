@@ -114,6 +114,12 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
     holds: bool = False
     """The worker keeps a finite gradient until it is ordered to send or to forget it (``Port.send``, ``forget``)."""
+    within_s: float | None = None
+    """The worker looks at the time after each micro-batch (:meth:`goes_on`); None: it does not."""
+
+    def goes_on(self, elapsed_s: float) -> bool:
+        """Whether another micro-batch may begin after ``elapsed_s`` seconds of computing."""
+        return self.within_s is None or elapsed_s <= self.within_s
 
 
 class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -36,6 +36,7 @@ from strategies.protocol.cluster import Places as Places
 from strategies.protocol.cluster import PreemptJob as PreemptJob
 from strategies.protocol.cluster import StartJob as StartJob
 from strategies.protocol.cluster import TaskDemand as TaskDemand
+from strategies.protocol.commands import EVER_S as EVER_S
 from strategies.protocol.commands import Allocate as Allocate
 from strategies.protocol.commands import AnyCommand as AnyCommand
 from strategies.protocol.commands import Apply as Apply

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import msgspec
 
 from strategies.protocol.sharing import Demand
 from strategies.protocol.values import Part
+
+EVER_S = sys.float_info.max
+"""``Compute.within_s`` without a limit; JSON has no infinity."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -27,6 +31,14 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     num_samples: int
     accum: int = 1
     parts: tuple[Part, ...] = ()
+    within_s: float | None = None
+    """Begin no further micro-batch once computing has taken longer (``Strategy.cuts``): the one in hand is completed.
+
+    ``Grad.ends_s`` says when each ended; None: nobody looks at the time between micro-batches. Not with ``parts`` or
+    for gradients that are held.
+    """
+    requeue: bool = True
+    """Whether the samples of micro-batches that were not begun return to the tail of the queue, or are given up."""
 
 
 class Partition(Command, frozen=True, kw_only=True, tag=True):

@@ -52,6 +52,9 @@ class Strategy(Protocol):
     attaches: bool = False
     """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
 
+    cuts: bool = False
+    """Whether it may command ``Compute.within_s``; refused before the run where no iteration can end early."""
+
     fitted: tuple[str, ...] = ()
     """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""
 

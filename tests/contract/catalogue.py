@@ -57,6 +57,10 @@ HURRIES: dict[str, dict[str, Any]] = {
         "drain_s": 2.0,
         "hang_s": 10.0,
     },
+    "dropcompute": {
+        **{"micro_batches": 2, "profile_iters": 2, "warmup_iters": 0},
+        **{"divide_by": "computed", "requeue": True},
+    },
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
     "mlfabric": {"lr_rule": "batch_linear"},
     "optimus": {"sample_s": 2.0, "skip_s": 0.0, "adjust_every_s": 2.0, "launch_s": 5.0, "drain_s": 2.0},

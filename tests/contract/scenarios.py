@@ -36,6 +36,7 @@ import msgspec
 
 from runtime.core import inputs
 from strategies.protocol import (
+    EVER_S,
     Apply,
     Arrived,
     Compute,
@@ -90,6 +91,8 @@ class Scribe(Rig):
                 self.noted_meanwhile.append(f"[epoch {epoch} begins]")
             case "Requeued", {"worker": worker, "samples": samples}:
                 self.noted_meanwhile.append(f"[{counted(samples)} of worker {worker} back in the queue]")
+            case "GaveUp", {"worker": worker, "samples": samples}:
+                self.noted_meanwhile.append(f"[{counted(samples)} of worker {worker} given up]")
 
     def compute(self, order: Any) -> None:
         super().compute(order)
@@ -124,7 +127,8 @@ def details(what: Any) -> str:
         case Started():
             return f"workers {listed(what.workers)}, batches {listed(what.batch_samples)}"
         case Arrived(grad=grad):
-            return f"gradient {grad.id} of worker {grad.worker}, {counted(grad.samples)}"
+            cut = f" of {grad.samples + grad.cut_samples}" if grad.cut_samples else ""
+            return f"gradient {grad.id} of worker {grad.worker}, {counted(grad.samples)}{cut}"
         case Failed():
             return f"worker {what.worker}, {'retryable' if what.retryable else 'not retryable'}"
         case Lost():
@@ -140,7 +144,8 @@ def details(what: Any) -> str:
             return f"worker {what.worker}, {counted(what.num_samples)}: parts {rows}"
         case Compute():
             parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
-            return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
+            within = f" within {what.within_s:g} s" if (what.within_s or EVER_S) < EVER_S else ""
+            return f"worker {what.worker}, {counted(what.num_samples)}{parts}{within}"
         case _:
             return details_of_rest(what)
 

@@ -56,6 +56,15 @@ def samples_of(order: ComputeOrder) -> int:
     return sum(work.samples for work in order.ranges)
 
 
+def ends_of(order: ComputeOrder, took_s: float) -> tuple[float, ...]:
+    """Of micro-batches that take equally long, all together ``took_s``, until time is up; none if nobody looks."""
+    if order.within_s is None:
+        return ()
+    ends_s = [took_s * (place + 1) / order.accum for place in range(order.accum)]
+    done = next((place for place, end_s in enumerate(ends_s, 1) if not order.goes_on(end_s)), order.accum)
+    return tuple(ends_s[:done])
+
+
 def make_job(**changes: Any) -> Job:
     """A job of 4 workers that ends by time."""
     fields: dict[str, Any] = {
@@ -254,8 +263,11 @@ class Rig(Scores, Answers):
     def arrive(
         self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0, send_s: float = 0.0
     ) -> None:
-        grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s, send_s=send_s)
-        self.core.receive(self.at(t), inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite))
+        grad_id = self.core.ledger.busy[worker].grad_id
+        ends_s = ends_of(self.orders[grad_id], compute_s)
+        timings = Timings(compute_s=ends_s[-1] if ends_s else compute_s, send_s=send_s)
+        arrived = inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite, ends_s=ends_s)
+        self.core.receive(self.at(t), arrived)
 
     def ready(self, worker: int, t: float | None = None, *, num_bytes: int = 100, compute_s: float = 1.0) -> None:
         grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s)
@@ -314,6 +326,7 @@ class HeapRun(Recovering, Rig):
         self.launch_s = launch_s
         self.took_s: dict[int, float] = {}
         """Of the gradients that are held, or on their way."""
+        self.ends_s: dict[int, tuple[float, ...]] = {}
         super().__init__(strategy, job, **options)
         self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
         self.outcome = outcome
@@ -329,6 +342,8 @@ class HeapRun(Recovering, Rig):
     def compute(self, order: ComputeOrder) -> None:
         super().compute(order)
         took = self.seconds(order.worker, order)
+        if ends_s := ends_of(order, took):
+            self.ends_s[order.grad_id], took = ends_s, ends_s[-1]
         self.push(self.t + took, 1, lambda t: self._computed(t, order, took))
 
     def apply(self, order: ApplyOrder) -> None:
@@ -393,11 +408,8 @@ class HeapRun(Recovering, Rig):
             held = inputs.GradientReady(order.grad_id, order.worker, timings, self.grad_bytes, 1.0, sqr_norm=1.0)
             self.core.receive(t, held)
         elif outcome != "failed":
-            timings = Timings(compute_s=took)
-            self.core.receive(
-                t,
-                inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0, finite=outcome == "ok"),
-            )
+            about = (order.grad_id, order.worker, Timings(compute_s=took), 1.0, 1.0, outcome == "ok")
+            self.core.receive(t, inputs.GradientArrived(*about, ends_s=self.ends_s.pop(order.grad_id, ())))
 
     def send(self, order: SendOrder) -> None:
         super().send(order)

@@ -388,6 +388,8 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     loss: float | None
     sqr_norm: float | None
     finite: bool
+    ends_s: tuple[float, ...] = ()
+    """As in ``Grad``."""
 
 
 class GradientReady(Message, frozen=True, kw_only=True, tag=True):

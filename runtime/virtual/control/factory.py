@@ -112,6 +112,7 @@ def assemble(
         default=default,
         uses_cores=THREAD_CORES if hosts is None else costs.worker_cores,
         on_devices="gpu" in schedule.kinds,
+        cuts=spec.strategy.cuts,
         shares_memory=shares_memory,
         seed=job.seed,
         arrived=arrived,

@@ -11,6 +11,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers
+from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.models import TaskModels
 from runtime.virtual.tasks.scorer import Scorer
 
@@ -106,7 +107,8 @@ class VirtualPort:
         self._session.versions.save(sent_s, version, state, self.model_state.dump())
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.model_state.gradient(order), sent_s)
+        result = self.model_state.gradient(order) if order.within_s is None else NOTHING  # how much, its end says
+        self.workers.begin(order, result, sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.model_state.drop(grads)

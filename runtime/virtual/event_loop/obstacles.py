@@ -28,6 +28,12 @@ OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", 
 """Commands that end no node."""
 UNDISTURBED = frozenset({"delay", "slowdown"})
 """Kinds of disturbance under which no replica is lost."""
+DECLARED = {
+    "measures": "the strategy asks for norms",
+    "cuts": "the strategy lets iterations end early",
+    "attaches": "the strategy makes workers children of others",
+}
+"""What a strategy may declare, with which it is not the loop's."""
 OURS = "strategy:"
 """Prefix of the tags of timers that a strategy has set."""
 
@@ -55,10 +61,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
     yield from _of_losses(session)
     if unknown := [command.__name__ for command in UNKNOWN if command in strategy.needs]:
         yield f"the strategy orders {', '.join(unknown)}"
-    if strategy.measures:
-        yield "the strategy asks for norms"
-    if strategy.attaches:
-        yield "the strategy makes workers children of others"
+    yield from (words for name, words in DECLARED.items() if getattr(strategy, name))
     if session.stopwatch is not None:
         yield "decisions are charged by their measured time"
     if session.telemetry_every_s is not None:

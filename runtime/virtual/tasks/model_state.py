@@ -66,19 +66,20 @@ class RealModelState:
         optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
         return optimizer
 
-    def gradient(self, order: ComputeOrder) -> Result:
-        """Compute a gradient on the current parameters."""
+    def gradient(self, order: ComputeOrder, passes: int | None = None) -> Result:
+        """Compute a gradient on the current parameters, of the first ``passes`` micro-batches; None: of all."""
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
         self.model.attach(self.params, grad)
-        loss_sum = self.model.gradient(batch, ordered_batches(order))
+        micro = ordered_batches(order)[:passes]
+        loss_sum = self.model.gradient(batch, micro)
         sqr_norm = float(np.dot(grad, grad))
         if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
             self._spare.append(grad)
             return Result(None, None, False)
         self._grads[order.grad_id] = grad
-        return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
+        return Result(loss_sum / micro[-1].rows.stop, sqr_norm, True)
 
     def apply(self, order: ApplyOrder) -> None:
         """Make an update of gradients, which are used then."""
@@ -160,7 +161,7 @@ class NoModelState:
         self.num_parameters, self.progress = num_parameters, progress
         self.evaluation_took_s = 0.0
 
-    def gradient(self, order: ComputeOrder) -> Result:
+    def gradient(self, order: ComputeOrder, passes: int | None = None) -> Result:
         """Nothing is computed, so its report is empty."""
         return NOTHING
 

@@ -81,7 +81,7 @@ class Composition(Strategy):
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
         self.fitted = tuple(sorted({name for part in everything for name in getattr(part, "fitted", ())}))
-        for name in ("measures", "watches_servers", "watches_use"):
+        for name in ("measures", "watches_servers", "watches_use", "cuts", "rescales"):
             setattr(self, name, getattr(self, name) or any(getattr(part, name, False) for part in everything))
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}

@@ -115,6 +115,7 @@ REFUSED_LINES: dict[str, str] = {
     "restarts and DDP": f"{RING} {DDP}",
     "dropped gradients and DDP": f"{RING} {DDP}",
     "dropped gradients and StragglAR": f"{RING} topology.collective=stragglar topology.late_worker=0",
+    "iterations that end early and DDP": f"{RING} {DDP}",
     "nodes that come and go and shared memory": SHM,
     "nodes that come and go and DDP": f"{RING} {DDP}",
     "nodes that come and go and even parts of the data": "strategy.data=even",
