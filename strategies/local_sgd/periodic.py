@@ -1,0 +1,42 @@
+"""The gate: BSP for a part of the samples, then an update after every so many own steps of each worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, final
+
+from reading.ranges import Number, PositiveInt
+from strategies.parts.gates import AloneGate
+from strategies.protocol import Grad, Started
+
+
+@final
+@dataclass(kw_only=True)
+class PeriodicGate(AloneGate):
+    """``period`` own steps of every worker between two updates; ``bsp_frac`` of the job's samples by BSP first.
+
+    ``samples`` are those of all updates until each version, as long as these are of BSP: after a rollback the phase is
+    that of the version.
+    """
+
+    period: PositiveInt
+    bsp_frac: Annotated[float, Number(0.0, most=1.0)] = 0.0
+
+    def validate_length(self, epochs: int | None) -> None:
+        if self.bsp_frac and epochs is None:
+            raise ValueError(f"bsp_frac={self.bsp_frac}: is a part of the job, which has no end; set workload.epochs")
+
+    def start(self, started: Started) -> None:
+        self.bsp_samples = self.bsp_frac * (started.total_samples or 0)
+        self.samples = [0]
+
+    def common(self) -> bool:
+        del self.samples[self.version + 1 :]
+        return self.version < len(self.samples) and self.samples[self.version] < self.bsp_samples
+
+    def applied(self, grads: tuple[Grad, ...]) -> None:
+        if len(self.samples) == self.version and self.samples[-1] < self.bsp_samples:
+            self.samples.append(self.samples[-1] + sum(grad.samples for grad in grads))
+
+    def waits(self, worker: int) -> bool:
+        return self.steps[worker] >= self.period
