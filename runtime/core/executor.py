@@ -154,7 +154,9 @@ class Executor:
         newest = shards.epochs_opened
         self.scoring.forget(command.grads)
         ring = self.attachments.reform(command, grads)
-        moves = self.own_steps.moves(command, grads, self.version)
+        moves = self.own_steps.moves(grads, command.weights, self.version)
+        if moves and (command.measure or command.children):
+            raise ProtocolError(f"{command}: moves have no norm, and workers with parameters of their own no children")
         rate = (self.outer_lr if moves else self._lr()) * command.lr_scale
         self.version += 1
         ids, weights = members_of(grads), command.weights

@@ -9,7 +9,7 @@ from typing import final
 from runtime.core.job import Port, StepOrder
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
-from strategies.protocol import Apply, Grad, ProtocolError, StepAlone
+from strategies.protocol import Grad, ProtocolError, StepAlone
 
 
 @final
@@ -50,7 +50,7 @@ class OwnSteps:
         if stepped := [grad_id for grad_id in grads if grad_id in self.grads]:
             raise ProtocolError(f"Drop of {stepped}: their workers have stepped by them")
 
-    def moves(self, command: Apply, used: Sequence[Grad], version: int) -> tuple[tuple[int, float], ...]:
+    def moves(self, used: Sequence[Grad], weights: Sequence[float], version: int) -> tuple[tuple[int, float], ...]:
         """What the update of ``version`` takes of each worker's move, which is used then; empty: it is of gradients.
 
         Raises ``ProtocolError`` if some of the gradients have moved parameters and others have not, or not all that
@@ -60,13 +60,11 @@ class OwnSteps:
             return ()
         if self.grads.keys() != {grad.id for grad in used}:
             raise ProtocolError(
-                f"{command}: after steps of workers alone an update is of all gradients of such steps "
-                f"({sorted(self.grads)}), and of no others"
+                f"Apply of {[grad.id for grad in used]}: after steps of workers alone an update is of all gradients "
+                f"of such steps ({sorted(self.grads)}), and of no others"
             )
-        if command.measure or command.children:
-            raise ProtocolError(f"{command}: moves have no norm, and workers with parameters of their own no children")
         factors: dict[int, float] = {}
-        for grad, weight in zip(used, command.weights, strict=True):
+        for grad, weight in zip(used, weights, strict=True):
             factors[grad.worker] = factors.get(grad.worker, 0.0) + weight * grad.samples
         self.void()
         return tuple(sorted(factors.items()))

@@ -3,8 +3,7 @@
 Configurations: ``local_sgd``, ``post_local_sgd``, ``diloco``. Card: ``docs/methods/local_sgd.md``. Paper tests:
 ``tests/paper/test_local_sgd.py``.
 
-Files in reading order: ``local_sgd``, ``post_local_sgd``, ``diloco``; ``periodic`` (their gate, an
-``strategies.parts.gates.AloneGate``).
+Files in reading order: ``local_sgd``, ``post_local_sgd``, ``diloco``; ``periodic`` (their gate).
 """
 
 from strategies.local_sgd.diloco import DiLoCo as DiLoCo

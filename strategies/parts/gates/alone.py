@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reading.ranges import Bool, PositiveFloat, check_number
+from reading.ranges import Bool, PositiveFloat, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import Command, Grad, StepAlone
 
@@ -19,11 +19,12 @@ MOST_MOMENTUM = 0.9999
 
 @dataclass(kw_only=True)
 class AloneGate(ABC):
-    """A worker steps alone until :meth:`waits`; when all wait, the outer optimizer makes an update of their moves.
+    """Abstract: a gate is a dataclass with :meth:`waits`. It may have ``start`` and ``observe_event``, too.
 
-    ``steps`` counts each worker's steps since the last update, ``version`` the updates. A worker that finds no more
-    data waits, too. While :meth:`common` is true, a round is one gradient of each worker, applied as in BSP; this
-    never follows a step alone.
+    A worker steps alone until it waits; when all wait, the outer optimizer makes an update of their moves. ``steps``
+    counts each worker's steps since the last update, ``version`` the updates. A worker that finds no more data waits,
+    too. While ``alone`` is false, a round is one gradient of each worker, applied as in BSP; no such round may follow
+    an update of moves.
 
     Attributes:
         outer_lr: rate of the outer optimizer, SGD; 1 without momentum gives the average of all workers' parameters.
@@ -34,28 +35,27 @@ class AloneGate(ABC):
     rounds: ClassVar[bool] = True
     drops: ClassVar[bool] = False
     needs: ClassVar[frozenset[type[Command]]] = frozenset({StepAlone})
+    alone = True
 
     outer_lr: PositiveFloat = 1.0
     outer_momentum: float = 0.0
     outer_nesterov: Bool = False
 
     def __post_init__(self) -> None:
+        check_settings(self)
         check_number("outer_momentum", self.outer_momentum, least=0.0, most=MOST_MOMENTUM)
         if self.outer_nesterov and not self.outer_momentum:
             raise ValueError("outer_nesterov=true: needs outer_momentum above 0")
 
     @property
     def outer(self) -> Mapping[str, Any]:
+        """The outer optimizer, see ``Strategy.outer``."""
         momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
         return {"name": "sgd", "lr": self.outer_lr, **momentum}
 
     @abstractmethod
     def waits(self, worker: int) -> bool:
         """Whether a worker that has made ``steps[worker]`` steps waits for the next update."""
-
-    def common(self) -> bool:
-        """Whether the next update is one of gradients, as in BSP; asked when the first of them has arrived."""
-        return False
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self.roster, self.version = Roster(workers), version
@@ -66,16 +66,13 @@ class AloneGate(ABC):
         self.missing = set(self.roster.members)
         self.grads: list[Grad] = []
         self.steps: Counter[int] = Counter()
-        self._common: bool | None = None
 
     def arrived(self, grad: Grad) -> Verdict:
         worker, step = grad.worker, tuple[Grad, ...]()
-        if self._common is None:
-            self._common = self.common()
         if grad.samples:
             self.grads.append(grad)
             self.steps[worker] += 1
-            step = () if self._common else (grad,)
+            step = (grad,) if self.alone else ()
             if step and not self.waits(worker):
                 return Verdict(step=step, go=(worker,))
         self.missing.discard(worker)
@@ -98,11 +95,11 @@ class AloneGate(ABC):
         return [sorted(self.roster.members)]
 
     def _complete(self, step: tuple[Grad, ...] = ()) -> Verdict:
-        update, outer = by_worker(self.grads), not self._common
+        update = by_worker(self.grads)
         self.version += bool(update)
         self.roster.enter()
         self._open()
-        return Verdict(apply=update, go=self.roster.all(), opens=not update, step=step, outer=outer)
+        return Verdict(apply=update, go=self.roster.all(), opens=not update, step=step, outer=self.alone)
 
     def log_state(self) -> dict[str, float | int | str]:
-        return {"steps_alone": 0 if self._common else len(self.grads)}
+        return {"steps_alone": len(self.grads) if self.alone else 0}
