@@ -89,6 +89,20 @@ UNABLE: tuple[Unable, ...] = (
         ("Send",),
     ),
     Unable(
+        "own steps and parameter servers",
+        _ps,
+        "topology=ps: servers hold the parameters, so workers have none of their own to step",
+        "use topology=allreduce",
+        ("StepAlone",),
+    ),
+    Unable(
+        "own steps and a collective that sums gradients",
+        lambda job: job.topology.collective in ("ddp", "nccl"),
+        "topology.collective={topology.collective}: sums gradients where they are computed, not what workers have moved",
+        "use topology.collective=ring",
+        ("StepAlone",),
+    ),
+    Unable(
         "repartitioning and replicas",
         lambda job: not _ps(job),
         "topology=allreduce: every worker holds all parameters",

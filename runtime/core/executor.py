@@ -21,10 +21,11 @@ from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordS
 from runtime.core.ledger import GradientLedger, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
+from runtime.core.own_steps import OwnSteps
 from runtime.core.replication import Replication
 from runtime.core.scoring import Scoring
 from runtime.core.transfers import Transfers
-from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
+from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, StepAlone, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without progress after which the strategy counts as stuck."""
@@ -65,7 +66,10 @@ class Executor:
         finish: Callable[[float, str], None],
         *,
         holds: bool = False,
+        outer_lr: float = 1.0,
     ) -> None:
+        self.outer_lr = outer_lr
+        """Rate of updates by what workers have moved their own parameters by."""
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.holds = holds
         """Whether workers keep their gradients until they are sent."""
@@ -89,6 +93,7 @@ class Executor:
         copies = [server.number for server in layout.servers if server not in layout.holders]
         self.replication = Replication(port, tuple(copies))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
+        self.own_steps = OwnSteps(self.ledger, self.members, port, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
@@ -152,7 +157,10 @@ class Executor:
         newest = shards.epochs_opened
         self.scoring.forget(command.grads)
         ring = self.attachments.reform(command, grads)
-        rate = job.lr * job.lr_at(shards.samples_passed) * command.lr_scale
+        moves = self.own_steps.moves(grads, command.weights, self.version)
+        if moves and (command.measure or command.children):
+            raise ProtocolError(f"{command}: moves have no norm, and workers with parameters of their own no children")
+        rate = (self.outer_lr if moves else self._lr()) * command.lr_scale
         self.version += 1
         ids, weights = members_of(grads), command.weights
         if len(ids) > len(grads):
@@ -171,6 +179,7 @@ class Executor:
                 excluded=ring.excluded,
                 children=command.children,
                 returning=ring.returning,
+                moves=moves,
             )
         )
         if number is None:
@@ -184,8 +193,17 @@ class Executor:
             if not shards.finished:
                 self.feed_held(t)  # with overlapping epochs, the one after the next may open now
 
+    def _lr(self, samples: int = 0) -> float:
+        """The rate when so many more samples are applied."""
+        return self.job.lr * self.job.lr_at(self.shards.samples_passed + samples)
+
+    def step_alone(self, command: StepAlone) -> None:
+        """Steps of workers' own parameters."""
+        self.own_steps.step(command, self.version, self._lr)
+
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
+        self.own_steps.check_drop(command.grads)
         held, arrived = self.transfers.discard(command.grads)
         gone = list(held)
         for grad in held:
@@ -351,6 +369,7 @@ class Executor:
         self.replication.void()
         self.parts.void()
         self.attachments.void()
+        self.own_steps.void()
         self.scoring.void()
         self.measuring.void()
         self.reserved.clear()

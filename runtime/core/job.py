@@ -159,6 +159,17 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """(child, parent) after it."""
     returning: tuple[tuple[int, int], ...] = ()
     """(worker, source): who is not a child any more, and the replica whose state it takes over after it."""
+    moves: tuple[tuple[int, float], ...] = ()
+    """(worker, factor): instead of gradients, what workers have moved their own parameters by is summed so."""
+
+
+class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A step of one worker's own parameters, by a gradient that it has."""
+
+    grad_id: int
+    worker: int
+    lr: float
+    samples: int
 
 
 class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -177,6 +188,9 @@ class Port(Protocol):
 
     def apply(self, order: ApplyOrder) -> None:
         """Update the parameters on all servers."""
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Let a worker step its own parameters; the gradient is used up there."""
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""

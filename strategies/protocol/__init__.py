@@ -55,6 +55,7 @@ from strategies.protocol.commands import Restart as Restart
 from strategies.protocol.commands import Retire as Retire
 from strategies.protocol.commands import Score as Score
 from strategies.protocol.commands import Send as Send
+from strategies.protocol.commands import StepAlone as StepAlone
 from strategies.protocol.commands import Stop as Stop
 from strategies.protocol.commands import Wake as Wake
 from strategies.protocol.events import AnyEvent as AnyEvent

@@ -71,6 +71,20 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """
 
 
+class StepAlone(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Let each of these gradients move its worker's own parameters only, where there are no servers.
+
+    The worker's optimizer steps by the mean of the gradient, at rate ``lr * lr_scale``; its next ``Compute`` uses the
+    parameters that result. The gradient stays unused until an ``Apply`` names it, with all others of this kind: then
+    the moves of all workers since the last update, each weighted by its gradients' weights times samples, are one
+    gradient for the outer optimizer (``Strategy.outer``), and all workers have the same parameters again. Workers keep
+    the state of their own optimizers, so after the first such step every ``Apply`` is of this kind.
+    """
+
+    grads: tuple[int, ...]
+    lr_scale: float = 1.0
+
+
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
 
@@ -222,5 +236,5 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 AnyCommand = (
-    Compute | Partition | Send | Replicate | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+    Compute | Partition | Send | Replicate | StepAlone | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 )

@@ -19,7 +19,7 @@ from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.house import ROOT
 from strategies.protocol import Strategy
-from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
+from tests.support.faults import Fault, Outage, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
 
@@ -129,6 +129,12 @@ def sample(name: str) -> Strategy:
     return make(name)
 
 
+@cache
+def has_servers(name: str) -> bool:
+    """Whether the strategy works with parameter servers; if not, it is played by replicas alone."""
+    return "ps" in sample(name).topologies
+
+
 def hurried(name: str) -> Strategy:
     """A fresh strategy that has something to decide within seconds."""
     return make(name, **HURRIES.get(name, {}))
@@ -220,6 +226,11 @@ def faults(mode: str, seed: int, num_workers: int) -> list[Fault]:
     return plan[mode]()
 
 
+def without_servers(job: Job, plan: Iterable[Fault]) -> tuple[Job, list[Fault]]:
+    """The same for replicas: what happens to servers happens to nobody."""
+    return msgspec.structs.replace(job, num_servers=0), [fault for fault in plan if not isinstance(fault, Outage)]
+
+
 def uneven_job(num_workers: int, seed: int, **changes: Any) -> Job:
     """Three epochs, some of them overlapping, with sizes that divide badly."""
     return make_job(
@@ -238,8 +249,10 @@ def uneven_job(num_workers: int, seed: int, **changes: Any) -> Job:
 
 def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> HeapRun:
     """An uneven job with random durations."""
-    job = uneven_job(num_workers, seed)
+    job, plan = uneven_job(num_workers, seed), faults(mode, seed, num_workers)
+    if "ps" not in strategy.topologies:
+        job, plan = without_servers(job, plan)
     outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
-    run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)
+    run = HeapRun(strategy, job, random_seconds(seed), plan, outcome)
     run.cosine = random_scores(seed)
     return run

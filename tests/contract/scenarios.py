@@ -54,6 +54,7 @@ from strategies.protocol import (
     Scored,
     Send,
     Started,
+    StepAlone,
     Strategy,
 )
 from tests.contract.catalogue import make
@@ -164,6 +165,8 @@ def details_of_rest(what: Any) -> str:
             return f"gradients {listed(what.grads)}" + ("" if what.via is None else f" as a sum of {what.via}")
         case Ready():
             return f"gradient {what.grad.id} of worker {what.grad.worker}, {what.num_bytes} bytes"
+        case StepAlone():
+            return f"gradients {listed(what.grads)}" + ("" if what.lr_scale == 1.0 else f", rate x {what.lr_scale:g}")
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():

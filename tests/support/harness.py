@@ -19,7 +19,7 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.membership import Membership
 from runtime.core.node_orders import (
     AllocateOrder,
@@ -136,6 +136,7 @@ class Rig(Scores, Answers):
         self.grads: dict[int, Grad] = {}
         self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
         self.effective: list[ApplyOrder] = []
+        self.steps: list[StepOrder] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
         self.sums: list[SumOrder] = []
@@ -188,6 +189,9 @@ class Rig(Scores, Answers):
     def measured(self, ticket: int, sqr_norm: float, server: int = 0, t: float | None = None) -> None:
         """A server's part of the norm of an update."""
         self.core.receive(self.at(None) if t is None else t, inputs.NormPart(server, ticket, sqr_norm))
+
+    def step_alone(self, order: StepOrder) -> None:
+        self.steps.append(order)
 
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads

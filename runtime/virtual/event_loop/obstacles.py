@@ -18,11 +18,11 @@ from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Command, Partition, Score, Send
+from strategies.protocol import Command, Partition, Score, Send, StepAlone
 
 WITHOUT = "STRAGGLAB_WITHOUT"
 """Environment variable: ``event_loop`` leaves all to Python, for measurements."""
-UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send)
+UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send, StepAlone)
 """Commands of which a strategy that needs them gives too many for the loop."""
 OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", "Stop", "Wake"})
 """Commands that end no node."""

@@ -86,6 +86,12 @@ class HostReplicas(ReplicaGroup):
 
     # ---- updates -----------------------------------------------------------------------------------------------------
 
+    def step_alone(self, worker: int, sent_s: float) -> None:
+        self.order(worker, sent_s, partial(self._step_alone, _name(worker)))
+
+    def _step_alone(self, name: str, done: Then) -> None:
+        self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), done)
+
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         self._sum(sent_s, self.ring)
 

@@ -53,6 +53,10 @@ class ReplicaGroup(ServerGroup):
         """Whether no replica has made the last update until ``t``: a worker that is lost now takes it along."""
 
     @abstractmethod
+    def step_alone(self, worker: int, sent_s: float) -> None:
+        """A worker steps its own parameters, before its next order."""
+
+    @abstractmethod
     def lost(self, worker: int) -> None:
         """The process of a worker is gone."""
 
@@ -112,6 +116,8 @@ class Replicas(ReplicaGroup):
         """Seconds of a sum over so many workers."""
         self._computed_s: dict[int, float] = {}
         """When the share of each worker that is not awaited by the others was there, since the last sum."""
+        self._stepped_s: dict[int, float] = {}
+        """When replicas have made their last own step, since the last update."""
 
     @property
     def copy_s(self) -> float:
@@ -130,6 +136,10 @@ class Replicas(ReplicaGroup):
         if self.summing.late_worker not in (None, worker):
             self._computed_s[worker] = self.clock.now
 
+    def step_alone(self, worker: int, sent_s: float) -> None:
+        begun_s = max(sent_s + self.costs.control_s, self.idle_of(worker))
+        self._stepped_s[worker] = begun_s + self.costs.update_s(self.rank_bytes, 1)
+
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients of all; then every replica steps with the sum."""
         self._sum(sent_s, self.ring)
@@ -143,6 +153,8 @@ class Replicas(ReplicaGroup):
 
     def _sum(self, sent_s: float, workers: Sequence[int]) -> None:
         self._copied_s.clear()
+        self.idle_s = max([self.idle_s, *self._stepped_s.values()])
+        self._stepped_s.clear()
         sum_s, step_s = self.update_takes_s(len(workers))
         if self._computed_s and self.summing.schedule(len(workers)).late is not None:
             begun_s = max(self.idle_s, sent_s + self.costs.control_s)
@@ -171,8 +183,8 @@ class Replicas(ReplicaGroup):
         return bool(self._copied_s)
 
     def idle_of(self, worker: int) -> float:
-        """When one of them can compute: it has the last update, and copies no state any more."""
-        return max(self.idle_s, self._copied_s.get(worker, 0.0))
+        """When one of them can compute: it has the last update, copies no state any more, and has stepped."""
+        return max(self.idle_s, self._copied_s.get(worker, 0.0), self._stepped_s.get(worker, 0.0))
 
     def measure(self, place: int, sent_s: float, then: Callable[[float], object]) -> None:
         """Every replica computes the squared norm of the sum, in one more pass."""
@@ -192,6 +204,7 @@ class Replicas(ReplicaGroup):
         self.idle_s = self.summed_s = at_s
         self._copied_s.clear()
         self._computed_s.clear()
+        self._stepped_s.clear()
 
     def deliver(self, sent_s: float, deliver: Callable[[int], None]) -> None:
         """Call ``deliver(0)`` when a worker that gets its order at ``sent_s`` may compute."""

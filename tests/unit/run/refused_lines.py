@@ -108,6 +108,8 @@ REFUSED_LINES: dict[str, str] = {
     "scores and replicas": RING,
     "reservations and replicas": RING,
     "ordered transfers and replicas": RING,
+    "own steps and parameter servers": "",
+    "own steps and a collective that sums gradients": f"{RING} topology.collective=nccl",
     "repartitioning and replicas": RING,
     "replicas outside of the ring and another collective": f"{RING} topology.collective=gloo",
     "replicas outside of the ring and parameter servers": "",
