@@ -134,8 +134,8 @@ def _restart(rows: pd.DataFrame) -> dict[str, float]:
     if "begin_s" not in rows or not again.any():
         return {}
     tries = rows[again].sort_values(["rank", "step"], kind="stable")
-    since_s = tries.groupby(["rank", "step"], observed=True)["begin_s"].diff()
-    first = since_s[since_s > 0].groupby(tries["rank"], observed=True).first()
+    tries = tries.assign(since_s=tries.groupby(["rank", "step"], observed=True)["begin_s"].diff())
+    first = tries[tries["since_s"] > 0].groupby("rank", observed=True)["since_s"].first()
     return {RESTARTED: float(first.median())} if len(first) else {}
 
 

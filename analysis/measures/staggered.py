@@ -69,26 +69,23 @@ def staggered(job: CalmJob) -> Staggered | None:
     """The pauses of a job with barriers; None: too few ranks have one period, or they pause in the same steps."""
     if not job.barrier:
         return None
-    slow, length_s = job.found.slow, job.late.length_s
-    events = {rank: _short_events(slow[:, rank]) for rank in np.flatnonzero(slow.any(axis=0)).tolist()}
-    events = {rank: steps for rank, steps in events.items() if len(steps) >= FEWEST_EVENTS}
+    short, length_s = _short(job.found.slow), job.late.length_s
+    events = {rank: np.flatnonzero(each) for rank, each in enumerate(short.T) if each.sum() >= FEWEST_EVENTS}
     begin_s, usual_s = np.cumsum(length_s) - length_s, float(np.median(length_s))
     tried = [
         _on_clock("s", begin_s, usual_s, events),
-        _on_clock("steps", np.arange(len(slow), dtype=float), 1.0, events),
+        _on_clock("steps", np.arange(len(short), dtype=float), 1.0, events),
     ]
     found = max(tried, key=lambda one: (len(one.periods), -one.spread))
-    if len(found.periods) < max(2.0, FEWEST_FRAC * slow.shape[1], 0.5 * len(events)):
+    if len(found.periods) < max(2.0, FEWEST_FRAC * short.shape[1], 0.5 * len(events)):
         return None
     pause_s = job.late.own_s - job.calm_s
-    regular = np.zeros(slow.shape, bool)
-    for rank in found.periods:
-        regular[events[rank], rank] = True
+    regular = short & np.isin(np.arange(short.shape[1]), list(found.periods))
     most = max(len(events[rank]) for rank in found.periods)
     if regular.any(axis=1).sum() < APART * most:
         return None
     usual_pause_s = float(np.median(pause_s[regular]))
-    cells = regular | (_short(slow) & (np.abs(pause_s / usual_pause_s - 1.0) <= ALIKE))
+    cells = regular | (short & (np.abs(pause_s / usual_pause_s - 1.0) <= ALIKE))
     longest = _longest_s([pause_s[events[rank], rank] for rank in found.periods], list(found.turns.values()))
     period, cost_s = float(np.median(list(found.periods.values()))), job.saved_s(cells)
     aligned_s = np.full(len(cells), longest / period)
@@ -107,16 +104,11 @@ def staggered(job: CalmJob) -> Staggered | None:
 
 
 def _short(slow: Bools) -> Bools:
-    """Slow steps of phases that are too short to have a level of their own."""
+    """The first steps of slow phases that are too short to have a level of their own."""
     short = np.zeros(slow.shape, bool)
     for rank in np.flatnonzero(slow.any(axis=0)):
-        short[_short_events(slow[:, rank]), rank] = True
+        short[[start for start, end in runs(slow[:, rank]) if end - start < SHORT], rank] = True
     return short
-
-
-def _short_events(slow: Bools) -> NDArray[np.int64]:
-    """First steps of slow phases that are too short to have a level of their own."""
-    return np.array([start for start, end in runs(slow) if end - start < SHORT], np.int64)
 
 
 def _on_clock(unit: str, clock: Floats, slack: float, events: Mapping[int, NDArray[np.int64]]) -> _Found:

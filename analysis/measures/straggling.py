@@ -51,9 +51,9 @@ class Straggling:
         without_slow: the same if no step were slow: the cost of ordinary variation, since all wait for the slowest.
         actual_s: seconds of all steps: their sum, whatever columns the log has.
         ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
-            ``transient``, ``pauses`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual
-            step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if only this
-            rank were like the median), ``part`` (of its unit).
+            ``transient``, ``pauses`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of
+            a usual step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if
+            only this rank were like the median), ``part`` (of its unit).
         found: the steps behind it.
         late: the log, divided.
         units: the slow units, the costliest first.

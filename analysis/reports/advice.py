@@ -41,8 +41,8 @@ LEAST_PAUSE = 0.005
 MOST_RANKS, FEW_RANKS = 20, 5
 """So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
 RULE = (
-    "restart or wait: a straggler is restarted when it has cost as much as a restart, so the two together cost at most "
-    "twice as much as the best decision in hindsight"
+    "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
+    "as much as the best decision in hindsight"
 )
 NOBODY = "no host or rank is a straggler: none is slow more often than by chance"
 CHANGING = (
@@ -60,7 +60,8 @@ class Advice:
     """All results about a log; ``ranking`` is empty if nothing could be ranked.
 
     ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``restart_s``:
-    the cost of replacing a host; ``restart_from``: how it is known. ``cures``: those that are no strategies; their rows are in the ranking, too.
+    the cost of replacing a host; ``restart_from``: how it is known. ``cures``: those that are no strategies; their rows
+    are in the ranking, too.
     """
 
     log: StepLog
@@ -113,8 +114,8 @@ def staggered_lines(advice: Advice) -> list[str]:
     every = f"{pausing.period:.3g} s" if pausing.unit == "s" else f"{pausing.period:.0f} steps"
     cost_frac = float(pausing.cost_s.sum()) / advice.found.actual_s
     return [
-        f"{len(pausing.members)} ranks pause every {every} for {pausing.length_s:.3g} s, each in its own phase, as with "
-        f"garbage collection; that costs {cost_frac:.1%}, and no rank is blamed for it"
+        f"{len(pausing.members)} ranks pause every {every} for {pausing.length_s:.3g} s, each in its own phase, "
+        f"as with garbage collection; that costs {cost_frac:.1%}, and no rank is blamed for it"
     ]
 
 

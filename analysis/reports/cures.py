@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import NamedTuple
-
-import numpy as np
 
 from analysis.logs.step_log import RELATIVE, StepLog
 from analysis.measures.named_units import SlowUnit
@@ -16,7 +15,7 @@ from analysis.measures.slow_steps import Floats
 from analysis.measures.slow_units import GAP
 from analysis.measures.straggling import Straggling, block_of
 from analysis.reports.comparing import Sheet
-from analysis.reports.console import number_text, seconds_text
+from analysis.reports.console import seconds_text
 from analysis.reports.remedies import NOTHING, Remedy
 
 MOST = 5
@@ -36,7 +35,7 @@ ASSUMES = {
     "cure": "as for each of them",
     "write": "a checkpoint or an evaluation then delays no step",
     "align": "all these ranks pause in the same step, and the others wait for the longest of their pauses",
-    "balance": "ranks differ within a step because their batches do; jitter of the devices stays, so the price is the most that can be saved",
+    "balance": "ranks differ within a step because their batches do; jitter of devices stays, so it is a maximum",
 }
 """By the first word of a cure."""
 
@@ -93,6 +92,8 @@ def unpriced(log: StepLog, found: Straggling) -> list[str]:
         for unit in found.units
         if unit.course.kind == "once" and not _continues(log, unit)
     ]
+    if log.data_s is None and any(action(unit).startswith("replace") for unit in found.units):
+        lines.append("moving a loader: cannot be priced, because the log has no seconds of loading")
     if found.scattered_frac >= LEAST_SCATTERED and not found.uneven:
         lines.append("slow steps of changing ranks: cannot be priced, because the log does not say what they share")
     if found.pauses.period is None and found.pauses.seconds >= LEAST_SCATTERED * found.actual_s:
@@ -117,7 +118,8 @@ def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from:
         lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
         price = f"than a restart costs ({restart_s:g} s, {known_from})"
         if after is not None:
-            yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {log.steps[begin + after - 1]}"
+            due = log.steps[begin + after - 1]
+            yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {due}"
         elif total_s > 0:
             left_s = restart_s - total_s
             more = f"{seconds_text(left_s)} s more ({left_s / float(lost_s.mean()):,.0f} steps like these)"
@@ -150,12 +152,12 @@ def price_sheet(made: Sequence[Cure]) -> Sheet:
 def assumed_lines(made: Sequence[Cure]) -> list[str]:
     """What prices assume, a line per kind of cure."""
     kinds = dict.fromkeys(one.row.strategy.split()[0] for one in made)
-    return [f"the price of {kind!r} assumes that {ASSUMES[kind]}" for kind in kinds if kind != "cure"]
+    return [f"assumed, to {kind}: {ASSUMES[kind]}" for kind in kinds if kind != "cure"]
 
 
 def _price_row(one: Cure) -> tuple[str, ...]:
     step_s, low_s, high_s, hour_s = one.saved
-    interval = "" if np.isnan(low_s) else f"[{number_text(low_s, 3)}, {number_text(high_s, 3)}]"
+    interval = "" if isnan(low_s) else f"[{low_s:.3g}, {high_s:.3g}]"
     return (one.row.strategy, f"{step_s:.3g}", interval, f"{hour_s:.0f}", one.rows)
 
 

@@ -52,7 +52,7 @@ class Logging(Forgetful):
 
     @property
     def table(self) -> pd.DataFrame:
-        """Of a job with barriers: ``rank``, ``step``, ``work``, its part ``injected``, and ``seconds``, the time of the round."""
+        """Of a job with barriers: ``rank``, ``step``, ``work``, of that ``injected``, and ``seconds`` of the round."""
         frame = pd.DataFrame(self.rows).astype({"rank": "int64", "step": "int64"})
         ends = frame.groupby("step")["end"].max()
         rounds = ends.diff().fillna(ends.iloc[0])
