@@ -45,7 +45,7 @@ SAID_BYTES = 1 << 22
 FEWEST_STEPS = 20
 OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
 """Arguments that readers of folders ignore."""
-OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "prices.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""
 
 
@@ -172,10 +172,12 @@ def _write(advice: Advice, out: Path, limit: float) -> None:
     from analysis.figures.step_times import draw_step_times
     from analysis.records.provenance import version_text
     from analysis.reports.advice import page, ranking_sheet, ranks_sheet
+    from analysis.reports.cures import price_sheet
     from runtime.record.meta import describe_versions
 
     figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
-    for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
+    sheets = {"ranks": ranks_sheet(advice), "prices": price_sheet(advice.cures), "ranking": ranking_sheet(advice)}
+    for name, sheet in sheets.items():
         if sheet.rows:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
@@ -265,7 +267,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--round-s", metavar="S", type=float, help="seconds of a round after its slowest rank (default: the log's)")
     add(
-        "--restart-s", metavar="S", type=float, help=f"seconds until a restarted node computes (default: {RESTART_S:g})"
+        "--restart-s",
+        metavar="S",
+        type=float,
+        help=f"seconds until a restarted node computes (default: as in the log, else {RESTART_S:g})",
     )
     add(
         "--slow-frac",
