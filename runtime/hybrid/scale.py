@@ -103,18 +103,21 @@ def waited_s(seconds: Floats, backups: int = 0) -> Floats:
 
 
 def bounded_s(seconds: Floats, times: float) -> tuple[Floats, float]:
-    """[steps]: when the sum ends if it waits no longer than ``times`` the median replica; and the part of lost gradients.
+    """When a sum ends that waits for ``times`` the median replica at most, and the part of the gradients that is lost.
 
     Args:
         seconds: [steps, replicas].
         times: 1 or more.
+
+    Returns:
+        [steps] seconds; and a part of all gradients.
     """
     limit_s = times * np.median(seconds, axis=1)
     return np.minimum(seconds.max(axis=1), limit_s), float((seconds > limit_s[:, None]).mean())
 
 
 def with_spares(seconds: Floats, spares: int, watched: int) -> Floats:
-    """[steps, replicas - spares]: the job without the replicas that were slowest on average in ``watched`` first steps."""
+    """[steps, replicas - spares]: without the replicas that were slowest on average in the ``watched`` first steps."""
     kept = np.argsort(seconds[:watched].mean(axis=0), kind="stable")[: seconds.shape[1] - spares]
     return seconds[:, np.sort(kept)]
 

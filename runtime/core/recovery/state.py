@@ -115,7 +115,7 @@ class RecoveryState:
         return task.state not in self._absent and (task.awaited or task.state != TaskState.PENDING)
 
     def unattached(self, clients: Iterable[TaskLife]) -> bool:
-        """Whether one of these is awaited and not attached yet; pass those that attach last first, so that it ends early."""
+        """Whether one of these is awaited and not attached yet; found fastest if the last ones to attach come first."""
         return any(task.state != TaskState.ATTACHED and self.is_awaited(task) for task in clients)
 
     def attach(self, task: TaskLife, to: Sequence[Key]) -> None:
