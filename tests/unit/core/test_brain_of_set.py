@@ -155,6 +155,17 @@ def test_a_job_that_waits_comes_before_a_node_and_takes_low_ones_back() -> None:
     assert low in scene.cluster.nodes.grants.held  # type: ignore[union-attr]
 
 
+def test_a_server_of_low_priority_is_not_taken_back() -> None:
+    """Though the node that waits had room without it: it may hold parameters."""
+    scene = Scene()
+    scene.submit("a", 1)
+    kept = scene.ask("a", "server:0", 4.0, low=True)
+    waiting = scene.ask("a", "server:1", 5.0)
+    assert (scene.answered, scene.leaving) == ({kept: "host:1"}, [])
+    scene.tell(NodeLeft("a", kept.node))
+    assert scene.answered[waiting] == "host:1"
+
+
 def there_are() -> None:
     """A host that has as many cores as the Brain's record says."""
 
@@ -330,6 +341,7 @@ class AnySet(RuleBasedStateMachine):
         held = self.scene.held()
         self.scene.leaving = [task for task in self.scene.leaving if (task.job, str(task.node)) in held]
         assert all(held[task.job, str(task.node)][2] for task in self.scene.leaving)
+        assert all(task.node.role == "worker" for task in self.scene.leaving)
 
 
 TestAnySet = AnySet.TestCase
