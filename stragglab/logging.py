@@ -43,7 +43,7 @@ class StepLogger:
         group: what this rank shares with others, such as its host, the default.
 
     Raises:
-        RuntimeError: another process is writing the log of this rank.
+        RuntimeError: another log of this rank is open.
     """
 
     def __init__(self, folder: str | os.PathLike[str], rank: int | None = None, group: str | None = None) -> None:
@@ -99,21 +99,36 @@ class StepLogger:
 
     def close(self) -> None:
         """End the log; rows that follow are an error."""
+        if not self._file.closed:
+            _unlock(self._file)
         self._file.close()
 
 
 def _lock(file: TextIO) -> None:
-    """Keep other processes from writing the same log, where the system can."""
+    """Keep others from writing the same log, where the system can.
+
+    A lock of ``lockf`` would end as soon as this process closes the file after reading it.
+    """
     with contextlib.suppress(ImportError):
         import fcntl
 
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.close()
-            raise RuntimeError(f"{file.name}: another process writes it; give each its rank=") from None
+            raise RuntimeError(
+                f"{file.name}: another process writes it, or this one has not closed it; give each process its rank="
+            ) from None
         except OSError:
             pass  # a file system without locks
+
+
+def _unlock(file: TextIO) -> None:
+    """Let others write the log at once, although forked processes may have the file open still."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def for_trainer(log: StepLogger) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, final
 
 from runtime.core.node_orders import LaunchOrder
 from strategies.protocol import NodeId
+
+OnHost = Callable[[], str | None]
+"""Reserves cores on the host itself; returns why it has not so many, None if they are reserved."""
 
 
 class Desk(Protocol):
@@ -14,8 +18,11 @@ class Desk(Protocol):
     def ask(self, node: NodeId, order: LaunchOrder) -> None:
         """Ask for a node; the runtime learns later whether it is granted or refused."""
 
-    def allot(self, node: NodeId, cores: float) -> str | None:
-        """Ask for so many cores of a node's host; returns why it does not get them, None if it has them."""
+    def allot(self, node: NodeId, cores: float, reserve: OnHost) -> str | None:
+        """Ask for so many cores of a node's host; returns why it does not get them, None if it has them.
+
+        ``reserve`` is called last, so that only cores count as allotted that the host has.
+        """
 
     def leaving(self, node: NodeId) -> None:
         """Give a node back, or take a request back."""
@@ -44,9 +51,9 @@ class Requests:
         if self._orders.pop(node, None) is not None and self.desk is not None:
             self.desk.leaving(node)
 
-    def allot(self, node: NodeId, cores: float | None) -> str | None:
+    def allot(self, node: NodeId, cores: float | None, reserve: OnHost) -> str | None:
         """Ask for so many cores of a node's host (None: none in particular); returns why it does not get them."""
-        return None if self.desk is None else self.desk.allot(node, cores or 0.0)
+        return reserve() if self.desk is None else self.desk.allot(node, cores or 0.0, reserve)
 
     def answered(self, node: NodeId) -> LaunchOrder | None:
         """The order of a node that is granted or refused now; None: it was taken back meanwhile."""

@@ -117,8 +117,11 @@ def report(results: Results, asked: argparse.Namespace, out: Path, console: Cons
     picture = draw(results, folder / f"{spec.name}.png") if spec.shown else None
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))
+    claims = folder / f"{spec.name}_claims.csv"
     if len(verdicts):
-        write_file(folder / f"{spec.name}_claims.csv", verdicts.to_csv(index=False))
+        write_file(claims, verdicts.to_csv(index=False))
+    else:
+        claims.unlink(missing_ok=True)
     show(results, console)
     if pages is not None and picture is not None:
         heads, rows = numbers(results)

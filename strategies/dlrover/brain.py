@@ -46,6 +46,8 @@ class BrainSettings(Limits, Rules):
 
 MOST_SAMPLES = 3
 """Samples, with more cores for hot servers each time, or denied plans, before the job continues with what it has."""
+CREATE = "create"
+"""The rule of the first nodes."""
 MOST_DOUBLINGS = 3
 """The wait stops growing at 8 times the first one: 48 minutes with the settings of the paper."""
 
@@ -201,7 +203,7 @@ class Brain:
             self._out_of_memory = {node: then for node, then in self._out_of_memory.items() if node.role == "worker"}
         if granted:
             self._backoff.granted()
-        elif self.stage == Stage.ADJUST and self._of_stage:
+        elif self._of_stage:
             self._backoff.denied(self._rule, t)
         if self._of_stage:
             self._denied += self.stage == Stage.OPTIMISE_SERVERS and not granted
@@ -220,7 +222,7 @@ class Brain:
         if self.under_way or t < self._settled_s + self.settings.min_interval_s:
             return None
         match self.stage:
-            case Stage.CREATE if self._initial is not None:
+            case Stage.CREATE if self._initial is not None and CREATE not in self._backoff.waiting(t):
                 return self._create(t, self._initial)
             case Stage.SAMPLE if self._is_sampled(t):
                 return self._optimise_servers(t)
@@ -246,7 +248,7 @@ class Brain:
     def _create(self, t: float, plan: InitialPlan) -> Decision:
         servers = Resize(role="server", count=plan.servers, cores=plan.server_cores, memory_bytes=plan.server_bytes)
         workers = Resize(role="worker", count=plan.workers, cores=plan.worker_cores, memory_bytes=plan.worker_bytes)
-        return self._change(t, "create", (servers, workers), {"cores": plan.cores}, plan.source)
+        return self._change(t, CREATE, (servers, workers), {"cores": plan.cores}, plan.source)
 
     def _is_sampled(self, t: float) -> bool:
         late = t >= self._since_s + self.settings.sample_s

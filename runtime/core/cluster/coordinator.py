@@ -38,6 +38,7 @@ from runtime.core.cluster.inputs import (
 )
 from runtime.core.cluster.places import elsewhere
 from runtime.core.cluster.port import ClusterNote, ClusterPort
+from runtime.core.desk import OnHost
 from strategies.protocol import (
     ClusterCommand,
     JobRequest,
@@ -156,14 +157,14 @@ class ClusterCoordinator:
             self._moving[job, node] += 1
         return machine
 
-    def allot(self, t: float, job: str, node: NodeId, cores: float) -> str | None:
+    def allot(self, t: float, job: str, node: NodeId, cores: float, reserve: OnHost) -> str | None:
         """A node is to have so many cores of its machine; returns why not, None if it has them from this moment on.
 
         The runtime reports ``CoresReturned`` after that.
         """
         assert self.nodes is not None, "no strategy asks for cores"
         self.t = max(t, self.t)
-        return self.nodes.allot(self.t, Task(job, node), cores)
+        return self.nodes.allot(self.t, Task(job, node), cores, reserve)
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,14 @@ from typing import final
 
 from runtime.core.cluster.brain.brain import Asked
 from runtime.core.cluster.inputs import AnyInput, CoresReturned, NodeAsked, NodeLeft
+from runtime.core.desk import OnHost
 from runtime.core.node_orders import LaunchOrder
 from strategies.protocol import NodeId
 
 Report = Callable[[AnyInput], None]
 """Tells the automaton of the cluster what has happened, now."""
-Allot = Callable[[str, NodeId, float], str | None]
-"""Called with a job, a node and the cores that it is to have; returns why it does not get them."""
+Allot = Callable[[str, NodeId, float, OnHost], str | None]
+"""Called with a job, a node, the cores that it is to have, and what reserves them; returns why it does not get them."""
 
 
 def _nothing(job: str = "") -> None:
@@ -48,8 +49,8 @@ class JobDesk:
         self._report(NodeAsked(asked))
         self._reported()
 
-    def allot(self, node: NodeId, cores: float) -> str | None:
-        refused = self._allot(self._job, node, cores)
+    def allot(self, node: NodeId, cores: float, reserve: OnHost) -> str | None:
+        refused = self._allot(self._job, node, cores, reserve)
         if refused is None:
             self._report(CoresReturned(self._job))
         self._reported()

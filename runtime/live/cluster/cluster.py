@@ -88,7 +88,8 @@ class LiveCluster:
             self._sharing = HostSharing(rooms, prevention, lambda: self.now, self.clock.after, self._note)
         self._asking = start_cores or {}
         self._granting = Granting(
-            self._report, lambda job, node, cores: self._coordinator.allot(self.now, job, node, cores)
+            self._report,
+            lambda job, node, cores, reserve: self._coordinator.allot(self.now, job, node, cores, reserve),
         )
         elasticity = None
         if self._asking:

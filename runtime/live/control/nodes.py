@@ -104,7 +104,7 @@ class LiveNodes:
         """Reserve cores for a node; returns why that is impossible."""
         self.free_places()
         node = NodeId.parse(order.node)
-        return self.requests.allot(node, order.cpu_cores) or self.allotter.refuses(node, order.cpu_cores)
+        return self.requests.allot(node, order.cpu_cores, lambda: self.allotter.refuses(node, order.cpu_cores))
 
     # ---- answers of a cluster ----------------------------------------------------------------------------------------
 

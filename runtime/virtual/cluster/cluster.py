@@ -78,7 +78,7 @@ class VirtualCluster:
             lambda: self.now,
             self._use.leaving,
             lambda job, node: self._coordinator.relocate(self.now, job, node),
-            lambda job, node, cores: self._coordinator.allot(self.now, job, node, cores),
+            lambda job, node, cores, reserve: self._coordinator.allot(self.now, job, node, cores, reserve),
             start_cores,
             restart_s=restart_s,
             grace_s=grace_s,

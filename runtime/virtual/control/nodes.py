@@ -70,8 +70,11 @@ class Nodes:
 
     def book(self, order: AllocateOrder) -> str | None:
         """Reserve what a node is about to be given; returns why that is impossible."""
-        refused = self.requests.allot(NodeId.parse(order.node), order.cpu_cores)
-        return refused or self.places.book(order.node, order.cpu_cores, order.link_bytes_per_s)
+        return self.requests.allot(
+            NodeId.parse(order.node),
+            order.cpu_cores,
+            lambda: self.places.book(order.node, order.cpu_cores, order.link_bytes_per_s),
+        )
 
     def _launch(self, t: float, order: LaunchOrder) -> None:
         """A node with a new number starts when there is a place for it, and joins after the time that this takes."""

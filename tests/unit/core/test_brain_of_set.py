@@ -155,17 +155,52 @@ def test_a_job_that_waits_comes_before_a_node_and_takes_low_ones_back() -> None:
     assert low in scene.cluster.nodes.grants.held  # type: ignore[union-attr]
 
 
+def test_a_server_of_low_priority_is_not_taken_back() -> None:
+    """Though the node that waits had room without it: it may hold parameters."""
+    scene = Scene()
+    scene.submit("a", 1)
+    kept = scene.ask("a", "server:0", 4.0, low=True)
+    waiting = scene.ask("a", "server:1", 5.0)
+    assert (scene.answered, scene.leaving) == ({kept: "host:1"}, [])
+    scene.tell(NodeLeft("a", kept.node))
+    assert scene.answered[waiting] == "host:1"
+
+
+def there_are() -> None:
+    """A host that has as many cores as the Brain's record says."""
+
+
+def test_cores_that_a_host_refuses_are_neither_held_nor_in_the_record() -> None:
+    scene = Scene()
+    scene.submit("a", 1, worker=2.0)
+    before = list(scene.notes)
+    for cores in (3.0, 2.0):
+        assert scene.cluster.allot(0.0, "a", NodeId.worker(0), cores, lambda: "the host has 1 left") == (
+            "the host has 1 left"
+        )
+    assert scene.held()["a", "worker:0"][1] == 2.0
+    assert scene.notes == before
+
+
+def test_a_host_reserves_nothing_that_the_brain_refuses() -> None:
+    scene, reserved = Scene(), list[float]()
+    scene.submit("a", 1, worker=2.0)
+    assert scene.cluster.allot(0.0, "a", NodeId.worker(0), 5.0, lambda: reserved.append(5.0)) is not None
+    assert scene.cluster.allot(0.0, "a", NodeId.worker(0), 3.0, lambda: reserved.append(3.0)) is None
+    assert reserved == [3.0]
+
+
 def test_more_cores_need_room_and_nobody_who_waits() -> None:
     scene = Scene()
     scene.submit("a", 1, worker=2.0)
     worker = NodeId.worker(0)
-    assert scene.cluster.allot(0.0, "a", worker, 5.0) == "cpu_cores=5: host:0 has not so many left"
-    assert scene.cluster.allot(0.0, "a", worker, 3.0) is None
+    assert scene.cluster.allot(0.0, "a", worker, 5.0, there_are) == "cpu_cores=5: host:0 has not so many left"
+    assert scene.cluster.allot(0.0, "a", worker, 3.0, there_are) is None
     server = scene.ask("a", "server:0", 6.0)
     waiting = scene.ask("a", "server:1", 4.0)
     assert server in scene.answered
-    assert scene.cluster.allot(0.0, "a", worker, 4.0) == "cpu_cores=4: other nodes wait for cores"
-    assert scene.cluster.allot(0.0, "a", worker, 0.0) is None
+    assert scene.cluster.allot(0.0, "a", worker, 4.0, there_are) == "cpu_cores=4: other nodes wait for cores"
+    assert scene.cluster.allot(0.0, "a", worker, 0.0, there_are) is None
     scene.tell(CoresReturned("a"))
     assert scene.answered[waiting] == "host:0"
 
@@ -246,7 +281,7 @@ class AnySet(RuleBasedStateMachine):
     def allot(self, data: st.DataObject, cores: float) -> None:
         job, name = data.draw(st.sampled_from(sorted(self.scene.held())))
         before = self.scene.held()[job, name]
-        refused = self.scene.cluster.allot(self.scene.now, job, NodeId.parse(name), cores)
+        refused = self.scene.cluster.allot(self.scene.now, job, NodeId.parse(name), cores, there_are)
         assert self.scene.held()[job, name][1] == (before[1] if refused else cores)
         assert refused is None or cores > before[1]
         self.scene.tell(CoresReturned(job))
@@ -306,6 +341,7 @@ class AnySet(RuleBasedStateMachine):
         held = self.scene.held()
         self.scene.leaving = [task for task in self.scene.leaving if (task.job, str(task.node)) in held]
         assert all(held[task.job, str(task.node)][2] for task in self.scene.leaving)
+        assert all(task.node.role == "worker" for task in self.scene.leaving)
 
 
 TestAnySet = AnySet.TestCase

@@ -208,7 +208,7 @@ def test_while_the_brain_is_away_nobody_gets_anything() -> None:
     def play(lab: Lab, jobs: dict[str, Asking]) -> bool:
         a = jobs.get("a")
         if a is not None and a.begun is not None and lab.loop.now > 0.05 and not asks:
-            asks.append(a.desk.allot(NodeId.worker(0), 2.0))
+            asks.append(a.desk.allot(NodeId.worker(0), 2.0, lambda: None))
             a.ask("worker:1")
         return a is not None and bool(a.told)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -94,9 +95,9 @@ class Desk:
     def ask(self, node: NodeId, order: LaunchOrder) -> None:
         self.heard.append(("ask", str(node)))
 
-    def allot(self, node: NodeId, cores: float) -> str | None:
+    def allot(self, node: NodeId, cores: float, reserve: Callable[[], str | None]) -> str | None:
         self.heard.append(("allot", f"{node} {cores:g}"))
-        return None if cores < 2.0 else "there are not so many"
+        return reserve() if cores < 2.0 else "there are not so many"
 
     def leaving(self, node: NodeId) -> None:
         self.heard.append(("leaving", str(node)))
@@ -190,6 +191,8 @@ def test_other_cores_are_asked_for(cores: float | None, refused: str | None) -> 
     job = AtDesk()
     assert job.nodes.book(AllocateOrder("worker:0", cores, None)) == refused
     assert job.desk.heard == [("allot", f"worker:0 {cores or 0:g}")]
+    job.nodes.allotter = cast("Any", SimpleNamespace(refuses=lambda node, cores: "the host has less"))
+    assert job.nodes.book(AllocateOrder("worker:0", cores, None)) == (refused or "the host has less")
 
 
 def session_of(heard: list[inputs.AnyInput]) -> LiveSession:

@@ -13,6 +13,7 @@ from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from analysis.measures.cluster.checks import check_cluster
 from analysis.measures.cluster.jobs import job_times
 from analysis.records.cluster import load_cluster
+from runtime.cluster.hosts import Placement
 from runtime.errors import ConfigError
 from tests.support.granted_nodes import Nodes, after, violations
 from tests.support.job_sets import checked_set, notes_of, row, run_rows
@@ -76,6 +77,24 @@ def test_every_sample_is_used_once_through_grants_and_kills(tmp_path: Path, name
     assert broken(tmp_path / "run", CORES - 1), "the negative control"
     cluster = load_cluster(tmp_path / "run")
     assert check_cluster(cluster, job_times(cluster)).problems == ()
+
+
+def test_cores_that_a_host_refuses_are_not_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change that the Brain notes is one that the job has, too; here hosts give no worker other cores."""
+    give = Placement.allocate
+
+    def refuse(self: Placement, task: str, cores: float | None) -> None:
+        if task.startswith("worker") and cores != self.cores.get(task, cores):
+            raise ValueError("the host has not so many")
+        give(self, task, cores)
+
+    monkeypatch.setattr(Placement, "allocate", refuse)
+    run_rows(tmp_path / "run", jobs(2), *words(tmp_path, *DLROVER, "straggler=none"))
+    assert "the host has not so many" in (tmp_path / "run" / "jobs" / "j0" / "events.jsonl").read_text()
+    noted = {(one["job"], one["node"], one["cores"]) for one in of_kind(tmp_path / "run", "Allotted")}
+    given = {("j0", one["node"], one["cpu_cores"]) for one in notes_in(tmp_path / "run", "j0", "Allocated")}
+    given |= {("j1", one["node"], one["cpu_cores"]) for one in notes_in(tmp_path / "run", "j1", "Allocated")}
+    assert noted <= given
 
 
 def used_and_granted(run_dir: Path) -> dict[str, tuple[float, float]]:

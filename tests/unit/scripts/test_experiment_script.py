@@ -195,13 +195,16 @@ def test_what_another_commit_has_left_is_made_again_and_what_this_one_has_is_not
     older, runner = ComposedRunner(), ComposedRunner()
     older.commit = "0000000"
     bench.run("--seeds", "0", runner=older)
+    claims = bench.page.parent / "images" / "toy_table_claims.csv"
+    claims.parent.mkdir(parents=True)
+    claims.write_text("of claims that were removed")
     bench.run("--fresh", runner=runner)
     assert len(older.ran) == 4
     assert len(runner.ran) == 8
     assert bench.run("--fresh", runner=runner)[0] == 0
     assert len(runner.ran) == 8, "so it continues where it was interrupted"
     assert "Made up." in bench.page.read_text(), "an experiment without claims has a page, too"
-    assert not (bench.page.parent / "images" / "toy_table_claims.csv").exists()
+    assert not claims.exists()
 
 
 @pytest.mark.parametrize(("commit", "why"), [("1a2b3c4-dirty", "there are uncommitted"), ("unknown", "this is no git")])

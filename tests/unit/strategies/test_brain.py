@@ -169,6 +169,13 @@ def test_servers_that_are_denied_three_times_are_given_up() -> None:
     assert job.brain.stage == Stage.ADJUST
 
 
+def test_first_nodes_that_are_denied_are_asked_for_later_every_time() -> None:
+    job = world(2.5, 5.7, outcome=lambda decision: (20.0, False), adjust_every_s=100.0)
+    job.play(3000)
+    assert {decision.rule for decision in job.decisions} == {"create"}
+    assert [decision.t for decision in job.decisions] == pytest.approx([0, 220, 640, 1460], abs=5)
+
+
 def test_what_was_denied_is_asked_for_at_once_when_something_was_granted() -> None:
     backoff = Backoff(10.0)
     backoff.denied("idle servers", 100.0)
@@ -222,8 +229,8 @@ def test_nothing_is_decided_while_a_change_is_under_way() -> None:
     assert brain.decide(0.0) is not None
     assert brain.decide(1e6) is None
     brain.settled(1e6, granted=False)
-    assert brain.decide(1e6 + 59) is None
-    assert brain.decide(1e6 + 60) is not None
+    assert brain.decide(1e6 + 359) is None
+    assert brain.decide(1e6 + 360) is not None
 
 
 @pytest.mark.parametrize("granted", [True, False])

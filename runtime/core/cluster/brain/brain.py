@@ -2,9 +2,11 @@
 
 Jobs that wait come first: no node is granted while a job has not started. Nodes of normal priority come in the order in
 which they were asked for, and one without room keeps all later ones waiting, so none starves. Nodes of low priority
-(DLRover section 4.2: beyond a job's quota) get what then is left, and are taken back, the latest first, if a job or a
-node of normal priority has room after that. A node that waits for ``wait_s`` is refused, so its job asks again for what
-it needs by then; one that no machine of the empty cluster could hold is refused at once.
+(DLRover section 4.2: beyond a job's quota) get what then is left, and the workers among them are taken back, the latest
+first, if a job or a node of normal priority has room after that. Servers are not: a server that holds parameters would
+start again where it was, as its job's strategy decides where parameters are. A node that waits for ``wait_s`` is
+refused, so its job asks again for what it needs by then; one that no machine of the empty cluster could hold is refused
+at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import final
 
 import msgspec
 
-from runtime.core.cluster.brain.grants import DIGITS, Grants, Task
+from runtime.core.cluster.brain.grants import DIGITS, Grants, Held, Task
 from strategies.protocol import JobRequest, NodeId, Placement, Room
 
 
@@ -50,7 +52,7 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class TakeBack(msgspec.Struct, frozen=True):
-    """The node of low priority has to leave."""
+    """The worker of low priority has to leave."""
 
     task: Task
 
@@ -141,12 +143,12 @@ class Brain:
         return Refuse(asked, f"cpu_cores={asked.cores:g}: {why}")
 
     def _make_room(self, room: Room, grants: Grants, fits: Fits, *, already: bool = False) -> TakeBack | None:
-        """The next node of low priority that has to leave; None: it is enough to wait, or even all are not enough.
+        """The next worker of low priority that has to leave; None: it is enough to wait, or even all are not enough.
 
         ``already``: what fits now is about to be granted by somebody else.
         """
         gone = [task for task in grants.held if task in self._leaving]
-        low = [task for task, held in grants.held.items() if held.low and task not in self._leaving]
+        low = [task for task, held in grants.held.items() if _may_leave(task, held) and task not in self._leaving]
         if not low or (already and fits(room, grants)) or fits(*_without(room, grants, gone)):
             return None
         chosen = list[Task]()
@@ -161,6 +163,10 @@ class Brain:
                 chosen.remove(task)
         self._leaving.add(chosen[0])
         return TakeBack(chosen[0])
+
+
+def _may_leave(task: Task, held: Held) -> bool:
+    return held.low and task.node.role == "worker"
 
 
 def machine_for(asked: Asked, room: Room, grants: Grants) -> int | None:

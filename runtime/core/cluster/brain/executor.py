@@ -24,6 +24,7 @@ from runtime.core.cluster.brain.grants import DIGITS, Grants, Held, Task
 from runtime.core.cluster.brain.placing import StartCores, WithinCores
 from runtime.core.cluster.inputs import BrainBack, BrainLost, CoresReturned, NodeAsked, NodeInput, NodeLeft
 from runtime.core.cluster.port import ClusterNote
+from runtime.core.desk import OnHost
 from strategies.protocol import JobRequest, NodeId, Placement, Places, Room
 
 
@@ -130,16 +131,17 @@ class Executor:
             about = {"workers": places.workers, "servers": places.servers}
             self.note(t, "Returned", job=task.job, node=str(task.node), **about)
 
-    def allot(self, t: float, task: Task, cores: float) -> str | None:
+    def allot(self, t: float, task: Task, cores: float, reserve: OnHost) -> str | None:
         """A node is to have so many cores of its machine from now on; returns why not, None if it has them.
 
-        More than before only while the Brain is there and no job or node waits for its turn.
+        More than before only while the Brain is there and no job or node waits for its turn. ``reserve``: see
+        :meth:`runtime.core.desk.Desk.allot`.
         """
         held = self.grants.held.get(task)
         if held is None:
             return "has left"
         if cores == held.cores:
-            return None
+            return reserve()
         if cores > held.cores:
             if self.brain is None:
                 return "the Brain is lost, and nobody grants cores"
@@ -147,6 +149,8 @@ class Executor:
                 return f"cpu_cores={cores:g}: other nodes wait for cores"
             if cores > round(self.grants.cores_left(held.machine) + held.cores, DIGITS):
                 return f"cpu_cores={cores:g}: host:{held.machine} has not so many left"
+        if (refused := reserve()) is not None:
+            return refused
         self.grants.change(task, cores)
         self.note(t, "Allotted", job=task.job, node=str(task.node), cores=cores)
         return None
