@@ -10,6 +10,7 @@ import pytest
 
 from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
+from runtime.core.collectives.known import Summing
 from strategies.basic.bsp import BSP
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
@@ -87,3 +88,18 @@ def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> 
 def test_it_does_the_same_again_to_the_byte(where: str, kind: str) -> None:
     run = run_of(where, kind, 5, 1)
     assert different(run, VirtualRun(run.world, make(kind))) == []
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("where", ["machines", "hosts"])
+@pytest.mark.parametrize(
+    "summing",
+    [Summing("tree", 3), Summing("halving_doubling"), Summing("stragglar", 1, 0), Summing("stragglar", 2, 3)],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])
+def test_another_schedule_loses_no_sample_whoever_leaves_and_returns(where: str, summing: Summing, seed: int) -> None:
+    world = DRAW[where](4, seed)
+    run = VirtualRun(world, BSP(), summing=summing)
+    assert unlawful(run) + dead(run) + unconserved(run) == []
+    assert different(run, VirtualRun(world, BSP(), summing=summing)) == []

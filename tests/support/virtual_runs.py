@@ -18,6 +18,7 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import Hosts, parse_hosts
+from runtime.core.collectives.known import Summing
 from runtime.core.job import Job
 from runtime.core.recovery import inputs
 from runtime.record.recorder import Recorder
@@ -27,6 +28,7 @@ from runtime.virtual.control.supervisor import VirtualSupervisor
 from runtime.virtual.costs import Costs
 from runtime.virtual.runtime import make_model_state
 from runtime.virtual.tasks.model_state import RealModelState
+from runtime.virtual.tasks.replicas import RING
 from strategies.protocol import NodeId, Strategy
 from tests.support.harness import MAX_STEPS, make_job, make_run_spec
 
@@ -308,8 +310,15 @@ def draw_host_ring_world(num_workers: int, seed: int) -> World:
 class VirtualRun:
     """One job from beginning to end; ``refused`` says what it broke off with, if it did."""
 
-    def __init__(self, world: World, strategy: Strategy, learning: str = "ledger", plan: Plan | None = None) -> None:
-        self.world, self.strategy = world, strategy
+    def __init__(
+        self,
+        world: World,
+        strategy: Strategy,
+        learning: str = "ledger",
+        plan: Plan | None = None,
+        summing: Summing = RING,
+    ) -> None:
+        self.world, self.strategy, self.summing = world, strategy, summing
         self.refused = ""
         with TemporaryDirectory() as folder:
             recorder = Recorder(Path(folder))
@@ -336,7 +345,8 @@ class VirtualRun:
         backend = {"_target_": BACKENDS[learning]}
         world, run_dir = self.world, recorder.path.parent
         job = msgspec.structs.replace(world.job, validation_samples=self.strategy.validation_samples)
-        return make_run_spec(job, self.strategy, recorder, run_dir, backend_spec=backend, transport=world.transport)
+        about = {"backend_spec": backend, "transport": world.transport, "summing": self.summing}
+        return make_run_spec(job, self.strategy, recorder, run_dir, **about)
 
     def _play(self) -> None:
         session = self.session

@@ -108,7 +108,7 @@ class CollectiveSum:
             return
         member.sending = True
         path = (member.name, target.name)
-        # the latency is counted afterwards: the next message does not wait for it
+        # the latency is counted afterwards: around a ring the next message does not wait for it
         carry, left = self.costs.carry_s(num_bytes), partial(self._on_sent, rank)
         self.machines.send(member.name, path, num_bytes, -self._latency_s(path), left, carry)
 

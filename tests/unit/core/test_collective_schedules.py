@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from math import ceil, log2
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.collectives.known import SCHEDULES, Summing, schedule_of
+from runtime.config.parse import Topology
+from runtime.core.collectives.known import MODELLED, SCHEDULES, Summing, schedule_of
 from runtime.core.collectives.schedule import Schedule, Transfer, turns_of
 from runtime.core.collectives.times import ends_s
 
@@ -104,6 +106,11 @@ def test_while_its_straggler_is_late_the_others_reduce() -> None:
     assert together_s == pytest.approx((6 + 9) * hop_s(1 / 7))
     reduced_s = 6 * hop_s(1 / 7)
     assert max(ends_s(schedule, hop_s, [-reduced_s] * 7 + [0.0])) == pytest.approx(9 * hop_s(1 / 7))
+
+
+def test_settings_can_name_every_schedule() -> None:
+    named = {name for kind in get_args(get_type_hints(Topology)["collective"]) for name in get_args(kind)}
+    assert named == {*SCHEDULES, *MODELLED, "gloo", "nccl", "ddp"}
 
 
 def test_who_may_be_late_has_the_last_rank() -> None:
