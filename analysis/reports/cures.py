@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isnan
+from math import isfinite
 from typing import NamedTuple
 
-from analysis.logs.step_log import RELATIVE, StepLog
+from analysis.logs.step_log import PER_ROW, RELATIVE, StepLog
 from analysis.measures.named_units import SlowUnit
 from analysis.measures.phases import runs
 from analysis.measures.ranking import Ranked, Saved, cured, saved_per_step
@@ -70,18 +70,18 @@ def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
         name = f"{'move the loading of' if loading else 'cure'} all {len(units)} stragglers"
         needs = MOVED if loading else f"what each of the {len(units)} needs; one restart ({restart_s:g} s)"
         saved_s, cost_s = found.saved_s(units), 0.0 if loading else restart_s
-        made.append(_cure(found, name, saved_s, needs, f"all of them, {steps}", block, cost_s))
+        made.append(_cure(log, found, name, saved_s, needs, f"all of them, {steps}", block, cost_s))
     if found.pauses.period is not None and found.pauses.seconds >= LEAST_FRAC * found.actual_s:
         needs = "asynchronous checkpoints, fewer of them, or fewer evaluations"
         rows = f"the {found.pauses.count} pauses of all ranks"
-        made.append(_cure(found, CHECKPOINTS, found.late.pause_s, needs, rows, found.pauses.period))
+        made.append(_cure(log, found, CHECKPOINTS, found.late.pause_s, needs, rows, found.pauses.period))
     if (pausing := found.staggered) and pausing.saved_s.sum() >= LEAST_FRAC * found.actual_s:
         needs = "a collection that the training loop starts, every so many steps, at all ranks"
         rows = f"{int(pausing.cells.sum())} pauses of {len(pausing.members)} ranks"
-        made.append(_cure(found, ALIGN, pausing.saved_s, needs, rows, max(block, pausing.period_steps)))
+        made.append(_cure(log, found, ALIGN, pausing.saved_s, needs, rows, max(block, pausing.period_steps)))
     if found.uneven and found.balanced_s.sum() >= LEAST_FRAC * found.actual_s:
         needs = "sequences packed to one length, bucketed by length, or divided by load instead of by count"
-        made.append(_cure(found, BALANCE, found.balanced_s, needs, f"all ranks, {steps}", block))
+        made.append(_cure(log, found, BALANCE, found.balanced_s, needs, f"all ranks, {steps}", block))
     return made
 
 
@@ -121,8 +121,8 @@ def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from:
             due = log.steps[begin + after - 1]
             yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {due}"
         elif total_s > 0:
-            left_s = restart_s - total_s
-            more = f"{seconds_text(left_s)} s more ({left_s / float(lost_s.mean()):,.0f} steps like these)"
+            left_s, step_s = restart_s - total_s, float(lost_s.mean()) / log.job.get(PER_ROW, 1)
+            more = f"{seconds_text(left_s)} s more ({left_s / step_s:,.0f} steps like these)"
             yield f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
 
 
@@ -157,7 +157,7 @@ def assumed_lines(made: Sequence[Cure]) -> list[str]:
 
 def _price_row(one: Cure) -> tuple[str, ...]:
     step_s, low_s, high_s, hour_s = one.saved
-    interval = "" if isnan(low_s) else f"[{low_s:.3g}, {high_s:.3g}]"
+    interval = f"[{low_s:.3g}, {high_s:.3g}]" if isfinite(high_s - low_s) else ""
     return (one.row.strategy, f"{step_s:.3g}", interval, f"{hour_s:.0f}", one.rows)
 
 
@@ -171,10 +171,11 @@ def _of_unit(log: StepLog, found: Straggling, unit: SlowUnit, restart_s: float) 
     cost_s = 0.0 if what.startswith("move") else restart_s
     since, until = unit.course.since, unit.course.until
     rows = f"{unit.part or 'times'} of {unit.group.name}, {_steps_text(log, since, until)}"
-    return _cure(found, what, unit.saved_s, needs, rows, block_of(found.found.slow), cost_s, slice(since, until))
+    return _cure(log, found, what, unit.saved_s, needs, rows, block_of(found.found.slow), cost_s, slice(since, until))
 
 
 def _cure(
+    log: StepLog,
     found: Straggling,
     name: str,
     saved_s: Floats,
@@ -185,7 +186,8 @@ def _cure(
     span: slice = slice(None),
 ) -> Cure:
     length_s = found.late.length_s
-    saved = saved_per_step(length_s[span], saved_s[span], block)
+    every = log.job.get(PER_ROW, 1)
+    saved = saved_per_step(length_s[span] / every, saved_s[span] / every, block)
     return Cure(cured(name, length_s, saved_s, cost_s, block), Remedy(NOTHING, needs), saved, rows)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.logs.gathering import gather
 from analysis.logs.run_record import read_record
-from analysis.logs.step_log import RELATIVE, RESTARTED, StepLog
+from analysis.logs.step_log import PER_ROW, RELATIVE, RESTARTED, StepLog
 from analysis.measures.ranking import saved_per_step
 from analysis.measures.rent_or_buy import restart_after
 from analysis.measures.straggling import Straggling, straggling
@@ -202,6 +202,15 @@ def test_a_straggler_that_has_ended_is_neither_restarted_nor_priced() -> None:
         "moving a loader: cannot be priced, because the log has no seconds of loading",
     ]
     assert cures(log, found, 10.0) == []
+
+
+def test_a_row_that_stands_for_ten_steps_has_the_price_of_one() -> None:
+    log, found = slow_since(300)
+    rows = replace(log, job={PER_ROW: 10})
+    one, ten = (cures(each, found, 0.0)[0].saved for each in (log, rows))
+    assert (ten.step_s, ten.hour_s) == pytest.approx((one.step_s / 10, one.hour_s))
+    (wait,) = restart_lines(rows, found, 60.0, "assumed")
+    assert int(wait.rpartition("(")[2].split()[0]) == pytest.approx(200, abs=20)
 
 
 def test_times_without_a_unit_are_not_compared_with_a_restart() -> None:
