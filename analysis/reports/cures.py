@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -32,12 +32,15 @@ ASSUMES = {
     "replace": "the other hardware is as quick as the median rank, and the slowness stays behind",
     "repair": "the ranks then send as quickly as the median rank",
     "move": "the ranks then load as quickly as the median rank",
-    "cure": "as for each of them",
     "write": "a checkpoint or an evaluation then delays no step",
     "align": "all these ranks pause in the same step, and the others wait for the longest of their pauses",
     "balance": "ranks differ within a step because their batches do; jitter of devices stays, so it is a maximum",
 }
 """By the first word of a cure."""
+RULE = (
+    "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
+    "as much as the best decision in hindsight"
+)
 
 
 class Cure(NamedTuple):
@@ -47,11 +50,6 @@ class Cure(NamedTuple):
     remedy: Remedy
     saved: Saved
     rows: str
-
-    @property
-    def assumes(self) -> str:
-        """Return what must hold for the price."""
-        return ASSUMES[self.row.strategy.split()[0]]
 
 
 def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
@@ -101,29 +99,33 @@ def unpriced(log: StepLog, found: Straggling) -> list[str]:
     return lines
 
 
-def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from: str) -> Iterator[str]:
+def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from: str) -> list[str]:
     """Restart now or wait, for every unit that a restart cures and that is slow at the end of the log: rent or buy.
 
     ``known_from``: how the seconds of a restart are known.
     """
-    if log.job.get(RELATIVE):
-        yield "restart or wait: cannot be priced, because the times of the log have no unit"
-        return
-    for unit in found.units:
-        if not _continues(log, unit) or action(unit).startswith("move"):
-            continue
-        begin, _ = runs(unit.when, GAP)[-1]
-        lost_s = unit.saved_s[begin:]
-        total_s, after = float(lost_s.sum()), restart_after(lost_s, restart_s)
-        lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
-        price = f"than a restart costs ({restart_s:g} s, {known_from})"
-        if after is not None:
-            due = log.steps[begin + after - 1]
-            yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {due}"
-        elif total_s > 0:
-            left_s, step_s = restart_s - total_s, float(lost_s.mean()) / log.job.get(PER_ROW, 1)
-            more = f"{seconds_text(left_s)} s more ({left_s / step_s:,.0f} steps like these)"
-            yield f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
+    units = [unit for unit in found.units if _continues(log, unit) and not action(unit).startswith("move")]
+    if units and log.job.get(RELATIVE):
+        return ["restart or wait: cannot be priced, because the times of the log have no unit"]
+    lines = [line for unit in units if (line := _restart_line(log, unit, restart_s, known_from))]
+    return [*lines, RULE] if lines else []
+
+
+def _restart_line(log: StepLog, unit: SlowUnit, restart_s: float, known_from: str) -> str:
+    begin, _ = runs(unit.when, GAP)[-1]
+    lost_s = unit.saved_s[begin:]
+    total_s, after = float(lost_s.sum()), restart_after(lost_s, restart_s)
+    lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
+    price = f"than a restart costs ({restart_s:g} s, {known_from})"
+    if after is not None:
+        return (
+            f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {log.steps[begin + after - 1]}"
+        )
+    if total_s <= 0:
+        return ""
+    left_s, step_s = restart_s - total_s, float(lost_s.mean()) / log.job.get(PER_ROW, 1)
+    more = f"{seconds_text(left_s)} s more ({left_s / step_s:,.0f} steps like these)"
+    return f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
 
 
 def _continues(log: StepLog, unit: SlowUnit) -> bool:
