@@ -68,9 +68,9 @@ def test_pauses_at_independent_phases_cost_the_closed_form_and_aligned_one_per_p
     distinct = len(set(phases))
     assert found.staggered.cost_s.mean() == pytest.approx(L * distinct / P, rel=0.02)
     assert found.staggered.saved_s.mean() == pytest.approx(L * (distinct - 1) / P, rel=0.03)
-    many = np.random.default_rng(1).integers(P, size=(4000, ranks))
+    many = np.random.default_rng(1).integers(P, size=(400, ranks))
     mean = float(np.mean([len(set(row)) for row in many.tolist()])) / P
-    assert mean == pytest.approx(1 - (1 - 1 / P) ** ranks, rel=0.02), "the phases of this test are independent"
+    assert mean == pytest.approx(1 - (1 - 1 / P) ** ranks, rel=0.03), "the phases of this test are independent"
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.2])
@@ -152,7 +152,7 @@ def cost_s(lost_s: list[float], restart_s: float, after: float) -> float:
     return sum(lost_s) if after >= len(lost_s) else sum(lost_s[: int(after)]) + restart_s
 
 
-@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=30), st.floats(0.1, 40.0))
+@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20), st.floats(0.1, 40.0))
 def test_whatever_the_end_the_rule_costs_at_most_twice_as_much_as_hindsight(
     lost: list[float], restart_s: float
 ) -> None:
