@@ -96,7 +96,7 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def price_lines(advice: Advice) -> list[str]:
-    """What prices assume, the causes without a price, and whether to restart now."""
+    """The assumptions of prices, the causes without a price, and whether to restart now."""
     log, found = advice.log, advice.found
     restarts = restart_lines(log, found, advice.restart_s, advice.restart_from)
     return [*assumed_lines(advice.cures), *unpriced(log, found), *restarts]

@@ -152,7 +152,7 @@ def price_sheet(made: Sequence[Cure]) -> Sheet:
 
 
 def assumed_lines(made: Sequence[Cure]) -> list[str]:
-    """What prices assume, a line per kind of cure."""
+    """The assumptions of prices, a line per kind of cure."""
     kinds = dict.fromkeys(one.row.strategy.split()[0] for one in made)
     return [f"assumed, to {kind}: {ASSUMES[kind]}" for kind in kinds if kind != "cure"]
 
