@@ -126,12 +126,13 @@ def refuse_several(source: str, rows: pd.DataFrame) -> None:
 
 
 def _restart(rows: pd.DataFrame) -> dict[str, float]:
-    """The seconds of a restart, if steps were done again and the log says when: from the first try to the last.
+    """The seconds of a restart, if steps were done again and the log says when: from the first try to the next.
 
-    They contain the work that is done again. Of several restarts, and of ranks, the median counts.
+    They contain the work that is done again. A rank's first restart counts, and of ranks the median. If the first step
+    is there again, steps may be counted from the start in every epoch.
     """
     again = rows.duplicated(["rank", "step"], keep=False)
-    if "begin_s" not in rows or not again.any():
+    if "begin_s" not in rows or not again.any() or rows.loc[again, "step"].min() == rows["step"].min():
         return {}
     tries = rows[again].sort_values(["rank", "step"], kind="stable")
     tries = tries.assign(since_s=tries.groupby(["rank", "step"], observed=True)["begin_s"].diff())

@@ -99,7 +99,7 @@ def cured(name: str, length_s: Floats, saved_s: Floats, restart_s: float, block:
 
 
 class Saved(NamedTuple):
-    """What a cure saves while its cause is there, before a restart: of a mean step, in seconds, and of an hour.
+    """The savings of a cure while its cause is there, before a restart: of a mean step, in seconds, and of an hour.
 
     ``low_s``, ``high_s``: the 95 % interval of ``step_s``, as of a ratio; NaN where there are fewer than four blocks.
     """
@@ -111,7 +111,7 @@ class Saved(NamedTuple):
 
 
 def saved_per_step(length_s: Floats, saved_s: Floats, block: int) -> Saved:
-    """What is saved of a mean step.
+    """The seconds that are saved of a mean step, and of an hour.
 
     Args:
         length_s: [steps] seconds of the steps in which the cause was there.

@@ -90,6 +90,8 @@ def staggered(job: CalmJob) -> Staggered | None:
     period, cost_s = float(np.median(list(found.periods.values()))), job.saved_s(cells)
     aligned_s = np.full(len(cells), longest / period)
     if found.unit == "s":
+        if longest >= period:
+            return None
         aligned_s = (length_s - cost_s) * longest / (period - longest)
     return Staggered(
         members=tuple(np.flatnonzero(cells.any(axis=0)).tolist()),

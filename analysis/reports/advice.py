@@ -40,10 +40,6 @@ LEAST_PAUSE = 0.005
 """Pauses of all ranks are mentioned if they take so much of the time."""
 MOST_RANKS, FEW_RANKS = 20, 5
 """So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
-RULE = (
-    "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
-    "as much as the best decision in hindsight"
-)
 NOBODY = "no host or rank is a straggler: none is slow more often than by chance"
 CHANGING = (
     "no host or rank is a straggler: the slowest rank changes from step to step, perhaps because work is of unequal "
@@ -100,10 +96,10 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def price_lines(advice: Advice) -> list[str]:
-    """What prices assume, the causes without a price, and whether to restart now."""
+    """The assumptions of prices, the causes without a price, and whether to restart now."""
     log, found = advice.log, advice.found
-    restarts = list(restart_lines(log, found, advice.restart_s, advice.restart_from))
-    return [*assumed_lines(advice.cures), *unpriced(log, found), *restarts, *([RULE] if restarts else [])]
+    restarts = restart_lines(log, found, advice.restart_s, advice.restart_from)
+    return [*assumed_lines(advice.cures), *unpriced(log, found), *restarts]
 
 
 def staggered_lines(advice: Advice) -> list[str]:
@@ -268,7 +264,8 @@ def page(advice: Advice, limit: float, figure: Path | None = None, version: str 
     items = "".join(f"<li>{escape(_say(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
     if lines := price_lines(advice):
-        body += f"<h2>Prices of cures</h2>{_prices(advice)}{notes_html(lines, '')}"
+        items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
+        body += f"<h2>Prices of cures</h2>{_prices(advice)}<ul>{items}</ul>"
     if advice.ranking:
         body += f'<h2>Strategies and cures, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
     body += f'<h2>Ranks</h2>{_ranks(advice)}<p class="note">{escape(RANKS_READ)}</p>'

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import isnan
+from collections.abc import Sequence
+from math import isfinite
 from typing import NamedTuple
 
-from analysis.logs.step_log import RELATIVE, StepLog
+from analysis.logs.step_log import PER_ROW, RELATIVE, StepLog
 from analysis.measures.named_units import SlowUnit
 from analysis.measures.phases import runs
 from analysis.measures.ranking import Ranked, Saved, cured, saved_per_step
@@ -32,12 +32,15 @@ ASSUMES = {
     "replace": "the other hardware is as quick as the median rank, and the slowness stays behind",
     "repair": "the ranks then send as quickly as the median rank",
     "move": "the ranks then load as quickly as the median rank",
-    "cure": "as for each of them",
     "write": "a checkpoint or an evaluation then delays no step",
     "align": "all these ranks pause in the same step, and the others wait for the longest of their pauses",
     "balance": "ranks differ within a step because their batches do; jitter of devices stays, so it is a maximum",
 }
 """By the first word of a cure."""
+RULE = (
+    "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
+    "as much as the best decision in hindsight"
+)
 
 
 class Cure(NamedTuple):
@@ -47,11 +50,6 @@ class Cure(NamedTuple):
     remedy: Remedy
     saved: Saved
     rows: str
-
-    @property
-    def assumes(self) -> str:
-        """Return what must hold for the price."""
-        return ASSUMES[self.row.strategy.split()[0]]
 
 
 def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
@@ -70,18 +68,18 @@ def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
         name = f"{'move the loading of' if loading else 'cure'} all {len(units)} stragglers"
         needs = MOVED if loading else f"what each of the {len(units)} needs; one restart ({restart_s:g} s)"
         saved_s, cost_s = found.saved_s(units), 0.0 if loading else restart_s
-        made.append(_cure(found, name, saved_s, needs, f"all of them, {steps}", block, cost_s))
+        made.append(_cure(log, found, name, saved_s, needs, f"all of them, {steps}", block, cost_s))
     if found.pauses.period is not None and found.pauses.seconds >= LEAST_FRAC * found.actual_s:
         needs = "asynchronous checkpoints, fewer of them, or fewer evaluations"
         rows = f"the {found.pauses.count} pauses of all ranks"
-        made.append(_cure(found, CHECKPOINTS, found.late.pause_s, needs, rows, found.pauses.period))
+        made.append(_cure(log, found, CHECKPOINTS, found.late.pause_s, needs, rows, found.pauses.period))
     if (pausing := found.staggered) and pausing.saved_s.sum() >= LEAST_FRAC * found.actual_s:
         needs = "a collection that the training loop starts, every so many steps, at all ranks"
         rows = f"{int(pausing.cells.sum())} pauses of {len(pausing.members)} ranks"
-        made.append(_cure(found, ALIGN, pausing.saved_s, needs, rows, max(block, pausing.period_steps)))
+        made.append(_cure(log, found, ALIGN, pausing.saved_s, needs, rows, max(block, pausing.period_steps)))
     if found.uneven and found.balanced_s.sum() >= LEAST_FRAC * found.actual_s:
         needs = "sequences packed to one length, bucketed by length, or divided by load instead of by count"
-        made.append(_cure(found, BALANCE, found.balanced_s, needs, f"all ranks, {steps}", block))
+        made.append(_cure(log, found, BALANCE, found.balanced_s, needs, f"all ranks, {steps}", block))
     return made
 
 
@@ -101,29 +99,33 @@ def unpriced(log: StepLog, found: Straggling) -> list[str]:
     return lines
 
 
-def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from: str) -> Iterator[str]:
+def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from: str) -> list[str]:
     """Restart now or wait, for every unit that a restart cures and that is slow at the end of the log: rent or buy.
 
     ``known_from``: how the seconds of a restart are known.
     """
-    if log.job.get(RELATIVE):
-        yield "restart or wait: cannot be priced, because the times of the log have no unit"
-        return
-    for unit in found.units:
-        if not _continues(log, unit) or action(unit).startswith("move"):
-            continue
-        begin, _ = runs(unit.when, GAP)[-1]
-        lost_s = unit.saved_s[begin:]
-        total_s, after = float(lost_s.sum()), restart_after(lost_s, restart_s)
-        lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
-        price = f"than a restart costs ({restart_s:g} s, {known_from})"
-        if after is not None:
-            due = log.steps[begin + after - 1]
-            yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {due}"
-        elif total_s > 0:
-            left_s = restart_s - total_s
-            more = f"{seconds_text(left_s)} s more ({left_s / float(lost_s.mean()):,.0f} steps like these)"
-            yield f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
+    units = [unit for unit in found.units if _continues(log, unit) and not action(unit).startswith("move")]
+    if units and log.job.get(RELATIVE):
+        return ["restart or wait: cannot be priced, because the times of the log have no unit"]
+    lines = [line for unit in units if (line := _restart_line(log, unit, restart_s, known_from))]
+    return [*lines, RULE] if lines else []
+
+
+def _restart_line(log: StepLog, unit: SlowUnit, restart_s: float, known_from: str) -> str:
+    begin, _ = runs(unit.when, GAP)[-1]
+    lost_s = unit.saved_s[begin:]
+    total_s, after = float(lost_s.sum()), restart_after(lost_s, restart_s)
+    lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
+    price = f"than a restart costs ({restart_s:g} s, {known_from})"
+    if after is not None:
+        return (
+            f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {log.steps[begin + after - 1]}"
+        )
+    if total_s <= 0:
+        return ""
+    left_s, step_s = restart_s - total_s, float(lost_s.mean()) / log.job.get(PER_ROW, 1)
+    more = f"{seconds_text(left_s)} s more ({left_s / step_s:,.0f} steps like these)"
+    return f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
 
 
 def _continues(log: StepLog, unit: SlowUnit) -> bool:
@@ -150,14 +152,14 @@ def price_sheet(made: Sequence[Cure]) -> Sheet:
 
 
 def assumed_lines(made: Sequence[Cure]) -> list[str]:
-    """What prices assume, a line per kind of cure."""
+    """The assumptions of prices, a line per kind of cure."""
     kinds = dict.fromkeys(one.row.strategy.split()[0] for one in made)
     return [f"assumed, to {kind}: {ASSUMES[kind]}" for kind in kinds if kind != "cure"]
 
 
 def _price_row(one: Cure) -> tuple[str, ...]:
     step_s, low_s, high_s, hour_s = one.saved
-    interval = "" if isnan(low_s) else f"[{low_s:.3g}, {high_s:.3g}]"
+    interval = f"[{low_s:.3g}, {high_s:.3g}]" if isfinite(high_s - low_s) else ""
     return (one.row.strategy, f"{step_s:.3g}", interval, f"{hour_s:.0f}", one.rows)
 
 
@@ -171,10 +173,11 @@ def _of_unit(log: StepLog, found: Straggling, unit: SlowUnit, restart_s: float) 
     cost_s = 0.0 if what.startswith("move") else restart_s
     since, until = unit.course.since, unit.course.until
     rows = f"{unit.part or 'times'} of {unit.group.name}, {_steps_text(log, since, until)}"
-    return _cure(found, what, unit.saved_s, needs, rows, block_of(found.found.slow), cost_s, slice(since, until))
+    return _cure(log, found, what, unit.saved_s, needs, rows, block_of(found.found.slow), cost_s, slice(since, until))
 
 
 def _cure(
+    log: StepLog,
     found: Straggling,
     name: str,
     saved_s: Floats,
@@ -185,7 +188,8 @@ def _cure(
     span: slice = slice(None),
 ) -> Cure:
     length_s = found.late.length_s
-    saved = saved_per_step(length_s[span], saved_s[span], block)
+    every = log.job.get(PER_ROW, 1)
+    saved = saved_per_step(length_s[span] / every, saved_s[span] / every, block)
     return Cure(cured(name, length_s, saved_s, cost_s, block), Remedy(NOTHING, needs), saved, rows)
 
 

@@ -21,7 +21,10 @@ STEPS = 300
 
 @dataclass(frozen=True)
 class Caused:
-    """A job, the same job with its cause cured, the kind of the cause, and the ranks with slow loaders."""
+    """A job, the same job with its cause cured, the kind of the cause, and the ranks with slow loaders.
+
+    Devices of the cured job with sequences have no jitter: the log cannot tell jitter from lengths, so a price cannot.
+    """
 
     job: Planted
     cured: Planted
@@ -50,7 +53,7 @@ def caused(number: int, workers: int | None = None) -> Caused:
     if kind == "sequences":
         few, sigma_of = int(rng.integers(1, 5)), float(rng.uniform(0.6, 1.2))
         lengths = SequenceLengths(sigma=sigma_of, num_sequences=few, added_frac=float(rng.uniform(0.7, 2.0)))
-        return Caused(job(planned(lengths)), job(planned(replace(lengths, balance=True))), kind)
+        return Caused(job(planned(lengths)), replace(job(planned(replace(lengths, balance=True))), sigma=0.0), kind)
     if kind == "loader":
         loader = SlowLoader(
             batch_iters=float(rng.uniform(1.25, 2.5)),

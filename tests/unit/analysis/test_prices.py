@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from analysis.logs.gathering import gather
 from analysis.logs.run_record import read_record
-from analysis.logs.step_log import RELATIVE, RESTARTED, StepLog
+from analysis.logs.step_log import PER_ROW, RELATIVE, RESTARTED, StepLog
 from analysis.measures.ranking import saved_per_step
 from analysis.measures.rent_or_buy import restart_after
 from analysis.measures.straggling import Straggling, straggling
 from analysis.records.load import load_run
-from analysis.reports.cures import ALIGN, BALANCE, cures, price_sheet, restart_lines, unpriced
+from analysis.reports.cures import ALIGN, BALANCE, RULE, cures, price_sheet, restart_lines, unpriced
 from tests.support.cli import run_cli
 
 C, L, P = 0.5, 2.0, 40
@@ -68,9 +68,9 @@ def test_pauses_at_independent_phases_cost_the_closed_form_and_aligned_one_per_p
     distinct = len(set(phases))
     assert found.staggered.cost_s.mean() == pytest.approx(L * distinct / P, rel=0.02)
     assert found.staggered.saved_s.mean() == pytest.approx(L * (distinct - 1) / P, rel=0.03)
-    many = np.random.default_rng(1).integers(P, size=(4000, ranks))
+    many = np.random.default_rng(1).integers(P, size=(400, ranks))
     mean = float(np.mean([len(set(row)) for row in many.tolist()])) / P
-    assert mean == pytest.approx(1 - (1 - 1 / P) ** ranks, rel=0.02), "the phases of this test are independent"
+    assert mean == pytest.approx(1 - (1 - 1 / P) ** ranks, rel=0.03), "the phases of this test are independent"
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.2])
@@ -152,7 +152,7 @@ def cost_s(lost_s: list[float], restart_s: float, after: float) -> float:
     return sum(lost_s) if after >= len(lost_s) else sum(lost_s[: int(after)]) + restart_s
 
 
-@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=30), st.floats(0.1, 40.0))
+@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20), st.floats(0.1, 40.0))
 def test_whatever_the_end_the_rule_costs_at_most_twice_as_much_as_hindsight(
     lost: list[float], restart_s: float
 ) -> None:
@@ -184,10 +184,11 @@ def slow_since(start: int, factor: float = 2.0) -> tuple[StepLog, Straggling]:
 def test_a_restart_pays_now_or_the_job_waits_for_so_many_steps() -> None:
     """Rank 3 loses 0.5 s in each of 100 steps."""
     log, found = slow_since(300)
-    (now,) = restart_lines(log, found, 10.0, "assumed")
+    (now, rule) = restart_lines(log, found, 10.0, "assumed")
     assert now.startswith("rank 3: restart now: ")
+    assert rule == RULE
     assert int(now.rpartition(" ")[2]) == pytest.approx(300 + 20 - 1, abs=1)
-    (wait,) = restart_lines(log, found, 60.0, "assumed")
+    (wait, _) = restart_lines(log, found, 60.0, "assumed")
     assert "s were lost since step 300, less than a restart costs (60 s, assumed); restart after " in wait
     assert int(wait.rpartition("(")[2].split()[0]) == pytest.approx(20, abs=2)
 
@@ -196,7 +197,7 @@ def test_a_straggler_that_has_ended_is_neither_restarted_nor_priced() -> None:
     own_s = usual(8)
     own_s[100:200, 3] *= 2.0
     log, found = log_of(own_s), found_in(own_s)
-    assert list(restart_lines(log, found, 10.0, "assumed")) == []
+    assert restart_lines(log, found, 10.0, "assumed") == []
     assert unpriced(log, found) == [
         "rank 3: cannot be priced, because it was slow once and is not any more",
         "moving a loader: cannot be priced, because the log has no seconds of loading",
@@ -204,10 +205,21 @@ def test_a_straggler_that_has_ended_is_neither_restarted_nor_priced() -> None:
     assert cures(log, found, 10.0) == []
 
 
+def test_a_row_that_stands_for_ten_steps_has_the_price_of_one() -> None:
+    log, found = slow_since(300)
+    rows = replace(log, job={PER_ROW: 10})
+    one, ten = (cures(each, found, 0.0)[0].saved for each in (log, rows))
+    assert (ten.step_s, ten.hour_s) == pytest.approx((one.step_s / 10, one.hour_s))
+    (wait, _) = restart_lines(rows, found, 60.0, "assumed")
+    assert int(wait.rpartition("(")[2].split()[0]) == pytest.approx(200, abs=20)
+
+
 def test_times_without_a_unit_are_not_compared_with_a_restart() -> None:
     log, found = slow_since(300)
     (line,) = restart_lines(replace(log, job={RELATIVE: True}), found, 10.0, "assumed")
     assert "cannot be priced" in line
+    calm = log_of(usual(8))
+    assert restart_lines(replace(calm, job={RELATIVE: True}), found_in(usual(8)), 10.0, "assumed") == []
 
 
 def test_slow_steps_of_changing_ranks_have_no_price_and_a_calm_job_has_no_line() -> None:
@@ -232,7 +244,7 @@ def test_loaders_that_hide_each_other_have_a_price_together() -> None:
     truth_s = float(((own_s + data_s).max(axis=1) - (own_s + 0.01).max(axis=1)).mean())
     assert together.saved.step_s == pytest.approx(truth_s, rel=0.03)
     assert price_sheet([together]).rows[0][0] == "move the loading of all 2 stragglers"
-    assert list(restart_lines(log, found, 1.0, "assumed")) == []
+    assert restart_lines(log, found, 1.0, "assumed") == []
 
 
 def rows_of(restarted: bool) -> pd.DataFrame:
@@ -246,6 +258,10 @@ def test_a_restart_in_the_log_costs_what_passes_until_its_steps_begin_again() ->
     assert gather("x", rows_of(restarted=True)).job[RESTARTED] == pytest.approx(33.0)
     assert RESTARTED not in gather("x", rows_of(restarted=False)).job
     assert RESTARTED not in gather("x", rows_of(restarted=True).drop(columns="begin_s")).job
+    epochs = rows_of(restarted=True).assign(
+        step=lambda rows: rows["step"].where(rows["begin_s"] < 30, rows["step"] - 4)
+    )
+    assert RESTARTED not in gather("x", epochs).job, "steps that are counted anew are no restart"
 
 
 def test_a_record_says_what_its_restarts_took(tmp_path: Path) -> None:
