@@ -55,7 +55,7 @@ def predicted_lines(causes: Causes, size: Size) -> list[str]:
     """The excess of a larger job's steps over their median."""
     excess_s = causes.excess_s(size)
     tail = ", ".join(
-        f"{1 - part:.0%} take {1000 * value:.3g} ms or more longer than the median ({1 + value / size.step_s:.3f} times it)"
+        f"{1 - part:.0%} exceed the median by {1000 * value:.3g} ms or more ({1 + value / size.step_s:.3f} times it)"
         for part, value in zip(TAIL, np.quantile(excess_s, TAIL), strict=True)
     )
     cost_s, times = causes.cost_s(size), size.gpus / causes.size.gpus

@@ -145,7 +145,7 @@ def p95_ms(excess_s: Floats) -> float:
 def jobs() -> list[Job]:
     """The logs that are named beside this script."""
     with INDEX.open(newline="") as file:
-        return [Job(**{**row, "gpus": int(row["gpus"])}) for row in csv.DictReader(file)]
+        return [Job(one, model, int(gpus), *where) for one, model, gpus, *where in list(csv.reader(file))[1:]]
 
 
 def fetch(job: Job, folder: Path, source: str) -> Path:
@@ -184,8 +184,8 @@ def pairs(found: Sequence[Measured]) -> Iterator[Pair]:
 
 def table_of(found: Sequence[Pair]) -> list[str]:
     """A row for each pair."""
-    head = ("job", "GPUs", "median step, s", f"KS: {LAWS}", UNCHANGED, SAME, SLOWEST, "halves")
-    head += ("p95 excess, ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained")
+    head = ["job", "GPUs", "median step, s", f"KS: {LAWS}", UNCHANGED, SAME, SLOWEST, "halves"]
+    head += ["p95 excess, ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained"]
     rows = []
     for pair in found:
         small, large = pair.small, pair.large
@@ -222,8 +222,8 @@ def at_scale() -> list[str]:
     """What waiting costs in jobs of several sizes, by strategy, as part of a step without stragglers."""
     seconds = replica_s(STEP, PART_S, RANKS, REPLICAS[-1], STEPS)
     bare_s = float(STEP.graph.alone(STEP.rows(*PART_S))[0])
-    head = ("GPUs", "mean replica", "all", "1 % backup replicas", f"{TIMES:g} times the median at most")
-    head += ("1 % spares", f"sums every {APART} steps")
+    head = ["GPUs", "mean replica", "all", "1 % backup replicas", f"{TIMES:g} times the median at most"]
+    head += ["1 % spares", f"sums every {APART} steps"]
     rows = []
     for replicas in REPLICAS:
         some = seconds[:, :replicas]
@@ -267,8 +267,8 @@ def draw(path: Path, found: Sequence[Pair]) -> Path:
         ends = np.array([0.7 * rows["measured_ms"].min(), 1.4 * rows["measured_ms"].max()])
         axes.fill_between(ends, ends * (1 - EXPLAINED), ends * (1 + EXPLAINED), color="0.9", linewidth=0)
         for rule, marker in zip((LAWS, UNCHANGED, SAME, SLOWEST), "osv^", strict=True):
-            style = {"fillstyle": "full" if rule == LAWS else "none", "markersize": 5, "linestyle": "none"}
-            axes.plot(rows["measured_ms"], rows[rule], marker=marker, label=rule, **style)
+            filled = "full" if rule == LAWS else "none"
+            axes.plot(rows["measured_ms"], rows[rule], marker, fillstyle=filled, markersize=5, label=rule)
         axes.set(xscale="log", yscale="log", xlabel="measured p95 excess (ms)", ylabel="predicted (ms)")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(StrMethodFormatter("{x:g}"))
