@@ -129,4 +129,5 @@ def local_s(seconds: Floats, steps_apart: int) -> Floats:
     """
     whole = len(seconds) // steps_apart * steps_apart
     sums = seconds[:whole].reshape(-1, steps_apart, seconds.shape[1]).sum(axis=1)
-    return np.max(sums, axis=1) / np.float64(steps_apart)
+    slowest: Floats = sums.max(axis=1) / steps_apart
+    return slowest
