@@ -1,6 +1,6 @@
 """Step times of larger jobs, predicted from smaller ones of a cluster: the tables and the figure of docs/scale.md.
 
-python -m scripts.measure.validate_scale --report docs/scale.md   # fetches 19 MB of logs first, into data/raw/mlperf
+python -m scripts.measure.validate_scale --report docs/scale.md   # fetches 57 MB of logs first, into data/raw/mlperf
 
 ``mlperf_logs.csv`` names the logs, files of MLPerf Training's results (Apache-2.0; github.com/mlcommons), with their
 SHA-256. The laws of ``analysis/measures/causes.py`` were chosen with the pairs of jobs in ``SEEN``; all others were
@@ -91,8 +91,9 @@ class Measured(NamedTuple):
 class Pair:
     """A job, a larger one of the same cluster, and what is expected of it."""
 
-    def __init__(self, small: Measured, large: Measured, causes: Causes) -> None:
-        self.small, self.large, self.causes = small, large, causes
+    def __init__(self, small: Measured, runs: Sequence[Measured], causes: Causes) -> None:
+        self.small, self.large, self.causes = small, runs[0], causes
+        self.repeats = runs[1:]
 
     @property
     def seen(self) -> bool:
@@ -165,30 +166,35 @@ def fetch(job: Job, folder: Path, source: str) -> Path:
 
 
 def measured(job: Job, path: Path) -> Measured:
-    """The job's steps."""
+    """The times of a job's steps, and its batch, from its log."""
     log = without_first(read_log(path), SKIPPED)
     return Measured(job, log.own_s[:, 0], int(log.job["global_batch_samples"]))
 
 
 def pairs(found: Sequence[Measured]) -> Iterator[Pair]:
-    """Every smallest job of a cluster and model, and those of ``ALSO_FROM``, with each larger one."""
-    groups: dict[tuple[str, str], list[Measured]] = {}
+    """Every smallest job of a cluster and model, and those of ``ALSO_FROM``, with each larger one.
+
+    Laws are fitted to the first run of a job, and compared with the first run of another one.
+    """
+    groups: dict[tuple[str, str], dict[int, list[Measured]]] = {}
     for one in found:
-        groups.setdefault((one.job.cluster, one.job.model), []).append(one)
-    for group, members in groups.items():
-        for small in members:
-            if small is members[0] or small.job.gpus == ALSO_FROM.get(group):
-                causes = causes_of(small.seconds, small.job.gpus, small.batch_samples)
-                yield from (Pair(small, one, causes) for one in members if one.job.gpus > small.job.gpus)
+        group = groups.setdefault((one.job.cluster, one.job.model), {})
+        group.setdefault(one.job.gpus, []).append(one)
+    for name, group in groups.items():
+        for gpus, (small, *_) in group.items():
+            if gpus in (min(group), ALSO_FROM.get(name)):
+                causes = causes_of(small.seconds, gpus, small.batch_samples)
+                yield from (Pair(small, runs, causes) for larger, runs in group.items() if larger > gpus)
 
 
 def table_of(found: Sequence[Pair]) -> list[str]:
     """A row for each pair."""
     head = ["job", "GPUs", "median step, s", f"KS: {LAWS}", UNCHANGED, SAME, SLOWEST, "halves"]
-    head += ["p95 excess, ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained"]
+    head += ["p95 excess (repeats), ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained"]
     rows = []
     for pair in found:
         small, large = pair.small, pair.large
+        repeats = ", ".join(f"{p95_ms(same_s(one.seconds)):.0f}" for one in pair.repeats)
         rows.append(
             (
                 f"{small.job.model}, {small.job.cluster}{' *' if pair.seen else ''}",
@@ -196,7 +202,7 @@ def table_of(found: Sequence[Pair]) -> list[str]:
                 f"{small.size.step_s:.2f} to {large.size.step_s:.2f}",
                 *(f"{far:.2f}" for far in pair.distances.values()),
                 f"{pair.halves:.2f}",
-                f"{p95_ms(pair.measured_s):.0f}",
+                f"{p95_ms(pair.measured_s):.0f} ({repeats})",
                 *(f"{p95_ms(expected_s):.0f}" for expected_s in pair.expected_s.values()),
                 "yes" if abs(pair.error_frac) <= EXPLAINED else f"no, {pair.error_frac:+.0%}",
             )

@@ -32,13 +32,13 @@ def log_of(step_s: float, seed: int) -> bytes:
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Logs of three jobs of one cluster, and an index that names them."""
     index = [Job._fields]
-    for gpus in (64, 128, 256):
-        content = log_of(640 / gpus, gpus)
-        path = tmp_path / "web" / "results" / "c0ffee" / f"{gpus}.txt"
+    for gpus, run in ((64, 0), (128, 0), (256, 0), (256, 1)):
+        content = log_of(640 / gpus, gpus + run)
+        path = tmp_path / "web" / "results" / "c0ffee" / f"{gpus}_{run}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        index.append(("A", "GPT", str(gpus), "results", "c0ffee", f"{gpus}.txt", digest))
+        index.append(("A", "GPT", str(gpus), "results", "c0ffee", f"{gpus}_{run}.txt", digest))
     with (tmp_path / "index.csv").open("w", newline="") as file:
         csv.writer(file).writerows(index)
     monkeypatch.setattr(validate_scale, "INDEX", tmp_path / "index.csv")
@@ -55,7 +55,7 @@ def test_a_log_is_fetched_once_and_must_be_the_published_one(published: Path) ->
     assert path.read_bytes() == log_of(10, 64)
     assert fetch(job, folder, "file:///nowhere") == path
     path.write_bytes(b"another")
-    with pytest.raises(ConfigError, match=r"64\.txt has SHA-256 .* remove it"):
+    with pytest.raises(ConfigError, match=r"64_0\.txt has SHA-256 .* remove it"):
         fetch(job, folder, source(published))
     path.unlink()
     with pytest.raises(ConfigError, match=r"--source file:///nowhere: .* cannot be fetched .* put the file at"):
@@ -66,6 +66,7 @@ def test_larger_jobs_are_predicted_from_the_smallest(published: Path) -> None:
     found = list(pairs([measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
     assert [(pair.small.job.gpus, pair.large.job.gpus) for pair in found] == [(64, 128), (64, 256)]
     pair = found[1]
+    assert [one.job.path for one in pair.repeats] == ["256_1.txt"]
     assert len(pair.small.seconds) == 57
     assert pair.causes.size == pair.small.size
     assert pair.large.size.step_s == pytest.approx(2.5, rel=0.02)
