@@ -63,8 +63,7 @@ def replica_s(
         step: the passes of a replica.
         part_s: of a micro-batch on a stage: a forward pass, a backward pass for activations, and for weights.
         ranks: how ranks differ.
-        replicas: their number; the first ones of a larger job are the same as those of a smaller one only in its order
-            of draws, so take columns of the result to compare sizes.
+        replicas: their number. To compare sizes take columns of one result: other numbers have other draws.
         steps: their number.
         tensor: ranks of each stage, the slowest of which counts.
         seed: of all draws.

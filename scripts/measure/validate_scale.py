@@ -172,7 +172,7 @@ def measured(job: Job, path: Path) -> Measured:
 
 
 def pairs(found: Sequence[Measured]) -> Iterator[Pair]:
-    """Every smallest job of a cluster and model, and those of ``ALSO_FROM``, with each larger one.
+    """Every smallest job of a cluster and model, and the jobs in ``ALSO_FROM``, with each larger one.
 
     Laws are fitted to the first run of a job, and compared with the first run of another one.
     """
@@ -218,14 +218,14 @@ def summary(found: Sequence[Pair]) -> str:
     better_new = sum(pair.distances[LAWS] < pair.best for pair in new)
     explained = sum(abs(pair.error_frac) <= EXPLAINED for pair in found)
     return (
-        f"Of {len(found)} pairs the laws' distance is smaller than those of all other rules in {better} (of the "
-        f"{len(new)} without *: {better_new}), and in {within} no larger than the best other one by more than the "
-        f"halves differ. The p95 excess is within {EXPLAINED:.0%} in {explained}."
+        f"In {better} of {len(found)} pairs the laws have the smallest distance ({better_new} of the {len(new)} pairs "
+        f"without *), in {within} their distance exceeds the best other one by no more than the halves differ, and in "
+        f"{explained} the p95 excess is within {EXPLAINED:.0%}."
     )
 
 
 def at_scale() -> list[str]:
-    """What waiting costs in jobs of several sizes, by strategy, as part of a step without stragglers."""
+    """Mean steps of jobs of several sizes, by strategy, relative to a step without stragglers."""
     seconds = replica_s(STEP, PART_S, RANKS, REPLICAS[-1], STEPS)
     bare_s = float(STEP.graph.alone(STEP.rows(*PART_S))[0])
     head = ["GPUs", "mean replica", "all", "1 % backup replicas", f"{TIMES:g} times the median at most"]

@@ -85,7 +85,7 @@ def test_the_page_and_its_figure_are_written(published: Path, monkeypatch: pytes
     words = ["--logs", str(published / "logs"), "--source", source(published), "--report", str(page)]
     assert main(words) == 0
     text = page.read_text()
-    assert "Of 2 pairs" in text.partition(OF_PAIRS[0])[2].partition(OF_PAIRS[1])[0]
+    assert "of 2 pairs the laws" in text.partition(OF_PAIRS[0])[2].partition(OF_PAIRS[1])[0]
     assert "| GPT, A | 64 to 256 | 10.0" in text
     assert "| 32 | 1.0" in text
     with (page.parent / "images" / "scale.csv").open() as file:
