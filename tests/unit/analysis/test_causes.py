@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.logs.reading import read_log
+from analysis.logs.step_log import LogError
 from analysis.measures.causes import (
     Causes,
     Size,
@@ -20,6 +22,7 @@ from analysis.measures.causes import (
     same_s,
     unchanged_s,
 )
+from analysis.reports.at_scale import at_scale
 from stragglab.commands.advise import main
 
 STEPS = 1200
@@ -174,3 +177,11 @@ def test_a_larger_job_that_cannot_be_is_refused(
     log = mllog(tmp_path / "a.log", planted())
     assert main([str(log), *words, "-o", str(tmp_path / "out")]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fact", [{"relative": True}, {"steps_per_row": 5}])
+def test_logs_without_seconds_of_single_steps_are_refused(fact: dict[str, object], tmp_path: Path) -> None:
+    log = read_log(mllog(tmp_path / "a.log", planted()))
+    log.job.update(fact)
+    with pytest.raises(LogError, match="--gpus needs the seconds of every step"):
+        at_scale(log, (8, 64), None, None)
