@@ -228,8 +228,8 @@ def at_scale() -> list[str]:
     """Mean steps of jobs of several sizes, by strategy, relative to a step without stragglers."""
     seconds = replica_s(STEP, PART_S, RANKS, REPLICAS[-1], STEPS)
     bare_s = float(STEP.graph.alone(STEP.rows(*PART_S))[0])
-    head = ["GPUs", "mean replica", "all", "1 % backup replicas", f"{TIMES:g} times the median at most"]
-    head += ["1 % spares", f"sums every {APART} steps"]
+    head = ["GPUs", "mean replica", "all", "1 % backup replicas (or 1)", f"{TIMES:g} times the median at most"]
+    head += ["1 % spares (or 1)", f"sums every {APART} steps"]
     rows = []
     for replicas in REPLICAS:
         some = seconds[:, :replicas]
