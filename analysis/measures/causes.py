@@ -39,11 +39,11 @@ STARTS = tuple((frac, times) for frac in (0.03, 0.1, 0.3) for times in (1.0, 3.0
 
 @dataclass(frozen=True)
 class Size:
-    """A job's size: GPUs, the median step in seconds, samples per step."""
+    """A job's size: GPUs, the median step in seconds, samples per step (only their ratio to other jobs counts)."""
 
     gpus: int
     step_s: float
-    batch_samples: int
+    batch_samples: float
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Causes:
         return self.pause_frac * self.pause_s + self.with_event(size) * of_event_s
 
 
-def causes_of(seconds: Floats, gpus: int, batch_samples: int) -> Causes:
+def causes_of(seconds: Floats, gpus: int, batch_samples: float) -> Causes:
     """Fit the causes to a job's step times.
 
     Args:
@@ -162,10 +162,11 @@ def _jitter_and_pauses(values: Floats) -> tuple[float, float, float, float]:
     spread = float(middle - np.quantile(values, 0.25)) / 0.6745
     if spread <= 0:
         return middle, 0.0, 0.0, 0.0
+    scaled = (values - middle) / spread
 
     def unlikely(point: Sequence[float]) -> float:
         mean, sigma, frac, pause = point[0], np.exp(point[1]), expit(point[2]), np.exp(point[3])
-        z, ratio = (values - mean) / sigma, sigma / pause
+        z, ratio = (scaled - mean) / sigma, sigma / pause
         without = -0.5 * z**2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
         with_one = 0.5 * ratio**2 - z * ratio + log_ndtr(z - ratio) - np.log(pause)
         return -float(np.logaddexp(np.log1p(-frac) + without, np.log(frac) + with_one).sum())
@@ -174,15 +175,16 @@ def _jitter_and_pauses(values: Floats) -> tuple[float, float, float, float]:
         (
             minimize(
                 unlikely,
-                [middle, np.log(spread), logit(frac), np.log(times * spread)],
+                [0.0, 0.0, logit(frac), np.log(times)],
                 method="Nelder-Mead",
-                options={"maxiter": 4000, "xatol": 1e-5 * spread, "fatol": 1e-5},
+                options={"maxiter": 1000, "xatol": 1e-4, "fatol": 1e-4},
             )
             for frac, times in STARTS
         ),
         key=lambda one: one.fun,
     ).x
-    return float(found[0]), float(np.exp(found[1])), float(expit(found[2])), float(np.exp(found[3]))
+    mean, sigma, pause = float(found[0]), float(np.exp(found[1])), float(np.exp(found[3]))
+    return middle + spread * mean, spread * sigma, float(expit(found[2])), spread * pause
 
 
 # ---- what else could be expected of a larger job ---------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""What stragglers of a logged job cost on more GPUs, by the laws of ``analysis/measures/causes.py`` (pure)."""
+"""Costs of a logged job's stragglers on more GPUs, by the laws of ``analysis/measures/causes.py`` (pure)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from analysis.logs.step_log import LogError, StepLog
+from analysis.logs.step_log import PER_ROW, RELATIVE, LogError, StepLog, timed
 from analysis.measures.causes import Causes, Size, causes_of
 from analysis.reports.console import seconds_text
 
@@ -13,28 +13,26 @@ LARGEST = 21
 """The largest number of times as many GPUs for which docs/scale.md compares the laws with measured jobs."""
 
 
-def at_scale(
-    log: StepLog, gpus: tuple[int, int], then_s: float | None, batch: int | None, then_batch: int | None
-) -> list[str]:
+def at_scale(log: StepLog, gpus: tuple[int, int], then_s: float | None, then_batch: float | None) -> list[str]:
     """The causes in a log, and the excess of a larger job's steps; a step is as long as its slowest rank.
 
     Args:
         log: with 50 steps or more.
         gpus: of the log, and of the larger job.
         then_s: the larger job's median step; None: the log's.
-        batch: samples of a step; None: the log's.
-        then_batch: the larger job's; None: the same.
+        then_batch: the larger job's samples per step, relative to the log's; None: 1.
 
     Raises:
-        LogError: the log has too few steps.
+        LogError: the log has too few steps, or no seconds of single steps.
     """
-    seconds = np.nanmax(log.own_s, axis=1)
-    samples = batch or int(log.job.get("global_batch_samples", 1))
+    if log.job.get(RELATIVE) or log.job.get(PER_ROW, 1) > 1:
+        raise LogError(f"{log.source}: --gpus needs the seconds of every step; log each of them")
+    seconds = np.nanmax(timed(log).own_s, axis=1)
     try:
-        causes = causes_of(seconds, gpus[0], samples)
+        causes = causes_of(seconds, gpus[0], 1.0)
     except ValueError as error:
         raise LogError(f"{log.source}: {error}; log more of them, or leave out fewer (--skip)") from None
-    larger = Size(gpus[1], then_s or causes.size.step_s, then_batch or samples)
+    larger = Size(gpus[1], then_s or causes.size.step_s, then_batch or 1.0)
     return [*log.remarks, logged_line(causes, len(seconds)), *predicted_lines(causes, larger)]
 
 
@@ -55,7 +53,7 @@ def predicted_lines(causes: Causes, size: Size) -> list[str]:
     """The excess of a larger job's steps over their median."""
     excess_s = causes.excess_s(size)
     tail = ", ".join(
-        f"{1 - part:.0%} take {1000 * value:.3g} ms or more longer than the median ({1 + value / size.step_s:.3f} times it)"
+        f"{1 - part:.0%} exceed the median by {1000 * value:.3g} ms or more ({1 + value / size.step_s:.3f} times it)"
         for part, value in zip(TAIL, np.quantile(excess_s, TAIL), strict=True)
     )
     cost_s, times = causes.cost_s(size), size.gpus / causes.size.gpus

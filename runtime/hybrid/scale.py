@@ -63,8 +63,7 @@ def replica_s(
         step: the passes of a replica.
         part_s: of a micro-batch on a stage: a forward pass, a backward pass for activations, and for weights.
         ranks: how ranks differ.
-        replicas: their number; the first ones of a larger job are the same as those of a smaller one only in its order
-            of draws, so take columns of the result to compare sizes.
+        replicas: their number. To compare sizes take columns of one result: other numbers have other draws.
         steps: their number.
         tensor: ranks of each stage, the slowest of which counts.
         seed: of all draws.
@@ -91,7 +90,7 @@ def _draws(
             factor = factor * np.exp(ranks.sigma * of_jitter.standard_normal(some) - ranks.sigma**2 / 2)
         paused_s: Floats | float = 0.0
         if ranks.pause_frac:
-            paused = (of_pauses.random(some) < ranks.pause_frac).any(axis=3)
+            paused = np.any(of_pauses.random(some) < ranks.pause_frac, axis=3).astype(np.float64)
             paused_s = ranks.pause_s * np.moveaxis(paused, 2, 0).reshape(shape[1], -1)
         yield first, np.ascontiguousarray(np.moveaxis(factor, (2, 3), (0, 1))).reshape(*shape[1:], -1), paused_s
 
@@ -128,4 +127,6 @@ def local_s(seconds: Floats, steps_apart: int) -> Floats:
     Steps after the last sum are left out.
     """
     whole = len(seconds) // steps_apart * steps_apart
-    return seconds[:whole].reshape(-1, steps_apart, seconds.shape[1]).sum(axis=1).max(axis=1) / steps_apart
+    sums = seconds[:whole].reshape(-1, steps_apart, seconds.shape[1]).sum(axis=1)
+    slowest: Floats = sums.max(axis=1) / steps_apart
+    return slowest

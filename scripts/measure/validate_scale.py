@@ -1,6 +1,6 @@
 """Step times of larger jobs, predicted from smaller ones of a cluster: the tables and the figure of docs/scale.md.
 
-python -m scripts.measure.validate_scale --report docs/scale.md   # fetches 19 MB of logs first, into data/raw/mlperf
+python -m scripts.measure.validate_scale --report docs/scale.md   # fetches 57 MB of logs first, into data/raw/mlperf
 
 ``mlperf_logs.csv`` names the logs, files of MLPerf Training's results (Apache-2.0; github.com/mlcommons), with their
 SHA-256. The laws of ``analysis/measures/causes.py`` were chosen with the pairs of jobs in ``SEEN``; all others were
@@ -91,8 +91,9 @@ class Measured(NamedTuple):
 class Pair:
     """A job, a larger one of the same cluster, and what is expected of it."""
 
-    def __init__(self, small: Measured, large: Measured, causes: Causes) -> None:
-        self.small, self.large, self.causes = small, large, causes
+    def __init__(self, small: Measured, runs: Sequence[Measured], causes: Causes) -> None:
+        self.small, self.large, self.causes = small, runs[0], causes
+        self.repeats = runs[1:]
 
     @property
     def seen(self) -> bool:
@@ -145,7 +146,7 @@ def p95_ms(excess_s: Floats) -> float:
 def jobs() -> list[Job]:
     """The logs that are named beside this script."""
     with INDEX.open(newline="") as file:
-        return [Job(**{**row, "gpus": int(row["gpus"])}) for row in csv.DictReader(file)]
+        return [Job(one, model, int(gpus), *where) for one, model, gpus, *where in list(csv.reader(file))[1:]]
 
 
 def fetch(job: Job, folder: Path, source: str) -> Path:
@@ -165,30 +166,35 @@ def fetch(job: Job, folder: Path, source: str) -> Path:
 
 
 def measured(job: Job, path: Path) -> Measured:
-    """The job's steps."""
+    """The times of a job's steps, and its batch, from its log."""
     log = without_first(read_log(path), SKIPPED)
     return Measured(job, log.own_s[:, 0], int(log.job["global_batch_samples"]))
 
 
 def pairs(found: Sequence[Measured]) -> Iterator[Pair]:
-    """Every smallest job of a cluster and model, and those of ``ALSO_FROM``, with each larger one."""
-    groups: dict[tuple[str, str], list[Measured]] = {}
+    """Every smallest job of a cluster and model, and the jobs in ``ALSO_FROM``, with each larger one.
+
+    Laws are fitted to the first run of a job, and compared with the first run of another one.
+    """
+    groups: dict[tuple[str, str], dict[int, list[Measured]]] = {}
     for one in found:
-        groups.setdefault((one.job.cluster, one.job.model), []).append(one)
-    for group, members in groups.items():
-        for small in members:
-            if small is members[0] or small.job.gpus == ALSO_FROM.get(group):
-                causes = causes_of(small.seconds, small.job.gpus, small.batch_samples)
-                yield from (Pair(small, one, causes) for one in members if one.job.gpus > small.job.gpus)
+        group = groups.setdefault((one.job.cluster, one.job.model), {})
+        group.setdefault(one.job.gpus, []).append(one)
+    for name, group in groups.items():
+        for gpus, (small, *_) in group.items():
+            if gpus in (min(group), ALSO_FROM.get(name)):
+                causes = causes_of(small.seconds, gpus, small.batch_samples)
+                yield from (Pair(small, runs, causes) for larger, runs in group.items() if larger > gpus)
 
 
 def table_of(found: Sequence[Pair]) -> list[str]:
     """A row for each pair."""
-    head = ("job", "GPUs", "median step, s", f"KS: {LAWS}", UNCHANGED, SAME, SLOWEST, "halves")
-    head += ("p95 excess, ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained")
+    head = ["job", "GPUs", "median step, s", f"KS: {LAWS}", UNCHANGED, SAME, SLOWEST, "halves"]
+    head += ["p95 excess (repeats), ms", LAWS, UNCHANGED, SAME, SLOWEST, "explained"]
     rows = []
     for pair in found:
         small, large = pair.small, pair.large
+        repeats = ", ".join(f"{p95_ms(same_s(one.seconds)):.0f}" for one in pair.repeats)
         rows.append(
             (
                 f"{small.job.model}, {small.job.cluster}{' *' if pair.seen else ''}",
@@ -196,7 +202,7 @@ def table_of(found: Sequence[Pair]) -> list[str]:
                 f"{small.size.step_s:.2f} to {large.size.step_s:.2f}",
                 *(f"{far:.2f}" for far in pair.distances.values()),
                 f"{pair.halves:.2f}",
-                f"{p95_ms(pair.measured_s):.0f}",
+                f"{p95_ms(pair.measured_s):.0f} ({repeats})",
                 *(f"{p95_ms(expected_s):.0f}" for expected_s in pair.expected_s.values()),
                 "yes" if abs(pair.error_frac) <= EXPLAINED else f"no, {pair.error_frac:+.0%}",
             )
@@ -212,18 +218,18 @@ def summary(found: Sequence[Pair]) -> str:
     better_new = sum(pair.distances[LAWS] < pair.best for pair in new)
     explained = sum(abs(pair.error_frac) <= EXPLAINED for pair in found)
     return (
-        f"Of {len(found)} pairs the laws' distance is smaller than those of all other rules in {better} (of the "
-        f"{len(new)} without *: {better_new}), and in {within} no larger than the best other one by more than the "
-        f"halves differ. The p95 excess is within {EXPLAINED:.0%} in {explained}."
+        f"In {better} of {len(found)} pairs the laws have the smallest distance ({better_new} of the {len(new)} pairs "
+        f"without *), in {within} their distance exceeds the best other one by no more than the halves differ, and in "
+        f"{explained} the p95 excess is within {EXPLAINED:.0%}."
     )
 
 
 def at_scale() -> list[str]:
-    """What waiting costs in jobs of several sizes, by strategy, as part of a step without stragglers."""
+    """Mean steps of jobs of several sizes, by strategy, relative to a step without stragglers."""
     seconds = replica_s(STEP, PART_S, RANKS, REPLICAS[-1], STEPS)
     bare_s = float(STEP.graph.alone(STEP.rows(*PART_S))[0])
-    head = ("GPUs", "mean replica", "all", "1 % backup replicas", f"{TIMES:g} times the median at most")
-    head += ("1 % spares", f"sums every {APART} steps")
+    head = ["GPUs", "mean replica", "all", "1 % backup replicas (or 1)", f"{TIMES:g} times the median at most"]
+    head += ["1 % spares (or 1)", f"sums every {APART} steps"]
     rows = []
     for replicas in REPLICAS:
         some = seconds[:, :replicas]
@@ -267,8 +273,8 @@ def draw(path: Path, found: Sequence[Pair]) -> Path:
         ends = np.array([0.7 * rows["measured_ms"].min(), 1.4 * rows["measured_ms"].max()])
         axes.fill_between(ends, ends * (1 - EXPLAINED), ends * (1 + EXPLAINED), color="0.9", linewidth=0)
         for rule, marker in zip((LAWS, UNCHANGED, SAME, SLOWEST), "osv^", strict=True):
-            style = {"fillstyle": "full" if rule == LAWS else "none", "markersize": 5, "linestyle": "none"}
-            axes.plot(rows["measured_ms"], rows[rule], marker=marker, label=rule, **style)
+            filled = "full" if rule == LAWS else "none"
+            axes.plot(rows["measured_ms"], rows[rule], marker, fillstyle=filled, markersize=5, label=rule)
         axes.set(xscale="log", yscale="log", xlabel="measured p95 excess (ms)", ylabel="predicted (ms)")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(StrMethodFormatter("{x:g}"))

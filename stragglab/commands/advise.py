@@ -141,7 +141,7 @@ def _answer_of_scale(asked: argparse.Namespace) -> int:
         if len(asked.logs) > 1:
             raise LogError(f"{asked.logs[1]}: --gpus reads one log at a time")
         log = read(asked.logs[0], asked)
-        lines = at_scale(log, asked.gpus, asked.then_s, asked.batch, asked.then_batch)
+        lines = at_scale(log, asked.gpus, asked.then_s, asked.then_batch)
     except LogError as error:
         return print_error("advise", error)
     for line in lines:
@@ -223,7 +223,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "ranks-per-host": (asked.ranks_per_host, 0, inf),
         "jobs": (asked.jobs, 0, inf),
         "then-s": (asked.then_s, 0.0, inf),
-        "then-batch": (asked.then_batch, 0, inf),
+        "then-batch": (asked.then_batch, 0.0, inf),
         "skip": (asked.skip, -1, inf),
         "seed": (asked.seed, -1, inf),
         "base-frac": (asked.base_frac, -1e-12, 1.0),
@@ -334,7 +334,9 @@ def _parser() -> argparse.ArgumentParser:
     larger = parser.add_argument_group("a larger job: the excess of its steps, and nothing else")
     larger.add_argument("--gpus", metavar="N,M", type=_gpus, help="GPUs of the log, and of the larger job")
     larger.add_argument("--then-s", metavar="S", type=float, help="its median step (default: the log's)")
-    larger.add_argument("--then-batch", metavar="N", type=int, help="its samples per step (default: the log's)")
+    larger.add_argument(
+        "--then-batch", metavar="F", type=float, help="its samples per step, relative to the log's (default: 1)"
+    )
     table = parser.add_argument_group("tables: names of columns")
     for name, default, words in (
         ("rank", "rank", "the rank, a number or a name"),

@@ -82,6 +82,13 @@ def test_a_slow_stage_slows_its_replica_by_a_part_of_its_own_slow_down(schedule:
     assert slowed.seconds(64) / usual.seconds(64) == pytest.approx((8 * 1.5 + 3 - hidden * 0.5) / (8 + 3))
 
 
+def test_workers_with_equal_ranks_are_equal_and_share_the_time_of_a_step() -> None:
+    slow_ranks = [{"stage": 0, "factor": 1.5, "worker": 1}, {"stage": 0, "factor": 2.0}]
+    first, slowed, third = (replica(LINEAR, worker, slow=slow_ranks) for worker in range(3))
+    assert first == third != slowed
+    assert slowed.seconds(8) == pytest.approx(1.5 * first.seconds(8))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
