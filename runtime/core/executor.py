@@ -34,6 +34,7 @@ Disturb = Callable[[str, float], tuple[float, float]]
 """(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
 
 CUT = "not computed in time"
+"""Why samples return to the queue, or are given up, of an iteration that ended early."""
 REPEATED = "applied, of the same shard"
 """Why samples return to the queue that count already."""
 

@@ -44,7 +44,7 @@ class DropCompute(Composition):
         finishes: whether the search counts the micro-batch in hand, as workers do; False: Algorithm 2 to the letter.
         divide_by: ``ordered`` divides the sum by all samples of the round, computed or not (Algorithm 1); ``computed``
             by those computed.
-        requeue: True computes the samples of dropped micro-batches later (in section 5, one of three compensations).
+        requeue: True computes the samples of dropped micro-batches later (one of the paper's three compensations).
         data: allocation policy, ``dynamic``, ``shared`` or ``even``.
     """
 

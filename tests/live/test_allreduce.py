@@ -64,6 +64,23 @@ def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> Non
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
+def test_what_was_not_computed_in_time_is_computed_later_whoever_dies(start: Start) -> None:
+    """Every worker computes one of two micro-batches, and the other returns to the queue."""
+    in_time = ("micro_batches=2", "threshold_s=1e-6", "divide_by=computed", "requeue=true")
+    run = start("run", *ENDLESS, "strategy=dropcompute", *(f"strategy.{words}" for words in in_time))
+    for worker in (2, 0):
+        run.await_training(run.version + 8)
+        restored = len(run.events("Restored"))
+        assert run.unregister(("worker", worker))
+        run.await_events("Restored", restored + 1)
+    run.await_progress(8)
+    run.interrupt()
+    assert sum(event["grad"].get("cut_samples", 0) for event in run.events("Arrived")) > 0
+    assert_uses_are_exact(run)
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
 def test_when_all_die_at_once_the_last_checkpoint_goes_on(start: Start) -> None:
     run = start("run", *ENDLESS)
     run.await_that(lambda: any(note["version"] > 0 for note in run.notes("Checkpointed")), "a checkpoint")

@@ -52,12 +52,14 @@ def test_a_worker_stops_after_the_threshold_and_the_update_waits_for_no_more() -
 
 
 def test_the_mean_over_what_was_computed() -> None:
+    """Departure from algorithm 1, whose divisor is fixed: 6 of 8 samples, each with 1/6."""
     job = make_job(num_workers=2, global_batch_samples=8, max_time_s=6.0)
     run = HeapRun(DropCompute(micro_batches=4, threshold_s=3.5, divide_by="computed"), job, [4, 12]).run()
     assert [order.weights for _, order, _ in run.applied] == [(1 / 6, 1 / 6)]
 
 
 def test_dropped_samples_are_computed_later_if_that_is_wanted() -> None:
+    """Algorithm 1 loses them, 2 of 8 in each of two updates; a compensation computes them again."""
     job = make_job(num_workers=2, num_samples=16, global_batch_samples=8, epochs=1, max_time_s=100.0)
     lossy, whole = (
         HeapRun(DropCompute(micro_batches=4, threshold_s=3.5, requeue=again), job, [4, 12]).run()
@@ -70,7 +72,8 @@ def test_dropped_samples_are_computed_later_if_that_is_wanted() -> None:
 
 @pytest.mark.parametrize("seed", long_after(range(12), always=3))
 def test_every_sample_is_applied_once_or_given_up(seed: int) -> None:
-    """With losses, departures and rollbacks: what is applied and what is given up make three epochs."""
+    """Beyond the paper, with losses, departures and rollbacks: what is applied and what is given up make three
+    epochs."""
     job = uneven_job(4, seed)
     strategy = DropCompute(micro_batches=2, threshold_s=0.2)
     run = HeapRun(strategy, job, lambda worker, order: 0.3 + 0.2 * worker, faults("departures", seed, 4)).run()
@@ -98,8 +101,8 @@ def stripped(run: VirtualRun) -> list[Any]:
 
 @pytest.mark.parametrize("seed", long_after(range(6), always=2))
 def test_without_a_threshold_it_is_bsp(seed: int) -> None:
-    """In worlds with jitter, delays, losses and rollbacks: the same events and commands at the same times to the bit,
-    and the same parameters. With a threshold it is not."""
+    """Algorithm 1 with an infinite threshold, in worlds with jitter, delays, losses and rollbacks: the same events and
+    commands at the same times to the bit, and the same parameters. With a threshold it is not."""
     bsp, never, cut = (
         VirtualRun(draw_world(4, seed), strategy)
         for strategy in (
@@ -131,7 +134,7 @@ def test_the_effective_speedup_by_hand() -> None:
 @pytest.mark.parametrize("finishes", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_search_finds_what_brute_force_finds(seed: int, finishes: bool) -> None:
-    """Every threshold of a fine grid, by loops over rounds, workers and micro-batches; none is better."""
+    """Algorithm 2: every threshold of a fine grid, by loops over rounds, workers and micro-batches; none is better."""
     rounds = profile(seed, workers=4, micro_batches=5, rounds=3)
 
     def by_loops(threshold_s: float) -> float:
@@ -165,16 +168,17 @@ def test_the_search_finds_what_brute_force_finds(seed: int, finishes: bool) -> N
 def test_the_published_code_finds_the_same(
     seed: int, workers: int, micro_batches: int, speedup: float, dropped: float
 ) -> None:
-    """``get_best_threshold`` of its ``deepspeed-bert/run_pretraining.py`` on the same latencies, as it prints them; it
-    tries 200 thresholds, and drops what ends at the threshold itself."""
+    """The published code's ``get_best_threshold`` of ``deepspeed-bert/run_pretraining.py`` on the same latencies,
+    as it prints them; it tries 200 thresholds, and drops what ends at the threshold itself."""
     found = best_threshold(profile(seed, workers, micro_batches), finishes=False)
     assert (found.speedup - 1, found.dropped_frac) == pytest.approx((speedup, dropped), rel=1e-9)
 
 
 def test_the_expected_speedup_of_gaussian_latencies() -> None:
-    """The paper's analysis: micro-batches of mean mu and deviation sigma. A threshold tau leaves the sum over m of
-    Phi((tau - m mu) / (sigma sqrt(m))) of M, the slowest of N workers takes M mu + sigma sqrt(M) times the expected
-    maximum of N normal numbers, about (1 - g) Phi^-1(1 - 1/N) + g Phi^-1(1 - 1/(e N)) with Euler's g."""
+    """Definition of the expected effective speed-up: micro-batches of mean mu and deviation sigma. A threshold tau
+    leaves the sum over m of Phi((tau - m mu) / (sigma sqrt(m))) of M, the slowest of N workers takes M mu + sigma
+    sqrt(M) times the expected maximum of N normal numbers, about (1 - g) Phi^-1(1 - 1/N) + g Phi^-1(1 - 1/(e N))
+    with Euler's g."""
     workers, count, mu, sigma, rest_s, rounds = 64, 12, 0.45, 0.05, 0.5, 400
     latencies_s = np.random.default_rng(7).normal(mu, sigma, size=(rounds, workers, count))
     drawn = [Round(tuple(map(tuple, ends_s)), rest_s) for ends_s in latencies_s.cumsum(axis=2)]
@@ -193,6 +197,7 @@ def test_the_expected_speedup_of_gaussian_latencies() -> None:
 
 
 def test_of_many_ends_some_are_tried() -> None:
+    """Departure from algorithm 2, which tries all: 2,000 of 7,200 ends lose less than a thousandth."""
     rounds = profile(3, workers=60, micro_batches=12, rounds=10)
     found, exact = best_threshold(rounds, finishes=True), 0.0
     ends_s = sorted(end for one in rounds for ends in one.ends_s for end in ends)
@@ -202,7 +207,7 @@ def test_of_many_ends_some_are_tried() -> None:
 
 
 def test_the_threshold_is_found_once_and_holds() -> None:
-    """Three iterations are left out and four profiled; the search is that of the latencies that were reported."""
+    """Algorithm 2: three iterations are left out and four profiled; the search is that of the reported latencies."""
     strategy = DropCompute(micro_batches=4, warmup_iters=3, profile_iters=4)
     job = make_job(num_workers=2, global_batch_samples=8, max_time_s=150.0)
     run = HeapRun(strategy, job, [4, 12]).run()
@@ -218,8 +223,8 @@ def test_the_threshold_is_found_once_and_holds() -> None:
 
 
 def test_an_iteration_with_a_loss_is_not_profiled() -> None:
-    """A restart would count as communication. Two iterations are needed; the loss costs the one that it is in and the
-    next, whose beginning is not known."""
+    """Beyond the paper: a restart would count as communication. Two iterations are needed; the loss costs the one
+    that it is in and the next, whose beginning is not known."""
     job = make_job(num_workers=2, global_batch_samples=4)
     rig = Rig(DropCompute(micro_batches=2, warmup_iters=0, profile_iters=2), job).start()
     for round_number in range(5):
@@ -242,10 +247,12 @@ def test_an_iteration_with_a_loss_is_not_profiled() -> None:
     ],
 )
 def test_impossible_settings(settings: dict[str, Any], refused: str) -> None:
+    """Beyond the paper: one line names the setting."""
     with pytest.raises(ValueError, match=refused):
         DropCompute(**settings)
 
 
 def test_more_micro_batches_than_samples_are_refused() -> None:
+    """Beyond the paper: a micro-batch has a sample."""
     with pytest.raises(ValueError, match=r"micro_batches=5: must be at most the samples of the smallest batch \(4\)"):
         DropCompute(micro_batches=5).validate_batch(4, 18)

@@ -33,7 +33,7 @@ DECLARED = {
     "cuts": "the strategy lets iterations end early",
     "attaches": "the strategy makes workers children of others",
 }
-"""What a strategy may declare, with which it is not the loop's."""
+"""Attributes of a strategy that leave a job to Python."""
 OURS = "strategy:"
 """Prefix of the tags of timers that a strategy has set."""
 

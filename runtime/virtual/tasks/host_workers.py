@@ -108,6 +108,7 @@ class PartByPart:
         worker, costs = iteration.order.worker, workers.costs
         whole_s = costs.compute_s(self.samples[-1], count)
         left = 1.0 - costs.compute_s(self.samples[done], done) / whole_s if whole_s else 0.0
+        assert iteration.cpu_s is not None
         iteration.cpu_s -= left * iteration.amount / workers.stretch(worker) * workers.uses_cores
         iteration.computed_s = now - self.injected_s
         workers.ends_s[worker] = tuple(self.ends_s)

@@ -77,6 +77,7 @@ def many(num_windows: int, num_iterations: int, seed: int) -> tuple[pd.DataFrame
     plan = pd.DataFrame({**windows, "end_s": start_s + rng.uniform(0, 200 / num_windows, num_windows)})
     times = {"issued_s": np.sort(rng.uniform(0, 100, num_iterations)), "compute_s": 1.0}
     work = {"samples": 1, "worker": 0, "injected_s": rng.uniform(0, 1, num_iterations)}
+    work["cut_samples"] = rng.integers(0, 3, num_iterations)
     return plan, pd.DataFrame({**times, **work})
 
 
@@ -86,13 +87,14 @@ NO_NOTES = pd.DataFrame({"server": [], "version": [], "t": [], "updates": [], "i
 
 @pytest.mark.parametrize("seed", range(2))
 def test_windows_that_overlap_divide_what_was_measured(seed: int) -> None:
-    """Iteration by iteration, window by window."""
+    """Iteration by iteration, window by window; one that ended early has had its part of a delay."""
     plan, iterations = many(30, 40, seed)
     planned, measured, hits = np.zeros(30), np.zeros(30), np.zeros(30)
     for one in iterations.itertuples():
         open_now = ((plan["start_s"] <= one.issued_s) & (one.issued_s < plan["end_s"])).to_numpy()
         own_s = one.compute_s - one.injected_s
-        added = np.where(plan["kind"] == "slowdown", plan["magnitude"] * own_s, plan["magnitude"]) * open_now
+        delay_s = plan["magnitude"] / (1 + one.cut_samples)
+        added = np.where(plan["kind"] == "slowdown", plan["magnitude"] * own_s, delay_s) * open_now
         hits, planned = hits + open_now, planned + added
         measured += added / added.sum() * one.injected_s if added.sum() else 0.0
     found = achieved(plan, iterations, NO_UPDATES, NO_NOTES)

@@ -137,6 +137,24 @@ class ShardsMachine(RuleBasedStateMachine):
         self.model.finish(work_id)
         assert self.shards.applied(work_id) == self.model.num_epochs_done() - before
 
+    @precondition(lambda self: any(len(samples) > 1 for samples in self.model.doing.values()))
+    @rule(pick=st.integers(0, 9), kept=st.integers(1, 4))
+    def divide(self, pick: int, kept: int) -> None:
+        """The first samples stay with the work."""
+        able = [work_id for work_id, samples in sorted(self.model.doing.items()) if len(samples) > 1]
+        work_id, rest = able[pick % len(able)], self.next_work
+        self.next_work += 1
+        samples = self.model.doing[work_id]
+        kept = min(kept, len(samples) - 1)
+        self.shards.divide(work_id, kept, rest)
+        self.model.doing[work_id], self.model.doing[rest] = samples[:kept], samples[kept:]
+        for one in (work_id, rest):
+            worker, ranges = self.shards.out[one]
+            assert (worker, [sample for work in ranges for sample in samples_of(work)]) == (
+                self.shards.out[work_id][0],
+                self.model.doing[one],
+            )
+
     @precondition(lambda self: self.model.doing)
     @rule(pick=st.integers(0, 9), to_holder=st.booleans())
     def returned(self, pick: int, to_holder: bool) -> None:

@@ -33,6 +33,8 @@ def refusal(rig: Rig, *commands: Any) -> str:
             (Compute(worker=0, num_samples=samples, accum=accum), "at least one sample per micro-batch")
             for samples, accum in ((0, 1), (-1, 1), (4, 0), (4, 5), (4, -1))
         ),
+        (Compute(worker=0, num_samples=1, within_s=-1.0), "within_s is 0 or more"),
+        (Compute(worker=0, num_samples=1, within_s=float("nan")), "within_s is 0 or more"),
         (apply(0), r"worker 0: Apply of \[0\]: not arrived, or used before"),
         (Drop(grads=(0,)), r"worker 0: Drop of \[0\]: not arrived, or used before"),
         (apply(1), r"Apply of \[1\]: not arrived"),

@@ -205,3 +205,8 @@ def test_a_sum_is_as_old_as_its_oldest_gradient_and_has_the_samples_of_all() -> 
     grad = at.received(Arrived)[-1].grad
     assert (grad.version, grad.samples, grad.assigned_samples, grad.members) == (0, 5, 5, (2, 1))
     assert at.core.executor.iterations == {0: 1, 1: 1, 2: 1}
+
+
+def test_what_is_held_has_no_limit_of_time() -> None:
+    with pytest.raises(ProtocolError, match=r"within_s is not for gradients that are held \(Send\)"):
+        rig().say(Compute(worker=0, num_samples=1, within_s=1.0))

@@ -29,9 +29,9 @@ from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealMode
 from strategies.basic.asp import ASP
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
-from strategies.protocol import NodeId, Strategy
+from strategies.protocol import Compute, NodeId, Started, Strategy
 from tests.support.clusters import cluster_of
-from tests.support.harness import make_job, make_run_spec
+from tests.support.harness import Puppet, apply, make_job, make_run_spec
 from tests.support.invariants import problems
 from tests.support.labs import run_alone
 from tests.support.virtual_runs import lose
@@ -231,6 +231,21 @@ def test_a_lost_server_takes_everybody_back() -> None:
     assert (back["version"], back["workers"]) == (stored[1]["version"], [0, 1, 2, 3])
     assert back["version"] > 0
     assert (uses(run), outcome.version) == ({3.0}, 24)
+
+
+def test_an_iteration_that_may_end_early_needs_rounds() -> None:
+    """Its gradient is computed when its end is known, on parameters that nobody may have changed meanwhile."""
+
+    def each(event: Any) -> list[Any]:
+        """As ASP, with a limit of time."""
+        workers = event.workers if isinstance(event, Started) else [event.grad.worker]
+        used = [] if isinstance(event, Started) else [apply(event.grad.id)]
+        return [*used, *(Compute(worker=worker, num_samples=1, within_s=1.0) for worker in workers)]
+
+    run, _ = session(Puppet(reply=each), virtual_job(2, 20), actuator=slow(w1=0.5))
+    outcome = run_alone(run)
+    assert outcome.status == "failed"
+    assert outcome.reason.endswith("on the virtual clock iterations end early only in rounds of all workers")
 
 
 def on_runtime(decisions: str, costs: str = "local_tcp", **changes: Any) -> tuple[Outcome, Tape]:
