@@ -12,7 +12,6 @@ from reading.ranges import Bool, PositiveFloat, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import Command, Grad, StepAlone
 
-
 MOST_MOMENTUM = 0.9999
 """With 1 the outer optimizer would never slow down."""
 
