@@ -50,7 +50,7 @@ class AloneGate(ABC):
     def outer(self) -> Mapping[str, Any]:
         """The outer optimizer, see ``Strategy.outer``."""
         momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
-        return {"name": "sgd", "lr": self.outer_lr, **momentum}
+        return {"lr": self.outer_lr, **momentum}
 
     @abstractmethod
     def waits(self, worker: int) -> bool:

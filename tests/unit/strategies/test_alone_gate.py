@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from runtime.house import ROOT
 from strategies.local_sgd.periodic import PeriodicGate
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AloneGate, Verdict
-from strategies.protocol import Grad, StepAlone
+from strategies.protocol import Grad, StepAlone, Strategy
 from tests.contract.catalogue import scenario
 from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unrepeatable
 
@@ -96,21 +97,25 @@ def test_a_part_of_a_job_without_an_end_is_refused() -> None:
         PeriodicGate(bsp_frac=0.5).validate_length(None)
 
 
-def of_the_page() -> Any:
+@pytest.fixture(scope="module")
+def of_the_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The gate that docs/your_own.md writes."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your_own.md").read_text(), re.DOTALL)
     (code,) = [block for block in blocks if "AloneGate" in block]
     assert len(code.splitlines()) <= 40
-    names: dict[str, Any] = {"__name__": "my_lab.strategy"}
-    exec(compile(code, "docs/your_own.md", "exec"), names)
-    return names["ForASecond"]
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "gate_of_the_page.py").write_text(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield import_module("gate_of_the_page").ForASecond
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("mode", ["calm", "restarts", "departures"])
-def test_the_gate_of_the_page_owes_what_every_strategy_owes(mode: str, seed: int) -> None:
-    gate = of_the_page()
-    make = partial(lambda: Composed(gate=gate(round_s=3.0)))
+def test_the_gate_of_the_page_owes_what_every_strategy_owes(mode: str, seed: int, of_the_page: Any) -> None:
+    def make() -> Strategy:
+        return Composed(gate=of_the_page(round_s=3.0))
+
     run = scenario(make(), 4, mode, seed)
     assert run.job.num_servers == 0
     refused = played(run)
