@@ -22,7 +22,8 @@ def model() -> Watched:
 
 def step(at: Watched, grad_id: int, worker: int) -> None:
     about: dict[str, Any] = {"incarnation": 0, "version": 0, "accum": 1, "delay_s": 0.0, "slowdown_frac": 0.0}
-    at.gradient(ComputeOrder(grad_id=grad_id, worker=worker, ranges=(Range(0, 0, 0, 1 + worker),), **about))
+    ranges = tuple([Range(0, shard, 0, 1) for shard in range(1 + worker)])
+    at.gradient(ComputeOrder(grad_id=grad_id, worker=worker, ranges=ranges, **about))
     at.step_alone(StepOrder(grad_id=grad_id, worker=worker, lr=0.125, samples=1 + worker))
 
 
