@@ -53,6 +53,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """In its logs no worker waits for all others."""
     monitors: bool = False
     """Its decisions depend on measured times."""
+    on_replicas: bool = False
+    """It needs replicas, so comparisons on parameter servers leave it out."""
     resizes: bool = False
     """It changes the number of nodes."""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from analysis.about import STEADY
+from analysis.about import COMPARED
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES
 from analysis.experiments.samples import SAMPLES
@@ -31,7 +31,7 @@ PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 ALL_LEVELS = "all"
 """In ``target``: every level of the axis."""
-ALL = {name: [f"strategy={name}"] for name in sorted(STEADY)}
+ALL = {name: [f"strategy={name}"] for name in sorted(COMPARED)}
 """The levels of an axis that is ``all``."""
 KINDS = tuple(
     sorted(

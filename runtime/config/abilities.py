@@ -98,7 +98,7 @@ UNABLE: tuple[Unable, ...] = (
     Unable(
         "own steps and a collective that sums gradients",
         lambda job: job.topology.collective in ("ddp", "nccl"),
-        "topology.collective={topology.collective}: sums gradients where they are computed, not what workers have moved",
+        "topology.collective={topology.collective}: sums gradients where they are computed, not moves of parameters",
         "use topology.collective=ring",
         ("StepAlone",),
     ),

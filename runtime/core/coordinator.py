@@ -83,7 +83,7 @@ class Coordinator:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
-        holds, outer_lr = Send in strategy.needs, float(strategy.outer.get("lr", 1.0))
+        holds, outer_lr = Send in strategy.needs, float(strategy.outer["lr"])
         self.executor = Executor(
             job, strategy.data, members, port, record, disturb, self._epochs_done, holds=holds, outer_lr=outer_lr
         )

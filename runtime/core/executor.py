@@ -25,7 +25,18 @@ from runtime.core.own_steps import OwnSteps
 from runtime.core.replication import Replication
 from runtime.core.scoring import Scoring
 from runtime.core.transfers import Transfers
-from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, StepAlone, split_evenly
+from strategies.protocol import (
+    Apply,
+    Compute,
+    Drop,
+    Grad,
+    NodeId,
+    Partition,
+    ProtocolError,
+    Score,
+    StepAlone,
+    split_evenly,
+)
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without progress after which the strategy counts as stuck."""
@@ -153,7 +164,7 @@ class Executor:
         """One update, on every server."""
         if len(command.weights) != len(command.grads):
             raise ProtocolError(f"{command}: {len(command.grads)} gradients but {len(command.weights)} weights")
-        grads, job, shards = self.ledger.use(command.grads, "Apply"), self.job, self.shards
+        grads, shards = self.ledger.use(command.grads, "Apply"), self.shards
         number, samples = _one_round(command, grads)
         newest = shards.epochs_opened
         self.scoring.forget(command.grads)

@@ -25,8 +25,9 @@ class Outer:
 
     def __init__(self, fields: Mapping[str, Any], inner: Optimizer) -> None:
         self._counts = inner.rule.sums
-        given = {"name": "tally"} if self._counts else {name: fields[name] for name in fields if name != "lr"}
-        self.optimizer: Optimizer = make_optimizer(num_elements=inner.num_elements, **given)
+        given = {} if self._counts else {name: fields[name] for name in fields if name != "lr"}
+        name = "tally" if self._counts else "sgd"
+        self.optimizer: Optimizer = make_optimizer(name, inner.num_elements, **given)
 
     def step(self, common: FloatVector, moves: Sequence[FloatVector], lr: float, samples: int) -> None:
         """Update the common parameters by the sum of :meth:`OwnSteps.move` of all workers."""

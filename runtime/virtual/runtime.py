@@ -30,7 +30,7 @@ from runtime.virtual.lab import VirtualLab
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
-from strategies.protocol import NodeId, Strategy
+from strategies.protocol import NodeId, StepAlone, Strategy
 
 HOSTS = "cluster.hosts"
 
@@ -260,4 +260,5 @@ def make_model_state(spec: RunSpec) -> ModelState:
     with importing():
         backend.preload()
     model = backend.prepare(task, job.seed)
-    return RealModelState(model, spec.optimizer, cut, job.seed, job.validation_samples, spec.strategy.outer)
+    outer = spec.strategy.outer if StepAlone in spec.strategy.needs else None
+    return RealModelState(model, spec.optimizer, cut, job.seed, job.validation_samples, outer)

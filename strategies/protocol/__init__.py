@@ -13,6 +13,10 @@ Of a strategy that needs ``Send`` the worker holds its gradient until it is sent
     Compute -> (parameters delivered, gradient computed) -> Ready -> Send -> (pushed) -> Arrived -> Apply | Drop
                                                                   -> Drop
 
+A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others::
+
+    Compute -> Arrived -> StepAlone -> Compute -> Arrived -> StepAlone -> Apply
+
 Laws
 ----
 1. ``handle`` is synchronous, total and single-threaded; its output depends only on the hyper-parameters and on the

@@ -236,5 +236,17 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 AnyCommand = (
-    Compute | Partition | Send | Replicate | StepAlone | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+    Compute
+    | Partition
+    | Send
+    | Replicate
+    | StepAlone
+    | Apply
+    | Drop
+    | Score
+    | Evaluate
+    | Checkpoint
+    | OfNodes
+    | Wake
+    | Stop
 )

@@ -55,8 +55,10 @@ class Strategy(Protocol):
     cuts: bool = False
     """Whether it may command ``Compute.within_s``; refused before the run where no iteration can end early."""
 
-    outer: Mapping[str, Any] = {}
-    """The outer optimizer, by name and fields, of a strategy that needs ``StepAlone``; ``lr`` is its rate."""
+    outer: Mapping[str, Any] = {"lr": 1.0}
+    """The outer optimizer, SGD, of a strategy that needs ``StepAlone``: ``lr``, perhaps ``momentum`` and ``nesterov``.
+
+    With the default it averages parameters."""
 
     fitted: tuple[str, ...] = ()
     """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""

@@ -24,7 +24,18 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, has_servers, hurried, is_variant, make, marked, sample
+from tests.contract.catalogue import (
+    NAMES,
+    NUM_WORKERS,
+    USERS,
+    fits,
+    has_servers,
+    hurried,
+    is_variant,
+    make,
+    marked,
+    sample,
+)
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints

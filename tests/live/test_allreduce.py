@@ -233,7 +233,7 @@ def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start)
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
 def test_steps_alone_are_those_of_the_virtual_clock(start: Start) -> None:
-    """Each worker has the same orders in the same order, and the same losses; parameters differ by the order of sums."""
+    """Each worker has the same orders in the same order, and the same losses; sums are added in another order."""
     live = start("live", *DILOCO, "cluster.device={base_s: 0.02}").finish()
     virtual = start("virtual", *DILOCO, "cluster.device={base_s: 0.02}", "runtime=virtual").finish()
     assert orders_of(live) == orders_of(virtual)

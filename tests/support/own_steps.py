@@ -1,4 +1,4 @@
-"""Jobs on the virtual clock whose workers step alone, on a model that can be computed by hand; every gradient is kept."""
+"""Jobs on the virtual clock whose workers step alone, on a model that is simple enough to be computed again."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from runtime.live.machines.machines import build_machines
 from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
-from strategies.protocol import NodeId, NodeUse, Partition, Send
+from strategies.protocol import NodeId, NodeUse, Partition, Send, StepAlone
 
 VIEW_EVERY_S = 0.25
 AGENT_EXIT_S = 2.0
@@ -210,7 +210,7 @@ class LiveJob:
             num_shards=cut.num_shards,
             validation_samples=spec.job.validation_samples,
             optimizer=spec.optimizer,
-            outer=dict(spec.strategy.outer),
+            outer=dict(spec.strategy.outer) if StepAlone in spec.strategy.needs else {},
             backend=spec.backend_spec,
             task=spec.task_spec,
             device=self.processes.device,

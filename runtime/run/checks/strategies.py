@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime.config.rules import Rule
 from runtime.run.checks.facts import Facts
 from runtime.training.optimizers import rule_named
-from strategies.protocol import Partition
+from strategies.protocol import Partition, StepAlone
 
 FOLLOWED = ("sgd", "tally")
 """Optimizers whose updates are bounded by norms of gradients."""
@@ -64,6 +64,13 @@ STRATEGIES: tuple[Rule[Facts], ...] = (
         "workload.optimizer.name={workload.optimizer[name]}: steps along gradients that are scaled on the servers, "
         "whose norms nobody knows, and strategy={names.strategy} measures the gradient noise scale",
         "use workload.optimizer.name=sgd, or give the strategy a noise scale",
+    ),
+    Rule(
+        "own steps and a progress model",
+        lambda job: StepAlone in job.strategy.needs and job.config.backend.get("progress") is not None,
+        "backend.progress={config.backend[progress]}: was fitted to updates by gradients, and workers of "
+        "strategy={names.strategy} step parameters of their own",
+        "choose backend=torch, or backend.progress=null",
     ),
     Rule(
         "replicas of several servers",

@@ -92,8 +92,8 @@ class Composition(Strategy):
         self.replicas = getattr(parts.gate, "num_replicas", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})
-        self.outer = getattr(parts.gate, "outer", {})
-        if self.outer:
+        self.outer = getattr(parts.gate, "outer", self.outer)
+        if StepAlone in self.needs:
             self.topologies = frozenset({"allreduce"})
         elif parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})

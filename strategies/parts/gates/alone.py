@@ -12,7 +12,6 @@ from reading.ranges import Bool, PositiveFloat, check_number, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.protocol import Command, Grad, StepAlone
 
-
 MOST_MOMENTUM = 0.9999
 """With 1 the outer optimizer would never slow down."""
 
@@ -51,7 +50,7 @@ class AloneGate(ABC):
     def outer(self) -> Mapping[str, Any]:
         """The outer optimizer, see ``Strategy.outer``."""
         momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
-        return {"name": "sgd", "lr": self.outer_lr, **momentum}
+        return {"lr": self.outer_lr, **momentum}
 
     @abstractmethod
     def waits(self, worker: int) -> bool:

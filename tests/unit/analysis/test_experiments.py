@@ -12,7 +12,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from analysis.about import STEADY
+from analysis.about import COMPARED
 from analysis.claims.ledger import Claim, chosen, load_ledger
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES, consumption, update_s, use_weighted_frac
@@ -79,12 +79,13 @@ def test_an_experiment_is_the_product_of_its_axes_and_later_settings_win(tmp_pat
     assert "workload.epochs=2" not in settings_of(spec, second)
 
 
-def test_all_strategies_are_those_that_launch_no_nodes(tmp_path: Path) -> None:
+def test_all_strategies_are_those_for_servers_that_launch_no_nodes(tmp_path: Path) -> None:
     paths = sorted((ROOT / "conf" / "strategy").glob("*.yaml"))
     specs = {path.stem: OmegaConf.to_container(merged(path.stem, [path.parent]), resolve=True) for path in paths}
-    needs = {name: instantiate(cast("dict[str, Any]", spec), "strategy").needs for name, spec in specs.items()}
-    assert list(ALL) == [name for name in needs if Launch not in needs[name]]
-    assert {name for name in needs if Launch not in needs[name]} == set(STEADY), "their about.toml says so"
+    made = {name: instantiate(cast("dict[str, Any]", spec), "strategy") for name, spec in specs.items()}
+    wanted = [name for name, one in made.items() if Launch not in one.needs and "ps" in one.topologies]
+    assert list(ALL) == wanted
+    assert set(wanted) == set(COMPARED), "their about.toml says so"
     assert spec_of(tmp_path, axes={"role": {"worker": []}, "system": "all"}).levels["system"] == list(ALL)
 
 

@@ -1,4 +1,4 @@
-"""``StepAlone``: which gradients move their worker's own parameters, what the next update takes, and what is refused."""
+"""``StepAlone``: which gradients move a worker's own parameters, what the next update takes, what is refused."""
 
 from __future__ import annotations
 

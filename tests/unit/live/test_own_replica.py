@@ -18,7 +18,7 @@ from runtime.training.own_steps import Outer, OwnSteps
 Vector = NDArray[np.float32]
 SIZE = 40
 RULES: list[dict[str, Any]] = [{"name": "sgd", "lr": 0.5, "momentum": 0.5}, {"name": "adamw", "lr": 0.125}]
-OUTER = {"name": "sgd", "lr": 0.5, "momentum": 0.5, "nesterov": True}
+OUTER = {"lr": 0.5, "momentum": 0.5, "nesterov": True}
 MOVES = ((0, 0.75), (1, 0.25))
 
 

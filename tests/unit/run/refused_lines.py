@@ -40,6 +40,7 @@ REFUSED_LINES: dict[str, str] = {
     "the gradient noise scale without gradients": f"{NONE} {NOISE}",
     "the gradient noise scale and DDP": f"{NOISE} {RING} strategy.topology=allreduce topology.collective=ddp",
     "the gradient noise scale and an optimizer that scales gradients": f"{NOISE} workload.optimizer.name=adam",
+    "own steps and a progress model": f"{NONE} backend.progress=digits_mlp {RING} strategy=local_sgd",
     "replicas of several servers": f"{MLFABRIC} topology.num_servers=2",
     "replicas of the server without gradients": f"{NONE} {MLFABRIC}",
     "replicas of the server and checkpoints": f"{MLFABRIC} failover=checkpoint",

@@ -40,6 +40,20 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
 
 
+def test_a_step_alone_delays_its_worker_and_the_next_sum() -> None:
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
+    replicas.step_alone(1, 1.0)
+    replicas.step_alone(1, 1.0)
+    replicas.step_alone(2, 1.0)
+    assert [replicas.idle_of(worker) for worker in range(3)] == [0.0, 1.0 + 2 * STEP_S, 1.0 + STEP_S]
+    replicas.schedule_update(1.0, num_grads=5)
+    assert replicas.idle_s == 1.0 + 2 * STEP_S + RING_OF_4_S + STEP_S
+    assert {replicas.idle_of(worker) for worker in range(4)} == {replicas.idle_s}
+    replicas.step_alone(3, 9.0)
+    replicas.begin_again(9.0)
+    assert replicas.idle_of(3) == 9.0, "a step in progress is void with everything else"
+
+
 def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Job:
     return virtual_job(num_workers, samples, num_servers=0, **changes)
 

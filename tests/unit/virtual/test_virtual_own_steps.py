@@ -1,0 +1,97 @@
+"""Workers' own parameters on the virtual clock: what newcomers, checkpoints and evaluations get of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.core.data.shards import Range
+from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from strategies.local_sgd import DiLoCo
+from tests.support.own_steps import Pull, Watched
+from tests.unit.virtual.test_virtual_session import virtual_job
+
+ADAMW: dict[str, Any] = {"name": "adamw", "lr": 0.125}
+
+
+def model() -> Watched:
+    return Watched(Pull(num_samples=16), virtual_job(2, 16, num_servers=0), DiLoCo(), ADAMW)
+
+
+def step(at: Watched, grad_id: int, worker: int) -> None:
+    about: dict[str, Any] = {"incarnation": 0, "version": 0, "accum": 1, "delay_s": 0.0, "slowdown_frac": 0.0}
+    ranges = tuple([Range(0, shard, 0, 1) for shard in range(1 + worker)])
+    at.gradient(ComputeOrder(grad_id=grad_id, worker=worker, ranges=ranges, **about))
+    at.step_alone(StepOrder(grad_id=grad_id, worker=worker, lr=0.125, samples=1 + worker))
+
+
+def update(at: Watched, version: int, *workers: int) -> None:
+    moves = tuple((worker, 1 / len(workers)) for worker in workers)
+    at.apply(ApplyOrder(version=version, grads=(), weights=(), lr=0.7, samples=3, moves=moves))
+
+
+def trained() -> Watched:
+    """Two workers have made an update of their moves, and one step each after it."""
+    at = model()
+    for number in range(4):
+        step(at, number, number % 2)
+    update(at, 1, 0, 1)
+    step(at, 4, 0)
+    step(at, 5, 1)
+    return at
+
+
+def memory(state: dict[str, Any]) -> list[Any]:
+    return [state["step"], state["mean"].tolist(), state["square"].tolist()]
+
+
+def test_what_is_common_moves_with_updates_alone() -> None:
+    at = model()
+    before = at.params.copy()
+    step(at, 0, 0)
+    np.testing.assert_array_equal(at.params, before)
+    assert np.abs(at.own[0].params - before).max() > 0
+    assert 1 not in at.own, "who has not stepped alone has what is common"
+    update(at, 1, 0)
+    np.testing.assert_array_equal(at.params, at.own[0].params)
+
+
+def test_a_newcomer_has_anothers_optimizer_as_of_the_last_update() -> None:
+    at = trained()
+    at.take_over(2, 1)
+    assert memory(at.own[2].optimizer.state()) == memory(at.own[1].kept.state()) != memory(at.own[0].kept.state())
+    assert at.own[2].optimizer.state()["step"] == 2
+    np.testing.assert_array_equal(at.own[2].params, at.params)
+
+
+def test_who_is_lost_begins_with_the_optimizer_of_the_lowest() -> None:
+    at = trained()
+    dumped = at.dump()
+    at.lose(1)
+    at.load(dumped)
+    step(at, 6, 1)
+    assert memory(at.own[1].kept.state()) == memory(at.own[0].kept.state()) == memory(dumped.kept[0])
+
+
+def test_before_any_step_alone_a_newcomer_takes_nothing_over() -> None:
+    at = model()
+    at.take_over(2, 0)
+    assert at.own == {}
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["checkpoint", "memory"])
+def test_a_rollback_brings_common_and_own_states_back(stored: bool) -> None:
+    """From a checkpoint all have the first worker's optimizer, from memory each its own; the outer one is one."""
+    at = trained()
+    dumped = at.dump_file() if stored else at.dump()
+    params, outer = at.params.copy(), at.outer.optimizer.state()["momentum"].copy()  # type: ignore[union-attr]
+    kept = {worker: memory(at.own[worker].kept.state()) for worker in (0, 1)}
+    update(at, 2, 0, 1)
+    at.load(dumped)
+    np.testing.assert_array_equal(at.params, params)
+    np.testing.assert_array_equal(at.outer.optimizer.state()["momentum"], outer)  # type: ignore[union-attr]
+    for number, worker in enumerate((0, 1)):
+        step(at, 10 + number, worker)
+        assert memory(at.own[worker].kept.state()) == kept[0 if stored else worker]
